@@ -26,6 +26,7 @@
 #   make fuzz-memory       10,000 structures, functions, index patterns … made and dropped (an hour)
 #   make fuzz-checkpoints  SIGKILL at 200 random moments of a checkpointing run (some minutes)
 #   make fuzz-storage      1,000 damaged files of each of ten kinds
+#   make bench-scaling     1, 2 and 4 workers of a local Ray cluster, and the model of docs/scaling.md
 #   make bench-storage     saving beside the disk's rate, training beside a save, gt.fit
 #   make fuzz-interrupts   Ctrl-C at 1,000 random moments of training loops
 #   make bench             gradtape beside its peers (installs them in .venv-peers; some minutes)
@@ -73,7 +74,8 @@ docs: $(DOCS_READY)
 test: lint types
 	$(BIN)/python $(PYTEST)
 
-PYTEST = -m pytest -n $(WORKERS) $(TEST_ARGS)
+# Tests of one group, such as those that share a cluster of Ray, run in one process.
+PYTEST = -m pytest -n $(WORKERS) --dist loadgroup $(TEST_ARGS)
 
 test-scalar test-own: test-%: $(DEV_READY)
 	GRADTAPE_VECTOR_MATH=$* $(BIN)/python $(PYTEST)
@@ -186,6 +188,10 @@ FUNCTION_FUZZ ?= 5000
 .PHONY: fuzz-functions
 fuzz-functions: $(DEV_READY)
 	$(BIN)/python -m tests.functions.outside.fuzz --count $(FUNCTION_FUZZ) --workers $(WORKERS)
+
+.PHONY: bench-scaling
+bench-scaling: $(DEV_READY)
+	$(BIN)/python -m benchmarks.scaling
 
 .PHONY: bench-sparse
 bench-sparse: $(DEV_READY)

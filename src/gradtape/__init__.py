@@ -260,12 +260,12 @@ __all__ = [
     "vecdot", "vectorized_map", "vhp", "vjp", "vmap", "wait_for_compiler", "where", "while_loop",
     "xlogy", "zeros", "zeros_like",
     # Saving and training.
-    "Checkpointer", "fit", "load", "save", "storage", "training",
+    "Checkpointer", "distributed", "fit", "load", "save", "storage", "training",
 ]  # fmt: skip
 
 
 # Names and packages that not everyone needs: they are imported when they are first named.
-_PACKAGES = ("extend", "nn", "optimizers", "storage", "testing", "tf", "training")
+_PACKAGES = ("distributed", "extend", "nn", "optimizers", "storage", "testing", "tf", "training")
 _LATER: dict[str, tuple[str, ...]] = {
     "control.associative_scan": ("associative_scan",),
     "control.branches": ("cond", "switch"),
@@ -292,7 +292,7 @@ _LATER: dict[str, tuple[str, ...]] = {
 _MODULE_OF = {name: module for module, names in _LATER.items() for name in names}
 
 if _typing.TYPE_CHECKING:
-    from gradtape import extend, nn, optimizers, storage, testing, tf, training
+    from gradtape import distributed, extend, nn, optimizers, storage, testing, tf, training
     from gradtape.control.associative_scan import associative_scan
     from gradtape.control.branches import cond, switch
     from gradtape.control.callbacks import numpy_function, pure_callback, py_function

@@ -183,6 +183,16 @@ def test_right_direction_is_accepted(statement):
     assert not violations(statement, SOURCE / "graph" / "node.py", set(ALLOWED))
 
 
+def test_nothing_imports_the_distributed_room():
+    importers = {
+        place(path)
+        for path in SOURCES
+        for _, name in imported_modules(path.read_text(encoding="utf-8"), path)
+        if name.startswith("gradtape.distributed")
+    }
+    assert importers <= {"distributed"}
+
+
 def test_one_module_imports_llvmlite():
     importers = {
         path.relative_to(SOURCE).as_posix()

@@ -28,6 +28,9 @@ _WRITES_PER_LOOK = 64
 _DAY = 86_400.0
 
 _written = {"entries": 0}
+# The names of entries that this process has loaded or written, the latest of so many.
+USED_LIMIT = 4096
+_used: dict[str, None] = {}
 
 
 def key(*parts: str) -> str:
@@ -55,7 +58,29 @@ def load(name: str) -> tuple[list[str], bytes] | None:
             os.utime(path)
     except OSError:
         return None
+    if found is not None:
+        _note_use(name)
     return found
+
+
+def _note_use(name: str) -> None:
+    _used[name] = None
+    if len(_used) > USED_LIMIT:
+        _used.pop(next(iter(_used)), None)
+
+
+def names_used() -> list[str]:
+    """The names of entries that this process has loaded or written."""
+    return list(_used)
+
+
+def install(name: str, data: bytes) -> bool:
+    """Write an entry that another machine made, if it is whole and missing here."""
+    found, folder = _unpacked(data), _folder()
+    if found is None or folder is None or Path(name).name != name or (folder / name).exists():
+        return False
+    save(name, *found)
+    return True
 
 
 def save(name: str, functions: Iterable[str], content: bytes) -> None:
@@ -70,6 +95,7 @@ def save(name: str, functions: Iterable[str], content: bytes) -> None:
             with os.fdopen(handle, "wb") as file:
                 file.write(_MAGIC + hashlib.sha256(body).digest() + body)
             os.replace(temporary, folder / name)
+            _note_use(name)
         except BaseException:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)

@@ -201,3 +201,8 @@ def declare(op: Op) -> Op:
 
 def find(name: str) -> Op:
     return REGISTRY[name]
+
+
+def module_of(op: Op) -> str:
+    """The name of the module that declares an op: whoever looks it up by name imports it first."""
+    return str(_MODULES[op.name].get("__name__", ""))

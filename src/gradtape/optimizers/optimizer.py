@@ -206,6 +206,29 @@ class Optimizer(TellsChanges):
             for slot in self.slots
         )
 
+    def slots_of(self, variable: Variable) -> tuple[Variable, ...]:
+        """The slots of a variable, made now if it has none.
+
+        >>> optimizer, w = gt.optimizers.Adam(), gt.Variable(1.0)
+        >>> len(optimizer.slots_of(w))
+        2
+        """
+        self.build([variable])
+        return self._slots.get(variable.number, ())
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The state for copies and pickles, whose variables are other ones.
+
+        The copy gives the slots to the variables that it builds first, in the same order.
+        """
+        if self._undecayed:
+            raise TypeError(
+                f"{self.name}: an optimizer that spares variables from weight decay by var_list "
+                "cannot be copied or pickled. Spare them by var_names."
+            )
+        slots = [*self._slots.values(), *self._loaded_slots]
+        return {**vars(self), "_slots": {}, "_loaded_slots": slots, "_warned": set()}
+
     def apply_gradients(self, grads_and_vars: Iterable[Sequence[Any]]) -> None:
         """Take one step from pairs of a gradient and its variable.
 

@@ -1,0 +1,273 @@
+"""map: a function of many items, by many workers; results stream in, in order or as completed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent import futures
+from itertools import count
+from typing import Any
+
+import numpy as np
+
+from gradtape.control.vmap import vmap
+from gradtape.distributed import functions_sent, random_streams, ray_tasks
+from gradtape.distributed.functions_sent import Sent
+from gradtape.distributed.programs import NotAProgramError, compile_ahead, travelling
+from gradtape.distributed.progress import Progress
+from gradtape.distributed.ray_tasks import AHEAD, Chunk, RayTasks, raise_failure
+from gradtape.distributed.report import Report
+from gradtape.distributed.tasks import ProgramOfItem, Settings, run_tasks, size_of, takes_generator
+from gradtape.functions.function import Function
+from gradtape.graph.argument_checks import as_count, as_flag
+from gradtape.pytree import flatten, unflatten
+from gradtape.tensor import Tensor
+
+__all__ = ["Results", "map"]
+
+# Kinds of items for which a function is traced by the driver; further ones are traced by workers.
+KINDS = 4
+
+
+class Results:
+    """The results of a map as they stream in; `report` counts what workers did.
+
+    >>> from concurrent.futures import ThreadPoolExecutor
+    >>> with ThreadPoolExecutor(2) as threads:
+    ...     results = gt.distributed.map(lambda x: x + 1, [1, 2], executor=threads)
+    ...     print(next(results), next(results), results.report.tasks)
+    2 3 2
+    """
+
+    def __init__(self, found: Iterator[Any], report: Report, total: int | None) -> None:
+        self._found = found
+        self.report = report
+        self.total = total
+
+    def __iter__(self) -> Results:
+        return self
+
+    def __next__(self) -> Any:
+        return next(self._found)
+
+    def close(self) -> None:
+        """Cancel what has not begun."""
+        close = getattr(self._found, "close", None)
+        if close is not None:
+            close()
+
+
+def map(
+    f: Callable[..., Any],
+    xs: Iterable[Any],
+    *,
+    batch: int | None = None,
+    chunk: int = 1,
+    ordered: bool = True,
+    refs: bool = False,
+    seed: int | None = None,
+    workers: int | None = None,
+    threads: int = 1,
+    retries: int = 3,
+    copy_variables: bool = False,
+    progress: bool = False,
+    executor: futures.Executor | None = None,
+    address: str | None = None,
+) -> Results:
+    """The results f(x) for each x, computed by workers: of Ray, or of an executor.
+
+    >>> from concurrent.futures import ThreadPoolExecutor
+    >>> starts = [np.array([0.5]), np.array([3.5])]
+    >>> def lowest(start):
+    ...     return gt.minimize(lambda x: gt.sum((x - 2.0) ** 2), start)
+    >>> with ThreadPoolExecutor(2) as threads:
+    ...     [x.round(6).tolist() for x in gt.distributed.map(lowest, starts, executor=threads)]
+    [[2.0], [2.0]]
+
+    | argument | meaning |
+    |---|---|
+    | batch | xs is an array or a nest of arrays: f is vmapped over so many rows at a time |
+    | chunk | items per task; more of them where one takes less than a few milliseconds |
+    | ordered | False gives pairs (number, result) as they are completed |
+    | refs | results stay in Ray's object store, and references are given |
+    | seed | the seed of the random stream of each item; by default one of the shared stream |
+    | workers | how many tasks run at once; by default as many as there are CPUs |
+    | threads | the CPUs of one task |
+    | retries | how often Ray repeats a task whose worker died |
+    | copy_variables | f may read Variables from outside: workers get copies |
+    | executor | any executor of `concurrent.futures`, in the place of Ray |
+    | address | a cluster of Ray; without it the current one, or a new one on this machine |
+
+    Tensors in results arrive as NumPy arrays. A `gt.function`, and everything with `batch`, is
+    traced once by the driver and travels as a program; other functions are pickled. The shared
+    random stream is that of the item, whichever worker computes it; a parameter `generator` of f
+    gets it too, which is the way to draw in a pool of threads. Few results are held at a time.
+    """
+    chunk = as_count("map: chunk", chunk, least=1)
+    threads = as_count("map: threads", threads, least=1)
+    ordered, refs = as_flag("map: ordered", ordered), as_flag("map: refs", refs)
+    if workers is not None:
+        workers = as_count("map: workers", workers, least=1)
+    if not callable(f):
+        raise TypeError(f"map: {type(f).__name__} cannot be called. Pass a function.")
+    if executor is not None and refs:
+        raise ValueError("map: refs=True are references of Ray. Leave out executor=, or refs.")
+    if executor is not None and not hasattr(executor, "submit"):
+        raise TypeError(
+            f"map: executor is a {type(executor).__name__}. Pass an executor of concurrent.futures."
+        )
+    if not copy_variables:
+        functions_sent.refuse_variables(
+            "map", f, remedy="Pass values in xs, or copy_variables=True if f only reads them."
+        )
+    if batch is not None:
+        items: Sequence[Any] | Iterable[Any] = rows_of(xs, as_count("map: batch", batch, least=1))
+        f = vmap(f)
+    else:
+        items = xs
+    total = len(items) if isinstance(items, Sequence) else getattr(items, "__len__", lambda: None)()
+    report = Report("map")
+    items, f = _as_programs(f, items, report, is_traced=batch is not None)
+    settings = Settings(random_streams.base_seed(seed), os.getpid(), threads)
+    pairs = _started(f, items, chunk, ordered, refs, settings, report, workers, retries, executor,
+                     address)  # fmt: skip
+    return Results(_shown(pairs, ordered, Progress("map", total, progress)), report, total)
+
+
+def _started(
+    f: Any,
+    items: Iterable[Any],
+    chunk: int,
+    ordered: bool,
+    refs: bool,
+    settings: Settings,
+    report: Report,
+    workers: int | None,
+    retries: int,
+    executor: futures.Executor | None,
+    address: str | None,
+) -> Iterator[tuple[int, Any]]:
+    chunks = _counted(_chunks(items, chunk), report)
+    if executor is None:
+        ray, busy = ray_tasks.connect("map", address, workers, settings.threads)
+        tasks = RayTasks(ray, functions_sent.send("map", f), settings, report, busy, retries)
+        return tasks.run(chunks, ordered, refs)
+    function = (
+        f if isinstance(executor, futures.ThreadPoolExecutor) else functions_sent.send("map", f)
+    )
+    limit = AHEAD * (workers or getattr(executor, "_max_workers", None) or os.cpu_count() or 1)
+    return _by_executor(executor, function, chunks, settings, report, limit, ordered)
+
+
+def _by_executor(
+    executor: futures.Executor,
+    function: Sent | Callable[..., Any],
+    chunks: Iterator[Chunk],
+    settings: Settings,
+    report: Report,
+    limit: int,
+    ordered: bool,
+) -> Iterator[tuple[int, Any]]:
+    """Number and result of each item, from tasks of an executor, few of them at a time."""
+    waiting: dict[futures.Future[list[Any]], list[int]] = {}
+    try:
+        while True:
+            while len(waiting) < limit and (found := next(chunks, None)) is not None:
+                future = executor.submit(run_tasks, function, found[0], found[1], settings)
+                waiting[future] = found[0]
+                if isinstance(function, Sent):
+                    report.bytes_sent += len(function.data)
+            if not waiting:
+                return
+            if ordered:
+                done = next(iter(waiting))
+            else:
+                done = next(iter(futures.wait(waiting, return_when=futures.FIRST_COMPLETED).done))
+            outcome, *results = done.result()
+            report.add(outcome.cost)
+            raise_failure(outcome)
+            yield from zip(waiting.pop(done), results, strict=True)
+    finally:
+        for future in waiting:
+            future.cancel()
+
+
+def _chunks(items: Iterable[Any], size: int) -> Iterator[Chunk]:
+    numbers: list[int] = []
+    held: list[Any] = []
+    for number, item in zip(count(), items, strict=False):
+        numbers.append(number)
+        held.append(item)
+        if len(held) == size:
+            yield numbers, held
+            numbers, held = [], []
+    if held:
+        yield numbers, held
+
+
+def _counted(chunks: Iterator[Chunk], report: Report) -> Iterator[Chunk]:
+    for chunk in chunks:
+        report.bytes_sent += size_of(chunk[1])
+        yield chunk
+
+
+def _shown(pairs: Iterator[tuple[int, Any]], ordered: bool, progress: Progress) -> Iterator[Any]:
+    with progress:
+        for number, result in pairs:
+            progress.advance()
+            yield result if ordered else (number, result)
+
+
+class rows_of(Sequence[Any]):  # noqa: N801 - it is called like a function
+    """A nest of arrays as a sequence of slices of so many rows."""
+
+    def __init__(self, tree: Any, size: int) -> None:
+        self._leaves, self._structure = flatten(tree)
+        self._leaves = [
+            leaf.numpy() if isinstance(leaf, Tensor) else np.asarray(leaf) for leaf in self._leaves
+        ]
+        lengths = {leaf.shape[0] if leaf.ndim else -1 for leaf in self._leaves}
+        if len(lengths) != 1 or -1 in lengths:
+            raise ValueError(
+                "map: batch= takes arrays with the same number of rows, got shapes "
+                f"{[leaf.shape for leaf in self._leaves]}."
+            )
+        self._count, self._size = lengths.pop(), size
+
+    def __len__(self) -> int:
+        return -(-self._count // self._size)
+
+    def __getitem__(self, at: Any) -> Any:
+        if not 0 <= at < len(self):
+            raise IndexError(at)
+        rows = slice(at * self._size, (at + 1) * self._size)
+        return unflatten(self._structure, [leaf[rows] for leaf in self._leaves])
+
+
+def _as_programs(
+    f: Any, items: Iterable[Any], report: Report, is_traced: bool
+) -> tuple[Iterable[Any], Any]:
+    """The items, and f as programs if it is to be traced by the driver and can be."""
+    if not isinstance(f, Function) and not is_traced:
+        return items, f
+    if not isinstance(items, (Sequence, np.ndarray)):
+        report.not_a_program = "the items are not a sequence, whose kinds can be looked at"
+        return items, f
+    try:
+        if takes_generator(f):
+            raise NotAProgramError("it draws random numbers")
+        kinds: dict[Any, Any] = {}
+        for item in items:
+            leaves, structure = flatten(item)
+            kinds.setdefault((structure, tuple((x.shape, x.dtype) for x in leaves)), item)
+            if len(kinds) > KINDS:
+                raise NotAProgramError(f"there are more than {KINDS} kinds of items")
+        python = f.python_function if isinstance(f, Function) else f
+        fastmath = bool(getattr(f, "fastmath", False))
+        programs = [travelling("map", python, (item,), fastmath) for item in kinds.values()]
+        for program in programs:
+            compile_ahead(program)
+        return items, ProgramOfItem(tuple(programs))
+    except (NotAProgramError, AttributeError) as reason:
+        report.not_a_program = str(reason)
+        return items, f

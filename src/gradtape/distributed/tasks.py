@@ -1,0 +1,172 @@
+"""Tasks: what a worker runs. One call computes some items of a map and tells what it cost."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gradtape.distributed import functions_sent, kernel_files, random_streams
+from gradtape.distributed.functions_sent import Sent
+from gradtape.distributed.programs import TravellingProgram, as_operands
+from gradtape.distributed.report import Cost, cost_since
+from gradtape.pytree import flatten, map_leaves, unflatten
+from gradtape.runtime.counters import counters
+from gradtape.runtime.thread_team import set_num_threads
+from gradtape.tensor import Tensor, Variable
+from gradtape.tensor.generator import Generator
+from gradtape.tensor.modes import compiled_first
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An item whose function raised an error."""
+
+    number: int
+    error: BaseException
+    text: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The end of a task: its cost, and the error that stopped it, if any."""
+
+    cost: Cost
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What all tasks of one map have in common."""
+
+    seed: int
+    # The process of the driver: tasks of a pool of threads run there and change no settings of it.
+    driver: int
+    threads: int = 1
+
+
+@dataclass(frozen=True)
+class ProgramOfItem:
+    """A function of one item that travelled as programs, one for each kind of item."""
+
+    programs: tuple[TravellingProgram, ...]
+
+    def __call__(self, x: Any) -> Any:
+        leaves = as_operands(flatten(x)[0])
+        shapes = [(tuple(leaf.shape), leaf.dtype) for leaf in leaves]
+        for program in self.programs:
+            if shapes == [(of.shape, of.dtype) for of in program.arguments]:
+                # Copied out of the pool of buffers: the next item uses them again.
+                found = [np.array(array) for array in program(leaves)]
+                return unflatten(program.result, found)
+        raise TypeError(f"map: no program for an item of shapes {shapes}. Pass items of one kind.")
+
+
+def run_tasks(
+    function: Sent | Callable[..., Any],
+    numbers: Sequence[int],
+    items: Sequence[Any],
+    settings: Settings,
+) -> list[Any]:
+    """An Outcome, and then the results of the items in their order."""
+    before, start = counters(), time.perf_counter()
+    is_apart = os.getpid() != settings.driver
+    results: list[Any] = []
+    failure = None
+    traced = 0
+    try:
+        f = functions_sent.receive(function) if isinstance(function, Sent) else function
+        traced = 0 if _travelled(f) else len(items)
+        wants_generator = takes_generator(f)
+        if is_apart:
+            set_num_threads(settings.threads)
+        copies = functions_sent.variables_in(f) if isinstance(function, Sent) else []
+        for number, item in zip(numbers, items, strict=True):
+            try:
+                results.append(_one(f, number, item, settings, is_apart, wants_generator))
+                _refuse_assignments(copies)
+            except Exception as error:
+                failure = _failure(number, error)
+                break
+    except Exception as error:  # the function could not be received
+        failure = _failure(numbers[0] if numbers else 0, error)
+    results += [None] * (len(items) - len(results))
+    moved = sum(map(size_of, results))
+    cost = cost_since(
+        before, time.perf_counter() - start, traced=traced, bytes_out=moved, pid=os.getpid()
+    )
+    return [Outcome(cost, failure), *results]
+
+
+def _one(
+    f: Any, number: int, item: Any, settings: Settings, is_apart: bool, wants_generator: bool
+) -> Any:
+    more = {}
+    if wants_generator:
+        state = random_streams.stream(settings.seed, number)
+        more["generator"] = Generator.from_state(state)
+    if not is_apart:
+        return as_arrays(f(item, **more))
+    random_streams.begin(settings.seed, (number,))
+    # Every run of a plan is compiled, so results do not depend on how many a worker ran before.
+    with compiled_first():
+        return as_arrays(f(item, **more))
+
+
+def _travelled(f: Any) -> bool:
+    return bool(getattr(f, "programs", None))
+
+
+def takes_generator(f: Any) -> bool:
+    """Whether a function has a parameter `generator`, for the random stream of its item."""
+    try:
+        return "generator" in inspect.signature(f).parameters
+    except (TypeError, ValueError):
+        return False
+
+
+def as_arrays(tree: Any) -> Any:
+    """A result with arrays for tensors: the work that is pending in a worker stays there."""
+    return map_leaves(
+        lambda leaf: leaf.numpy() if isinstance(leaf, (Tensor, Variable)) else leaf, tree
+    )
+
+
+def _refuse_assignments(copies: Sequence[tuple[str, Variable]]) -> None:
+    names = [path for path, variable in copies if variable._assigned]
+    if names:
+        raise RuntimeError(
+            f"map: the function assigned {', '.join(names)} in a worker, where the change is lost. "
+            "Return the new value instead."
+        )
+
+
+def _failure(number: int, error: BaseException) -> Failure:
+    text = "".join(traceback.format_exception(error))
+    try:
+        functions_sent.pickler().dumps(error)
+    except Exception:
+        error = RuntimeError(f"{type(error).__name__}: {error}")
+    # The frames of a worker cannot be sent.
+    return Failure(number, error.with_traceback(None), text)
+
+
+def size_of(tree: Any) -> int:
+    """The bytes of the arrays in a nest, and 8 for anything else."""
+    return sum(int(getattr(leaf, "nbytes", 8)) for leaf in flatten(tree)[0])
+
+
+_installed: set[str] = set()
+
+
+def install_kernels(digest: str, files: kernel_files.KernelFiles) -> None:
+    """Put kernels of the driver into the cache of this machine, once."""
+    if digest not in _installed:
+        _installed.add(digest)
+        kernel_files.install(files)

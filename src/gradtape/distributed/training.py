@@ -1,0 +1,505 @@
+"""data_parallel: one model on many workers, each with some shards of every batch.
+
+Every worker holds the whole state and takes every step itself, from the average of the gradients of
+all shards. The shards are summed in a fixed order (`pairwise`), and each has its own random stream,
+so the result depends on the number of shards, and not on the number of workers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from gradtape.distributed import (
+    functions_sent,
+    gradient_parts,
+    kernel_files,
+    random_streams,
+    ray_cluster,
+    ray_tasks,
+)
+from gradtape.distributed.gradient_parts import Layout
+from gradtape.distributed.gradient_program import gradient_program
+from gradtape.distributed.programs import NotAProgramError
+from gradtape.distributed.replica import (
+    ROWS,
+    UNKNOWN,
+    Replica,
+    StaleStepError,
+    averaged,
+    state_variables,
+)
+from gradtape.distributed.report import RayMetrics, Report
+from gradtape.distributed.shards import Shard, as_array, divided
+from gradtape.graph.argument_checks import as_count
+from gradtape.storage.checkpointer import Checkpointer
+
+__all__ = ["DataParallel", "data_parallel"]
+
+# Gradients of fewer bytes are gathered by every worker, larger ones are summed bucket by bucket.
+SMALL = 1 << 20
+# Seconds that a worker has to start, or to come back after it died.
+PATIENCE = 60.0
+
+
+class WorkersLostError(RuntimeError):
+    """All workers were lost, and with them the state since the last checkpoint."""
+
+
+class DataParallel:
+    """Data-parallel training; `data_parallel` makes it. Use it in a `with` block.
+
+    >>> gt.distributed.DataParallel.__name__
+    'DataParallel'
+    """
+
+    def __init__(
+        self,
+        loss: Callable[..., Any],
+        model: Any,
+        optimizer: Any,
+        *,
+        workers: int,
+        shards: int | None,
+        data: Sequence[Any] | None,
+        checkpoints: Checkpointer | None,
+        seed: int | None,
+        threads: int,
+        check_every: int,
+        bucket: int,
+        address: str | None,
+    ) -> None:
+        self._loss, self.model, self.optimizer = loss, model, optimizer
+        self.shards = workers if shards is None else shards
+        self._threads, self._check_every, self._bucket = threads, check_every, bucket
+        self._checkpoints = checkpoints
+        self._seed = random_streams.base_seed(seed)
+        # Steps taken so far, those before a checkpoint included.
+        self.steps = 0
+        self.report = Report("data_parallel")
+        self._layout: Layout | None = None
+        self._programs: dict[Any, Any] = {}
+        self._kernels: Any = None
+        self._traced = False
+        if checkpoints is not None:
+            self._restore(checkpoints)
+        self._ray = ray_cluster.connect("data_parallel", address)
+        self._errors = (
+            self._ray.exceptions.RayActorError,
+            self._ray.exceptions.ObjectLostError,
+            self._ray.exceptions.WorkerCrashedError,
+            StaleStepError,
+        )
+        ray_cluster.check_room("data_parallel", self._ray, workers, threads)
+        self._metrics = RayMetrics(self._ray.util.metrics, self.report)
+        self._groups: list[Any] = []
+        self._replicas: list[Any] = []
+        self._data: Any = None
+        self._example: list[np.ndarray] | None = None
+        if data is not None:
+            arrays = [as_array(part) for part in data]
+            self._example = arrays
+            self._data = self._ray.put(arrays)
+        self._sent: Any = None
+        self._equipment: tuple[Any, ...] = ()
+        self._wanted = workers
+
+    # Before the first step.
+
+    def _restore(self, checkpoints: Checkpointer) -> None:
+        tree = {"model": self.model, "optimizer": self.optimizer, "seed": self._seed}
+        found = checkpoints.restore(into=tree)
+        if found is not None:
+            self.steps, self._seed = found.step, int(found.tree["seed"])
+
+    def _prepare(self, shards: Sequence[Shard]) -> None:
+        """Build the model, start the workers, and find out how gradients travel."""
+        batch = self._batch(shards[0].content)
+        if not self.model.variables or _unbuilt(self.model):
+            self._loss(self.model, *batch)
+        self.optimizer.build(self.model.parameters())
+        functions_sent.refuse_variables(
+            "data_parallel",
+            self._loss,
+            remedy="Let the loss take the model as its first argument, and hold them in the model.",
+        )
+        self._sent = functions_sent.send("data_parallel", (self._loss, self.model, self.optimizer))
+        # The driver holds these references: a worker that comes back needs them again.
+        self._equipment = (self._ray.put(self._sent), self._data)
+        self._start(self._wanted)
+        rows = self._trace(shards)
+        if rows is None:
+            rows = self._ray.get(
+                self._replicas[0].row_sparse.remote(shards[0].content, *self._equipment)
+            )
+        arrays = [*self.model.parameters(), *averaged(self.model)]
+        self._layout = gradient_parts.layout_of(
+            [tuple(each.shape) for each in arrays],
+            [each.dtype for each in arrays],
+            frozenset(rows),
+            self._bucket,
+        )
+        self._send_state(self._replicas)
+
+    def _start(self, count: int) -> None:
+        """Start workers, all of them or none: a placement group of Ray has room for each."""
+        ray = self._ray
+        bundle = {"CPU": float(self._threads)}
+        group = ray.util.placement_group([bundle] * count, strategy="PACK")
+        if not group.wait(PATIENCE):
+            ray.util.remove_placement_group(group)
+            raise TimeoutError(
+                f"data_parallel: no room for {count} workers of {self._threads} CPUs: others use "
+                f"the cluster of {ray_cluster.cpus(ray)} CPUs. Ask for fewer, or wait."
+            )
+        self._groups.append(group)
+        for at in range(count):
+            strategy = ray.util.scheduling_strategies.PlacementGroupSchedulingStrategy(
+                placement_group=group, placement_group_bundle_index=at
+            )
+            # Ray starts a worker that died again; calls that were under way fail, and the driver
+            # repeats the step, because the new worker has to be given the state first.
+            options = {"max_restarts": -1, "max_task_retries": 0, "num_cpus": self._threads}
+            actor = ray.remote(Replica).options(scheduling_strategy=strategy, **options)
+            self._replicas.append(actor.remote(self._seed, self._threads))
+            self.report.bytes_sent += len(self._sent.data)
+
+    def _batch(self, content: Any) -> list[np.ndarray]:
+        if self._example is None:
+            return list(content)
+        return [part[content] for part in self._example]
+
+    def _trace(self, shards: Sequence[Shard]) -> list[int] | None:
+        """Trace the loss for the shapes of these shards; the row-sparse parameters, or None."""
+        rows: list[int] | None = None
+        for shard in shards:
+            batch = self._batch(shard.content)
+            shapes = tuple((part.shape, part.dtype.name) for part in batch)
+            if shapes in self._programs or self.report.not_a_program:
+                continue
+            try:
+                found = gradient_program(self._loss, self.model, batch)
+            except NotAProgramError as reason:
+                self.report.not_a_program = str(reason)
+                self._programs.clear()
+                return None
+            rows = [at for at, kind in enumerate(found.result) if kind == ROWS]
+            self._programs[shapes] = self._ray.put(found)
+        if ray_tasks.needs_kernel_files(self._ray):
+            files = kernel_files.used_here()
+            self._kernels = (f"{self._sent.digest}-{len(self._programs)}", [self._ray.put(files)])
+        return rows
+
+    def _send_state(self, replicas: Sequence[Any]) -> None:
+        state = [np.array(v.numpy()) for v in state_variables(self.model, self.optimizer)]
+        reference = self._ray.put(state)
+        self._ray.get(
+            [
+                each.load.remote(self.steps, self._layout, reference, 0.0, *self._equipment)
+                for each in replicas
+            ]
+        )
+        self.report.bytes_sent += sum(part.nbytes for part in state) * len(replicas)
+
+    # Steps.
+
+    def step(self, *batch: Any) -> float:
+        """Take one step from a batch, and return its loss, averaged over all rows.
+
+        The arrays are divided along their first axis. If `data` was given, the batch is one array
+        of row numbers of it.
+        """
+        shards = divided(batch, self.shards, self._example is not None)
+        if self._layout is None:
+            self._prepare(shards)
+        elif self._programs:
+            self._trace(shards)
+        while True:
+            try:
+                loss = self._attempt(shards)
+                break
+            except self._errors:
+                self.report.retries += 1
+                done = self._recover()
+                if done is not None:
+                    loss = done
+                    break
+        self.steps += 1
+        if self._check_every and self.steps % self._check_every == 0:
+            self.check()
+        if self._checkpoints is not None and self._checkpoints.is_due(self.steps):
+            self.sync()
+            tree = {"model": self.model, "optimizer": self.optimizer, "seed": self._seed}
+            self._checkpoints.save(self.steps, tree)
+        self._metrics.tell()
+        return loss
+
+    def _attempt(self, shards: Sequence[Shard]) -> float:
+        """One step: gradients, sums, updates; Ray passes the objects from worker to worker."""
+        assert self._layout is not None
+        replicas = self._replicas[: len(shards)]
+        start = time.perf_counter()
+        buckets = len(self._layout.buckets)
+        program = self._programs or None
+        if len(self._replicas) == 1:
+            call = replicas[0].alone.remote(
+                self.steps, list(shards), len(shards), program, self._kernels
+            )
+            cost, result = self._ray.get(call)
+            self.report.add(cost)
+            self._count(shards, [cost], [result], time.perf_counter() - start)
+            return float(result[0])
+        calls = []
+        for at, replica in enumerate(replicas):
+            low, high = (k * len(shards) // len(replicas) for k in (at, at + 1))
+            call = replica.gradients.options(num_returns=2 + buckets)
+            own = list(shards[low:high])
+            calls.append(call.remote(self.steps, own, len(shards), program, self._kernels))
+        notes = [each[1] for each in calls]
+        gathered = len(replicas) < 3 or self._layout.nbytes < SMALL
+        parts: list[Any] = []
+        for bucket in range(buckets):
+            pieces = [each[2 + bucket] for each in calls]
+            if gathered:
+                parts += pieces
+            else:
+                owner = replicas[bucket % len(replicas)]
+                parts.append(owner.reduce.remote(len(shards), *pieces))
+        done = [
+            replica.apply.remote(self.steps, len(shards), buckets, gathered, *notes, *parts)
+            for replica in self._replicas
+        ]
+        results = self._ray.get(done)
+        costs = self._ray.get([each[0] for each in calls])
+        for cost in costs:
+            self.report.add(cost)
+        self._count(shards, costs, results, time.perf_counter() - start)
+        return float(results[0][0])
+
+    def _count(
+        self, shards: Sequence[Shard], costs: Sequence[Any], results: Sequence[Any], seconds: float
+    ) -> None:
+        sent = sum(shard.nbytes for shard in shards)
+        self.report.bytes_sent += sent
+        busy = max(cost.seconds for cost in costs) + max(each[1] for each in results)
+        self.report.exchange_seconds += max(0.0, seconds - busy)
+
+    # Workers that come and go.
+
+    def _recover(self) -> float | None:
+        """Bring all workers to one state; the loss, if the step had been taken by any of them."""
+        positions: list[tuple[Any, int, float]] = []
+        for replica in list(self._replicas):
+            found = self._where(replica)
+            if found is None:
+                self.report.lost += 1
+                self._replicas.remove(replica)
+                continue
+            if found[0] == UNKNOWN:
+                self.report.replaced += 1
+            positions.append((replica, found[0], found[1]))
+        newest = max((position for _, position, _ in positions), default=UNKNOWN)
+        if newest == UNKNOWN:
+            kept = "There are no checkpoints"
+            if self._checkpoints is not None:
+                kept = f"The latest checkpoint is of step {self._checkpoints.latest()}"
+            raise WorkersLostError(
+                f"data_parallel: all workers were lost in step {self.steps}, and the state with "
+                f"them. {kept}: begin a new data_parallel with checkpoints= to go on from one."
+            )
+        donor, _, loss = next(each for each in positions if each[1] == newest)
+        try:
+            state = donor.state.remote()
+            behind = [replica for replica, position, _ in positions if position != newest]
+            self._ray.get(
+                [
+                    each.load.remote(newest, self._layout, state, loss, *self._equipment)
+                    for each in behind
+                ]
+            )
+        except self._errors:
+            return self._recover()
+        return loss if newest == self.steps + 1 else None
+
+    def _where(self, replica: Any) -> tuple[int, float, int] | None:
+        """The position of a worker, as soon as it answers; None if it does not come back."""
+        until = time.monotonic() + PATIENCE
+        while time.monotonic() < until:
+            try:
+                found: tuple[int, float, int] = self._ray.get(
+                    replica.where.remote(), timeout=max(0.1, until - time.monotonic())
+                )
+                return found
+            except self._ray.exceptions.GetTimeoutError:
+                return None
+            except self._ray.exceptions.ActorUnavailableError:
+                time.sleep(0.05)
+            except self._ray.exceptions.RayActorError as error:
+                if not _may_come_back(self._ray, replica, error):
+                    return None
+                time.sleep(0.05)
+        return None
+
+    def resize(self, workers: int) -> None:
+        """Let more or fewer workers take the next steps; the results stay the same."""
+        workers = as_count("resize: workers", workers, least=1)
+        self._wanted = workers
+        if self._layout is None:
+            return
+        self.sync()
+        for replica in self._replicas[workers:]:
+            self._ray.kill(replica, no_restart=True)
+        del self._replicas[workers:]
+        missing = workers - len(self._replicas)
+        if missing:
+            ray_cluster.check_room("resize", self._ray, workers, self._threads)
+            self._start(missing)
+            self._send_state(self._replicas[-missing:])
+
+    @property
+    def workers(self) -> int:
+        """How many workers there are."""
+        return len(self._replicas) if self._layout is not None else self._wanted
+
+    def pids(self) -> list[int]:
+        """The processes of the workers, in order."""
+        return [found[2] for found in self._ray.get([r.where.remote() for r in self._replicas])]
+
+    def check(self) -> str:
+        """Compare the checksums of the state of all workers; raise if they differ."""
+        sums = self._ray.get([replica.checksum.remote() for replica in self._replicas])
+        if len(set(sums)) > 1:
+            raise RuntimeError(
+                f"data_parallel: after step {self.steps} the workers have different states: {sums}."
+            )
+        return str(sums[0]) if sums else ""
+
+    def sync(self) -> None:
+        """Give the driver's model and optimizer the state of the workers."""
+        if not self._replicas:
+            return
+        arrays = None
+        while arrays is None:
+            try:
+                arrays = self._ray.get(self._replicas[0].state.remote())
+            except self._errors:
+                self._recover()
+        self.report.bytes_received += sum(part.nbytes for part in arrays)
+        variables = state_variables(self.model, self.optimizer)
+        for variable, array in zip(variables, arrays, strict=True):
+            variable.assign(np.array(array))
+
+    def close(self) -> None:
+        """Give the driver the state, and end the workers."""
+        try:
+            self.sync()
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        for replica in self._replicas:
+            self._ray.kill(replica, no_restart=True)
+        self._replicas = []
+        for group in self._groups:
+            self._ray.util.remove_placement_group(group)
+        self._groups = []
+        self._metrics.tell()
+
+    def __enter__(self) -> DataParallel:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        if error is None:
+            self.close()
+        else:
+            self._end()
+
+
+def _may_come_back(ray: Any, replica: Any, error: Any) -> bool:
+    """Whether Ray will start a worker that died again: it was not killed for good."""
+    return not isinstance(error, ray.exceptions.ActorDiedError)
+
+
+def _unbuilt(model: Any) -> bool:
+    return any(getattr(module, "built", True) is False for module in model.modules())
+
+
+def data_parallel(
+    loss: Callable[..., Any],
+    model: Any,
+    optimizer: Any,
+    *,
+    workers: int = 2,
+    shards: int | None = None,
+    data: Sequence[Any] | None = None,
+    checkpoints: Checkpointer | None = None,
+    seed: int | None = None,
+    threads: int = 1,
+    check_every: int = 100,
+    bucket: int = gradient_parts.BUCKET,
+    address: str | None = None,
+) -> DataParallel:
+    """Train a model on many workers of Ray: `with data_parallel(...) as train: train.step(x, y)`.
+
+    >>> def loss(model, x, y):
+    ...     return gt.mean((model(x) - y) ** 2)
+    >>> model, optimizer = gt.nn.Dense(1, in_features=3), gt.optimizers.Adam(0.01)
+    >>> gt.distributed.data_parallel(loss, model, optimizer, workers=0)
+    Traceback (most recent call last):
+    ValueError: data_parallel: workers=0 is not a whole number of at least 1. Pass one.
+
+    `loss(model, *batch)` gives the loss of a batch, averaged over its rows. `step` divides a batch
+    among workers, averages gradients and takes a step of the optimizer on every worker; at the end
+    of the block, or after `sync`, model and optimizer here have the new state.
+
+    | argument | meaning |
+    |---|---|
+    | workers | how many there are at first; `resize` changes it |
+    | shards | parts of a batch, by default as many as workers; with a fixed number the results are equal to the last bit for any number of workers |
+    | data | arrays that all workers hold; batches are row numbers then |
+    | checkpoints | a `gt.Checkpointer`: a run goes on from its latest one, and writes when due |
+    | seed | of the random streams, one for each shard of each step |
+    | threads | CPUs of one worker |
+    | check_every | steps between two comparisons of the state of all workers; 0 for none |
+    | bucket | bytes of gradients that travel as one object |
+    | address | a cluster of Ray; without it the current one, or a new one on this machine |
+
+    A worker that dies is replaced: it gets the state of another, and the step is repeated unless it
+    was taken. `report` counts that, and `print(train.report)` shows it.
+    """  # noqa: E501 - rows of a table
+    workers = as_count("data_parallel: workers", workers, least=1)
+    if shards is not None:
+        shards = as_count("data_parallel: shards", shards, least=1)
+    for name, thing, method in (
+        ("model", model, "named_variables"), ("optimizer", optimizer, "slots_of"),
+    ):  # fmt: skip
+        if not hasattr(thing, method):
+            raise TypeError(
+                f"data_parallel: {name} is a {type(thing).__name__}. Pass a gt.nn module and an "
+                "optimizer of gt.optimizers."
+            )
+    if not callable(loss):
+        raise TypeError("data_parallel: loss is not a function. Pass loss(model, *batch).")
+    return DataParallel(
+        loss,
+        model,
+        optimizer,
+        workers=workers,
+        shards=shards,
+        data=data,
+        checkpoints=checkpoints,
+        seed=seed,
+        threads=as_count("data_parallel: threads", threads, least=1),
+        check_every=as_count("data_parallel: check_every", check_every),
+        bucket=as_count("data_parallel: bucket", bucket, least=1),
+        address=address,
+    )
