@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from benchmarks import scaling_model as model
 from benchmarks.scaling_model import Constants, Training
+
+from benchmarks import scaling_model as model
 
 NEAR = Constants(call=5e-4, submit=1e-4, put=5e-10, read=2e-10, cores=2)
 FAR = Constants(call=5e-4, submit=1e-4, put=5e-10, read=2e-10, network=8 / 25e9)

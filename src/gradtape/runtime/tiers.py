@@ -193,15 +193,6 @@ class TieredPlan:
             return job
         return None
 
-    def compile(self) -> None:
-        """Compile it now, if it is not compiled yet."""
-        with _lock:
-            if self._compiled is None:
-                # Imported here because it loads the compiler.
-                from gradtape.runtime.compiled_plan import compiled_plan
-
-                self._compiled = compiled_plan(self.program, self._fast)
-
     def bound(self, fixed: Mapping[int, Input], install: Callable[[BoundRun], None]) -> BoundRun:
         """The run with some inputs fixed, as a function of the others, one by one.
 
