@@ -221,7 +221,7 @@ __array_api_version__ = "2024.12"
 newaxis = None
 
 __all__ = [
-    "ForwardAccumulator", "Function", "GradientTape", "RowSparse", "Tensor", "TensorSpec",
+    "ForwardAccumulator", "Function", "GradientTape", "Profile", "RowSparse", "Tensor", "TensorSpec",
     "Variable", "__array_api_version__", "__array_namespace_info__", "__version__", "abs", "acos",
     "acosh", "add", "all", "angle", "any", "arange", "argmax", "argmin", "argsort", "asarray",
     "asin", "asinh", "associative_scan", "astype", "atan", "atan2", "atanh", "bitwise_and",
@@ -246,7 +246,7 @@ __all__ = [
     "newaxis", "nextafter", "nn", "nonzero", "norm", "not_equal", "numpy_function",
     "numpy_protocols", "objective", "ode", "one_hot", "ones", "ones_like", "optimizers", "outer",
     "pad", "permute_dims", "pi", "plan_of", "polygamma", "positive", "pow", "prepare_hessian",
-    "prepare_jacobian", "prod", "program_of", "pure_callback", "py_function", "pytree", "quantile",
+    "prepare_jacobian", "prod", "profile", "program_of", "pure_callback", "py_function", "pytree", "quantile",
     "random", "real", "reciprocal", "register_pytree", "relu", "remainder", "repeat", "reshape",
     "residuals", "result_type", "roll", "root", "round", "rsqrt", "save_any_except", "save_only",
     "saved_for_backward", "scan", "scatter_add", "scatter_max", "scatter_set", "searchsorted",
@@ -276,6 +276,7 @@ _LATER: dict[str, tuple[str, ...]] = {
     "functions.recorder_switch": ("set_recorder",),
     "inspect.debug_nans": ("debug_nans",),
     "inspect.plans_and_kernels": ("kernels_of", "plan_of", "show_config"),
+    "inspect.profiler.profile": ("Profile", "profile"),
     "solve.implicit": ("fixed_point", "minimize", "root"),
     "solve.linear_operators": ("hessian_operator", "linear_operator", "linearize"),
     "solve.scipy_bridges": ("objective", "ode", "residuals"),
@@ -299,6 +300,7 @@ if _typing.TYPE_CHECKING:
     from gradtape.functions.recorder_switch import set_recorder
     from gradtape.inspect.debug_nans import debug_nans
     from gradtape.inspect.plans_and_kernels import kernels_of, plan_of, show_config
+    from gradtape.inspect.profiler.profile import Profile, profile
     from gradtape.solve.implicit import fixed_point, minimize, root
     from gradtape.solve.linear_operators import hessian_operator, linear_operator, linearize
     from gradtape.solve.scipy_bridges import objective, ode, residuals

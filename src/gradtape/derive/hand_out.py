@@ -15,6 +15,7 @@ from gradtape.graph import Rows, topological
 from gradtape.graph.hooks import hooks
 from gradtape.graph.node import PICK, Node, is_slope, pick
 from gradtape.graph.provenance import provenance
+from gradtape.graph.recorded_lines import LINES, follow
 from gradtape.ops.custom.custom import BARRIER, CUSTOM
 from gradtape.ops.elementwise.arithmetic import IDENTITY
 from gradtape.recording.parts import Parts
@@ -59,7 +60,11 @@ def _root(recording: Recording, result: Node, copies: dict[Node, Node]) -> Node:
     whole = result.inputs[0] if result.op is PICK else result
     if is_slope(whole) and whole.inputs and whole not in recording.rules:
         inputs = tuple(copies.get(parent, parent) for parent in whole.inputs)
-        whole = recording.application(whole.op, inputs, whole.params)
+        slope, whole = whole, recording.application(whole.op, inputs, whole.params)
+        if LINES.noting:
+            # It is made on the line that asks, and belongs to the line that is differentiated.
+            LINES.found.pop(whole, None)
+            follow(slope, whole)
         return whole if result.op is not PICK else pick(whole, result.params[0])
     return recording.application(IDENTITY, (copies.get(result, result),), ())
 
@@ -121,4 +126,6 @@ def _copied(recording: Recording, results: tuple[Node, ...]) -> _Copies:
             found.closures.append(node)
         if noted is not None:
             noted.copy(node, copy)
+        if LINES.noting:
+            follow(node, copy)
     return found

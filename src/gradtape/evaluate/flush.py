@@ -44,6 +44,7 @@ from gradtape.recording.trace import Trace, leave_full_tables
 from gradtape.recording.unobserved import unobserved
 from gradtape.recording.value import Content, Value
 from gradtape.runtime.counters import COUNTS
+from gradtape.runtime.probe import PROBE
 
 # How much larger than needed a plan may be to serve instead of a new one.
 SLACK_FACTOR = 0.25
@@ -189,6 +190,8 @@ def _is_under_way(recording: Recording) -> bool:
 
 def _flush(recording: Recording, handles: list[Handle], asked: Handle | None) -> bool:
     """Compute the live handles of a locked recording; say whether a tape still holds it."""
+    sink = PROBE.sink
+    begin = 0 if sink is None else sink.begin()
     held = live(recording, handles)
     if recording.interrupted:
         wanted = frozenset() if asked is None else _interrupted_loops(recording, asked)
@@ -259,6 +262,8 @@ def _flush(recording: Recording, handles: list[Handle], asked: Handle | None) ->
             )
         )
     recording.updates = 0
+    if sink is not None:
+        sink.flushed(recording, bound, held, results, begin)
     return tracked
 
 

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from gradtape.graph.lines import user_line
+from gradtape.graph.recorded_lines import LINES, note
 
 if TYPE_CHECKING:
     from gradtape.graph.node import Node
@@ -19,8 +20,13 @@ MOST = 64
 _lines: OrderedDict[int, tuple[weakref.ref[Node], str]] = OrderedDict()
 
 
-def note_line(node: Node) -> Node:
-    """Remember which line made a node, if its result is very large; returns the node."""
+def note_line(node: Node, deriving: Node | None = None) -> Node:
+    """Remember which line made a node, if its result is very large; returns the node.
+
+    A profile remembers the lines of all, and the node whose derivative the new one is part of.
+    """
+    if LINES.noting:
+        note(node, deriving)
     if type(node.spec) is not tuple and node.spec.nbytes >= LARGE:
         _lines[id(node)] = weakref.ref(node), user_line()
         if len(_lines) > MOST:

@@ -339,12 +339,12 @@ def build(op: Op, inputs: tuple[Node, ...], params: Params) -> Node:
         except SizeError as error:
             raise SizeError(f"{op.name}: {error}") from None
         if any(a is not b for a, b in zip(cast, inputs, strict=True)):
-            return note_line(Node(op, cast, params, found))
+            return note_line(Node(op, cast, params, found), _local.table.deriving)
         if op.self_contained:  # functions and bodies in params are not kept alive here
             if len(_specs) > SPEC_LIMIT:
                 _specs.clear()
             _specs[key] = found
-    return note_line(Node(op, inputs, params, found))
+    return note_line(Node(op, inputs, params, found), _local.table.deriving)
 
 
 def apply(op: Op, inputs: tuple[Node, ...], params: Params = ()) -> Node:

@@ -11,6 +11,7 @@ from typing import Any
 from gradtape.errors import GraphError
 from gradtape.graph.node import LEAF, PLACEHOLDER, Key, Node
 from gradtape.graph.provenance import provenance
+from gradtape.graph.recorded_lines import LINES, follow, follow_all
 from gradtape.graph.walk import rebuilt, topological
 from gradtape.graph.weak_table import WeakTable
 
@@ -66,7 +67,10 @@ def rewritten(found: Program, change: Callable[[Node], Node]) -> Program:
     """
     new: dict[Node, Node] = {node: node for node in found.inputs}
     for node in found.nodes:
-        new[node] = change(rebuilt(node, tuple([new[parent] for parent in node.inputs])))
+        inputs = tuple([new[parent] for parent in node.inputs])
+        new[node] = change(rebuilt(node, inputs))
+        if LINES.following:
+            follow_all(node, [new[node]], inputs)
     return reaching(found.inputs, tuple(new[node] for node in found.outputs))
 
 
@@ -130,6 +134,9 @@ def closed(inputs: Sequence[Node], outputs: Sequence[Node]) -> Program:
     if noted is not None:
         for old, new in zip(order, found.nodes, strict=True):
             noted.copy(old, new)
+    if LINES.noting:
+        for old, new in zip(order, found.nodes, strict=True):
+            follow(old, new)
     return found
 
 

@@ -18,6 +18,7 @@ from gradtape.recording.value import Content
 from gradtape.runtime.beyond_memory import memory
 from gradtape.runtime.numpy_plan import NumpyPlan
 from gradtape.runtime.plan import BoundRun, Input, Layout
+from gradtape.runtime.probe import PROBE
 
 if TYPE_CHECKING:
     from gradtape.runtime.compiled_plan import CompiledPlan
@@ -71,13 +72,21 @@ class TieredPlan:
                     # Imported here because it loads the compiler.
                     from gradtape.runtime.compiled_plan import compiled_plan
 
+                    begin = time.perf_counter_ns()
                     self._compiled = compiled_plan(self.program, self._fast)
+                    if PROBE.sink is not None:
+                        PROBE.sink.compiled(self, begin)
             return self.run(inputs)
         self._runs += 1
         if self._plain is None:
             self._plain = NumpyPlan(self.program)
         start = time.perf_counter()
-        results = self._plain.run(inputs)
+        if PROBE.sink is not None:
+            begin = time.perf_counter_ns()
+            results, times = self._plain.timed_run(inputs)
+            PROBE.sink.ran_in_numpy(self, times, begin)
+        else:
+            results = self._plain.run(inputs)
         self._spent += time.perf_counter() - start
         return results
 
@@ -102,6 +111,16 @@ class TieredPlan:
             return in_full(*others)
 
         return run
+
+    @property
+    def compiled(self) -> CompiledPlan | None:
+        """The compiled plan, if there is one already."""
+        return self._compiled
+
+    @property
+    def fast(self) -> bool:
+        """Whether its kernels may round as is quickest."""
+        return self._fast
 
     @property
     def layout(self) -> Layout | None:

@@ -1,0 +1,120 @@
+"""Recorded lines, for profiles: which line of the user's made each node, and for which derivative.
+
+Lines are noted only while somebody listens, and only where a node is new: a node that is found in
+the table of a thread costs nothing. Passes make new nodes from old ones; while `following` is on,
+as when a report is written, new nodes get the lines of those that they replace.
+"""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+from collections.abc import Iterable
+from dataclasses import dataclass
+from types import CodeType, FrameType
+from typing import TYPE_CHECKING, NamedTuple
+
+from gradtape.graph.lines import is_between
+
+if TYPE_CHECKING:
+    from gradtape.graph.node import Node
+
+# Nodes beyond this many are not noted: a program that makes so many repeats nothing.
+MOST = 1 << 17
+
+
+class Place(NamedTuple):
+    """A line of the user's code, and the function that it is in."""
+
+    file: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """Where a node comes from."""
+
+    place: Place | None
+    # Whether it belongs to a derivative; the line is then that of the op it is a derivative of.
+    backward: bool = False
+
+
+class _Lines:
+    """The notes. A slot each, because `noting` is read for every new node."""
+
+    __slots__ = ("following", "found", "noting")
+
+    def __init__(self) -> None:
+        self.noting = False
+        self.following = False
+        self.found: dict[Node, Recorded] = {}
+
+
+LINES = _Lines()
+
+
+def user_place(depth: int = 1) -> Place | None:
+    """The innermost line that is not the library's own."""
+    frame: FrameType | None = sys._getframe(depth + 1)
+    while frame is not None:
+        if not is_library(frame):
+            return Place(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname)
+        frame = frame.f_back
+    return None
+
+
+_library: dict[CodeType, bool] = {}
+
+
+# Files of Python and of installed packages: none of them is the user's program.
+_INSTALLED = tuple(
+    {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+)
+
+
+def is_library(frame: FrameType) -> bool:
+    """Whether a frame is the library's, Python's own, or that of an installed package."""
+    found = _library.get(frame.f_code)
+    if found is None:
+        if len(_library) > 10_000:
+            _library.clear()
+        file = frame.f_code.co_filename
+        installed = file.startswith(_INSTALLED) or file.startswith("<frozen ")
+        found = _library[frame.f_code] = installed or is_between(frame)
+    return found
+
+
+def note(node: Node, deriving: Node | None) -> None:
+    """Note the user's current line as that of a new node, which may belong to a derivative."""
+    if LINES.following or len(LINES.found) >= MOST:
+        return
+    if deriving is None:
+        LINES.found[node] = Recorded(user_place(2))
+    else:
+        origin = LINES.found.get(deriving)
+        LINES.found[node] = Recorded(None if origin is None else origin.place, backward=True)
+
+
+def follow(old: Node, new: Node) -> None:
+    """Give a node that replaces another the same line."""
+    found = LINES.found.get(old)
+    if found is not None:
+        LINES.found.setdefault(new, found)
+
+
+def follow_all(old: Node, new: Iterable[Node], known: Iterable[Node]) -> None:
+    """Give all nodes that were made for `old`, down to those known before, its line."""
+    found, seen = LINES.found.get(old), set(known)
+    stack = list(new)
+    while stack:
+        node = stack.pop()
+        if node in seen or node in LINES.found:
+            continue
+        seen.add(node)
+        if found is not None:
+            LINES.found.setdefault(node, found)
+        stack += node.inputs
