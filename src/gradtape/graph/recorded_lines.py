@@ -57,17 +57,31 @@ class _Lines:
 LINES = _Lines()
 
 
+# Places and verdicts by the id of the code, which is kept: code objects are slow to hash.
+_places: dict[tuple[int, int], tuple[CodeType, Place]] = {}
+_library: dict[int, tuple[CodeType, bool]] = {}
+_MOST_CODES = 10_000
+
+
 def user_place(depth: int = 1) -> Place | None:
     """The innermost line that is not the library's own."""
     frame: FrameType | None = sys._getframe(depth + 1)
     while frame is not None:
         if not is_library(frame):
-            return Place(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname)
+            return place_of(frame.f_code, frame.f_lineno)
         frame = frame.f_back
     return None
 
 
-_library: dict[CodeType, bool] = {}
+def place_of(code: CodeType, line: int) -> Place:
+    """A line of a function's code."""
+    found = _places.get((id(code), line))
+    if found is None:
+        if len(_places) > _MOST_CODES:
+            _places.clear()
+        place = Place(code.co_filename, line, code.co_qualname)
+        found = _places[id(code), line] = code, place
+    return found[1]
 
 
 # Files of Python and of installed packages: none of them is the user's program.
@@ -78,14 +92,14 @@ _INSTALLED = tuple(
 
 def is_library(frame: FrameType) -> bool:
     """Whether a frame is the library's, Python's own, or that of an installed package."""
-    found = _library.get(frame.f_code)
+    code = frame.f_code
+    found = _library.get(id(code))
     if found is None:
-        if len(_library) > 10_000:
+        if len(_library) > _MOST_CODES:
             _library.clear()
-        file = frame.f_code.co_filename
-        installed = file.startswith(_INSTALLED) or file.startswith("<frozen ")
-        found = _library[frame.f_code] = installed or is_between(frame)
-    return found
+        installed = code.co_filename.startswith((*_INSTALLED, "<frozen "))
+        found = _library[id(code)] = code, installed or is_between(frame)
+    return found[1]
 
 
 def note(node: Node, deriving: Node | None) -> None:

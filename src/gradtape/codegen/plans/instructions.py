@@ -84,6 +84,10 @@ class Instructions:
         runs, cycles, serial, spent = self._words[:HEADER_WORDS]
         return runs, cycles, serial, spent
 
+    def cycles(self) -> int:
+        """The cycles of all timed runs."""
+        return self._words[1]
+
     def times(self) -> list[tuple[int, int]]:
         """For each instruction: cycles in timed runs with the team, and in serial ones."""
         flat = self._times

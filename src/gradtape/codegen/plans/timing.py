@@ -56,9 +56,8 @@ def timed_plan_ir(words: int, machine: str, write: Writer) -> str:
 
 
 def _run_timed_plan(words: int, write: Writer) -> str:
-    r = Routine(
-        "internal i64 @run_timed_plan(ptr %team, ptr %instructions, i64 %count, ptr %slots) noinline"
-    )
+    parameters = "ptr %team, ptr %instructions, i64 %count, ptr %slots"
+    r = Routine(f"internal i64 @run_timed_plan({parameters}) noinline")
     header = r.at("%instructions", -8 * HEADER_WORDS)
     turn = r.let(f"and i64 {_add(r, header, 0, 1)}, {SERIAL_EVERY - 1}")
     alone = r.same("%team", "null")

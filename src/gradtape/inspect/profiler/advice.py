@@ -243,6 +243,12 @@ def kept_in_python(found: Findings) -> Iterator[Advice]:
             and record.place.line <= place.line <= record.last_line
         ]
         gain = sum(entry["python"] + entry["recording"] + entry["reading"] for entry in inside)
+        # A replay has its values at once; here each read of a result is a flush.
+        gain += sum(
+            found.lines.get(place, {}).get("reading", 0.0)
+            for place, reading in found.measured.collector.readings.items()
+            if 0.8 * record.calls <= reading.count <= 1.2 * record.calls
+        )
         yield Advice(
             "kept in Python",
             f"gt.function leaves {record.name} to Python: {record.refused}.",

@@ -71,18 +71,23 @@ class Binding:
     outputs: list[tuple[int, Value]] = field(default_factory=list)
     given: dict[int, int] = field(default_factory=dict)
     unread: dict[int, int] = field(default_factory=dict)
-    # Cycles of the plan when it was last asked.
+    # Cycles of the plan when it was last asked, and the instructions that count them.
     _cycles: int = 0
+    _streams: list[Any] | None = None
 
     def new_cycles(self) -> int:
         """The cycles that native code has spent on the plan since the last question."""
-        compiled = self.plan.compiled
-        if compiled is None:
-            return 0
-        before = self._cycles
-        self._cycles = sum(
-            step.instructions.counted()[1] for step in compiled.steps if isinstance(step, Stretch)
-        )
+        streams = self._streams
+        if streams is None:
+            compiled = self.plan.compiled
+            if compiled is None:
+                return 0
+            steps = compiled.steps
+            streams = [step.instructions for step in steps if isinstance(step, Stretch)]
+            self._streams = streams
+        before, self._cycles = self._cycles, 0
+        for each in streams:
+            self._cycles += each.cycles()
         return self._cycles - before
 
 

@@ -200,7 +200,11 @@ def _definition(function: Any) -> tuple[Place | None, int]:
     if code is None:
         return None, 0
     last = max((line for _, _, line in code.co_lines() if line is not None), default=0)
-    return Place(code.co_filename, code.co_firstlineno, code.co_qualname), last
+    # The first line is that of a decorator, if there is one.
+    first = code.co_firstlineno
+    while first < last and linecache.getline(code.co_filename, first).lstrip().startswith("@"):
+        first += 1
+    return Place(code.co_filename, first, code.co_qualname), last
 
 
 def _functions(measured: Measured) -> list[FunctionRecord]:

@@ -16,7 +16,7 @@ import time
 from types import CodeType, FrameType
 from typing import Any
 
-from gradtape.graph.recorded_lines import Place, is_library
+from gradtape.graph.recorded_lines import Place, is_library, place_of
 from gradtape.runtime.buffer_pool import pool_counts
 
 # Seconds of processor time between two looks.
@@ -44,7 +44,7 @@ class Sampler:
     """Looks, by phase and line, and notes of memory."""
 
     def __init__(self) -> None:
-        self.looks: dict[tuple[str, CodeType | None, int], int] = {}
+        self.looks: dict[tuple[str, Place | None], int] = {}
         # Seconds since the profile began, resident memory, the pool's in use and idle, and what
         # tapes keep.
         self.memory: list[tuple[float, int, int, int, int]] = []
@@ -53,7 +53,8 @@ class Sampler:
         self._due = 0.0
         self._began = 0.0
         self._before: Any = None
-        self._ranks: dict[CodeType, int | None] = {}
+        # By the id of the code, which is kept.
+        self._ranks: dict[int, tuple[CodeType, int | None]] = {}
         self._status: int | None = None
         self._page = 4096
         self.is_looking = False
@@ -93,7 +94,7 @@ class Sampler:
         if time.perf_counter() >= self._due:
             self.note_memory()
 
-    def _classified(self, frame: FrameType | None) -> tuple[str, CodeType | None, int]:
+    def _classified(self, frame: FrameType | None) -> tuple[str, Place | None]:
         """The phase, and the innermost line of the user's."""
         best: int | None = None
         for _ in range(DEPTH):
@@ -101,15 +102,15 @@ class Sampler:
                 break
             if not is_library(frame):
                 phase = PYTHON if best is None else PHASES[best][0]
-                return phase, frame.f_code, frame.f_lineno
+                return phase, place_of(frame.f_code, frame.f_lineno)
             code = frame.f_code
-            if code not in self._ranks:
-                self._ranks[code] = _rank(frame.f_globals.get("__name__", ""))
-            rank = self._ranks[code]
+            if id(code) not in self._ranks:
+                self._ranks[id(code)] = code, _rank(frame.f_globals.get("__name__", ""))
+            rank = self._ranks[id(code)][1]
             if rank is not None and (best is None or rank < best):
                 best = rank
             frame = frame.f_back
-        return (PYTHON if best is None else PHASES[best][0]), None, 0
+        return (PYTHON if best is None else PHASES[best][0]), None
 
     def note_memory(self) -> None:
         """Note the memory in use, and how much of it tapes keep."""
@@ -132,11 +133,7 @@ class Sampler:
 
     def by_line(self) -> dict[tuple[str, Place | None], int]:
         """The number of looks by phase and line."""
-        found: dict[tuple[str, Place | None], int] = {}
-        for (phase, code, line), count in self.looks.items():
-            place = None if code is None else Place(code.co_filename, line, code.co_qualname)
-            found[phase, place] = found.get((phase, place), 0) + count
-        return found
+        return self.looks
 
 
 def _rank(module: str) -> int | None:
