@@ -23,7 +23,7 @@ def user_line() -> str:
 
 
 # Modules that only call the user's function or ours: context managers, partial functions, copies.
-_BETWEEN = frozenset({"contextlib", "copy", "functools"})
+_BETWEEN = frozenset({"contextlib", "copy", "functools", "gradtape"})
 
 
 def is_between(frame: FrameType) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count, product
@@ -9,6 +10,7 @@ from string import ascii_lowercase
 from typing import Any
 
 from gradtape.errors import GraphError
+from gradtape.graph.dot import dot
 from gradtape.graph.node import LEAF, PLACEHOLDER, Key, Node
 from gradtape.graph.provenance import provenance
 from gradtape.graph.recorded_lines import LINES, follow, follow_all
@@ -42,6 +44,18 @@ class Program:
             key.append((node.op, node.params, *[number[parent] for parent in node.inputs]))
         key.append(tuple(number[node] for node in self.outputs))
         return tuple(key)
+
+    def to_dot(self) -> str:
+        """The program as a graph for Graphviz.
+
+        >>> print(gt.program_of(gt.sin(gt.asarray(1.0))).to_dot().splitlines()[-2])
+          n0 -> n1;
+        """
+        return dot(self.inputs, self.nodes, self.outputs)
+
+    def _repr_html_(self) -> str:
+        """The program as text, for notebooks."""
+        return f"<pre>{html.escape(show(self))}</pre>"
 
     def __str__(self) -> str:
         return show(self)

@@ -98,6 +98,9 @@ def is_library(frame: FrameType) -> bool:
         if len(_library) > _MOST_CODES:
             _library.clear()
         installed = code.co_filename.startswith((*_INSTALLED, "<frozen "))
+        # Generated code, such as the methods of a dataclass; `python -c` runs as __main__.
+        generated = code.co_filename == "<string>" and frame.f_globals["__name__"] != "__main__"
+        installed = installed or generated
         found = _library[id(code)] = code, installed or is_between(frame)
     return found[1]
 

@@ -13,11 +13,12 @@ from gradtape.ops.families.casting import cast
 from gradtape.recording import capturing
 from gradtape.recording.tells_changes import TellsChanges
 from gradtape.tensor import Tensor, TensorLike, Variable, asarray, saved_state
+from gradtape.tensor.display import Displayed, Fields
 
 __all__ = ["Layer", "Module"]
 
 
-class Module(TellsChanges):
+class Module(TellsChanges, Displayed):
     """An object whose attributes hold variables and other modules, also in lists and dicts.
 
     >>> class Line(gt.nn.Module):
@@ -157,6 +158,14 @@ class Module(TellsChanges):
     def describe(self) -> str:
         """The arguments that `repr` shows."""
         return ""
+
+    def _fields(self) -> Fields:
+        return [
+            (name, found)
+            if isinstance(found, Module)
+            else (name, f"{found.dtype}[{', '.join(map(str, found.shape))}]")
+            for name, found in _children(self)
+        ]
 
     def __repr__(self) -> str:
         """The tree of modules and variables."""

@@ -25,6 +25,8 @@ LEAST = 0.02
 # Reads at one line, or gradients of one recording, that look like a loop.
 LOOP = 16
 ROWS = 8
+# Flops per byte below which a group takes the time of its memory.
+MEMORY_BOUND = 0.5
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,9 @@ def _time_of(plan: PlanRecord, nodes: set[Node]) -> float:
             continue
         if len(inside) == len(group.nodes):
             total += group.seconds
+            continue
+        # A group that moves memory does not move less for it.
+        if group.flops < MEMORY_BOUND * group.nbytes:
             continue
         all_flops = sum(map(costs.flops, group.nodes))
         total += group.seconds * sum(map(costs.flops, inside)) / max(all_flops, 1.0)
@@ -116,11 +121,15 @@ def computed_again(found: Findings) -> Iterator[Advice]:
         place = _place_of(plan, still)
         yield Advice(
             "computed again",
-            f"{len(still)} ops here gave the same result in each of {plan.runs} runs: their "
-            "inputs did not change.",
+            f"{_ops(len(still))} here gave the same result in each of {plan.runs} runs: "
+            "the inputs did not change.",
             "Compute this once, before the loop and outside the tape.",
             place, gain, "the time of these ops, less one run",
         )  # fmt: skip
+
+
+def _ops(count: int) -> str:
+    return "1 op" if count == 1 else f"{count} ops"
 
 
 def _changing_inputs(plan: PlanRecord) -> set[Node] | None:
@@ -178,10 +187,11 @@ def never_read(found: Findings) -> Iterator[Advice]:
 
 def _asking_place(found: Findings, plan: PlanRecord) -> Place | None:
     """The line that asked for the gradients, if there is one; else the plan's."""
-    askings = found.measured.collector.askings
-    counts = {place: asking.count for place, asking in askings.items() if place is not None}
-    near = [place for place, count in counts.items() if count >= plan.runs // 2]
-    return near[0] if near else plan.place
+    nodes = set() if plan.binding is None else set(plan.binding.program.nodes)
+    for place, asking in found.measured.collector.askings.items():
+        if not nodes.isdisjoint(asking.targets):
+            return place
+    return plan.place
 
 
 def read_in_a_loop(found: Findings) -> Iterator[Advice]:

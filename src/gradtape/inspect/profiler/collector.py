@@ -53,6 +53,8 @@ class Asking:
     recording: int = 0
     here: int = 0
     scalars: bool = True
+    # Some of the targets, by which plans find the line that asked.
+    targets: set[Node] = field(default_factory=set)
 
 
 @dataclass
@@ -166,6 +168,8 @@ class Collector:
     ) -> None:
         """A flush has given its handles their values."""
         now = time.perf_counter_ns()
+        if recording.capturing:
+            return  # part of a capture, which is timed as a whole
         place = user_place()
         reading = self.readings.get(place)
         if reading is None:
@@ -313,6 +317,8 @@ class Collector:
         asking.scalars = asking.scalars and all(target.size == 1 for target in targets)
         if not found:
             asking.built += 1
+            if len(asking.targets) < 256:
+                asking.targets.update(targets)
             self._add("derive", begin, f"gradient of {len(targets)} targets", False)
 
     def captured(self, captured: Any, begin: float) -> None:

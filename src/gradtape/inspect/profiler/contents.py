@@ -19,7 +19,7 @@ import numpy as np
 
 from gradtape.graph.recorded_lines import Place
 from gradtape.inspect.profiler import advice, phases
-from gradtape.inspect.profiler.collector import Binding, Collector
+from gradtape.inspect.profiler.collector import Binding, Collector, Kept
 from gradtape.inspect.profiler.groups import (
     Baseline,
     Group,
@@ -123,7 +123,7 @@ def contents(measured: Measured) -> dict[str, Any]:
         ],
         "lines": _line_table(lines)[:MOST_LINES],
         "readings": _readings(measured),
-        "functions": [_function(each) for each in functions],
+        "functions": _function_table(functions),
         "memory": _memory(measured),
         "graphs": [_graph(each) for each in plans[:MOST_GRAPHS] if len(each.groups) > 1],
         "timeline": _timeline(measured, plans, began),
@@ -341,7 +341,7 @@ def _plan(record: PlanRecord) -> dict[str, Any]:
     return {
         "number": record.number, "tier": record.tier, "runs": record.runs,
         "seconds": record.seconds, "ops": record.ops, "groups": len(record.groups),
-        "function": record.owner, "arena": record.arena, **_shown(record.place),
+        "owner": record.owner, "arena": record.arena, **_shown(record.place),
     }  # fmt: skip
 
 
@@ -373,14 +373,24 @@ def _readings(measured: Measured) -> list[dict[str, Any]]:
     return sorted(found, key=lambda row: -float(row["seconds"]))[:MOST_LINES]
 
 
-def _function(record: FunctionRecord) -> dict[str, Any]:
-    return {
-        "name": record.name, "calls": record.calls, "captures": record.captures,
-        "capture_seconds": record.capture_seconds,
-        "why": None if record.why is None else "{} was {} and is {}".format(*record.why),
-        "refused": record.refused, "remedy": record.remedy, "native": record.native,
-        **_shown(record.place),
-    }  # fmt: skip
+def _function_table(records: Sequence[FunctionRecord]) -> list[dict[str, Any]]:
+    """A row for each function, with all its kinds of arguments together."""
+    together: dict[tuple[str, Place | None], list[FunctionRecord]] = {}
+    for record in records:
+        together.setdefault((record.name, record.place), []).append(record)
+    return [
+        {
+            "name": name, "kinds": len(found), "calls": sum(each.calls for each in found),
+            "captures": sum(each.captures for each in found),
+            "capture_seconds": sum(each.capture_seconds for each in found),
+            "why": next(("{} was {} and is {}".format(*each.why) for each in reversed(found)
+                         if each.why is not None), None),
+            "refused": next((each.refused for each in found if each.refused), None),
+            "remedy": next((each.remedy for each in found if each.refused), ""),
+            "native": any(each.native for each in found), **_shown(place),
+        }
+        for (name, place), found in together.items()
+    ]  # fmt: skip
 
 
 def _memory(measured: Measured) -> dict[str, Any]:
@@ -391,13 +401,24 @@ def _memory(measured: Measured) -> dict[str, Any]:
         "over_time": {name: [note[at] for note in notes] for at, name in enumerate(names)},
         "peak": max((note[1] for note in notes), default=0),
         "kept": [
-            {**_shown(place), "bytes": found.nbytes, "at": found.seconds, "values": [
-                {"op": op, "spec": of, "bytes": size, "why": why, **_shown(where)}
-                for op, of, size, where, why in found.values[:40]
-            ]}
+            {**_shown(place), "bytes": found.nbytes, "at": found.seconds,
+             "values": _kept_values(found)}
             for place, found in kept
         ],
     }  # fmt: skip
+
+
+def _kept_values(found: Kept) -> list[dict[str, Any]]:
+    """A row for each line and kind of value, the largest first."""
+    together: dict[tuple[str, str, Place | None, str], list[int]] = {}
+    for op, of, nbytes, where, why in found.values:
+        together.setdefault((op, of, where, why), []).append(nbytes)
+    rows = [
+        {"op": op, "spec": of, "count": len(sizes), "bytes": sum(sizes), "why": why,
+         **_shown(where)}
+        for (op, of, where, why), sizes in together.items()
+    ]  # fmt: skip
+    return sorted(rows, key=lambda row: -int(row["bytes"]))[:40]
 
 
 def _graph(record: PlanRecord) -> dict[str, Any]:
@@ -417,7 +438,7 @@ def _graph(record: PlanRecord) -> dict[str, Any]:
         [source, group.number] for group in chosen for source in group.reads if source in numbers
     ]
     return {
-        "plan": record.number, "function": record.owner, "nodes": nodes, "edges": edges,
+        "plan": record.number, "owner": record.owner, "nodes": nodes, "edges": edges,
         "left_out": len(record.groups) - len(chosen), **_shown(record.place),
     }  # fmt: skip
 

@@ -47,7 +47,7 @@ def chrome_trace(data: Mapping[str, Any]) -> str:
         plan = plans.get(number, {})
         events.append({
             "ph": "X", "pid": 1, "tid": thread, "ts": begin * 1e6, "dur": seconds * 1e6,
-            "name": plan.get("function") or f"plan {number}", "cat": "plan",
+            "name": plan.get("owner") or f"plan {number}", "cat": "plan",
             "args": {"ops": plan.get("ops"), "line": shown_place(plan)},
         })  # fmt: skip
     for event in data["timeline"]["events"]:

@@ -154,9 +154,9 @@ def compiled_record(
     at = 0
     for step, units in zip(compiled.steps, compiled.lowered.step_units, strict=True):
         if not isinstance(step, Stretch):
-            count, spent = collector.calls.get((id(compiled.lowered), step.node), (0, 0))
-            seconds[units[0]] += spent * 1e-9
-            total += spent * 1e-9
+            count, taken = collector.calls.get((id(compiled.lowered), step.node), (0, 0))
+            seconds[units[0]] += taken * 1e-9
+            total += taken * 1e-9
             runs = max(runs, count)
             continue
         counted, times = step.instructions.counted(), step.instructions.times()

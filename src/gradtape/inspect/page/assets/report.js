@@ -145,7 +145,7 @@
     into.append(bar, legend);
     if (data.functions.length) {
       into.append(element("h3", { text: "Functions" }), table([
-        ["function", (row) => row.name], ["calls", (row) => count(row.calls), "n"], ["captures", (row) => count(row.captures), "n"],
+        ["function", (row) => row.name], ["kinds of arguments", (row) => count(row.kinds), "n"], ["calls", (row) => count(row.calls), "n"], ["captures", (row) => count(row.captures), "n"],
         ["time of captures", (row) => seconds(row.capture_seconds), "n"],
         ["runs as", (row) => (row.refused ? "Python" : row.native ? "native call" : "replay")],
         ["why", (row) => row.refused || row.why || ""],
@@ -196,7 +196,7 @@
       ["in plans", (row) => seconds(row.running), "n"], ["building", (row) => seconds(row.building), "n"],
     ], data.readings.slice(0, 60), "Reads of values by line")));
     into.append(element("details", {}, element("summary", { text: "Plans" }), table([
-      ["plan", (row) => `${row.number}`], ["of", (row) => row.function || place(row)], ["tier", (row) => row.tier], ["runs", (row) => count(row.runs), "n"],
+      ["plan", (row) => `${row.number}`], ["of", (row) => row.owner || place(row)], ["tier", (row) => row.tier], ["runs", (row) => count(row.runs), "n"],
       ["time", (row) => seconds(row.seconds), "n"], ["ops", (row) => count(row.ops), "n"], ["groups", (row) => count(row.groups), "n"], ["arena", (row) => bytes(row.arena), "n"],
     ], data.plans.slice(0, 100), "Plans")));
   }
@@ -226,7 +226,7 @@
     const decade = (value, up) => 10 ** (up ? Math.ceil(Math.log10(value)) : Math.floor(Math.log10(value)));
     const xs = points.map((p) => p.x), ys = points.map((p) => p.y);
     const x0 = decade(Math.min(...xs, 0.05), false), x1 = decade(Math.max(...xs, 50), true);
-    const y1 = decade(Math.max(limits.flops_float32, limits.flops_float64) * 1.2, true), y0 = Math.min(decade(Math.max(Math.min(...ys), y1 * 1e-7), false), y1 * 1e-3);
+    const y1 = decade(Math.max(limits.flops_float32, limits.flops_float64) * 1.2, true), y0 = Math.min(decade(Math.max(Math.min(...ys), y1 * 1e-5), false), y1 * 1e-3);
     const sx = (value) => pad.left + ((Math.log10(value) - Math.log10(x0)) / (Math.log10(x1) - Math.log10(x0))) * (width - pad.left - pad.right);
     const sy = (value) => height - pad.bottom - ((Math.log10(Math.max(value, y0)) - Math.log10(y0)) / (Math.log10(y1) - Math.log10(y0))) * (height - pad.top - pad.bottom);
     const svg = drawn("svg", { viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": "Work per second of each group over its work per byte, under the limits of this machine" });
@@ -239,7 +239,7 @@
         drawn("text", { x: sx(x1) - 4, y: sy(peak) - 6, "text-anchor": "end", text: `${name}: ${flops(peak)}/s` }));
     }
     const at = x0 * 2.2;
-    const slope = (Math.atan2(sy(at) - sy(at * 10), sx(at * 10) - sx(at)) * 180) / Math.PI;
+    const slope = (Math.atan2(sy(at * limits.bytes_per_second) - sy(at * 2 * limits.bytes_per_second), sx(at * 2) - sx(at)) * 180) / Math.PI;
     svg.append(drawn("text", { x: sx(at), y: sy(at * limits.bytes_per_second) - 8, transform: `rotate(${-slope} ${sx(at)} ${sy(at * limits.bytes_per_second) - 8})`, text: `memory: ${bytes(limits.bytes_per_second)}/s` }));
     const longest = Math.max(...rows.map((row) => row.seconds));
     for (const { row, x, y } of points.reverse()) {
@@ -273,7 +273,7 @@
       into.append(element("h3", { text: "What tapes kept for the backward pass, at its largest" }));
       for (const kept of data.memory.kept) {
         into.append(element("details", { open: kept === data.memory.kept[0] }, element("summary", { text: `${bytes(kept.bytes)} after the values were read at ${place(kept)}` }), table([
-          ["value", (row) => row.op], ["", (row) => row.spec], ["size", (row) => bytes(row.bytes), "n"], ["recorded at", (row) => place(row)], ["", code], ["why", (row) => row.why],
+          ["value", (row) => (row.count > 1 ? `${count(row.count)} × ${row.op}` : row.op)], ["", (row) => row.spec], ["size", (row) => bytes(row.bytes), "n"], ["recorded at", (row) => place(row)], ["", code], ["why", (row) => row.why],
         ], kept.values, "Values kept")));
       }
     } else into.append(element("p", { class: "empty", text: "No tape was open when values were read, so nothing was kept." }));
@@ -283,7 +283,7 @@
   function graph() {
     const into = body("graph");
     if (!data.graphs.length) { into.append(element("p", { class: "empty", text: "No plan has more than one group." })); return; }
-    const choice = element("select", { "aria-label": "Plan" }, data.graphs.map((each, index) => element("option", { value: index, text: `plan ${each.plan} of ${each.function || place(each)}, ${each.nodes.length} groups` })));
+    const choice = element("select", { "aria-label": "Plan" }, data.graphs.map((each, index) => element("option", { value: index, text: `plan ${each.plan} of ${each.owner || place(each)}, ${each.nodes.length} groups` })));
     const host = element("div", { class: "scroll graph", tabindex: 0, "aria-label": "Groups of the plan and what they read" });
     const note = element("p", { class: "empty" });
     into.append(element("div", { class: "controls" }, choice, element("span", { text: "a thick edge at the left: time; a filled foot: results that stay in memory" })), host, note);
@@ -322,7 +322,7 @@
         node.keeps ? drawn("rect", { x: x + 14, y: y + height - 4, width: width - 20, height: 4, rx: 2, style: "fill:var(--reading);stroke:none" }) : null,
         drawn("text", { class: "name", x: x + 18, y: y + 18, text: clip(node.title, 25) }),
         drawn("text", { x: x + 18, y: y + 35, text: clip(`${node.kind} · ${seconds(node.seconds)}`, 30) }),
-        drawn("text", { x: x + 18, y: y + 51, text: clip(`${node.dtype}[${node.shape.join(",")}] ${node.file ? place(node).split("/").pop() : ""}`, 30) })));
+        drawn("text", { x: x + 18, y: y + 51, text: clip(`${node.dtype}[${node.shape.join(",")}] ${node.file ? `line ${node.line}` : ""}`, 28) })));
     }
     host.replaceChildren(svg);
   }
@@ -383,7 +383,7 @@
       const thing = hit[4];
       if (Array.isArray(thing)) {
         const plan = data.plans.find((each) => each.number === thing[0]) || {};
-        show(canvas, `plan ${thing[0]}${plan.function ? ` of ${plan.function}` : ""}`, plan, [["began", seconds(thing[1])], ["took", seconds(thing[2])], ["ops", plan.ops ? count(plan.ops) : null], ["runs in all", plan.runs ? count(plan.runs) : null]]);
+        show(canvas, `plan ${thing[0]}${plan.owner ? ` of ${plan.owner}` : ""}`, plan, [["began", seconds(thing[1])], ["took", seconds(thing[2])], ["ops", plan.ops ? count(plan.ops) : null], ["runs in all", plan.runs ? count(plan.runs) : null]]);
       } else show(canvas, `${thing.kind}: ${thing.text}`, thing, [["began", seconds(thing.begin)], ["took", seconds(thing.seconds)]]);
     });
     canvas.addEventListener("wheel", (event) => {
