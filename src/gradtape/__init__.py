@@ -341,9 +341,9 @@ _face_all(globals(), ("from_dlpack", "gradients", "program_of"))
 # gt.tensor is an error that helps; import statements find them in sys.modules. All are imported
 # first, because a first import later on would bind the name anew. `evaluate` is a function here.
 for _name in (
-    "codegen", "control", "derive", "dtypes", "evaluate", "functions", "graph", "inspect", "ops",
-    "optimize", "recording", "runtime", "solve", "sparsity", "suggestions", "tape", "tensor",
-    "transforms", "version",
+    "codegen", "command_line", "control", "derive", "dtypes", "evaluate", "functions", "graph",
+    "inspect", "ops", "optimize", "recording", "runtime", "solve", "sparsity", "suggestions",
+    "tape", "tensor", "transforms", "version",
 ):  # fmt: skip
     _import_module(f"gradtape.{_name}")
     if _name not in __all__:

@@ -10,7 +10,6 @@ from string import ascii_lowercase
 from typing import Any
 
 from gradtape.errors import GraphError
-from gradtape.graph.dot import dot
 from gradtape.graph.node import LEAF, PLACEHOLDER, Key, Node
 from gradtape.graph.provenance import provenance
 from gradtape.graph.recorded_lines import LINES, follow, follow_all
@@ -197,3 +196,25 @@ def _shown(value: object) -> str:
     if isinstance(value, tuple) and any(isinstance(one, Program) for one in value):
         return "(" + ", ".join(map(_shown, value)) + ")"
     return str(value).replace("\n", "\n    ") if isinstance(value, Program) else str(value)
+
+
+_DOT_COLOURS = {"input": "#dbeafe", "output": "#fde68a", "op": "#ffffff"}
+
+
+def dot(inputs: Iterable[Node], nodes: Iterable[Node], outputs: Iterable[Node]) -> str:
+    """A digraph with a box for each node; inputs and outputs are filled."""
+    number: dict[Node, int] = {}
+    ends = set(outputs)
+    lines = ["digraph program {", '  node [shape=box, style="rounded,filled", fontsize=10];']
+    for kind, found in (("input", inputs), ("op", nodes)):
+        for node in found:
+            number[node] = len(number)
+            colour = _DOT_COLOURS["output" if node in ends else kind]
+            name = "input" if kind == "input" else node.op.name
+            spec = node.spec if type(node.spec) is not tuple else ", ".join(map(str, node.spec))
+            lines.append(f'  n{number[node]} [label="{name}\\n{spec}", fillcolor="{colour}"];')
+    for node, target in number.items():
+        lines += [
+            f"  n{number[parent]} -> n{target};" for parent in node.inputs if parent in number
+        ]
+    return "\n".join([*lines, "}"])

@@ -7,9 +7,10 @@ as when a report is written, new nodes get the lines of those that they replace.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import sysconfig
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, NamedTuple
@@ -99,10 +100,27 @@ def is_library(frame: FrameType) -> bool:
             _library.clear()
         installed = code.co_filename.startswith((*_INSTALLED, "<frozen "))
         # Generated code, such as the methods of a dataclass; `python -c` runs as __main__.
-        generated = code.co_filename == "<string>" and frame.f_globals["__name__"] != "__main__"
+        generated = code.co_filename == "<string>" and frame.f_globals.get("__name__") != "__main__"
         installed = installed or generated
         found = _library[id(code)] = code, installed or is_between(frame)
     return found[1]
+
+
+def note_lines(on: bool) -> None:
+    """Note the lines of new nodes from now on, or stop and forget them."""
+    LINES.noting, LINES.found = on, {}
+
+
+@contextlib.contextmanager
+def following_passes() -> Iterator[None]:
+    """Let nodes that passes make have the lines of those that they replace, for a while."""
+    known = dict(LINES.found)
+    LINES.following = True
+    try:
+        yield
+    finally:
+        LINES.following = False
+        LINES.found = known
 
 
 def note(node: Node, deriving: Node | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 
 from gradtape.graph import Node, Program
 from gradtape.ops.control.bodies import held
@@ -91,9 +92,7 @@ def weights(unit: Unit) -> dict[Node, float]:
 
 def title(unit: Unit) -> str:
     """The ops of a unit, as a short text."""
-    counts: dict[str, int] = {}
-    for node in unit_nodes(unit):
-        counts[node.op.name] = counts.get(node.op.name, 0) + 1
+    counts = Counter(node.op.name for node in unit_nodes(unit))
     parts = [name if count == 1 else f"{name} x{count}" for name, count in counts.items()]
     return ", ".join(parts[:5]) + (f" and {len(parts) - 5} more" if len(parts) > 5 else "")
 

@@ -80,6 +80,7 @@ def data_frame(data: Mapping[str, Any], name: str) -> Any:
     """One table of the data as a pandas DataFrame."""
     rows = table(data, name)
     try:
+        # pandas is an optional package.
         pandas: Any = import_module("pandas")
     except ImportError:
         raise ImportError(

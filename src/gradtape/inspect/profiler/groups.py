@@ -8,7 +8,7 @@ from typing import Any
 
 from gradtape.graph import Node, Program
 from gradtape.graph.program import sealed
-from gradtape.graph.recorded_lines import LINES, Place, Recorded
+from gradtape.graph.recorded_lines import LINES, Place, Recorded, following_passes
 from gradtape.inspect.profiler import costs
 from gradtape.inspect.profiler.collector import Binding, Collector
 from gradtape.optimize import for_loops, optimize
@@ -109,18 +109,13 @@ def recorded_lines(binding: Binding, plan: Any) -> dict[Node, Recorded]:
     came first. The passes are deterministic: run on this program, they give the same nodes in the
     same order, with the lines of this one.
     """
-    known = dict(LINES.found)
-    LINES.following = True
-    try:
+    with following_passes():
         optimised = optimize(sealed(binding.program), plan.fast)
         found = _aligned(optimised, plan.program)
         compiled = plan.compiled
         if compiled is not None:
             found |= _aligned(for_loops(optimised), compiled.lowered.program)
         return found
-    finally:
-        LINES.following = False
-        LINES.found = known
 
 
 def _aligned(made: Program, real: Program) -> dict[Node, Recorded]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from gradtape.evaluate.flush import leave_full_table
 from gradtape.graph.node import retire_tables
-from gradtape.graph.recorded_lines import LINES, Place, user_place
+from gradtape.graph.recorded_lines import Place, note_lines, user_place
 from gradtape.inspect.page.page import page
 from gradtape.inspect.profiler import formats
 from gradtape.inspect.profiler.collector import Collector
@@ -63,7 +63,6 @@ class Profile:
         # Nodes that exist have no lines; a new table makes them anew, with their lines.
         retire_tables()
         leave_full_table()
-        LINES.found = {}
         self._held = compiled_plans()
         self._baselines = {id(each): baseline(each) for each in self._held}
         self._calls = {
@@ -71,7 +70,7 @@ class Profile:
         }
         self._collector = Collector(self._sampler)
         self._before = counters(), time.perf_counter(), time.process_time()
-        LINES.noting = True
+        note_lines(True)
         listen(self._collector)
         self._log.start()
         self._sampler.start()
@@ -91,13 +90,14 @@ class Profile:
         after = counters(), time.perf_counter(), time.process_time()
         log = self._log.stop()
         listen(None)
-        LINES.noting = False
         measured = Measured(
             self.title, self.place, collector, self._sampler, log, self._before, after,
             self._baselines, self._calls,
         )  # fmt: skip
-        self._data = contents(measured)
-        LINES.found = {}
+        try:
+            self._data = contents(measured)
+        finally:
+            note_lines(False)
         self._held, self._baselines, self._collector = [], {}, None
         return self
 
@@ -203,8 +203,8 @@ def profile(title: str = "") -> Profile:
     ...     for _ in range(5):
     ...         with gt.GradientTape() as tape:
     ...             loss = gt.sum(gt.tanh(w) ** 2)
-    ...         w.assign_sub(0.1 * tape.gradient(loss, w))
-    ...         _ = float(loss)
+    ...         w = w.assign_sub(0.1 * tape.gradient(loss, w))
+    ...         value = float(loss)
     >>> p.data["counters"]["derivatives_built"]
     1
 

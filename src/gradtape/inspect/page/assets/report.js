@@ -2,7 +2,10 @@
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const root = document.documentElement;
-  const SVG = "http://www.w3.org/2000/svg";
+  // The parser knows the name of SVG's namespace.
+  const template = document.createElement("template");
+  template.innerHTML = "<svg></svg>";
+  const SVG = template.content.firstChild.namespaceURI;
   window.gradtapeProfile = data;
 
   // Elements.
