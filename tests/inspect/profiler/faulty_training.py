@@ -112,7 +112,7 @@ def kept_in_python(mended: bool, scale: float) -> None:
 def jacobian_by_a_loop(mended: bool, scale: float) -> None:
     """The rows of a Jacobian, one gradient each."""
     x = gt.Variable(np.linspace(0.0, 1.0, 40))
-    for _ in range(max(1, int(3 * scale))):
+    for _ in range(max(1, int(20 * scale))):
         with gt.GradientTape(persistent=True) as tape:
             y = gt.tanh(x * gt.sum(x)) + gt.sin(x)
             elements = [] if mended else [y[index] for index in range(40)]
@@ -198,8 +198,10 @@ def main() -> int:
     for run in FAULTS.values():
         run(False, 0.1)
     for fault, run in FAULTS.items():
-        found = profiled(fault)
-        told = [each for each in found.advice if each["kind"] == fault]
+        found = [profiled(fault).advice for _ in range(3)]
+        told = [each for advice in found for each in advice if each["kind"] == fault]
+        told.sort(key=lambda each: each["seconds"])
+        told = told[len(told) // 2 :]
         times = [(seconds(run, False, 1.0), seconds(run, True, 1.0)) for _ in range(5)]
         gain = min(one for one, _ in times) - min(other for _, other in times)
         if not told:

@@ -253,11 +253,13 @@ def kept_in_python(found: Findings) -> Iterator[Advice]:
             and record.place.line <= place.line <= record.last_line
         ]
         gain = sum(entry["python"] + entry["recording"] + entry["reading"] for entry in inside)
-        # A replay has its values at once; here each read of a result is a flush.
+        # A replay has its values at once; here each read of a result is a flush, and each call
+        # goes through Python.
         gain += sum(
-            found.lines.get(place, {}).get("reading", 0.0)
+            found.lines[place]["reading"] + found.lines[place]["recording"]
             for place, reading in found.measured.collector.readings.items()
             if 0.8 * record.calls <= reading.count <= 1.2 * record.calls
+            if place in found.lines and found.lines[place] not in inside
         )
         yield Advice(
             "kept in Python",

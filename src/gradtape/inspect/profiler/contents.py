@@ -11,6 +11,7 @@ import linecache
 import os
 import platform
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,7 +31,7 @@ from gradtape.inspect.profiler.groups import (
 from gradtape.inspect.profiler.limits import Limits, machine_limits
 from gradtape.inspect.profiler.plan_log import Runs
 from gradtape.inspect.profiler.sampler import PYTHON, Sampler
-from gradtape.runtime.counters import Counters
+from gradtape.runtime.counters import Counters, counters
 from gradtape.runtime.plan_cache import plan_holders
 from gradtape.runtime.probe import compiled_plans
 from gradtape.runtime.thread_team import get_num_threads
@@ -45,6 +46,22 @@ PICTURE = 160
 
 
 @dataclass(frozen=True)
+class Moment:
+    """The counters and clocks when a profile began or ended, in seconds."""
+
+    counters: Counters
+    wall: float
+    # Processor time of the process, and of the thread that profiles.
+    cpu: float
+    thread: float
+
+    @classmethod
+    def now(cls) -> Moment:
+        """The present moment."""
+        return cls(counters(), time.perf_counter(), time.process_time(), time.thread_time())
+
+
+@dataclass(frozen=True)
 class Measured:
     """What the parts of a profile have noted."""
 
@@ -53,8 +70,8 @@ class Measured:
     collector: Collector
     sampler: Sampler
     log: Runs
-    before: tuple[Counters, float, float]
-    after: tuple[Counters, float, float]
+    before: Moment
+    after: Moment
     baselines: Mapping[int, Baseline]
     calls: Mapping[int, int]
 
@@ -93,7 +110,7 @@ def contents(measured: Measured) -> dict[str, Any]:
     """Everything, as lists, dictionaries, numbers and texts."""
     functions = _functions(measured)
     plans = _plans(measured)
-    wall = measured.after[1] - measured.before[1]
+    wall = measured.after.wall - measured.before.wall
     groups = [group for plan in plans for group in plan.groups]
     spent = phases.phases(measured, plans, wall)
     lines = _lines(measured, groups, spent)
@@ -107,7 +124,7 @@ def contents(measured: Measured) -> dict[str, Any]:
         "title": title,
         "made": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "wall_seconds": wall,
-        "cpu_seconds": measured.after[2] - measured.before[2],
+        "cpu_seconds": measured.after.cpu - measured.before.cpu,
         "machine": _machine(limits),
         "advice": [_advice(each, wall) for each in told],
         "phases": [
@@ -245,7 +262,7 @@ def _lines(
     for group in groups:
         for (place, backward), share in group.shares.items():
             add(place, "backward" if backward else "forward", share * group.seconds)
-    looks = measured.sampler.by_line()
+    looks = measured.sampler.looks
     totals: dict[str, int] = {}
     for (phase, _), count in looks.items():
         totals[phase] = totals.get(phase, 0) + count
@@ -319,7 +336,7 @@ def _directions(groups: Sequence[Group]) -> dict[str, float]:
 
 
 def _counters(measured: Measured) -> dict[str, int]:
-    old, new = vars(measured.before[0]), vars(measured.after[0])
+    old, new = vars(measured.before.counters), vars(measured.after.counters)
     return {name: new[name] - old[name] for name in new}
 
 

@@ -20,7 +20,7 @@ WHAT = {
     "calling functions": "the library's Python around calls of gt.function, sampled",
     "running": "the library's Python around plans: flushes and their bookkeeping, sampled",
     PYTHON: "the program's own Python, sampled",
-    "waiting": "no processor time was used: input, output, sleep, other threads",
+    "waiting": "the thread had no processor: input, output, sleep, or other programs had it",
 }
 # Phases that are known by looks only.
 SAMPLED = ("recording", "calling functions", "running", PYTHON)
@@ -29,30 +29,33 @@ SAMPLED = ("recording", "calling functions", "running", PYTHON)
 def phases(measured: Measured, plans: Sequence[PlanRecord], wall: float) -> dict[str, float]:
     """Seconds by phase; they add up to the wall time unless several threads ran plans."""
     exact = measured.collector.event_seconds
+    looks: dict[str, int] = {}
+    for (phase, _), count in measured.sampler.looks.items():
+        looks[phase] = looks.get(phase, 0) + count
+    # Looks come at even distances of processor time, at those that the system's timer can keep.
+    everything = sum(looks.values())
+    period = (measured.after.cpu - measured.before.cpu) / everything if everything else 0.0
     found = dict.fromkeys(WHAT, 0.0)
     found["running plans"] = sum(plan.seconds for plan in plans)
-    found["compiling"] = exact.get("plan", 0.0) + exact.get("compile", 0.0)
-    found["differentiating"] = exact.get("derive", 0.0)
+    # What is compiled beside plans, such as the native recorder, is known by looks alone.
+    compiling = exact.get("plan", 0.0) + exact.get("compile", 0.0)
+    found["compiling"] = max(compiling, period * looks.get("compiling", 0))
+    differentiating = exact.get("derive", 0.0)
+    found["differentiating"] = max(differentiating, period * looks.get("differentiating", 0))
     rest = max(0.0, wall - sum(found.values()))
-    looks = dict.fromkeys(SAMPLED, 0)
-    for (phase, _), count in measured.sampler.by_line().items():
-        if phase in looks:
-            looks[phase] += count
-    everything = sum(measured.sampler.by_line().values())
-    if not sum(looks.values()):
-        found[PYTHON] = rest
-        return found
-    # Looks come at even distances of processor time, at those that the system's timer can keep.
-    period = (measured.after[2] - measured.before[2]) / everything
+    spent = {phase: period * looks.get(phase, 0) for phase in SAMPLED}
     # A look during a plan comes when the plan returns: the flushes themselves are timed.
     flushing = sum(
         each.seconds - each.running - each.building - each.cycles / measured.log.rate
         for each in measured.collector.readings.values()
     )
-    spent = {phase: count * period for phase, count in looks.items()}
     spent["running"] = min(spent["running"], max(0.0, flushing))
-    scale = min(1.0, rest / max(sum(spent.values()), 1e-12))
+    total = sum(spent.values())
+    idle = wall - (measured.after.thread - measured.before.thread)
+    found["waiting"] = min(max(0.0, rest - total), max(0.0, idle))
+    rest -= found["waiting"]
     for phase, seconds in spent.items():
-        found[phase] = seconds * scale
-    found["waiting"] = max(0.0, rest - sum(spent.values()) * scale)
+        found[phase] = rest * seconds / total if total else 0.0
+    if not total:
+        found[PYTHON] = rest
     return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -13,11 +12,10 @@ from gradtape.graph.recorded_lines import Place, note_lines, user_place
 from gradtape.inspect.page.page import page
 from gradtape.inspect.profiler import formats
 from gradtape.inspect.profiler.collector import Collector
-from gradtape.inspect.profiler.contents import Measured, contents
+from gradtape.inspect.profiler.contents import Measured, Moment, contents
 from gradtape.inspect.profiler.groups import Baseline, baseline
 from gradtape.inspect.profiler.plan_log import PlanLog
 from gradtape.inspect.profiler.sampler import Sampler
-from gradtape.runtime.counters import Counters, counters
 from gradtape.runtime.plan_cache import plan_holders
 from gradtape.runtime.probe import PROBE, compiled_plans, listen
 
@@ -42,7 +40,7 @@ class Profile:
         self._baselines: dict[int, Baseline] = {}
         self._held: list[Any] = []
         self._calls: dict[int, int] = {}
-        self._before: tuple[Counters, float, float] | None = None
+        self._before: Moment | None = None
         self._data: dict[str, Any] | None = None
 
     # Starting and stopping.
@@ -69,7 +67,7 @@ class Profile:
             id(each): each.calls for holder in plan_holders() for each in _captures(holder)
         }
         self._collector = Collector(self._sampler)
-        self._before = counters(), time.perf_counter(), time.process_time()
+        self._before = Moment.now()
         note_lines(True)
         listen(self._collector)
         self._log.start()
@@ -87,7 +85,7 @@ class Profile:
         if collector is None or self._before is None or PROBE.sink is not collector:
             return self
         self._sampler.stop()
-        after = counters(), time.perf_counter(), time.process_time()
+        after = Moment.now()
         log = self._log.stop()
         listen(None)
         measured = Measured(

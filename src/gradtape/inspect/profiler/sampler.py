@@ -131,10 +131,6 @@ class Sampler:
             return 0
         return int(os.pread(self._status, 128, 0).split()[1]) * self._page
 
-    def by_line(self) -> dict[tuple[str, Place | None], int]:
-        """The number of looks by phase and line."""
-        return self.looks
-
 
 def _rank(module: str) -> int | None:
     for number, (_, rooms) in enumerate(PHASES):

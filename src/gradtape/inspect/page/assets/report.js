@@ -351,13 +351,14 @@
     const tones = ["forward", "recording", "building", "reading", "backward", "python"];
     let boxes = [];
     function draw() {
-      const ratio = window.devicePixelRatio || 1, width = canvas.clientWidth || 600, height = 230;
+      const ratio = window.devicePixelRatio || 1, width = canvas.clientWidth || 600, height = 40 + 54 * rows.length;
+      canvas.style.height = `${height}px`;
       canvas.width = width * ratio; canvas.height = height * ratio;
       const context = canvas.getContext("2d");
       context.setTransform(ratio, 0, 0, ratio, 0, 0);
       context.clearRect(0, 0, width, height);
       context.font = "12px system-ui, sans-serif";
-      const left = 92, lane = Math.min(54, (height - 46) / rows.length);
+      const left = 92, lane = 54;
       const sx = (t) => left + ((t - from) / (to - from)) * (width - left - 8);
       context.fillStyle = colour("soft");
       const step = 10 ** Math.floor(Math.log10((to - from) / 4));
