@@ -413,3 +413,10 @@ class TestBatchJacobian:
         tape, y = recorded(lambda x, other: x * x, x, other, persistent=True)
         assert tape.batch_jacobian(y, other) is None
         assert tape.batch_jacobian(y, other, "zero").numpy().shape == (2, 1)
+
+
+@pytest.mark.parametrize("make", [gt.jacobian, gt.jacfwd, gt.jacrev, gt.hessian])
+@pytest.mark.parametrize("size", [0, -3, -1.5, {}, "", [1]])
+def test_a_bad_chunk_size_is_refused_where_it_is_given(make, size):
+    with pytest.raises(ValueError, match=r"chunk_size=.* is not a number of seeds"):
+        make(lambda x: x, chunk_size=size)

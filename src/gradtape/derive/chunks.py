@@ -8,6 +8,7 @@ is computed once.
 from __future__ import annotations
 
 import functools
+import math
 import os
 import sys
 import time
@@ -124,7 +125,7 @@ def limits(name: str, chunk_size: object, memory_budget: object) -> Limits:
             f"{name}: memory_budget={memory_budget!r} is not a number of bytes. Use an int, or a "
             'string such as "512M".'
         )
-    if memory_budget is not None and memory_budget < 0:
+    if memory_budget is not None and (memory_budget < 0 or math.isnan(memory_budget)):
         raise ValueError(
             f"{name}: memory_budget={memory_budget!r} is less than nothing. Give a number of bytes."
         )

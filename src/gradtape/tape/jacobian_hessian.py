@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
+from gradtape.derive.chunks import limits
 from gradtape.errors import ShapeError
 from gradtape.graph.argument_checks import check_function
 from gradtape.pytree import flatten, map_leaves
@@ -79,6 +80,7 @@ def jacobian(
     "512M"; by default GRADTAPE_JACOBIAN_BUDGET, or an eighth of the memory) is computed for some
     seeds at a time; `chunk_size` says for how many.
     """
+    limits("jacobian", chunk_size, memory_budget)
 
     def ask(tape: GradientTape, value: object, sources: object) -> object:
         return tape.jacobian(
@@ -102,8 +104,8 @@ def jacfwd(
     >>> gt.jacfwd(lambda x: x * x)(gt.asarray([1.0, 2.0])).tolist()
     [[2.0, 0.0], [0.0, 4.0]]
     """
-    limits: dict[str, Any] = {"chunk_size": chunk_size, "memory_budget": memory_budget}
-    return jacobian(f, argnums, "forward", has_aux=has_aux, **limits)
+    bounds: dict[str, Any] = {"chunk_size": chunk_size, "memory_budget": memory_budget}
+    return jacobian(f, argnums, "forward", has_aux=has_aux, **bounds)
 
 
 def jacrev(
@@ -119,8 +121,8 @@ def jacrev(
     >>> gt.jacrev(lambda x: gt.sum(x * x))(gt.asarray([1.0, 2.0])).tolist()
     [2.0, 4.0]
     """
-    limits: dict[str, Any] = {"chunk_size": chunk_size, "memory_budget": memory_budget}
-    return jacobian(f, argnums, "reverse", has_aux=has_aux, **limits)
+    bounds: dict[str, Any] = {"chunk_size": chunk_size, "memory_budget": memory_budget}
+    return jacobian(f, argnums, "reverse", has_aux=has_aux, **bounds)
 
 
 @overload
@@ -167,6 +169,7 @@ def hessian(
     that is holomorphic; where that is not so, no complex matrix has all second derivatives: take
     products by `hvp`, or derivatives by real and imaginary parts.
     """
+    limits("hessian", chunk_size, memory_budget)
 
     def ask(tape: GradientTape, value: object, sources: object) -> object:
         return tape.hessian(

@@ -312,9 +312,9 @@ class Operators:
 
     def transpose(self, *axes: Axis) -> Tensor:
         """Axes in the given order, reversed by default."""
-        if not axes or axes == (None,):
+        order: Any = axes[0] if len(axes) == 1 else axes or None
+        if order is None:
             return self.T
-        order: Any = axes[0] if len(axes) == 1 else axes
         return movement.permute_dims(self, order)
 
     def ravel(self) -> Tensor:

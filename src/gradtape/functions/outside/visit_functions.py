@@ -198,7 +198,8 @@ def search_held(walk: Walk, holder: Any, label: str) -> None:
     Code of the library tells the capture what it reads, so its own objects are not compared.
     """
     for part in _held(holder):
-        walk.enter_root(label, part)
+        # The holder was compared, and does not exchange what it holds.
+        walk.enter_root(label, part, told=True)
 
 
 def _held(holder: Any) -> list[Any]:

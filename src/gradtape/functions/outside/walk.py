@@ -135,14 +135,14 @@ class Walk:
                 )
                 return
 
-    def enter_root(self, label: str, thing: Any) -> None:
+    def enter_root(self, label: str, thing: Any, told: bool = False) -> None:
         """Start from an object. The comparisons do not keep it alive, if that is possible."""
         try:
             reference: Callable[[], Any] = weakref.ref(thing)
         except TypeError:
-            self.later(thing, self.comparisons.thing(thing), label)
+            self.later(thing, self.comparisons.thing(thing), label, None, told)
         else:
-            self.later(thing, f"{self.comparisons.thing(reference)}()", label)
+            self.later(thing, f"{self.comparisons.thing(reference)}()", label, None, told)
 
     def enter_globals(self, code: CodeType, scope: dict[str, Any]) -> None:
         """Start from the globals that a code object reads."""

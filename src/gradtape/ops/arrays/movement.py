@@ -170,9 +170,11 @@ def permute_dims(x: TensorLike, /, axes: Sequence[SupportsIndex]) -> Tensor:
     (3, 1)
     """
     x = record_operand(x)
-    if not isinstance(axes, (tuple, list, range)):
+    if not isinstance(axes, (tuple, list, range, np.ndarray)):
         raise TypeError(f"permute_dims: axes={shown(axes)} is not a sequence. Pass a tuple.")
-    order = tuple(shapes.normalize_axis("permute_dims", axis, x.ndim) for axis in axes)
+    order = tuple(
+        shapes.normalize_axis("permute_dims", axis, x.ndim) for axis in shapes.listed(axes)
+    )
     if sorted(order) != list(range(x.ndim)):
         raise ShapeError(
             f"permute_dims: axes {tuple(axes)} do not name each of the {x.ndim} axes once."
@@ -218,9 +220,8 @@ def moveaxis(x: TensorLike, source: ShapeLike, destination: ShapeLike, /) -> Ten
 
 def _axes_in_order(name: str, axis: object, ndim: int) -> tuple[int, ...]:
     """Non-negative axes in the listed order, or an error if one is listed twice."""
-    listed = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
-    shapes.normalize_axes(name, listed, ndim)
-    return tuple(shapes.normalize_axis(name, one, ndim) for one in listed)
+    shapes.normalize_axes(name, axis, ndim)
+    return tuple(shapes.normalize_axis(name, one, ndim) for one in shapes.listed(axis))
 
 
 @kind_of_operand
@@ -246,7 +247,7 @@ def expand_dims(x: TensorLike, /, axis: ShapeLike) -> Tensor:
     (2, 1)
     """
     x = record_operand(x)
-    count = len(axis) if isinstance(axis, (tuple, list)) else 1
+    count = len(shapes.listed(axis))
     try:
         axes = shapes.normalize_axes("expand_dims", axis, x.ndim + count)
     except ShapeError as error:  # the array API standard asks for an IndexError here
@@ -316,8 +317,9 @@ def roll(x: TensorLike, /, shift: ShapeLike, *, axis: Axis = None) -> Tensor:
     x = record_operand(x)
     if axis is None:
         return reshape(roll(reshape(x, (x.size,)), shift, axis=0), x.shape)
-    axes = axis if isinstance(axis, (tuple, list)) else (axis,)
-    shifts = shift if isinstance(shift, (tuple, list)) else (shift,) * len(axes)
+    axes, shifts = shapes.listed(axis), shapes.listed(shift)
+    if shifts == (shift,):
+        shifts *= len(axes)
     if len(shifts) != len(axes):
         raise ShapeError(f"roll: {len(shifts)} shifts for {len(axes)} axes. Give one for each.")
     if not axes:

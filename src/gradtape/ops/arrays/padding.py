@@ -19,6 +19,7 @@ from gradtape.ops.arrays.movement import broadcast_to, reshape
 from gradtape.ops.arrays.slicing import SET_SLICE, UNSLICE
 from gradtape.ops.elementwise.arithmetic import identity, record_operand
 from gradtape.ops.families import cast, normalize_axis
+from gradtape.ops.families.shapes import listed
 from gradtape.ops.families.signatures import ShapeLike, Tensor, TensorLike, kind_of_operand
 from gradtape.recording.record import record
 
@@ -36,8 +37,7 @@ def tile(x: TensorLike, repetitions: ShapeLike, /) -> Tensor:
     [[1, 2, 1, 2], [1, 2, 1, 2]]
     """
     x = record_operand(x)
-    counts = repetitions if isinstance(repetitions, (tuple, list)) else (repetitions,)
-    counts = tuple(_count("tile", n) for n in counts)
+    counts = tuple(_count("tile", n) for n in listed(repetitions))
     ndim = max(x.ndim, len(counts))
     shape = (1,) * (ndim - x.ndim) + x.shape
     counts = (1,) * (ndim - len(counts)) + counts

@@ -104,7 +104,8 @@ digamma: Unary = elementwise(
 
 def _polygamma(x: np.ndarray, n: int) -> np.ndarray:
     # ψⁿ(x) = (-1)^(n+1) n! ζ(n+1, x), the Hurwitz zeta function.
-    factor = math.gamma(n + 1.0) * (1.0 if n % 2 else -1.0)
+    # Infinity beyond 170!, as in SciPy.
+    factor = _scipy().gamma(n + 1.0) * (1.0 if n % 2 else -1.0)
     return np.asarray(factor * _scipy().zeta(n + 1, x)).astype(x.dtype)
 
 

@@ -52,13 +52,23 @@ def normalize_axis(name: str, axis: Any, ndim: int) -> int:
     return found % ndim
 
 
+def listed(value: Any) -> Any:
+    """What a list of integers holds: a tuple, list, range or array, or else the value alone.
+
+    NumPy takes arrays of integers for axes, shapes and shifts.
+    """
+    if isinstance(value, (tuple, list, range)):
+        return value
+    if isinstance(value, np.ndarray) and value.ndim and value.dtype.kind in "iu":
+        return value.tolist()
+    return (value,)
+
+
 def normalize_axes(name: str, axis: Any, ndim: int) -> tuple[int, ...]:
     """A sorted tuple of non-negative axes; None means all axes."""
     if axis is None:
         return tuple(range(ndim))
-    if not isinstance(axis, (tuple, list)):
-        return (normalize_axis(name, axis, ndim),)
-    found = tuple(sorted(normalize_axis(name, one, ndim) for one in axis))
+    found = tuple(sorted(normalize_axis(name, one, ndim) for one in listed(axis)))
     if len(set(found)) != len(found):
         raise ShapeError(f"{name}: axis {tuple(axis)} names an axis twice. Name each once.")
     return found
@@ -73,8 +83,7 @@ def reduction_params(
 
 def normalize_shape(name: str, shape: Any) -> Shape:
     """A shape from an int or a sequence of ints."""
-    if not isinstance(shape, (tuple, list)):
-        shape = (shape,)
+    shape = listed(shape)
     for n in shape:
         if type(n) is not int:
             return tuple(as_integer(f"{name}: shape[{at}]", n) for at, n in enumerate(shape))
@@ -91,9 +100,7 @@ def sizes(name: str, shape: Any) -> Shape:
 
 def normalize_integers(where: str, numbers: Any) -> tuple[int, ...]:
     """A tuple of ints from an int or a sequence of ints, under the name of the argument."""
-    if not isinstance(numbers, (tuple, list, range)):
-        numbers = (numbers,)
-    return tuple(as_integer(where, n) for n in numbers)
+    return tuple(as_integer(where, n) for n in listed(numbers))
 
 
 def reduce_to(node: Node, shape: Shape, reduction: str = "sum") -> Node:

@@ -26,6 +26,7 @@ from gradtape.ops.families import batching, broadcast_to, cast, examples, normal
 from gradtape.ops.families.linear import keep_axes, linear
 from gradtape.ops.families.reads import elements, lanes
 from gradtape.ops.families.samples import Sample, generator, uniform
+from gradtape.ops.families.shapes import listed
 from gradtape.ops.families.signatures import DTypeLike, Tensor, TensorLike, kind_of_operand
 from gradtape.ops.reductions.reduction import ANY
 from gradtape.recording.record import record
@@ -432,5 +433,4 @@ def ifftshift(x: TensorLike, /, *, axes: int | Sequence[int] | None = None) -> T
 def _shifted_axes(name: str, x: Any, axes: Any) -> tuple[int, ...]:
     if axes is None:
         return tuple(range(x.ndim))
-    listed = axes if isinstance(axes, (tuple, list)) else (axes,)
-    return tuple(normalize_axis(name, axis, x.ndim) for axis in listed)
+    return tuple(normalize_axis(name, axis, x.ndim) for axis in listed(axes))

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from gradtape.errors import ShapeError, shown
 from gradtape.graph.argument_checks import as_integer
 from gradtape.ops.arrays import movement
 from gradtape.ops.elementwise.arithmetic import multiply, record_operand
-from gradtape.ops.families.shapes import broadcast_shapes, normalize_axis
+from gradtape.ops.families.shapes import broadcast_shapes, listed, normalize_axis
 from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand, kind_of_operands
 from gradtape.ops.matrices.contraction import conjugate, matmul, own
 from gradtape.ops.matrices.einsum import check_equal_lengths, contract
@@ -39,7 +41,7 @@ def tensordot(x1: TensorLike, x2: TensorLike, /, *, axes: int | AxisPair = 2) ->
 
 
 def _axis_pairs(a: Any, b: Any, axes: int | AxisPair) -> list[tuple[int, int]]:
-    if not isinstance(axes, (tuple, list)):
+    if not isinstance(axes, (tuple, list, np.ndarray)) or np.ndim(axes) == 0:
         axes = as_integer("tensordot: axes", axes)
         if not 0 <= axes <= min(a.ndim, b.ndim):
             raise ShapeError(
@@ -49,7 +51,7 @@ def _axis_pairs(a: Any, b: Any, axes: int | AxisPair) -> list[tuple[int, int]]:
         return [(a.ndim - axes + number, number) for number in range(axes)]
     if len(axes) != 2:
         raise ShapeError(f"tensordot: axes={shown(axes)} is not a pair. Pass one for each operand.")
-    first, second = (one if isinstance(one, (tuple, list)) else (one,) for one in axes)
+    first, second = map(listed, axes)
     if len(first) != len(second):
         raise ShapeError(
             f"tensordot: axes {tuple(first)} and {tuple(second)} do not pair up. "
@@ -58,7 +60,7 @@ def _axis_pairs(a: Any, b: Any, axes: int | AxisPair) -> list[tuple[int, int]]:
     left = [normalize_axis("tensordot", axis, a.ndim) for axis in first]
     right = [normalize_axis("tensordot", axis, b.ndim) for axis in second]
     if len({*left}) != len(left) or len({*right}) != len(right):
-        raise ShapeError(f"tensordot: axes {axes} name an axis twice. Name each once.")
+        raise ShapeError(f"tensordot: axes {shown(axes)} name an axis twice. Name each once.")
     return list(zip(left, right, strict=True))
 
 

@@ -166,7 +166,8 @@ class Optimizer(core.Optimizer):
         self.loss_scale_factor = loss_scale_factor
         self.gradient_accumulation_steps = gradient_accumulation_steps
         make = self.make_variable
-        self._average = Average(ema_momentum, ema_overwrite_frequency, make) if use_ema else None
+        average = Average(ema_momentum, ema_overwrite_frequency, make)  # checks both
+        self._average = average if use_ema else None
         steps = gradient_accumulation_steps
         self._accumulation = None if steps is None else Accumulation(steps, make)
         self.built = False

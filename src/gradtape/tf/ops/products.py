@@ -91,7 +91,7 @@ def tensordot(a: TensorLike, b: TensorLike, axes: Any, name: Name = None) -> Ten
     """
     a, b = common([a, b], "tensordot")
     if np.ndim(axes) == 0:
-        return products.tensordot(a, b, axes=int(axes))
+        return products.tensordot(a, b, axes=axes)
     left, right = (np.atleast_1d(np.asarray(side)).tolist() for side in axes)
     return products.tensordot(a, b, axes=(tuple(left), tuple(right)))
 
