@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gradtape.inspect.profiler.contents import Findings
 
 # The least gain that is told, as a share of the wall time.
-LEAST = 0.02
+LEAST = 0.01
 # Reads at one line, or gradients of one recording, that look like a loop.
 LOOP = 16
 ROWS = 8

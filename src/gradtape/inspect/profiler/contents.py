@@ -144,7 +144,7 @@ def contents(measured: Measured) -> dict[str, Any]:
         "memory": _memory(measured),
         "graphs": [_graph(each) for each in plans[:MOST_GRAPHS] if len(each.groups) > 1],
         "timeline": _timeline(measured, plans, began),
-        "jacobians": [_jacobian(*each) for each in measured.collector.colourings.values()],
+        "jacobians": _jacobians(measured),
     }
 
 
@@ -478,6 +478,19 @@ def _timeline(measured: Measured, plans: Sequence[PlanRecord], began: int) -> di
     ]  # fmt: skip
     left = max(0, measured.log.total - len(runs))
     return {"runs": runs, "left_out": left, "events": events, "threads": len(threads)}
+
+
+def _jacobians(measured: Measured) -> list[dict[str, Any]]:
+    """A row for each pattern that one line asks for, though it was prepared more than once."""
+    found: dict[tuple[object, ...], dict[str, Any]] = {}
+    for coloured, count, place in measured.collector.colourings.values():
+        row = _jacobian(coloured, count, place)
+        key = (place, row["rows"], row["columns"], row["entries"], row["method"])
+        if key in found:
+            found[key]["count"] += count
+        else:
+            found[key] = row
+    return list(found.values())
 
 
 def _jacobian(coloured: Any, count: int, place: Place | None) -> dict[str, Any]:

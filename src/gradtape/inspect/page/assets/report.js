@@ -123,7 +123,7 @@
       }
       into.append(element("h3", { text: `${data.advice.length} ${data.advice.length === 1 ? "finding" : "findings"}` }), list);
     } else {
-      into.append(element("p", { class: "empty", text: "Nothing was found that would save more than 2 % of the time." }), element("h3", {}));
+      into.append(element("p", { class: "empty", text: "Nothing was found that would save more than 1 % of the time." }), element("h3", {}));
     }
     const directions = data.directions.forward + data.directions.backward;
     const misses = data.caches.plans.misses;
