@@ -10,7 +10,7 @@ import pytest
 
 import gradtape as gt
 from gradtape.inspect.page.page import asset, embedded, page
-from gradtape.inspect.profiler import contents
+from gradtape.inspect.profiler import tables
 from gradtape.inspect.profiler.sampler import MOST_NOTES
 
 PANES = ("summary", "time", "roofline", "memory", "graph", "timeline", "jacobians")
@@ -79,19 +79,19 @@ def test_page_of_a_very_long_run_is_small(measured):
     def repeated(rows, most):
         return [{**rows[n % len(rows)], "source": source} for n in range(most)]
 
-    data["groups"] = repeated(data["groups"], contents.MOST_GROUPS)
-    data["lines"] = repeated(data["lines"], contents.MOST_LINES)
-    data["readings"] = repeated(data["readings"], contents.MOST_LINES)
-    data["plans"] = repeated(data["plans"], contents.MOST_PLANS)
-    data["timeline"]["events"] = repeated(data["timeline"]["events"], contents.MOST_EVENTS)
-    data["timeline"]["runs"] = [[n, 1000.123456, 0.12345678, 0] for n in range(contents.MOST_RUNS)]
+    data["groups"] = repeated(data["groups"], tables.MOST_GROUPS)
+    data["lines"] = repeated(data["lines"], tables.MOST_LINES)
+    data["readings"] = repeated(data["readings"], tables.MOST_LINES)
+    data["plans"] = repeated(data["plans"], tables.MOST_PLANS)
+    data["timeline"]["events"] = repeated(data["timeline"]["events"], tables.MOST_EVENTS)
+    data["timeline"]["runs"] = [[n, 1000.123456, 0.12345678, 0] for n in range(tables.MOST_RUNS)]
     over = data["memory"]["over_time"]
     data["memory"]["over_time"] = {name: [123456789.125] * MOST_NOTES for name in over}
     node = {**data["graphs"][0]["nodes"][0], "source": source, "title": source}
     data["graphs"] = [
-        {**data["graphs"][0], "nodes": [node] * contents.MOST_IN_GRAPH, "edges": [[1, 2]] * 400}
-    ] * contents.MOST_GRAPHS
-    blocks = list(range(0, contents.PICTURE**2, 2))
+        {**data["graphs"][0], "nodes": [node] * tables.MOST_IN_GRAPH, "edges": [[1, 2]] * 400}
+    ] * tables.MOST_GRAPHS
+    blocks = list(range(0, tables.PICTURE**2, 2))
     picture = {**data["jacobians"][0]["picture"], "blocks": blocks}
     data["jacobians"] = [{**data["jacobians"][0], "picture": picture}] * 16
     assert len(page(data).encode()) < 5_000_000

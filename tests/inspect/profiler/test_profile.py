@@ -10,7 +10,7 @@ import pytest
 import gradtape as gt
 from gradtape.codegen.plans.interrupts import TIMED
 from gradtape.graph.recorded_lines import LINES
-from gradtape.inspect.profiler import contents
+from gradtape.inspect.profiler import tables
 from gradtape.inspect.profiler.collector import MOST_EVENTS, Collector
 from gradtape.inspect.profiler.plan_log import ROOM
 from gradtape.inspect.profiler.sampler import MOST_NOTES, Sampler
@@ -226,7 +226,7 @@ def test_size_does_not_grow_with_the_run(model):
             train(steps, *model)
         data = json.loads(p.to_json())
         runs = data["timeline"].pop("runs")
-        assert len(runs) <= contents.MOST_RUNS
+        assert len(runs) <= tables.MOST_RUNS
         sizes.append(len(json.dumps({**data, "memory": None})))
     assert sizes[1] < 1.2 * sizes[0]
 
@@ -258,5 +258,13 @@ def test_the_log_is_bounded():
         for _ in range(ROOM + 500):
             energy(x)
     assert p.data["plans"][0]["runs"] == ROOM + 500
-    assert len(p.data["timeline"]["runs"]) == contents.MOST_RUNS
-    assert p.data["timeline"]["left_out"] == ROOM + 500 - contents.MOST_RUNS
+    assert len(p.data["timeline"]["runs"]) == tables.MOST_RUNS
+    assert p.data["timeline"]["left_out"] == ROOM + 500 - tables.MOST_RUNS
+
+
+def test_phases_add_up_to_the_wall_time(model):
+    with gt.profile() as p:
+        train(200, *model)
+    phases = [phase["seconds"] for phase in p.data["phases"]]
+    assert all(seconds >= 0 for seconds in phases)
+    assert sum(phases) == pytest.approx(p.data["wall_seconds"], rel=0.05)

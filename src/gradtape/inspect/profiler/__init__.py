@@ -12,6 +12,8 @@ The door, for other rooms: `profile`, which has `profile` and `Profile`.
 | groups | the times that native code counted, by fused group and by line |
 | phases | where the wall time went |
 | advice | what would save time, with the line and the measured gain |
+| measured | what the parts have noted, and what is put together of it |
+| tables | the parts as rows of plain data, each with its line |
 | contents | all of it as one nest of plain data, which the page, JSON and tables are made from |
 | formats | JSON for Chrome and Perfetto, tables, text |
 """

@@ -18,7 +18,7 @@ from gradtape.inspect.profiler.groups import Group, PlanRecord
 from gradtape.runtime.tiers import MODE
 
 if TYPE_CHECKING:
-    from gradtape.inspect.profiler.contents import Findings
+    from gradtape.inspect.profiler.measured import Findings
 
 # The least gain that is told, as a share of the wall time.
 LEAST = 0.01

@@ -9,7 +9,7 @@ from gradtape.inspect.profiler.groups import PlanRecord
 from gradtape.inspect.profiler.sampler import PYTHON
 
 if TYPE_CHECKING:
-    from gradtape.inspect.profiler.contents import Measured
+    from gradtape.inspect.profiler.measured import Measured
 
 # The order in which a report lists them.
 WHAT = {

@@ -12,8 +12,9 @@ from gradtape.graph.recorded_lines import Place, note_lines, user_place
 from gradtape.inspect.page.page import page
 from gradtape.inspect.profiler import formats
 from gradtape.inspect.profiler.collector import Collector
-from gradtape.inspect.profiler.contents import Measured, Moment, contents
+from gradtape.inspect.profiler.contents import contents
 from gradtape.inspect.profiler.groups import Baseline, baseline
+from gradtape.inspect.profiler.measured import Measured, Moment
 from gradtape.inspect.profiler.plan_log import PlanLog
 from gradtape.inspect.profiler.sampler import Sampler
 from gradtape.runtime.plan_cache import plan_holders
