@@ -58,17 +58,12 @@ def contents(measured: Measured) -> dict[str, Any]:
         "counters": tables.counters(measured),
         "caches": tables.caches(measured),
         "plans": [tables.plan_row(each) for each in plans[: tables.MOST_PLANS]],
-        "groups": [
-            tables.group_row(each)
-            for each in sorted(groups, key=lambda group: -group.seconds)[: tables.MOST_GROUPS]
-        ],
+        "groups": [tables.group_row(each) for each in longest],
         "lines": tables.line_table(lines)[: tables.MOST_LINES],
         "readings": tables.readings(measured),
         "functions": tables.function_table(functions),
         "memory": tables.memory(measured),
-        "graphs": [
-            tables.graph_row(each) for each in plans[: tables.MOST_GRAPHS] if len(each.groups) > 1
-        ],
+        "graphs": [tables.graph_row(each) for each in shown if len(each.groups) > 1],
         "timeline": tables.timeline(measured, plans, began),
         "jacobians": tables.jacobians(measured),
     }
