@@ -23,6 +23,9 @@
 #   make fuzz-derivatives  every way to a derivative against the others: each op, random compositions
 #   make conformance-hips HIPS=path   the tests of a checkout of HIPS autograd, run on gradtape
 #   make fuzz-memory       10,000 structures, functions, index patterns … made and dropped (an hour)
+#   make fuzz-checkpoints  SIGKILL at 200 random moments of a checkpointing run (some minutes)
+#   make fuzz-storage      1,000 damaged files of each of ten kinds
+#   make bench-storage     saving beside the disk's rate, training beside a save, gt.fit
 #   make fuzz-interrupts   Ctrl-C at 1,000 random moments of training loops
 #   make bench             gradtape beside its peers (installs them in .venv-peers; some minutes)
 #   make bench-recording   what recording costs, beside a peer (installs the peer in .venv-peers)
@@ -137,6 +140,19 @@ JACOBIAN_FUZZ ?= 20
 .PHONY: fuzz-interrupts
 fuzz-interrupts: $(DEV_READY)
 	$(BIN)/python -m tests.programs.interrupts --count 1000
+
+CHECKPOINT_FUZZ ?= 200
+STORAGE_FUZZ ?= 1000
+
+.PHONY: fuzz-checkpoints fuzz-storage bench-storage
+fuzz-checkpoints: $(DEV_READY)
+	$(BIN)/python -m tests.storage.kills --count $(CHECKPOINT_FUZZ) --workers $(WORKERS)
+
+fuzz-storage: $(DEV_READY)
+	$(BIN)/python -m tests.storage.damage --count $(STORAGE_FUZZ)
+
+bench-storage: $(DEV_READY)
+	$(BIN)/python -m benchmarks.storage
 
 MEMORY_FUZZ ?= 10000
 

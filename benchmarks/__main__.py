@@ -13,8 +13,9 @@ import numpy as np
 
 from benchmarks.forms import FORMS, Form
 from benchmarks.measure import Effort, Measured, measure, measure_first_calls, measure_imports
-from benchmarks.table import as_json, group, header
+from benchmarks.table import OURS, as_json, group, header, summary
 from benchmarks.workloads import WORKLOADS, find
+from gradtape.codegen.llvm import host
 
 FIRST_CALLS_OF = "square"
 BUSY = 0.5  # the load average above which a warning is printed
@@ -44,6 +45,12 @@ def options() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="fewer, shorter rounds; small arrays")
     parser.add_argument(
         "--compile", action="store_true", help="torch.compile too (needs a C++ compiler)"
+    )
+    parser.add_argument(
+        "--vector-bits",
+        choices=("128", "256", "512"),
+        metavar="N",
+        help="limit gradtape's vectors to 128, 256 or 512 bits",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
     chosen = parser.parse_args()
@@ -79,11 +86,16 @@ def main() -> int:
     if not os.environ.get("GRADTAPE_PEERS_PYTHON"):
         print("GRADTAPE_PEERS_PYTHON is not set, so no peer is measured. `make bench` sets it.")
         forms = [form for form in forms if not form.peer]
+    if chosen.vector_bits:
+        os.environ["GRADTAPE_VECTOR_BITS"] = chosen.vector_bits
     effort = QUICK if chosen.quick else FULL
     effort = Effort(chosen.rounds or effort.rounds, effort.turn, effort.fresh)
-    machine = f"{platform.machine()}, {os.cpu_count()} cores"
+    machine = f"{platform.machine()}, {os.cpu_count()} cores, {host().bits}-bit vectors"
     print(f"Python {platform.python_version()}, NumPy {np.__version__}, {machine}")
-    print(f"{effort.rounds} rounds, turns of {effort.turn} s; time per call. ÷ is ours by theirs.")
+    print(
+        f"{effort.rounds} rounds, turns of {effort.turn} s; time per call. "
+        "peer/plain and peer/func. are the best peer's time by ours: above 1 gradtape is ahead."
+    )
     if (load := os.getloadavg()[0]) > BUSY:
         print(f"Others use this machine (load {load:.1f}): best times suffer, medians more.")
     print()
@@ -94,6 +106,7 @@ def main() -> int:
         measured = run(name, forms, effort)
         print("\n".join(group(measured, titles)), flush=True)
         found.append(measured)
+    print("\n" + "\n".join(summary(found)))
     versions = {
         title: cell.version
         for measured in found
@@ -114,7 +127,7 @@ def main() -> int:
         cell
         for measured in found
         for title, cell in measured.cells.items()
-        if cell.wrong or (title == "gradtape" and cell.trouble)
+        if cell.wrong or (title in OURS and cell.trouble)
     ]
     return 1 if bad else 0
 

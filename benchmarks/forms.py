@@ -28,6 +28,7 @@ QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "1"}
 
 FORMS = (
     Form("gradtape", "gradtape"),
+    Form("function", "gradtape", "function"),
     Form("tf eager", "tensorflow", "plain", QUIET),
     Form("tf.function", "tensorflow", "function", QUIET),
     Form("tf XLA", "tensorflow", "xla", QUIET),
@@ -47,6 +48,8 @@ class Adaptor:
     wrap: Wrap
     wait: Callable[[Any], Any]  # returns when the result is computed
     array: Callable[[Any], Any]  # one leaf of a result, as a NumPy array
+    # Returns when what repeated calls have asked for is compiled, where that happens in a thread.
+    settle: Callable[[], Any] = lambda: None
 
 
 def adaptor(library: str, variant: str, dtype: str) -> Adaptor:
@@ -73,7 +76,8 @@ def gradtape(variant: str, dtype: str) -> Adaptor:
             return found.astype(dtype) if found.dtype == bool else found
         return np.asarray(leaf)
 
-    return Adaptor(plain, gt.evaluate, array)
+    wraps = {"plain": plain, "function": gt.function}
+    return Adaptor(wraps[variant], gt.evaluate, array, gt.wait_for_compiler)
 
 
 def tensorflow(variant: str, dtype: str) -> Adaptor:

@@ -37,6 +37,8 @@ def by_numpy(workload: Workload) -> Ways:
     limit, ways = workload.limit, Ways()
     if limit.copied:
         ways["copy"] = {"np.copyto": copy_alone(limit), "two threads": copy_by_two(limit)}
+    if limit.read:
+        ways["read"] = {"np.max": read_alone(limit), "two threads": read_by_two(limit)}
     for m, k, n in limit.products:
         left, right, out = matrices(workload.dtype, m, k, n)
         ways[f"{m}×{k}×{n}"] = {"NumPy": partial(np.matmul, left, right, out=out)}
@@ -54,6 +56,9 @@ def by_torch(workload: Workload) -> Ways:
     if limit.copied:
         source, target = map(torch.from_numpy, touched(limit.copied))
         ways["copy"] = {"torch": lambda: target.copy_(source)}
+    if limit.read:
+        numbers = torch.ones(limit.read // 4)
+        ways["read"] = {"torch": numbers.sum}
     for m, k, n in limit.products:
         left, right, out = map(torch.from_numpy, matrices(workload.dtype, m, k, n))
         ways[f"{m}×{k}×{n}"] = {"torch": partial(torch.mm, left, right, out=out)}
@@ -63,6 +68,7 @@ def by_torch(workload: Workload) -> Ways:
 def total(limit: Limit, seconds: dict[str, float]) -> float | None:
     """The limit, from the best time of each part; None if there is nothing to measure."""
     parts = ["copy"] * bool(limit.copied) + ["lines"] * (limit.lines is not None)
+    parts += ["read"] * bool(limit.read)
     parts += [f"{m}×{k}×{n}" for m, k, n in limit.products]
     if not parts or not all(part in seconds for part in parts):
         return None
@@ -85,24 +91,42 @@ def copy_alone(limit: Limit) -> Callable[[], None]:
     return lambda: np.copyto(target, source)
 
 
+def read_alone(limit: Limit) -> Callable[[], None]:
+    numbers = np.ones(limit.read // 4, "float32")
+    return lambda: numbers.max()
+
+
+def read_by_two(limit: Limit) -> Callable[[], None]:
+    numbers = np.ones(limit.read // 4, "float32")
+    middle = len(numbers) // 2
+    return by_two(lambda: numbers[:middle].max(), lambda: numbers[middle:].max())
+
+
 def copy_by_two(limit: Limit) -> Callable[[], None]:
-    """Copy one half in this thread, the other half in a waiting thread."""
     source, target = touched(limit.copied)
     middle = len(source) // 2
+    return by_two(
+        lambda: np.copyto(target[:middle], source[:middle]),
+        lambda: np.copyto(target[middle:], source[middle:]),
+    )
+
+
+def by_two(here: Callable[[], Any], there: Callable[[], Any]) -> Callable[[], None]:
+    """Do one half in this thread, the other half in a waiting thread."""
     begin: SimpleQueue[None] = SimpleQueue()
     done: SimpleQueue[None] = SimpleQueue()
 
     def work() -> None:
         while True:
             begin.get()
-            np.copyto(target[middle:], source[middle:])
+            there()
             done.put(None)
 
     threading.Thread(target=work, daemon=True).start()
 
     def call() -> None:
         begin.put(None)
-        np.copyto(target[:middle], source[:middle])
+        here()
         done.get()
 
     return call

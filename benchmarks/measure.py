@@ -22,10 +22,11 @@ ALWAYS_COMPILE = {"GRADTAPE_JIT": "always"}
 
 @dataclass
 class Cell:
-    """The results of one form: seconds of calls, seconds of the first call, peak bytes."""
+    """The results of one form: seconds of calls, of the first and the second call, peak bytes."""
 
     seconds: list[float] = field(default_factory=list)
     first: float | None = None
+    second: float | None = None
     peak: int | None = None
     version: str | None = None
     trouble: str | None = None  # missing, failed or wrong
@@ -65,7 +66,11 @@ class Effort:
 
 def measure(workload: Workload, forms: Sequence[Form], effort: Effort) -> Measured:
     """Start a process for each form, check every answer, and let the right ones take turns."""
-    forms = [form for form in forms if workload.build(form.library)]
+    forms = [
+        form
+        for form in forms
+        if workload.build(form.library) and form.title not in workload.left_out
+    ]
     measured = Measured(workload.name, workload.title, {form.title: Cell() for form in forms})
     with contextlib.ExitStack() as outer:
         folder = outer.enter_context(tempfile.TemporaryDirectory())
@@ -110,7 +115,7 @@ def _start_limits(workload: Workload, stack: contextlib.ExitStack, folder: str) 
     """Start the processes that measure limits; the first also writes the reference answer."""
     found = [stack.enter_context(Process("limit", "numpy", workload.name))]
     found[0].ask("reference", folder=folder)
-    if workload.limit.copied or workload.limit.products:
+    if workload.limit.copied or workload.limit.read or workload.limit.products:
         with contextlib.suppress(Failed):  # without torch, NumPy's figures count
             found.append(stack.enter_context(Process("limit", "torch", workload.name)))
     return found
@@ -139,7 +144,7 @@ def _start(
         cell.trouble, cell.wrong = f"wrong answer: {checked['wrong']}", True
         process.close()
         return None
-    cell.first = first
+    cell.first, cell.second = first, checked.get("second")
     cell.said = checked.get("said")
     return process
 

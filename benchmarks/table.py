@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from benchmarks.measure import Cell, Measured
 
 LABEL, WIDTH = 18, 11
+# Our forms; ratios are a peer's figure by ours, so above 1 gradtape is ahead.
+OURS = ("gradtape", "function")
 MEASURES = (
     ("best, ms", "best", 1e3),
     ("median, ms", "median", 1e3),
     ("first call, ms", "first", 1e3),
+    ("second call, ms", "second", 1e3),
     ("peak memory, MB", "peak", 1e-6),
 )
 
 
 def header(titles: Sequence[str]) -> str:
-    columns = [*titles, "limit", "÷ best peer", "÷ limit"]
+    columns = [*titles, "limit", "peer/plain", "peer/func.", "func./lim."]
     return " " * LABEL + "".join(_cell(column) for column in columns)
 
 
@@ -25,19 +29,57 @@ def group(measured: Measured, titles: Sequence[str]) -> list[str]:
     lines = [measured.title]
     for label, name, scale in MEASURES[: 2 if measured.only_seconds else None]:
         values = {title: _value(measured.cells.get(title), name) for title in titles}
-        ours = values.get("gradtape")
-        peers = [value for title, value in values.items() if title != "gradtape" and value]
+        peers = [value for title, value in values.items() if title not in OURS and value]
+        best = min(peers) if peers else None
         limit = measured.limit if name == "best" else None
         cells = [_number(values[title], scale) for title in titles]
         cells.append(_number(limit, scale))
-        cells.append(_ratio(ours, min(peers) if peers else None))
-        cells.append(_ratio(ours, limit))
+        cells += [_ratio(best, values.get(title)) for title in OURS]
+        cells.append(_ratio(values.get("function") or values.get("gradtape"), limit))
         lines.append(f"  {label:<{LABEL - 2}}" + "".join(_cell(cell) for cell in cells))
     lines += [
         f"  {title}: {cell.trouble or cell.said}"
         for title, cell in measured.cells.items()
         if cell.trouble or cell.said
     ]
+    return lines
+
+
+def ratios(measured: Sequence[Measured], title: str) -> dict[str, float]:
+    """For each workload that a peer ran, the best peer's best time by that of one of our forms."""
+    found = {}
+    for one in measured:
+        peers = [cell.best for name, cell in one.cells.items() if name not in OURS and cell.best]
+        ours = _value(one.cells.get(title), "best")
+        if peers and ours and not one.only_seconds:
+            found[one.name] = min(peers) / ours
+    return found
+
+
+def summary(measured: Sequence[Measured]) -> list[str]:
+    """The geometric means, the rows that a peer wins, and gradients by their functions."""
+    lines = []
+    for title in OURS:
+        found = ratios(measured, title)
+        if not found:
+            continue
+        mean = math.exp(sum(map(math.log, found.values())) / len(found))
+        lines.append(f"{title}: best peer / ours, geometric mean {mean:.2f} of {len(found)} rows")
+        behind = sorted((ratio, name) for name, ratio in found.items() if ratio < 1)
+        if behind:
+            lines.append("  behind: " + ", ".join(f"{name} {ratio:.2f}" for ratio, name in behind))
+    best = {one.name: one.cells for one in measured}
+    for name, cells in best.items():
+        value = best.get(name.removesuffix("-gradient").removesuffix("-jacobian"))
+        if value is None or value is cells:
+            continue
+        costs = [
+            f"{title} {cell.best / value[title].best:.1f}"
+            for title, cell in cells.items()
+            if cell.best and title in value and value[title].best
+        ]
+        if costs:
+            lines.append(f"{name}, time by that of the function: " + ", ".join(costs))
     return lines
 
 
@@ -54,6 +96,7 @@ def as_json(measured: Measured) -> dict[str, object]:
                 "best": cell.best,
                 "median": cell.median,
                 "first_call": cell.first,
+                "second_call": cell.second,
                 "peak_bytes": cell.peak,
                 "calls": len(cell.seconds),
                 "trouble": cell.trouble,

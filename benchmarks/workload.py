@@ -19,6 +19,7 @@ class Limit:
     """The limit of the machine: the sum of the times that the parts take alone."""
 
     copied: int = 0  # bytes read and written once
+    read: int = 0  # bytes read once
     products: tuple[tuple[int, int, int], ...] = ()  # (m, k, n) of each matrix product
     lines: Callable[[Any], Any] | None = (
         None  # the user's Python, run on an object that does nothing
@@ -46,6 +47,7 @@ class Workload:
     by_norm: bool = False  # compare each array by its norm, not element by element
     slow: bool = False  # left out by --quick
     alone: bool = False  # too large for all processes to hold it at once
+    left_out: tuple[str, ...] = ()  # titles of forms that are not measured
 
     def build(self, library: str) -> Build | None:
         """The function of one library, if this workload has one."""

@@ -8,6 +8,9 @@ import pytest
 
 # Counts of compiled kernels must not depend on earlier runs; tests of the cache switch it on.
 os.environ.setdefault("GRADTAPE_KERNEL_CACHE", "off")
+# Nor on how fast the compiler thread is: calls wait for it as `auto` would ask it. Tests of the
+# thread set `auto`; all others can be run with GRADTAPE_JIT=auto as well, but for their counts.
+os.environ.setdefault("GRADTAPE_JIT", "wait")
 
 # A shell that starts the tests in the background lets them ignore Ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

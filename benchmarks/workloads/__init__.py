@@ -7,27 +7,34 @@ from benchmarks.workloads import (
     brusselator,
     chain,
     compiling,
+    complaints,
     composition,
-    functions,
+    elementwise,
+    gradbench,
     jacobian_layers,
     jacobian_loop,
     jacobian_pair,
     linear_adam,
     logistic_hessian,
     lstm,
+    matrices,
+    models,
     newton,
     perceptron_adam,
     recurrence,
+    reductions,
     seawater,
     square,
     stencil,
+    tapes,
     where,
 )
 
 MODULES = (
     *(square, where, composition, chain, linear_adam, perceptron_adam, seawater),
     *(jacobian_pair, jacobian_layers, stencil, brusselator, jacobian_loop, logistic_hessian),
-    *(functions, recurrence, newton, lstm, compiling),
+    *(recurrence, newton, lstm, reductions, matrices, elementwise, models, gradbench),
+    *(complaints, tapes, compiling),
 )
 WORKLOADS: tuple[Workload, ...] = tuple(
     workload for module in MODULES for workload in module.WORKLOADS

@@ -51,10 +51,6 @@ class ForGradtape:
         self.all = self.weights + self.momenta + self.squares
         self.step = 0
 
-    def update(self, gradients: list[Any]) -> list[Any]:
-        self.apply(gradients, *self.advance())
-        return self.all
-
     def advance(self) -> tuple[float, float]:
         """Count a step; return the divisors of the two moments in it."""
         self.step += 1

@@ -38,7 +38,8 @@ def gradtape(inputs: Arrays, wrap: Wrap) -> Call:
 
     x = gt.asarray(inputs["x"])
 
-    def call() -> object:
+    @wrap
+    def call(x: Any) -> Any:
         with gt.GradientTape() as tape:
             tape.watch(x)
             y = x
@@ -46,7 +47,7 @@ def gradtape(inputs: Arrays, wrap: Wrap) -> Call:
                 y = gt.sin(y) * 0.9 + x
         return tape.gradient(y, x)
 
-    return call
+    return lambda: call(x)
 
 
 def tensorflow(inputs: Arrays, wrap: Wrap) -> Call:

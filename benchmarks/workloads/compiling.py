@@ -68,7 +68,7 @@ def thousand_gradtape(inputs: Arrays, wrap: Wrap) -> Call:
 
     def call() -> object:
         turned = next(turns) % ROUNDS
-        return gt.function(lambda x: _gradtape_step(gt, x, ROUNDS, turned))(x)
+        return wrap(lambda x: _gradtape_step(gt, x, ROUNDS, turned))(x)
 
     return call
 
@@ -77,7 +77,7 @@ def shape_gradtape(inputs: Arrays, wrap: Wrap) -> Call:
     import gradtape as gt
 
     _compile_at_once()
-    gradient = gt.function(lambda x: _gradtape_step(gt, x, FEW_ROUNDS, -1))
+    gradient = wrap(lambda x: _gradtape_step(gt, x, FEW_ROUNDS, -1))
     arrays = _arrays(inputs, gt.asarray)
     return lambda: gradient(next(arrays))[:SIZE]
 

@@ -38,13 +38,14 @@ class One:
 
         a, b, x = (gt.asarray(array) for array in inputs.values())
 
-        def call() -> object:
+        @wrap
+        def jacobian(x: Any) -> Any:
             with gt.GradientTape() as tape:
                 tape.watch(x)
                 y = gt.tanh(b @ gt.tanh(a @ x))
             return tape.jacobian(y, x)
 
-        return call
+        return lambda: jacobian(x)
 
     @staticmethod
     def tensorflow(inputs: Arrays, wrap: Wrap) -> Call:
@@ -103,21 +104,7 @@ class Batch:
 
         x, w, v = (gt.asarray(array) for array in inputs.values())
 
-        def call() -> object:
-            with gt.GradientTape() as tape:
-                tape.watch(x)
-                y = gt.tanh(x @ w) @ v
-            return tape.batch_jacobian(y, x)
-
-        return call
-
-    @staticmethod
-    def captured(inputs: Arrays, wrap: Wrap) -> Call:
-        import gradtape as gt
-
-        x, w, v = (gt.asarray(array) for array in inputs.values())
-
-        @gt.function
+        @wrap
         def jacobian(x: Any) -> Any:
             with gt.GradientTape() as tape:
                 tape.watch(x)
@@ -160,8 +147,6 @@ class Batch:
         return lambda: jacobian(x)
 
 
-Batch.captured.__name__ = "gradtape"
-
 WORKLOADS = (
     Workload(
         name="jacobian-layers",
@@ -179,15 +164,6 @@ WORKLOADS = (
         inputs=batch_inputs,
         reference=batch_reference,
         builds=(Batch.gradtape, Batch.tensorflow, Batch.jax, Batch.torch),
-        limit=Limit(products=((BATCH * NARROW, WIDE, NARROW),)),
-    ),
-    Workload(
-        name="jacobian-batch-function",
-        title="batch Jacobian 512 × (32 → 64 → 32) float32, under gt.function",
-        dtype="float32",
-        inputs=batch_inputs,
-        reference=batch_reference,
-        builds=(Batch.captured, Batch.tensorflow, Batch.jax, Batch.torch),
         limit=Limit(products=((BATCH * NARROW, WIDE, NARROW),)),
     ),
 )

@@ -35,13 +35,14 @@ def gradtape(inputs: Arrays, wrap: Wrap) -> Call:
 
     x, w, b, v = (gt.asarray(array) for array in inputs.values())
 
-    def call() -> object:
+    @wrap
+    def call(x: Any) -> Any:
         with gt.GradientTape() as tape:
             tape.watch(x)
             y = v @ gt.tanh(w @ x + b)
         return tape.jacobian(y, x)
 
-    return call
+    return lambda: call(x)
 
 
 def tensorflow(inputs: Arrays, wrap: Wrap) -> Call:

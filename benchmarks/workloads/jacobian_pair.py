@@ -26,13 +26,14 @@ def gradtape(inputs: Arrays, wrap: Wrap) -> Call:
 
     x = gt.asarray(inputs["x"])
 
-    def call() -> object:
+    @wrap
+    def call(x: Any) -> Any:
         with gt.GradientTape() as tape:
             tape.watch(x)
             y = gt.stack([gt.sum(gt.square(x)), gt.mean(gt.exp(x))])
         return tape.jacobian(y, x)
 
-    return call
+    return lambda: call(x)
 
 
 def tensorflow(inputs: Arrays, wrap: Wrap) -> Call:

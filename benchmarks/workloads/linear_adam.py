@@ -43,12 +43,17 @@ def gradtape(inputs: Arrays, wrap: Wrap) -> Call:
     optimizer = adam.ForGradtape(inputs["weights"])
     w, b = optimizer.weights
 
-    def step() -> Any:
+    @wrap
+    def step(x: Any, target: Any, first: float, second: float) -> None:
         with gt.GradientTape() as tape:
             loss = gt.mean(gt.square(x @ w + b - target))
-        return optimizer.update(tape.gradient(loss, optimizer.weights))
+        optimizer.apply(tape.gradient(loss, optimizer.weights), first, second)
 
-    return step
+    def call() -> object:
+        step(x, target, *optimizer.advance())
+        return optimizer.all
+
+    return call
 
 
 def tensorflow(inputs: Arrays, wrap: Wrap) -> Call:

@@ -36,7 +36,7 @@ def gradtape(inputs: Arrays, wrap: Wrap) -> Call:
         z = x @ w
         return gt.mean(gt.softplus(z) - y * z)
 
-    hessian = gt.hessian(loss)
+    hessian = wrap(gt.hessian(loss))
     return lambda: hessian(w)
 
 

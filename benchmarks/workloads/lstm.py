@@ -78,7 +78,7 @@ def gradtape(inputs: Arrays, wrap: Wrap) -> Call:
     weights = [gt.Variable(weight) for weight in inputs["weights"]]
     zeros = gt.zeros((BATCH, UNITS), dtype=gt.float32)
 
-    @gt.function
+    @wrap
     def step(x: Any, target: Any) -> None:
         with gt.GradientTape() as tape:
             w, u, b = (weight.value for weight in weights)

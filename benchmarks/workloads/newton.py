@@ -26,7 +26,7 @@ def gradtape(inputs: Arrays, wrap: Wrap) -> Call:
 
     a = gt.asarray(inputs["a"])
 
-    @gt.function
+    @wrap
     def root(a: Any) -> Any:
         with gt.GradientTape() as tape:
             tape.watch(a)

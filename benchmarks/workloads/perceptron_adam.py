@@ -60,15 +60,20 @@ def gradtape(inputs: Arrays, wrap: Wrap) -> Call:
     optimizer = adam.ForGradtape(inputs["weights"])
     w1, b1, w2, b2, w3, b3 = optimizer.weights
 
-    def step() -> Any:
+    @wrap
+    def step(x: Any, target: Any, first: float, second: float) -> None:
         with gt.GradientTape() as tape:
             h = gt.relu(x @ w1 + b1)
             h = gt.relu(h @ w2 + b2)
             z = h @ w3 + b3
             loss = gt.mean(gt.logsumexp(z, axis=1) - gt.sum(z * target, axis=1))
-        return optimizer.update(tape.gradient(loss, optimizer.weights))
+        optimizer.apply(tape.gradient(loss, optimizer.weights), first, second)
 
-    return step
+    def call() -> object:
+        step(x, target, *optimizer.advance())
+        return optimizer.all
+
+    return call
 
 
 def tensorflow(inputs: Arrays, wrap: Wrap) -> Call:

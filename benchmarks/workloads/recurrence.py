@@ -48,7 +48,7 @@ def gradtape(inputs: Arrays, wrap: Wrap) -> Call:
 
         return gt.sum(gt.scan(step, start, u)[1])
 
-    gradient = gt.function(gt.grad(loss, (0, 1)))
+    gradient = wrap(gt.grad(loss, (0, 1)))
     return lambda: gradient(w, b, u)
 
 

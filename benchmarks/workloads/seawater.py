@@ -67,13 +67,14 @@ def gradtape(inputs: Arrays, wrap: Wrap) -> Call:
 
     sources = [gt.asarray(array) for array in inputs.values()]
 
-    def call() -> object:
+    @wrap
+    def call(*sources: Any) -> Any:
         with gt.GradientTape() as tape:
             tape.watch(sources)
             y = density(gt.sqrt, *sources)
         return tape.gradient(y, sources)
 
-    return call
+    return lambda: call(*sources)
 
 
 def tensorflow(inputs: Arrays, wrap: Wrap) -> Call:

@@ -42,7 +42,6 @@ def gradtape(
     wrap: Wrap,
     sparse: bool = False,
     listed: bool = False,
-    captured: bool = False,
 ) -> Call:
     import gradtape as gt
 
@@ -50,9 +49,7 @@ def gradtape(
         return gt.concat([x[:1], x[:-2] - 2.0 * x[1:-1] ** 2 + x[2:], x[-1:]])
 
     x = gt.asarray(inputs["x"])
-    jacobian = gt.jacobian(f, sparse=sparse)
-    if captured:
-        jacobian = gt.function(jacobian)
+    jacobian = wrap(gt.jacobian(f, sparse=sparse))
     return (lambda: jacobian(x).data) if listed else (lambda: jacobian(x))
 
 
@@ -117,14 +114,6 @@ WORKLOADS = (
         inputs=partial(inputs, SMALL),
         reference=dense_reference,
         builds=(named(sparse=True), tensorflow, jax, torch),
-    ),
-    Workload(
-        name="stencil-sparse-function",
-        title="Jacobian of a three-point stencil, n = 2000 float64, ours sparse, under gt.function",
-        dtype="float64",
-        inputs=partial(inputs, SMALL),
-        reference=dense_reference,
-        builds=(named(sparse=True, captured=True), tensorflow, jax, torch),
     ),
     Workload(
         name="stencil-million",

@@ -194,6 +194,7 @@ from gradtape.runtime.buffer_pool import empty_cache
 from gradtape.runtime.counters import counters
 from gradtape.runtime.plan_cache import clear_plans
 from gradtape.runtime.thread_team import get_num_threads, set_num_threads
+from gradtape.runtime.tiers import wait_for_compiler
 from gradtape.suggestions import missing_name as _missing_name
 from gradtape.tape.checkpoint import checkpoint, checkpoint_name, save_any_except, save_only
 from gradtape.tape.custom_gradient import custom_gradient, grad_pass_through
@@ -256,13 +257,15 @@ __all__ = [
     "stop_gradient", "subtract", "sum", "swapaxes", "switch", "take", "take_along_axis", "tan",
     "tanh", "tensordot", "testing", "tf", "tile", "top_k", "tril", "triu", "trunc", "uint8",
     "uint16", "uint32", "uint64", "unique_all", "unique_counts", "unique_inverse", "unique_values",
-    "unstack", "value_and_grad", "var", "vecdot", "vectorized_map", "vhp", "vjp", "vmap", "where",
-    "while_loop", "xlogy", "zeros", "zeros_like",
+    "unstack", "value_and_grad", "var", "vecdot", "vectorized_map", "vhp", "vjp", "vmap",
+    "wait_for_compiler", "where", "while_loop", "xlogy", "zeros", "zeros_like",
+    # Saving and training.
+    "Checkpointer", "fit", "load", "save", "storage", "training",
 ]  # fmt: skip
 
 
 # Names and packages that not everyone needs: they are imported when they are first named.
-_PACKAGES = ("extend", "nn", "optimizers", "testing", "tf")
+_PACKAGES = ("extend", "nn", "optimizers", "storage", "testing", "tf", "training")
 _LATER: dict[str, tuple[str, ...]] = {
     "control.associative_scan": ("associative_scan",),
     "control.branches": ("cond", "switch"),
@@ -273,6 +276,7 @@ _LATER: dict[str, tuple[str, ...]] = {
     "control.vmap": ("vectorized_map", "vmap"),
     "functions.arguments.tensor_spec": ("TensorSpec",),
     "functions.function": ("Function", "function"),
+    "functions.prepared": ("prepare_hessian", "prepare_jacobian"),
     "functions.recorder_switch": ("set_recorder",),
     "inspect.debug_nans": ("debug_nans",),
     "inspect.plans_and_kernels": ("kernels_of", "plan_of", "show_config"),
@@ -280,14 +284,16 @@ _LATER: dict[str, tuple[str, ...]] = {
     "solve.implicit": ("fixed_point", "minimize", "root"),
     "solve.linear_operators": ("hessian_operator", "linear_operator", "linearize"),
     "solve.scipy_bridges": ("objective", "ode", "residuals"),
-    "tape.prepared": ("prepare_hessian", "prepare_jacobian"),
+    "storage.checkpointer": ("Checkpointer",),
+    "storage.save_load": ("load", "save"),
     "tape.saved_for_backward": ("saved_for_backward",),
+    "training.fit": ("fit",),
     "tape.sparsity_patterns": ("hessian_pattern", "sparsity_pattern", "spy"),
 }
 _MODULE_OF = {name: module for module, names in _LATER.items() for name in names}
 
 if _typing.TYPE_CHECKING:
-    from gradtape import extend, nn, optimizers, testing, tf
+    from gradtape import extend, nn, optimizers, storage, testing, tf, training
     from gradtape.control.associative_scan import associative_scan
     from gradtape.control.branches import cond, switch
     from gradtape.control.callbacks import numpy_function, pure_callback, py_function
@@ -297,6 +303,7 @@ if _typing.TYPE_CHECKING:
     from gradtape.control.vmap import vectorized_map, vmap
     from gradtape.functions.arguments.tensor_spec import TensorSpec
     from gradtape.functions.function import Function, function
+    from gradtape.functions.prepared import prepare_hessian, prepare_jacobian
     from gradtape.functions.recorder_switch import set_recorder
     from gradtape.inspect.debug_nans import debug_nans
     from gradtape.inspect.plans_and_kernels import kernels_of, plan_of, show_config
@@ -304,9 +311,11 @@ if _typing.TYPE_CHECKING:
     from gradtape.solve.implicit import fixed_point, minimize, root
     from gradtape.solve.linear_operators import hessian_operator, linear_operator, linearize
     from gradtape.solve.scipy_bridges import objective, ode, residuals
-    from gradtape.tape.prepared import prepare_hessian, prepare_jacobian
+    from gradtape.storage.checkpointer import Checkpointer
+    from gradtape.storage.save_load import load, save
     from gradtape.tape.saved_for_backward import saved_for_backward
     from gradtape.tape.sparsity_patterns import hessian_pattern, sparsity_pattern, spy
+    from gradtape.training.fit import fit
 else:
 
     def __getattr__(name: str) -> object:

@@ -10,13 +10,16 @@ __all__ = [
     "ArgumentError",
     "AuditError",
     "AxisError",
+    "CheckpointError",
     "ConvergenceError",
+    "DamagedFileError",
     "DtypeError",
     "GraphError",
     "InPlaceError",
     "IndexRangeError",
     "LostDerivativeError",
     "MatrixError",
+    "MismatchError",
     "MixedExamplesError",
     "NoValueError",
     "NonFiniteError",
@@ -24,8 +27,10 @@ __all__ = [
     "ShapeError",
     "SizeError",
     "SparsityError",
+    "StorageError",
     "TapeConsumedError",
     "UndefinedRuleError",
+    "UnsavableError",
 ]
 
 
@@ -256,5 +261,56 @@ class GraphError(AssertionError):
     """A malformed graph found by the verifier: a defect of gradtape, not of its user.
 
     >>> issubclass(gt.errors.GraphError, AssertionError)
+    True
+    """
+
+
+class StorageError(Exception):
+    """A file that cannot be loaded, or an object that cannot be saved: the base of four errors.
+
+    >>> issubclass(gt.errors.DamagedFileError, gt.errors.StorageError)
+    True
+    """
+
+
+class DamagedFileError(StorageError, ValueError):
+    """A file that is damaged, cut off, or not written by `gt.save`. Nothing was changed.
+
+    >>> import os, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "notes.npz")
+    ...     with open(path, "w") as file:
+    ...         _ = file.write("no archive")
+    ...     try:
+    ...         gt.load(path)
+    ...     except gt.errors.DamagedFileError as error:
+    ...         print("notes.npz" in str(error))
+    True
+    """
+
+
+class UnsavableError(StorageError, TypeError):
+    """An object that `gt.save` does not know how to save; the error names its place in the tree.
+
+    >>> try:
+    ...     gt.save({"lock": [object()]}, "state.npz")
+    ... except gt.errors.UnsavableError as error:
+    ...     print(str(error)[:34])
+    save: tree['lock'][0] is a object,
+    """
+
+
+class MismatchError(StorageError, ValueError):
+    """A file that does not fit the objects it is loaded into, or names classes that are unknown.
+
+    >>> issubclass(gt.errors.MismatchError, ValueError)
+    True
+    """
+
+
+class CheckpointError(StorageError, RuntimeError):
+    """A checkpoint that could not be written, or a directory that another process writes to.
+
+    >>> issubclass(gt.errors.CheckpointError, RuntimeError)
     True
     """

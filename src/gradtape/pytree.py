@@ -88,6 +88,11 @@ def registered(kind: type) -> tuple[Flatten, Unflatten] | None:
     return _registered.get(kind)
 
 
+def registered_classes() -> list[type]:
+    """The classes that were registered as containers."""
+    return list(_registered)
+
+
 def _children(tree: Any) -> tuple[type, Any, tuple[Any, ...]] | None:
     """Kind, context and children of a container; None for a leaf."""
     kind = type(tree)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from gradtape.graph.locks import new_lock
 from gradtape.graph.public_face import face_all as _face_all
-from gradtape.tensor.generator import Generator, ShapeLike, require_repeatable
+from gradtape.tensor.generator import Generator, ShapeLike, State, require_repeatable
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.tensor_like import TensorLike
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from gradtape.dtypes import DTypeLike
 
 __all__ = [
-    "Generator", "bernoulli", "exponential", "integers", "normal", "permutation", "seed",
-    "truncated_normal", "uniform",
+    "Generator", "bernoulli", "exponential", "get_state", "integers", "normal", "permutation",
+    "seed", "set_state", "truncated_normal", "uniform",
 ]  # fmt: skip
 
 _shared: dict[str, Generator] = {}
@@ -60,6 +60,35 @@ def seed(seed: int, /) -> None:
             return
         made = _shared["generator"] = Generator(seed)
         made.number = 0
+
+
+def get_state() -> State | None:
+    """The state of the shared stream; None if nothing was drawn from it and no seed was set.
+
+    >>> gt.random.seed(3)
+    >>> state = gt.random.get_state()
+    >>> a = gt.random.uniform((2,)).tolist()
+    >>> gt.random.set_state(state)
+    >>> a == gt.random.uniform((2,)).tolist()
+    True
+    """
+    with _lock:
+        return _shared["generator"].state if _shared else None
+
+
+def set_state(state: State, /) -> None:
+    """Let the shared stream go on from a state that `get_state` gave.
+
+    >>> gt.random.set_state(gt.random.Generator(3).state)
+    >>> gt.random.uniform((2,)).tolist() == gt.random.Generator(3).uniform((2,)).tolist()
+    True
+    """
+    checked = Generator.from_state(state).state
+    with _lock:
+        if not _shared:
+            _shared["generator"] = Generator(0)
+            _shared["generator"].number = 0
+        _shared["generator"].restore(checked)
 
 
 def uniform(

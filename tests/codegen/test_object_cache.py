@@ -19,6 +19,22 @@ print(float(found), counts.kernels_compiled, counts.kernels_loaded)
 """
 
 
+TWO = """
+import numpy as np, gradtape as gt
+x = gt.asarray(np.linspace(0.0, 1.0, 1000))
+programs = {{
+    "a": lambda: gt.sum(gt.tanh(x), axis=0) + gt.max(gt.sin(x)),
+    "b": lambda: gt.max(gt.sin(x)) * gt.prod(gt.cosh(x)),
+}}
+for name in {order!r}:
+    for _ in range(3):
+        programs[name]().numpy()
+        gt.wait_for_compiler()
+counts = gt.counters()
+print(counts.kernels_compiled, counts.kernels_loaded, counts.compiled_in_calls)
+"""
+
+
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("GRADTAPE_KERNEL_CACHE", str(tmp_path / "kernels"))
@@ -103,3 +119,46 @@ def test_processes_that_write_the_same_entry(folder):
     assert len(values) == 1
     assert run(number=2.0)[1] == 0
     assert not [path for path in folder.iterdir() if path.name.startswith("new-")]
+
+
+def counts_of(order):
+    done = subprocess.run(
+        [sys.executable, "-c", TWO.format(order=order)], env={**os.environ, "GRADTAPE_JIT": "auto"},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return tuple(map(int, done.stdout.split()))
+
+
+def test_a_kernel_is_found_whichever_others_were_compiled_with_it(folder):
+    compiled, loaded, in_calls = counts_of("ab")
+    assert compiled > 2
+    assert (loaded, in_calls) == (0, 0)
+    # The other order, and one program alone: everything is there.
+    assert counts_of("ba") == (0, compiled, 0)
+    compiled, loaded, in_calls = counts_of("b")
+    assert (compiled, in_calls) == (0, 0)
+    assert loaded > 0
+
+
+def test_the_folder_is_bounded(folder, monkeypatch):
+    monkeypatch.setattr(object_cache, "LIMIT", 20_000)
+    monkeypatch.setattr(object_cache, "_WRITES_PER_LOOK", 4)
+    for number in range(100):
+        object_cache.save(f"{number:064}", ["f"], bytes(1000))
+    assert sum(path.stat().st_size for path in folder.iterdir()) <= 20_000 + 4 * 1100
+
+
+def test_files_of_others_in_the_folder_are_no_trouble(folder):
+    first = run()
+    (folder / "README").write_text("not an entry")
+    (folder / "below").mkdir()
+    assert run() == (first[0], 0, first[1])
+    assert (folder / "README").exists()
+
+
+def test_entries_that_cannot_be_read(folder):
+    first = run()
+    for path in list(folder.iterdir()):
+        path.unlink()
+        path.mkdir()
+    assert run() == first

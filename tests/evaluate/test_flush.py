@@ -255,7 +255,9 @@ class TestLoopsWithoutTapes:
             for _ in range(steps):
                 v.assign_add(1.0)
 
-        run(100)
+        for _ in range(20):
+            run(5)
+            gt.wait_for_compiler()
         blocks = sys.getallocatedblocks()
         run(20_000)
         assert sys.getallocatedblocks() - blocks < 200

@@ -45,7 +45,7 @@ WORDS = {
     "codegen/cpython/recorder.py": {"add", "divide", "matmul", "multiply", "subtract"},
     "codegen/plans/control.py": {"maximum", "scan"},  # a field, and a function of generated code
     "codegen/plans/gemm.py": {"split"},  # a label in generated code
-    "codegen/plans/panels.py": {"all"},  # a label in generated code
+    "codegen/plans/tiles.py": {"split"},  # a field
     "control/callbacks.py": {"numpy_function", "py_function"},  # functions, in their errors
     "control/scan.py": {"scan"},  # the function, in its errors
     "extend.py": {"any", "real"},  # dtypes that an op accepts and gives
@@ -56,6 +56,7 @@ WORDS = {
     "runtime/machine_limits.py": {"max"},  # a word in a file of Linux
     "runtime/native_loops.py": {"maximum", "scan"},  # a field, and a function of generated code
     "sparsity/pattern.py": {"all"},  # a word of a text
+    "training/early_stopping.py": {"max", "min"},  # modes, as in Keras
 }  # fmt: skip
 
 

@@ -22,6 +22,7 @@ def often(f, *args):
     """Call it until there is a native way for such calls, if there is any."""
     for _ in range(2 * first_look() + 10):
         f(*args)
+        gt.wait_for_compiler()
     function = getattr(f, "__func__", f)
     return [each.native_call for each in function.captured if each.native_call is not None]
 

@@ -20,6 +20,12 @@ TOLERANCE = {"float32": 1e-4, "complex64": 1e-4, "float64": 1e-12, "complex128":
 
 
 @pytest.fixture(autouse=True)
+def library_only(monkeypatch):
+    """Products that tiles would compute go to the library here; see test_tiled_products."""
+    monkeypatch.setattr(blas, "matrix_product", lambda *_: None)
+
+
+@pytest.fixture(autouse=True)
 def two_threads():
     before = threads.get_num_threads()
     threads.set_num_threads(2)

@@ -129,17 +129,20 @@ print("done")
 def test_locks_that_other_threads_hold_are_open_in_the_child(tmp_path):
     body = """
 from gradtape import random
+from gradtape.codegen.cpython import native_recorder
 from gradtape.codegen.kernels import compile
 from gradtape.recording.thread_state import state
 from gradtape.runtime import plan_cache as cache
 from gradtape.runtime import thread_team as threads
 from gradtape.runtime import tiers
 work()
+gt.wait_for_compiler()  # its thread takes these locks, too, in another order
 generator = gt.random.Generator(3)
 pending = gt.asarray(np.arange(3.0)) + 1.0
 random._generator(None)
 locks = [w._lock, generator._lock, random._lock, random._generator(None)._lock, compile._lock,
-         cache._lock, tiers._lock, threads._state.lock, state.recording.lock]
+         cache._lock, tiers._lock, threads._state.lock, state.recording.lock,
+         native_recorder.lock, native_recorder._kinds_lock]
 ready, leave = threading.Event(), threading.Event()
 def hold():
     for lock in locks: lock.acquire()
@@ -154,6 +157,7 @@ def use():
     generator.uniform((3,)).numpy()
     work(3)
     threads.set_num_threads(2)
+    native_recorder.install()
 in_child(use)
 leave.set()
 holder.join()

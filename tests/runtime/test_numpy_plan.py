@@ -10,6 +10,7 @@ from gradtape.graph.node import apply, constant, leaf, outputs, placeholder
 from gradtape.graph.op import REGISTRY, Op, Undefined
 from gradtape.graph.program import program
 from gradtape.graph.spec import spec
+from gradtape.runtime import numpy_plan
 from gradtape.runtime.numpy_plan import LARGE, NumpyPlan
 
 FLOAT = spec((3,), np.dtype("float64"))
@@ -26,6 +27,19 @@ def chain(node, length):
     return node
 
 
+@pytest.fixture
+def slots_are_shared(monkeypatch):
+    """Slots of dead values are used again however small they are."""
+    monkeypatch.setattr(numpy_plan, "LARGE_IN_ALL", 0)
+    monkeypatch.setattr(numpy_plan, "SMALL", 0)
+
+
+def test_small_results_keep_slots_of_their_own():
+    plan = NumpyPlan(program([chain(leaf(0, FLOAT), 50)]))
+    assert plan.size == 51
+
+
+@pytest.mark.usefixtures("slots_are_shared")
 def test_a_chain_needs_one_slot():
     x = leaf(0, FLOAT)
     plan = NumpyPlan(program([chain(x, 50)]))
@@ -37,6 +51,7 @@ def test_a_chain_needs_one_slot():
     assert plan.run([VALUES])[0].tobytes() == expected.tobytes()
 
 
+@pytest.mark.usefixtures("slots_are_shared")
 def test_slots_hold_what_is_alive_together():
     x = leaf(0, FLOAT)
     total = x
@@ -95,6 +110,7 @@ def test_unused_outputs_free_their_slot():
     np.testing.assert_array_equal(found, np.sin(np.sin(np.sin(VALUES))))
 
 
+@pytest.mark.usefixtures("slots_are_shared")
 def test_large_dead_values_are_dropped_during_the_run():
     references, alive = [], []
 

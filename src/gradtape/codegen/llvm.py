@@ -7,18 +7,19 @@ address. Types of llvmlite are Any here: it ships none.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
-import ctypes.util
 import os
 import platform
 import struct
 import threading
 import weakref
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from gradtape.codegen import object_cache
+from gradtape.graph.give_way import is_in_background
 from gradtape.graph.interrupts import uninterrupted
 
 # Held around every call into LLVM, and around a fork: a child must not inherit LLVM, nor
@@ -62,6 +63,14 @@ class Compiled:
         if not found:
             raise AssertionError(f"codegen: the module has no function {name}")
         return found
+
+
+def importing() -> contextlib.AbstractContextManager[object]:
+    """A context in which modules of the compiler are imported.
+
+    A fork waits for its end: a child would wait for ever for an import that another thread began.
+    """
+    return _lock
 
 
 @lru_cache(maxsize=1)
@@ -146,7 +155,42 @@ _engines: dict[weakref.ref[Compiled], Any] = {}
 _dead: list[weakref.ref[Compiled]] = []
 
 
-@uninterrupted
+class MustCompileError(Exception):
+    """Something has to be compiled in a place where no call may wait for that."""
+
+
+class _Here(threading.local):
+    """The running thread: whether it may compile."""
+
+    may_compile = True
+
+
+_here = _Here()
+
+
+@contextlib.contextmanager
+def without_compiling() -> Iterator[None]:
+    """Where a module has to be compiled in this context, `MustCompileError` is raised instead."""
+    before, _here.may_compile = _here.may_compile, False
+    try:
+        yield
+    finally:
+        _here.may_compile = before
+
+
+def check_may_compile() -> None:
+    """Raise where no call may wait for the compiler."""
+    if not _here.may_compile:
+        raise MustCompileError
+
+
+class Modules:
+    """How many modules were compiled, or loaded from disk: while a call waited, and in all."""
+
+    in_calls = 0
+    in_all = 0
+
+
 def compile_ir(text: str, level: int = 2, for_good: bool = True) -> Compiled:
     """Compile a module of IR text for this machine.
 
@@ -154,6 +198,15 @@ def compile_ir(text: str, level: int = 2, for_good: bool = True) -> Compiled:
     is not compiled for good is freed some time after the `Compiled` has died: whoever may run it
     must hold that.
     """
+    check_may_compile()
+    Modules.in_all += 1
+    if not is_in_background():
+        Modules.in_calls += 1
+    return _compile_ir(text, level, for_good)
+
+
+@uninterrupted
+def _compile_ir(text: str, level: int, for_good: bool) -> Compiled:
     with _lock:
         _free_dead()
         # In a function of its own, so that llvmlite's objects die while the lock is held.
@@ -177,6 +230,9 @@ def _compiled(llvm: Any, text: str, level: int, for_good: bool) -> Compiled:
 
 def _object(llvm: Any, text: str, level: int, for_good: bool) -> tuple[list[str], bytes, bool]:
     """The functions of a module, its object file, and whether that was on disk."""
+    # Loaded with the compiler.
+    from gradtape.codegen import object_cache
+
     # Code that is compiled for good knows addresses of this process: another has no use for it.
     entry = None if for_good else object_cache.key(text, str(level), _target())
     found = None if entry is None else object_cache.load(entry)

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from gradtape.derive.python_rules import Replaced, Structural
 from gradtape.graph import Rows, topological
 from gradtape.graph.hooks import hooks
-from gradtape.graph.node import PICK, Node, is_slope, pick
+from gradtape.graph.node import PICK, Node, Params, is_slope, pick
+from gradtape.graph.op import Op
 from gradtape.graph.provenance import provenance
 from gradtape.graph.recorded_lines import LINES, follow
 from gradtape.ops.custom.custom import BARRIER, CUSTOM
@@ -21,6 +22,11 @@ from gradtape.ops.elementwise.arithmetic import IDENTITY
 from gradtape.recording.parts import Parts
 from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import state
+from gradtape.runtime.counters import COUNTS
+from gradtape.runtime.probe import PROBE
+
+# An op, its inputs and its params.
+_Application = tuple[Op, tuple[Node, ...], Params]
 
 
 def hold_results(recording: Recording, results: Sequence[Node | Rows | None]) -> list[Any]:
@@ -67,6 +73,47 @@ def _root(recording: Recording, result: Node, copies: dict[Node, Node]) -> Node:
             follow(slope, whole)
         return whole if result.op is not PICK else pick(whole, result.params[0])
     return recording.application(IDENTITY, (copies.get(result, result),), ())
+
+
+def remember_answer(
+    recording: Recording, question: tuple[Node, ...], results: Sequence[Node | Rows | None]
+) -> None:
+    """Note how the derivatives that answer a question are applied if no tape records.
+
+    The question must have one answer: a recording without rules in Python, of which nothing is a
+    constant to the tape. It is kept unless something in it needs more than one application.
+    """
+    answer: list[_Application | None] = []
+    for result in results:
+        if result is None:
+            answer.append(None)
+        elif isinstance(result, Rows) or result.op is PICK:
+            return
+        elif is_slope(result) and result.inputs:
+            answer.append((result.op, result.inputs, result.params))
+        else:
+            answer.append((IDENTITY, (result,), ()))
+    recording.table.derived["answer", question] = answer
+
+
+def hold_answer(
+    recording: Recording, question: tuple[Node, ...], complete: bool
+) -> list[Any] | None:
+    """What `hold_results` gives for a question that was asked before, in one look-up; or None.
+
+    A `complete` answer has no None in it.
+    """
+    answer: list[_Application | None] | None = recording.table.derived.get(("answer", question))
+    if answer is None or (complete and None in answer):
+        return None
+    if PROBE.sink is not None:
+        return None  # the long way tells the profile
+    COUNTS.derivative_hits += 1
+    target = question[0]
+    if target.spec.size == 1:
+        recording.targets[target] = None
+    kind, apply = hooks.handle_class, recording.application
+    return [None if each is None else recording.hold(apply(*each), kind) for each in answer]
 
 
 class _Copies(NamedTuple):

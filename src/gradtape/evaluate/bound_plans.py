@@ -51,8 +51,12 @@ class BoundPlan:
         )
         # Most bound plans read leaves only: then one call picks them all.
         self._from_leaves: Callable[[Sequence[LeafValue]], Sequence[LeafValue]] | None = None
-        if len(self.bindings) > 1 and not any(isinstance(b, Node) for b in self.bindings):
-            self._from_leaves = itemgetter(*self.bindings)
+        leaves = [binding for binding in self.bindings if not isinstance(binding, Node)]
+        if len(leaves) == len(self.bindings):
+            if len(leaves) == 1:
+                self._from_leaves = itemgetter(slice(leaves[0], leaves[0] + 1))
+            elif leaves:
+                self._from_leaves = itemgetter(*leaves)
 
     def run(self, recording: Recording, given: Given = _NOTHING) -> list[Content]:
         """The contents of the outputs; an error names the user's line that recorded the op."""

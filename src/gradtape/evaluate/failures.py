@@ -95,7 +95,7 @@ def called(node: Node) -> str:
 
 def may_fail(node: Node) -> bool:
     """Whether a node can fail on values."""
-    return node.op.may_fail or bool(held(node))
+    return node.op.may_fail or (bool(node.params) and bool(held(node)))
 
 
 def _origin(node: Node) -> object:

@@ -193,18 +193,24 @@ def _flush(recording: Recording, handles: list[Handle], asked: Handle | None) ->
     sink = PROBE.sink
     begin = 0 if sink is None else sink.begin()
     held = live(recording, handles)
+    plain = type(recording) is Recording
     if recording.interrupted:
         wanted = frozenset() if asked is None else _interrupted_loops(recording, asked)
         waiting = [h for h in held if not _interrupted_loops(recording, h) <= wanted]
         recording.handles.extend(waiting)
         held = [h for h in held if _interrupted_loops(recording, h) <= wanted]
-    if isinstance(recording, Trace):
-        held = recording.with_values(held)
-    if recording.capturing:
-        held += recording.unused(held)
+    if not plain:
+        if isinstance(recording, Trace):
+            held = recording.with_values(held)
+        if recording.capturing:
+            held += recording.unused(held)
     values = recording.values
-    roots = tuple(dict.fromkeys(h.node for h in held if h.node not in values))
+    if values:
+        roots = tuple(dict.fromkeys([h.node for h in held if h.node not in values]))
+    else:
+        roots = tuple(dict.fromkeys([h.node for h in held]))
     results: dict[Node, Content] = {}
+    contents: list[Content] = []
     bound = _bound_plan_for(recording, roots) if roots else None
     if roots and bound is None:
         # A custom derivative has kept the cotangent that stands for all seeds at once: it and
@@ -216,13 +222,13 @@ def _flush(recording: Recording, handles: list[Handle], asked: Handle | None) ->
         roots = tuple(dict.fromkeys(h.node for h in held if h.node not in values))
         bound = _bound_plan_for(recording, roots) if roots else None
     if bound is not None:
-        if isinstance(recording, Trace):
+        if not plain and isinstance(recording, Trace):
             recording.compute_leaves(bound.bindings)
         try:
             if recording.capturing:
                 results = recording.run(bound)
             else:
-                results = dict(zip(bound.outputs, bound.run(recording), strict=True))
+                contents = bound.run(recording)
         except BaseException as error:
             if is_interrupt(error):
                 # The next flush for another value must not run the same loops again.
@@ -231,28 +237,43 @@ def _flush(recording: Recording, handles: list[Handle], asked: Handle | None) ->
                     node for node in pending if node.op.runs_bodies or node.op.calls_python
                 )
             raise
+        if not recording.capturing:
+            count = len(held)
+            # The usual case: the first outputs are the values of the handles, in order. A plan that
+            # also gives losses has more of them.
+            usual = count == len(roots) and roots == bound.outputs[:count]
+            if usual and sink is None and not recording.tapes:
+                return _deliver(recording, held, contents[:count])
+            results = dict(zip(bound.outputs, contents, strict=True))
         if recording.tapes:
             known = {node: Value(found, node.spec) for node, found in results.items()}
             # CPython calls no signal handler between these two: both happen, or neither.
             values |= known
             recording.available = bound.available
     tracked = bool(recording.tapes)
-    if tracked:
+    if not tracked:
+        nodes = [handle.node for handle in held]
+        contents = [results[node] if node in results else values[node].content for node in nodes]
+        _deliver(recording, held, contents)
+    else:
         # One value for a node: whoever reads it in another recording finds the same leaf.
         _store(map(_set_computed, held, [values[handle.node] for handle in held]))
-    elif len(held) == 1:
+        recording.updates = 0
+    if sink is not None:
+        sink.flushed(recording, bound, held, results, begin)
+    return tracked
+
+
+def _deliver(recording: Recording, held: list[Handle], contents: Sequence[Content]) -> bool:
+    """Give handles that no tape tracks their values; says that no tape holds the recording."""
+    if len(held) == 1:
         (handle,) = held
-        node = handle.node
-        found = Value(results[node] if node in results else values[node].content, node.spec)
+        found = Value(contents[0], handle.node.spec)
         # Here, too, no signal handler is called in between.
         handle.computed = found
         handle.node = handle.recording = None
     else:
-        nodes = [handle.node for handle in held]
-        news = [
-            Value(results[node] if node in results else values[node].content, node.spec)
-            for node in nodes
-        ]
+        news = [Value(content, h.node.spec) for h, content in zip(held, contents, strict=True)]
         nothing = itertools.repeat(None)
         _store(
             itertools.chain(
@@ -262,9 +283,7 @@ def _flush(recording: Recording, handles: list[Handle], asked: Handle | None) ->
             )
         )
     recording.updates = 0
-    if sink is not None:
-        sink.flushed(recording, bound, held, results, begin)
-    return tracked
+    return False
 
 
 def _interrupted_loops(recording: Recording, handle: Handle) -> frozenset[Node]:

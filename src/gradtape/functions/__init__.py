@@ -6,6 +6,8 @@ records it; `replay` repeats captured runs without the function. `outside` knows
 besides its arguments, so that a replay can compare it. `native` is a shortcut through all of them.
 `explain` keeps the history of a signature and tells it; `audit` runs replayed calls both ways.
 
-Door: `function` (gt.function, Function), `concrete_function`, `arguments.tensor_spec`
-(gt.TensorSpec), `recorder_switch` (gt.set_recorder).
+`prepared` has derivatives that are prepared once: their evaluations are captured functions.
+
+Door: `function` (gt.function, Function), `concrete_function`, `prepared` (gt.prepare_jacobian),
+`arguments.tensor_spec` (gt.TensorSpec), `recorder_switch` (gt.set_recorder).
 """

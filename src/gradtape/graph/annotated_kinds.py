@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gradtape.dtypes import as_dtype
+from gradtape.dtypes import as_dtype, is_masked
 from gradtape.errors import DtypeError
 
 _TEXT = (str, bytes, bytearray)
@@ -56,7 +56,7 @@ def is_real(value: Any) -> bool:
     if type(value) is float:
         return True
     if isinstance(value, np.ndarray):
-        return value.dtype.kind in "biuf" and not np.ma.is_masked(value)
+        return value.dtype.kind in "biuf" and not is_masked(value)
     return isinstance(value, (int, np.integer, np.bool_)) or is_tensor(value) or _has_float(value)
 
 
@@ -74,7 +74,7 @@ def is_operand(value: Any) -> bool:
     """Whether a value becomes a tensor."""
     if is_tensor(value) or isinstance(value, (bool, int, float, complex)):
         return True
-    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+    if is_masked(value):
         return False
     if isinstance(value, (list, tuple)):
         try:

@@ -65,6 +65,20 @@ class Linear:
 
 
 @dataclass(frozen=True)
+class NestAxis:
+    """One loop of a sum of products: its length, and how each tensor is walked along it.
+
+    `a` and `b` are an axis of the operand and the step along that, or None if the operand does not
+    change; `c` is an axis of the result.
+    """
+
+    length: int
+    a: tuple[int, int] | None = None
+    b: tuple[int, int] | None = None
+    c: int | None = None
+
+
+@dataclass(frozen=True)
 class Spectrum:
     """An op gives eigenvalues or singular values of its operand, and perhaps their vectors.
 

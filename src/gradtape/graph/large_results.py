@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gradtape.graph.lines import user_line
 from gradtape.graph.recorded_lines import LINES, note
@@ -20,6 +20,11 @@ MOST = 64
 _lines: OrderedDict[int, tuple[weakref.ref[Node], str]] = OrderedDict()
 
 
+def is_large(of: Any) -> bool:
+    """Whether a result of this spec is very large; one of several results never counts as that."""
+    return type(of) is not tuple and of.nbytes >= LARGE
+
+
 def note_line(node: Node, deriving: Node | None = None) -> Node:
     """Remember which line made a node, if its result is very large; returns the node.
 
@@ -27,7 +32,7 @@ def note_line(node: Node, deriving: Node | None = None) -> Node:
     """
     if LINES.noting:
         note(node, deriving)
-    if type(node.spec) is not tuple and node.spec.nbytes >= LARGE:
+    if is_large(node.spec):
         _lines[id(node)] = weakref.ref(node), user_line()
         if len(_lines) > MOST:
             _lines.popitem(last=False)

@@ -22,10 +22,11 @@ import numpy as np
 
 from gradtape.dtypes import DType
 from gradtape.errors import SizeError
-from gradtape.graph.large_results import note_line
+from gradtape.graph.large_results import is_large, note_line
 from gradtape.graph.op import Op, Undefined, declare
 from gradtape.graph.operators import OPERATORS
 from gradtape.graph.provenance import provenance
+from gradtape.graph.recorded_lines import LINES, note
 from gradtape.graph.spec import Shape, Spec
 from gradtape.graph.weak_table import WeakTable
 
@@ -33,9 +34,10 @@ Params = tuple[Any, ...]
 # What nodes are interned under: equal keys are the same computation.
 Key = tuple[object, ...]
 
-# Above this many interned nodes a thread starts a new table; old nodes live while they are used.
+# A thread starts a new table, between two programs, if the table has more nodes than this and yet a
+# program adds to it. Old nodes live while they are used.
 TABLE_LIMIT = 200_000
-# So does a thread whose table has grown in this many programs, between two of them.
+# So does a thread whose table has grown in this many programs.
 STRUCTURE_LIMIT = 1024
 # Specs that are remembered.
 SPEC_LIMIT = 8192
@@ -181,6 +183,10 @@ class Table:
         """
         size = len(self.nodes) + len(self.slopes) + len(self.plans) + len(self.derived)
         if size != self._size:
+            # The latest program does not count for its own size: if it runs again, all of it is
+            # found, however long it is.
+            if self._size > TABLE_LIMIT:
+                self.retire()
             self._size = size
             self._structures += 1
         return self._structures > STRUCTURE_LIMIT or len(self.functions) > UserFunctions.limit
@@ -261,11 +267,8 @@ _local = _Tables()
 
 
 def table() -> Table:
-    """This thread's table; a new one when the old has grown past its limit."""
-    current = _local.table
-    if len(current.nodes) + len(current.slopes) > TABLE_LIMIT:
-        current = _local.table = new_table()
-    return current
+    """This thread's table."""
+    return _local.table
 
 
 def renew_table() -> None:
@@ -317,7 +320,8 @@ def is_slope(node: Node) -> bool:
     return _local.table.slopes.get(structural_key(node.op, node.inputs, node.params)) is node
 
 
-# The result specs of ops by their operands' specs, for operands that need no cast.
+# The result specs of ops by their operands' specs, for operands that need no cast and results that
+# are not large.
 _specs: dict[Key, Any] = {}
 
 
@@ -330,30 +334,36 @@ def build(op: Op, inputs: tuple[Node, ...], params: Params) -> Node:
     """A new node: casts the operands as the op wants, infers the spec, raises shape errors."""
     key = (op, params, *[node.spec for node in inputs])
     found = _specs.get(key)
+    if found is not None:
+        new = Node(op, inputs, params, found)
+        if LINES.noting:
+            note(new, _local.table.deriving)
+        return new
     if not op.self_contained:
         _local.table.note_functions(op, params)
-    if found is None:
-        cast = inputs if op.promote is None else op.promote(inputs)
-        try:
-            found = op.spec(*[node.spec for node in cast], **op.keywords(params))
-        except SizeError as error:
-            raise SizeError(f"{op.name}: {error}") from None
-        if any(a is not b for a, b in zip(cast, inputs, strict=True)):
-            return note_line(Node(op, cast, params, found), _local.table.deriving)
-        if op.self_contained:  # functions and bodies in params are not kept alive here
-            if len(_specs) > SPEC_LIMIT:
-                _specs.clear()
-            _specs[key] = found
+    cast = inputs if op.promote is None else op.promote(inputs)
+    try:
+        found = op.spec(*[node.spec for node in cast], **op.keywords(params))
+    except SizeError as error:
+        raise SizeError(f"{op.name}: {error}") from None
+    if any(a is not b for a, b in zip(cast, inputs, strict=True)):
+        return note_line(Node(op, cast, params, found), _local.table.deriving)
+    # Functions and bodies in params are not kept alive there, and lines of large results are noted
+    # each time.
+    if op.self_contained and not is_large(found):
+        if len(_specs) > SPEC_LIMIT:
+            _specs.clear()
+        _specs[key] = found
     return note_line(Node(op, inputs, params, found), _local.table.deriving)
 
 
 def apply(op: Op, inputs: tuple[Node, ...], params: Params = ()) -> Node:
     """The node that applies `op` to `inputs`: the interned one, or a new one."""
-    current = table()
+    current = _local.table
     # The outputs of a node are recorded with it: there is one node for each output.
     apart = _local.differentiates and op is not PICK
     nodes = current.slopes if apart else current.nodes
-    key = structural_key(op, inputs, params)
+    key = (op, params, *inputs) if params else (op, *inputs)  # `structural_key`
     found = nodes.get(key)
     if found is None:
         found = nodes[key] = build(op, inputs, params)

@@ -1,14 +1,14 @@
 """Op: everything the library knows of one operation, in one frozen record.
 
-No stage compares names of ops or keeps lists of them. What a stage has to know is a rule, a field
-or a property here, filled by the op's declaration or by its family (`gradtape.ops.families`).
+No stage compares names of ops or keeps lists of them. What a stage has to know is a rule or a
+field here, filled by the op's declaration or by its family (`gradtape.ops.families`).
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -40,6 +40,11 @@ def no_samples() -> list[Any]:
     return []
 
 
+def _of_family(*families: str, others: bool = False) -> Any:
+    """A fact that holds for the ops of some families, or for those of all others."""
+    return field(init=False, repr=False, metadata={"families": families, "others": others})
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Op:
     """One operation and all its rules.
@@ -63,6 +68,8 @@ class Op:
     | examples | `examples(y, places)` → where the examples are in it; families/examples.py |
     | labels | `labels(y)` → labels of the axes of both operands and of the result, where the op |
     | | multiplies elements and sums over the labels that the result does not have |
+    | nest | `nest(y)` → the loops of a sum of products, as lists of NestAxis: "batch", "rows", |
+    | | "columns" and "depth", for the compiled tier |
 
     | fact | what it says |
     |---|---|
@@ -121,6 +128,7 @@ class Op:
     copies: Rule | None = None
     examples: Rule | None = None
     labels: Rule | None = None
+    nest: Rule | None = None
     # In NumPy the result shares memory with the operand: in-place writes to it are refused.
     view: View | None = None
     reduction: Accumulation | None = None
@@ -130,51 +138,32 @@ class Op:
     spectrum: Spectrum | None = None
     transparent: bool = False
     solves: bool = False
+    # What follows from the family. Fields, not properties: every walk over a program reads them.
+    # Each element of the result is computed from one of each operand, after broadcasting.
+    elementwise: bool = _of_family("elementwise")
+    # It reads all elements along the axes that its param `axis` names.
+    reduces: bool = _of_family("reduction")
+    # It sums products of the elements of its operands.
+    contracts: bool = _of_family("contraction")
+    # Its result consists of elements of its operands.
+    moves: bool = _of_family("movement", "indexing")
+    # Its result is made of its params alone, and the same in every run.
+    constant: bool = _of_family("creation")
+    # It is a loop or a branch: it runs closed programs that are its params.
+    runs_bodies: bool = _of_family("control")
+    # It calls a function of the user while it runs; that is its first param.
+    calls_python: bool = _of_family("callback")
+    # It needs no Python, no body, no state of random numbers and no rule written by a user.
+    self_contained: bool = _of_family("callback", "control", "custom", "random", others=True)
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            if not each.init:
+                found = (self.family in each.metadata["families"]) is not each.metadata["others"]
+                object.__setattr__(self, each.name, found)
 
     def __repr__(self) -> str:
         return f"<Op {self.name}>"
-
-    # What follows from the family.
-
-    @property
-    def elementwise(self) -> bool:
-        """Each element of the result is computed from one of each operand, after broadcasting."""
-        return self.family == "elementwise"
-
-    @property
-    def reduces(self) -> bool:
-        """It reads all elements along the axes that its param `axis` names."""
-        return self.family == "reduction"
-
-    @property
-    def contracts(self) -> bool:
-        """It sums products of the elements of its operands."""
-        return self.family == "contraction"
-
-    @property
-    def moves(self) -> bool:
-        """Its result consists of elements of its operands."""
-        return self.family in ("movement", "indexing")
-
-    @property
-    def constant(self) -> bool:
-        """Its result is made of its params alone, and the same in every run."""
-        return self.family == "creation"
-
-    @property
-    def runs_bodies(self) -> bool:
-        """It is a loop or a branch: it runs closed programs that are its params."""
-        return self.family == "control"
-
-    @property
-    def self_contained(self) -> bool:
-        """It needs no Python, no body, no state of random numbers and no rule written by a user."""
-        return self.family not in ("callback", "control", "custom", "random")
-
-    @property
-    def calls_python(self) -> bool:
-        """It calls a function of the user while it runs; that is its first param."""
-        return self.family == "callback"
 
     def __reduce__(self) -> Any:
         return find, (self.name,)

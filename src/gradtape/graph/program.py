@@ -10,6 +10,7 @@ from string import ascii_lowercase
 from typing import Any
 
 from gradtape.errors import GraphError
+from gradtape.graph.give_way import give_way
 from gradtape.graph.node import LEAF, PLACEHOLDER, Key, Node
 from gradtape.graph.provenance import provenance
 from gradtape.graph.recorded_lines import LINES, follow, follow_all
@@ -76,14 +77,22 @@ def program(outputs: Iterable[Node], known: Collection[Node] = ()) -> Program:
 def rewritten(found: Program, change: Callable[[Node], Node]) -> Program:
     """The program with each node replaced by what `change` makes of it, and all above it rebuilt.
 
-    `change` gets the node over its new inputs. Nodes that nothing reads any more are dropped.
+    `change` gets the node over its new inputs. Nodes that nothing reads any more are dropped. If
+    nothing is replaced, it is the program itself.
     """
     new: dict[Node, Node] = {node: node for node in found.inputs}
+    changed = False
     for node in found.nodes:
+        give_way()
         inputs = tuple([new[parent] for parent in node.inputs])
-        new[node] = change(rebuilt(node, inputs))
-        if LINES.following:
-            follow_all(node, [new[node]], inputs)
+        made = change(rebuilt(node, inputs))
+        new[node] = made
+        if made is not node:
+            changed = True
+            if LINES.following:
+                follow_all(node, [made], inputs)
+    if not changed:
+        return found
     return reaching(found.inputs, tuple(new[node] for node in found.outputs))
 
 

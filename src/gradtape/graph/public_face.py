@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from gradtape.dtypes import masks_exist
 from gradtape.errors import shown
 from gradtape.graph.annotated_kinds import KEPT_NUMBER, KINDS, Kind, kinds_of
 
@@ -32,9 +33,9 @@ Checks = dict[str, tuple[frozenset[type], tuple[Kind, ...]]]
 F = TypeVar("F", bound=Callable[..., Any])
 
 # What Python raises in a line that meets a value it cannot take.
-ACCIDENTS = (
+_ACCIDENTS = (
     TypeError, ValueError, AttributeError, LookupError, ArithmeticError, AssertionError,
-    RecursionError, NotImplementedError, BufferError, np.ma.MAError,
+    RecursionError, NotImplementedError, BufferError,
 )  # fmt: skip
 # Kinds of values for which Python takes almost anything: they are checked before the call.
 _CHECKED_BEFORE = frozenset(("bool", "int", "SupportsIndex", "float"))
@@ -54,6 +55,12 @@ _CALLED_BY_US = frozenset(("update",))
 _RAISE = opcode.opmap["RAISE_VARARGS"]
 _SUPPORT = frozenset(("gradtape", "numpy", "scipy", "llvmlite")) | sys.stdlib_module_names
 _LIBRARY = __name__.partition(".")[0]
+
+
+def accidents() -> tuple[type[Exception], ...]:
+    """What Python and NumPy raise in a line that meets a value it cannot take."""
+    # Masked arrays are a part of NumPy that takes long to import; no error of theirs without it.
+    return (*_ACCIDENTS, np.ma.MAError) if masks_exist() else _ACCIDENTS
 
 
 class Face:
@@ -173,7 +180,7 @@ def faced(function: F, name: str | None = None) -> F:
             face.check(args, kwargs)
         try:
             return function(*args, **kwargs)
-        except ACCIDENTS as error:
+        except accidents() as error:
             raise face.blame(error, args, kwargs)  # noqa: B904  # it sets the cause
 
     call.face = face  # type: ignore[attr-defined]

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, NamedTuple
 
+from gradtape.graph.give_way import is_in_background
 from gradtape.graph.lines import is_between
 
 if TYPE_CHECKING:
@@ -125,7 +126,8 @@ def following_passes() -> Iterator[None]:
 
 def note(node: Node, deriving: Node | None) -> None:
     """Note the user's current line as that of a new node, which may belong to a derivative."""
-    if LINES.following or len(LINES.found) >= MOST:
+    # The compiler thread makes nodes for nobody's line.
+    if LINES.following or len(LINES.found) >= MOST or is_in_background():
         return
     if deriving is None:
         LINES.found[node] = Recorded(user_place(2))

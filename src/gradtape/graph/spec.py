@@ -19,7 +19,7 @@ MOST_BYTES = 2**63 - 1
 class Spec:
     """Shape and dtype of a value. Make one with `spec(shape, dtype)`."""
 
-    __slots__ = ("__weakref__", "dtype", "inexact", "ndim", "scalars", "shape", "size")
+    __slots__ = ("__weakref__", "dtype", "inexact", "nbytes", "ndim", "scalars", "shape", "size")
 
     def __init__(self, shape: Shape, dtype: DType) -> None:
         self.shape = shape
@@ -27,12 +27,9 @@ class Spec:
         self.ndim = len(shape)
         self.inexact = dtype.kind in "fc"
         self.size = math.prod(shape)
+        self.nbytes = self.size * dtype.itemsize
         # The spec of a Python scalar beside a tensor of this spec, by the scalar's type.
         self.scalars: dict[type, Spec] = {}
-
-    @property
-    def nbytes(self) -> int:
-        return self.size * self.dtype.itemsize
 
     def scalar(self, kind: type) -> Spec:
         """The spec of a Python scalar of this type beside a tensor of this spec."""

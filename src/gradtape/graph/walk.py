@@ -2,47 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 
 from gradtape.graph.node import Node, apply
 from gradtape.graph.provenance import provenance
 from gradtape.graph.recorded_lines import LINES, follow
 
+_visits = [0]
 
-def _inputs(node: Node) -> tuple[Node, ...]:
-    return node.inputs
+
+def count_visits(nodes: int) -> None:
+    """Count nodes that a walk or a pass has visited."""
+    _visits[0] += nodes
+
+
+def visits() -> int:
+    """How many nodes walks and passes have visited in this process."""
+    return _visits[0]
 
 
 def topological(
     roots: Iterable[Node],
     stop: Container[Node] = (),
-    parents: Callable[[Node], Iterable[Node]] = _inputs,
+    parents: Callable[[Node], Sequence[Node]] | None = None,
 ) -> list[Node]:
-    """Every node that the roots read, inputs first; nodes in `stop` are listed, not entered."""
-    done: set[Node] = set()
-    order: list[Node] = []
-    stack = list(reversed(list(roots)))
+    """Every node that the roots read, inputs first; nodes in `stop` are listed, not entered.
+
+    `parents` gives the nodes that count as read by a node, if these are not its inputs.
+    """
+    # The keys of a dictionary are in the order in which they came.
+    done: dict[Node, None] = {}
+    stack = list(roots)
+    stack.reverse()
     while stack:
         node = stack[-1]
-        if node in done:
-            stack.pop()
-            continue
-        if node not in stop:
-            waiting = [parent for parent in parents(node) if parent not in done]
-            if waiting:
-                stack.extend(reversed(waiting))
-                continue
+        if node not in done:
+            read = node.inputs if parents is None else parents(node)
+            if read and node not in stop:
+                depth = len(stack)
+                for parent in reversed(read):
+                    if parent not in done:
+                        stack.append(parent)
+                if len(stack) > depth:
+                    continue
+            done[node] = None
         stack.pop()
-        done.add(node)
-        order.append(node)
-    return order
+    _visits[0] += len(done)
+    return list(done)
 
 
 def dependents(order: Iterable[Node], sources: Collection[Node]) -> set[Node]:
     """The sources among the nodes of a topological order, and the nodes that depend on them."""
     found: set[Node] = set()
     for node in order:
-        if node in sources or any(parent in found for parent in node.inputs):
+        if node in sources or not found.isdisjoint(node.inputs):
             found.add(node)
     return found
 

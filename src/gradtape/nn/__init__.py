@@ -31,6 +31,7 @@ from gradtape.nn.cells import GRUCell, LSTMCell, RNNCell
 from gradtape.nn.layers import Dense, Dropout, Embedding, LayerNorm, Sequential
 from gradtape.nn.module import Layer, Module
 from gradtape.nn.recurrent import GRU, LSTM, RNN, Bidirectional
+from gradtape.storage import registry as _registry
 
 __all__ = [
     "GRU", "LSTM", "RNN", "Bidirectional", "Dense", "Dropout", "Embedding", "GRUCell", "LSTMCell",
@@ -41,3 +42,15 @@ __all__ = [
 ]  # fmt: skip
 
 _face_package(__name__)
+
+_registry.register_library(
+    "nn", {_name: globals()[_name] for _name in __all__ if isinstance(globals()[_name], type)}
+)
+_registry.register_table(
+    "gradtape.nn.activations", lambda: {n: getattr(activations, n) for n in activations.__all__}
+)
+_registry.register_table(
+    "gradtape.nn.initializers",
+    lambda: {n: getattr(initializers, n) for n in initializers.__all__},
+    makes=True,
+)

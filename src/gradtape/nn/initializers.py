@@ -12,9 +12,11 @@ one ended.
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -23,6 +25,7 @@ from gradtape.dtypes import DTypeLike, default_dtype
 from gradtape.errors import ShapeError
 from gradtape.graph.public_face import faced
 from gradtape.ops.arrays.creation import full
+from gradtape.storage.encode import Made
 from gradtape.tensor import Tensor, TensorLike, asarray
 
 __all__ = [
@@ -49,6 +52,26 @@ def _draw(seed: Seed, kind: str, shape: Sequence[int], dtype: DTypeLike | None, 
     return getattr(source, kind)(shape, dtype=dtype, **more)
 
 
+Factory = TypeVar("Factory", bound=Callable[..., Initializer])
+
+
+def _noted(factory: Factory) -> Factory:
+    """Note in each initialiser what made it, so that `gt.save` can name it."""
+
+    title = f"gradtape.nn.initializers.{factory.__name__}"
+    # Read once: a layer may be built inside a captured function, which must not look at code.
+    names = tuple(inspect.signature(factory).parameters)
+
+    @functools.wraps(factory)
+    def make(*args: Any, **kwargs: Any) -> Initializer:
+        found: Any = factory(*args, **kwargs)
+        found.made_by = Made(title, {**dict(zip(names, args, strict=False)), **kwargs})
+        return found
+
+    return make  # type: ignore[return-value]
+
+
+@_noted
 def zeros() -> Initializer:
     """Zeros.
 
@@ -58,6 +81,7 @@ def zeros() -> Initializer:
     return constant(0.0)
 
 
+@_noted
 def ones() -> Initializer:
     """Ones.
 
@@ -67,6 +91,7 @@ def ones() -> Initializer:
     return constant(1.0)
 
 
+@_noted
 def constant(value: TensorLike = 0.0) -> Initializer:
     """One number everywhere, or an array of the right shape.
 
@@ -91,6 +116,7 @@ def constant(value: TensorLike = 0.0) -> Initializer:
     return initializer
 
 
+@_noted
 def uniform(minval: float = -0.05, maxval: float = 0.05, seed: Seed = None) -> Initializer:
     """Numbers from minval to maxval, evenly distributed.
 
@@ -105,6 +131,7 @@ def uniform(minval: float = -0.05, maxval: float = 0.05, seed: Seed = None) -> I
     return initializer
 
 
+@_noted
 def normal(mean: float = 0.0, stddev: float = 0.05, seed: Seed = None) -> Initializer:
     """Normally distributed numbers.
 
@@ -119,6 +146,7 @@ def normal(mean: float = 0.0, stddev: float = 0.05, seed: Seed = None) -> Initia
     return initializer
 
 
+@_noted
 def truncated_normal(mean: float = 0.0, stddev: float = 0.05, seed: Seed = None) -> Initializer:
     """Normally distributed numbers, none further than two standard deviations from the mean.
 
@@ -142,6 +170,7 @@ def _fans(shape: Sequence[int]) -> tuple[float, float]:
     return float(shape[-2] * field), float(shape[-1] * field)
 
 
+@_noted
 def variance_scaling(
     scale: float = 1.0,
     mode: str = "fan_in",
@@ -184,6 +213,7 @@ def variance_scaling(
     return initializer
 
 
+@_noted
 def glorot_uniform(seed: Seed = None) -> Initializer:
     """Uniform up to ±sqrt(6 / (inputs + outputs)) (Glorot and Bengio 2010).
 
@@ -193,6 +223,7 @@ def glorot_uniform(seed: Seed = None) -> Initializer:
     return variance_scaling(1.0, "fan_avg", "uniform", seed)
 
 
+@_noted
 def glorot_normal(seed: Seed = None) -> Initializer:
     """Truncated normal of variance 2 / (inputs + outputs).
 
@@ -202,6 +233,7 @@ def glorot_normal(seed: Seed = None) -> Initializer:
     return variance_scaling(1.0, "fan_avg", "truncated_normal", seed)
 
 
+@_noted
 def he_uniform(seed: Seed = None) -> Initializer:
     """Uniform up to ±sqrt(6 / inputs) (He et al. 2015).
 
@@ -211,6 +243,7 @@ def he_uniform(seed: Seed = None) -> Initializer:
     return variance_scaling(2.0, "fan_in", "uniform", seed)
 
 
+@_noted
 def he_normal(seed: Seed = None) -> Initializer:
     """Truncated normal of variance 2 / inputs.
 
@@ -220,6 +253,7 @@ def he_normal(seed: Seed = None) -> Initializer:
     return variance_scaling(2.0, "fan_in", "truncated_normal", seed)
 
 
+@_noted
 def lecun_uniform(seed: Seed = None) -> Initializer:
     """Uniform up to ±sqrt(3 / inputs).
 
@@ -229,6 +263,7 @@ def lecun_uniform(seed: Seed = None) -> Initializer:
     return variance_scaling(1.0, "fan_in", "uniform", seed)
 
 
+@_noted
 def lecun_normal(seed: Seed = None) -> Initializer:
     """Truncated normal of variance 1 / inputs.
 
@@ -238,6 +273,7 @@ def lecun_normal(seed: Seed = None) -> Initializer:
     return variance_scaling(1.0, "fan_in", "truncated_normal", seed)
 
 
+@_noted
 def orthogonal(gain: float = 1.0, seed: Seed = None) -> Initializer:
     """A random orthogonal matrix times `gain`; columns or rows of one where it is not square.
 

@@ -7,11 +7,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gradtape.dtypes import DType, DTypeLike, as_dtype, default_dtype
+from gradtape.graph.argument_checks import as_flag
 from gradtape.nn import initializers
 from gradtape.nn.initializers import InitializerLike
 from gradtape.ops.families.casting import cast
 from gradtape.recording import capturing
 from gradtape.recording.tells_changes import TellsChanges
+from gradtape.storage import registry, weights
+from gradtape.storage.files import PathLike
+from gradtape.storage.weights import WeightsReport
 from gradtape.tensor import Tensor, TensorLike, Variable, asarray, saved_state
 from gradtape.tensor.display import Displayed, Fields
 
@@ -143,15 +147,51 @@ class Module(TellsChanges, Displayed):
         >>> layer(np.array([[1.0, 1.0]])).tolist()
         [[6.0]]
         """
+        named = self.named_variables()
+        saved_state.load(type(self).__name__, named, state, self._remedy(), strict)
+
+    def _remedy(self) -> str:
+        """The advice in an error about names or shapes that do not match."""
         unbuilt = [
             name or type(module).__name__
             for name, module in self.named_modules()
             if getattr(module, "built", True) is False
         ]
-        remedy = "Load into a module of the same structure, or pass strict=False."
         if unbuilt:
-            remedy = f"Not built yet: {', '.join(unbuilt)}. Call the module once, then load."
-        saved_state.load(type(self).__name__, self.named_variables(), state, remedy, strict)
+            return f"Not built yet: {', '.join(unbuilt)}. Call the module once, then load."
+        return "Load into a module of the same structure, or pass strict=False."
+
+    def save_weights(self, path: PathLike) -> None:
+        """Write the values of all variables to a file, by name; the ending names the format.
+
+        >>> import os, tempfile
+        >>> layer = gt.nn.Dense(1, in_features=2)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     layer.save_weights(os.path.join(folder, "layer.npz"))
+        ...     with np.load(os.path.join(folder, "layer.npz")) as arrays:
+        ...         print(arrays["kernel"].shape)
+        (2, 1)
+        """
+        weights.save_named(self.named_variables(), path)
+
+    def load_weights(self, path: PathLike, strict: bool = True) -> WeightsReport:
+        """Assign the values of a file by name, and report what did not match.
+
+        With `strict`, anything that does not match is a `gt.errors.MismatchError`, and nothing is
+        assigned; otherwise what matches is. Any safetensors or npz file with arrays will do.
+
+        >>> import os, tempfile
+        >>> model = gt.nn.Sequential([gt.nn.Dense(2, in_features=3)])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = os.path.join(folder, "model.npz")
+        ...     model.save_weights(path)
+        ...     model.add(gt.nn.Dense(1, in_features=2))
+        ...     print(model.load_weights(path, strict=False))
+        2 loaded; missing in the file: layers.1.kernel, layers.1.bias
+        """
+        strict = as_flag("load_weights: strict", strict)
+        owner, named = type(self).__name__, self.named_variables()
+        return weights.load_named(owner, named, path, strict, self._remedy())
 
     # The tree as text.
 
@@ -181,6 +221,20 @@ class Module(TellsChanges, Displayed):
             return f"{type(self).__name__}({head})"
         inside = "".join(f"\n  {line}" for line in lines)
         return f"{type(self).__name__}({head}{inside}\n)"
+
+
+def _stored(cls: type, name: str) -> registry.Kind:
+    """Modules are saved as their attributes; functions among them stay where they are."""
+    return registry.Kind(
+        cls,
+        name,
+        lambda module: {"_training": module._training, **vars(module)},
+        fill=registry.take_attributes,
+        holds_code=True,
+    )
+
+
+registry.register_family(Module, _stored)
 
 
 def _walk(root: Module) -> Iterator[tuple[str, Any]]:

@@ -2,7 +2,7 @@
 
 What other rooms import from here:
 
-- `optimize`: all passes, on any program
+- `optimize`: all passes, on any program; `optimized`: unless they have run
 - `loops_of`, `for_loops`: a program as loops and library calls, for the compiler
 - fuse: Loop, Call and Fused, the loops and calls themselves
 - resize: known loops for a program that differs in its sizes alone
@@ -13,8 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gradtape.graph import Node, Program, closed
+from gradtape.graph.walk import count_visits
 from gradtape.optimize.compositions import expand_compositions, split_reductions
 from gradtape.optimize.fuse import Fused, fuse
+from gradtape.optimize.join_parts import join_parts
 from gradtape.optimize.merge_loops import merge_loops
 from gradtape.optimize.simplify import relax_rounding, share_subexpressions, simplify
 from gradtape.optimize.transposed_operands import delay_transposes
@@ -40,9 +42,24 @@ PASSES: tuple[Callable[[Program], Program], ...] = (
 
 def optimize(program: Program, fast: bool = False) -> Program:
     """Run all passes; with `fast` also the one that changes the last bits."""
+    shared = None
     for run in PASSES:
+        # A pass that changes nothing gives the program itself: nothing new can be shared then.
+        if run is share_subexpressions and program is shared:
+            continue
+        count_visits(len(program.nodes))
         program = run(program)
-    return share_subexpressions(relax_rounding(program)) if fast else program
+        if run is share_subexpressions:
+            shared = program
+    if fast:
+        program = share_subexpressions(relax_rounding(program))
+    program.derived["passes"] = "done"
+    return program
+
+
+def optimized(program: Program, fast: bool = False) -> Program:
+    """The program itself if all passes have run, or what they make of it."""
+    return program if "passes" in program.derived else optimize(program, fast)
 
 
 def _optimized_body(body: Program) -> Program:
@@ -58,7 +75,7 @@ def _optimized_body(body: Program) -> Program:
 
 def for_loops(program: Program) -> Program:
     """An optimised program in the ops that the compiler makes loops of."""
-    return split_reductions(expand_compositions(program))
+    return split_reductions(join_parts(expand_compositions(program)))
 
 
 def loops_of(program: Program, fusible: Callable[[Node], bool]) -> tuple[Program, Fused]:

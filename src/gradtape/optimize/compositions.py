@@ -8,6 +8,7 @@ from __future__ import annotations
 from itertools import islice
 
 from gradtape.graph import Node, Program, Shape, Spec, rebuilt, spec, topological
+from gradtape.graph.give_way import give_way
 from gradtape.graph.node import PICK, TABLE_LIMIT, Key, Table, exchange, scratch, table
 from gradtape.graph.recorded_lines import LINES, follow_all
 from gradtape.ops.arrays.movement import RESHAPE
@@ -35,6 +36,7 @@ class _Expansion:
 
     def program(self) -> Program:
         for node in self._old.nodes:
+            give_way()
             self._add(node)
         inputs = self._old.inputs
         outputs = tuple(self._new[node] for node in self._old.outputs)
@@ -102,6 +104,7 @@ def split_reductions(program: Program) -> Program:
     new: dict[Node, Node] = {node: node for node in program.inputs}
     nodes: list[Node] = []
     for node in program.nodes:
+        give_way()
         current = rebuilt(node, tuple([new[parent] for parent in node.inputs]))
         kind = node.op.reduction
         # Positions are counted along all axes at once.

@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gradtape.graph import OPERATORS, Node, Program, Shape
+from gradtape.graph.give_way import give_way
 from gradtape.ops.families.access import Access, is_strided_view, viewed, whole
 from gradtape.ops.families.copies import Piece, pieces
+from gradtape.optimize.recompute import Recomputation
 
 # A loop with more nodes than this is closed: its compile time would outgrow what fusing saves.
 LARGEST_LOOP = 5000
@@ -97,6 +99,7 @@ class _Fusion:
 
     def fused(self) -> Fused:
         for node in _scalars_first(self._program):
+            give_way()
             if node.op is OPERATORS.full:
                 self._constants.add(node)
             elif is_strided_view(node):
@@ -106,6 +109,12 @@ class _Fusion:
                 if type(node.spec) is not tuple:
                     self._access[node] = whole(node)
         _sink(self._program, self._units, self._unit_of)
+        recomputation = Recomputation(
+            self._program, self._units, self._unit_of, self._access, self._constants
+        )
+        for unit in self._units:
+            if isinstance(unit, Loop):
+                recomputation.into(unit)
         _mark_outputs(self._program, self._units, self._unit_of, self._access, self._constants)
         units = [unit for unit in self._units if isinstance(unit, Call) or unit.nodes]
         return Fused(units, self._access, self._constants)
@@ -224,6 +233,7 @@ def _sink(program: Program, units: list[Unit], unit_of: dict[Node, int]) -> None
             readers.setdefault(parent, []).append(node)
     kept = set(program.outputs)
     for node in reversed(program.nodes):
+        give_way()
         home = units[unit_of[node]] if node in unit_of else None
         if not isinstance(home, Loop) or node not in home.pointwise or node in kept:
             continue
@@ -272,17 +282,19 @@ def _mark_outputs(
     for node in program.outputs:
         needed.add(access[node].base if node in access else node)
     for index, unit in enumerate(units):
+        give_way()
         nodes = [unit.node] if isinstance(unit, Call) else unit.nodes
         for node in nodes:
             for parent in node.inputs:
                 if parent in constants or parent not in access:
                     continue
                 base = access[parent].base
-                local = parent is base and unit_of.get(parent) == index
+                again = isinstance(unit, Loop) and parent in unit.pointwise
+                local = parent is base and (again or unit_of.get(parent) == index)
                 if not local:
                     needed.add(base)
-    for unit in units:
+    for index, unit in enumerate(units):
         if isinstance(unit, Loop):
-            unit.outputs = [
-                node for node in unit.nodes if node in needed or node not in unit.pointwise
-            ]
+            # A node that a loop computes again is stored by the first loop that computes it.
+            own = [node for node in unit.nodes if unit_of[node] == index]
+            unit.outputs = [node for node in own if node in needed or node not in unit.pointwise]

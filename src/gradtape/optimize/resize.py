@@ -34,17 +34,19 @@ def outline(program: Program) -> tuple[tuple[object, ...], Sizes] | None:
         number[node] = len(number)
         key.append(renamed(node.spec))
     for node in program.nodes:
-        op = node.op
-        if _takes_shape(op):
+        op, of = node.op, node.spec
+        if op.elementwise:  # nearly all, so this is asked first
+            params = node.params
+        elif _takes_shape(op):
             params = node.params[1:]
         elif _keeps_params(op):
             params = node.params
         else:
             return None
-        if type(node.spec) is tuple:
+        if type(of) is tuple:
             return None
         number[node] = len(number)
-        key.append((op, params, renamed(node.spec), *[number[p] for p in node.inputs]))
+        key.append((op, params, known.get(of) or renamed(of), *[number[p] for p in node.inputs]))
     if 0 in names:
         return None
     key.append(tuple([number[node] for node in program.outputs]))
@@ -136,9 +138,12 @@ def _resized_loop(loop: Loop, new: dict[Node, Node], sizes: dict[int, int]) -> L
 def _resized_access(fused: Fused, new: dict[Node, Node]) -> dict[Node, Access] | None:
     """Where values lie in memory; a value that only its own loop reads lies nowhere."""
     nowhere: set[Node] = set()
+    stored: set[Node] = set()
     for unit in fused.units:
         if isinstance(unit, Loop):
-            nowhere |= unit.pointwise.difference(unit.outputs)
+            nowhere |= unit.pointwise
+            stored.update(unit.outputs)
+    nowhere -= stored
     access: dict[Node, Access] = {}
     for node, before in fused.access.items():
         if node in nowhere:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from gradtape.graph import OPERATORS, Node, Program, View, constant_value, rebuilt
+from gradtape.graph import OPERATORS, PICK, Node, Program, View, constant_value, rebuilt
+from gradtape.graph.give_way import give_way
 from gradtape.graph.program import rewritten
 from gradtape.ops.custom.custom import passes_through
 from gradtape.ops.elementwise.unary import reciprocal
@@ -18,20 +19,20 @@ def simplify(program: Program) -> Program:
 
 
 def _simplest(node: Node) -> Node:
-    found: Node | None = passes_through(node)
-    if node.op.simpler is not None:
-        found = node.op.simpler(node)
+    op = node.op
+    found: Node | None = passes_through(node) if op is PICK else None
+    if op.simpler is not None:
+        found = op.simpler(node)
     if found is None and _is_foldable(node):
         found = _folded(node)
     return node if found is None else found
 
 
 def _is_foldable(node: Node) -> bool:
-    return (
-        node.op.elementwise
-        and bool(node.inputs)
-        and all(constant_value(parent) is not None for parent in node.inputs)
-    )
+    # Nearly always the first operand is no constant: that is the question to ask first.
+    if not node.inputs or constant_value(node.inputs[0]) is None or not node.op.elementwise:
+        return False
+    return all(constant_value(parent) is not None for parent in node.inputs)
 
 
 def _folded(node: Node) -> Node | None:
@@ -49,23 +50,32 @@ def share_subexpressions(program: Program) -> Program:
     same: dict[Node, Node] = {node: node for node in program.inputs}
     first: dict[tuple[object, ...], Node] = {}
     nodes: list[Node] = []
+    changed = False
     for node in program.nodes:
-        passed = passes_through(node)
+        give_way()
+        op = node.op
+        passed = passes_through(node) if op is PICK else None
         if passed is not None:
             same[node] = same[passed]
+            changed = True
             continue
-        if node.op.transparent:
+        if op.transparent:
             # Several outputs are inputs of their own: nothing is left to compute.
             if type(node.spec) is not tuple:
                 same[node] = same[node.inputs[0]]
+            changed = True
             continue
         inputs = tuple([same[parent] for parent in node.inputs])
-        key = (node.op, node.params, *inputs)
-        found = None if node.op.opaque else first.get(key)
+        key = (op, node.params, *inputs)
+        found = None if op.opaque else first.get(key)
         if found is None:
             found = first[key] = rebuilt(node, inputs)
             nodes.append(found)
         same[node] = found
+        if found is not node:
+            changed = True
+    if not changed:
+        return program
     return Program(program.inputs, tuple(nodes), tuple(same[node] for node in program.outputs))
 
 

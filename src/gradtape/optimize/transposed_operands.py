@@ -10,13 +10,18 @@ from collections import Counter
 
 from gradtape.graph import OPERATORS, Node, View, rebuilt, spec
 from gradtape.graph.program import Program, reaching
+from gradtape.graph.recorded_lines import LINES, follow
 from gradtape.ops.arrays.movement import PERMUTE_DIMS, RESHAPE
 
 Axes = tuple[int, ...]
+# A chain of more ops takes much longer than reading its operand across rows.
+LONGEST = 64
 
 
 def delay_transposes(program: Program) -> Program:
     """Before: `matmul(x.T * s, y)`. After: `matmul((x * s.T).T, y)`, for s that broadcasts."""
+    if not any(node.op is OPERATORS.matmul for node in program.nodes):
+        return program
     readers = Counter(parent for node in program.nodes for parent in node.inputs)
     readers.update(program.outputs)
     # An input may be any node whose value is known: how it was computed does not matter.
@@ -41,7 +46,7 @@ def _delayed(node: Node, readers: Counter[Node], new: dict[Node, Node]) -> Node 
     axes = _axes(node, readers)
     if axes is None or not _is_chain(node, readers):
         return None
-    found = _untransposed(node, axes, readers, new)
+    found = _untransposed(node, axes, readers, new, LONGEST)
     return None if found is None else _permuted(found, axes)
 
 
@@ -56,7 +61,9 @@ def _is_transposed(node: Node, readers: Counter[Node]) -> bool:
 
 def _axes(node: Node, readers: Counter[Node]) -> Axes | None:
     """How the large operands of a chain of element-wise ops are transposed."""
-    while _is_chain(node, readers):
+    for _ in range(LONGEST):
+        if not _is_chain(node, readers):
+            return None
         large = [parent for parent in node.inputs if parent.shape == node.shape]
         transposed = [parent for parent in large if _is_transposed(parent, readers)]
         if transposed:
@@ -69,28 +76,34 @@ def _axes(node: Node, readers: Counter[Node]) -> Axes | None:
 
 
 def _untransposed(
-    node: Node, axes: Axes, readers: Counter[Node], new: dict[Node, Node]
+    node: Node, axes: Axes, readers: Counter[Node], new: dict[Node, Node], length: int
 ) -> Node | None:
-    """The node of which `node` is the transposition by `axes`, or None if there is none."""
+    """The node of which `node` is the transposition by `axes`, or None if there is none.
+
+    The chain may go on for `length` ops.
+    """
     if _is_transposed(node, readers) and node.params[0] == axes:
         return new[node.inputs[0]]
     if node.op.view is View.BROADCAST and readers[node]:
         return _stretched(new[node.inputs[0]], axes)
-    if not _is_chain(node, readers):
+    if not length or not _is_chain(node, readers):
         return None
     inputs: list[Node] = []
     for parent in node.inputs:
         if parent.shape != node.shape:
             inputs.append(_stretched(new[parent], axes))
             continue
-        found = _untransposed(parent, axes, readers, new)
+        found = _untransposed(parent, axes, readers, new, length - 1)
         if found is None:
             return None
         inputs.append(found)
     shape = tuple(node.shape[axis] for axis in _inverse(axes))
     if not any(parent.shape == shape for parent in inputs):
         return None
-    return Node(node.op, tuple(inputs), node.params, spec(shape, node.dtype))
+    made = Node(node.op, tuple(inputs), node.params, spec(shape, node.dtype))
+    if LINES.following:
+        follow(node, made)
+    return made
 
 
 def _stretched(node: Node, axes: Axes) -> Node:

@@ -13,10 +13,22 @@ True
 """
 
 from gradtape.graph.public_face import face_package as _face_package
+from gradtape.optimizers import saved_optimizer as _saved_optimizer  # noqa: F401  # it registers
 from gradtape.optimizers import schedules
+from gradtape.optimizers.clipping import Clipping as _Clipping
 from gradtape.optimizers.optimizer import Optimizer
 from gradtape.optimizers.updates import SGD, Adagrad, Adam, AdamW, RMSprop
+from gradtape.storage import registry as _registry
 
 __all__ = ["SGD", "Adagrad", "Adam", "AdamW", "Optimizer", "RMSprop", "schedules"]
 
 _face_package(__name__)
+
+_registry.register_library(
+    "optimizers",
+    {
+        **{_name: globals()[_name] for _name in __all__ if _name != "schedules"},
+        **{f"schedules.{_name}": _kind for _name, _kind in schedules.SCHEDULES.items()},
+        "Clipping": _Clipping,
+    },
+)

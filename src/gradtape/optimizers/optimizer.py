@@ -11,6 +11,7 @@ from typing import Any, Concatenate, ParamSpec, TypedDict, TypeVar
 import numpy as np
 
 from gradtape.dtypes import REAL_OF, DType
+from gradtape.errors import MismatchError
 from gradtape.ops.elementwise.arithmetic import equal, where
 from gradtape.ops.elementwise.unary import sqrt
 from gradtape.ops.families.casting import cast
@@ -82,6 +83,8 @@ class Optimizer(TellsChanges):
         self._iterations = self.make_variable(np.int64(0), "iterations")
         # By the number of the variable, in the order in which they were built.
         self._slots: dict[int, tuple[Variable, ...]] = {}
+        # Slots that were loaded without their variables: the next ones that are built take them.
+        self._loaded_slots: list[tuple[Variable, ...]] = []
         self._undecayed: set[int] = set()
         self._undecayed_names: tuple[str, ...] = ()
         self._warned: set[int] = set()
@@ -160,7 +163,7 @@ class Optimizer(TellsChanges):
         found: list[tuple[str, Variable]] = [("iterations", self._iterations)]
         if isinstance(self._rate, Variable):
             found.append(("learning_rate", self._rate))
-        for position, cells in enumerate(self._slots.values()):
+        for position, cells in enumerate([*self._slots.values(), *self._loaded_slots]):
             found += zip((f"{slot}.{position}" for slot in self.slots), cells, strict=True)
         return found
 
@@ -178,13 +181,30 @@ class Optimizer(TellsChanges):
         check_variables(self.name, variables, self.accepts)
         for variable in variables:
             if self.slots and variable.number not in self._slots:
-                self._slots[variable.number] = tuple(
-                    self.make_variable(
-                        np.full(variable.shape, self.start_of(slot), variable.dtype),
-                        f"{variable.name}.{slot}",
-                    )
-                    for slot in self.slots
+                self._slots[variable.number] = self._new_slots(variable)
+
+    def _new_slots(self, variable: Variable) -> tuple[Variable, ...]:
+        """The slots that were loaded for the next variable, or new ones."""
+        if self._loaded_slots:
+            found = self._loaded_slots[0]
+            if any(
+                (tuple(cell.shape), cell.dtype) != (tuple(variable.shape), variable.dtype)
+                for cell in found
+            ):
+                raise MismatchError(
+                    f"{self.name}: the next slots that were loaded have shape {found[0].shape} and "
+                    f"dtype {found[0].dtype}, and {variable.name} has shape {variable.shape} and "
+                    f"dtype {variable.dtype}. Build the variables in the order of the saved "
+                    "optimizer, or save optimizer and model in one tree."
                 )
+            return self._loaded_slots.pop(0)
+        return tuple(
+            self.make_variable(
+                np.full(variable.shape, self.start_of(slot), variable.dtype),
+                f"{variable.name}.{slot}",
+            )
+            for slot in self.slots
+        )
 
     def apply_gradients(self, grads_and_vars: Iterable[Sequence[Any]]) -> None:
         """Take one step from pairs of a gradient and its variable.

@@ -22,6 +22,7 @@ from gradtape.ops.elementwise.arithmetic import equal, minimum, where
 from gradtape.ops.elementwise.arithmetic import pow as power_of
 from gradtape.ops.elementwise.unary import ceil, cos, floor, log
 from gradtape.ops.families.casting import cast
+from gradtape.storage import registry
 from gradtape.tensor import Tensor, TensorLike, asarray
 
 __all__ = [
@@ -58,6 +59,15 @@ class LearningRateSchedule:
     def from_config(cls, config: dict[str, Any]) -> LearningRateSchedule:
         """The schedule that a configuration describes."""
         return cls(**config)
+
+
+registry.register_family(
+    LearningRateSchedule,
+    lambda cls, name: registry.Kind(
+        cls, name, lambda schedule: dict(vars(schedule)), fill=registry.take_attributes,
+        holds_code=True,
+    ),
+)  # fmt: skip
 
 
 def _counted(step: TensorLike) -> Tensor:

@@ -14,6 +14,9 @@ class Modes(threading.local):
     handle_list: type[list[Any]] = list
     # Whether results that differ between runs, such as unseeded random numbers, are refused.
     deterministic = False
+    # Whether plans are compiled before their first run. NumPy and compiled code round differently,
+    # so a run that is resumed repeats its numbers only if every run of a plan is of one tier.
+    compile_first = False
 
 
 modes = Modes()

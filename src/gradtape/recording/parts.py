@@ -17,13 +17,15 @@ from gradtape.graph.node import Node
 class Parts:
     """The parts of all derivatives that were handed out in one recording while tapes recorded."""
 
-    __slots__ = ("_known", "_waiting", "counts", "groups", "starts")
+    __slots__ = ("_known", "_waiting", "counts", "groups", "size", "starts")
 
     def __init__(self) -> None:
         # The positions of the derivatives in order, and for each its parts, with the nodes that
         # they are copies of.
         self.starts: list[int] = []
         self.groups: list[Mapping[Node, Node]] = []
+        # How many parts there are in all.
+        self.size = 0
         # How many times the same nodes were handed out.
         self.counts: dict[tuple[Node, ...], int] = {}
         # The position of each part, and the derivatives whose parts are not in there yet.
@@ -32,7 +34,9 @@ class Parts:
 
     def add(self, position: int, parts: Mapping[Node, Node]) -> None:
         """Note that these nodes count as applied at a position."""
+        self.size += len(parts)
         at = bisect_right(self.starts, position)
+        # Nearly always at the end, where inserting is cheap.
         self.starts.insert(at, position)
         self.groups.insert(at, parts)
         self._waiting.append((position, parts))
@@ -41,8 +45,15 @@ class Parts:
         """Let all derivatives from a position on count as handed out at an earlier one."""
         at = bisect_left(self.starts, start)
         moved, self.groups, self.starts = self.groups[at:], self.groups[:at], self.starts[:at]
+        self.size -= sum(map(len, moved))
         for parts in moved:
             self.add(position, parts)
+
+    def lie_before(self, position: int | None) -> bool:
+        """Whether all derivatives were handed out before a position, and in this recording."""
+        if position is None or not self.starts:
+            return position is not None
+        return self.starts[0] >= 0 and self.starts[-1] < position
 
     def outside(self, windows: Iterable[Sequence[int | None]]) -> list[Mapping[Node, Node]]:
         """The parts of the derivatives that were handed out outside some windows, in order."""

@@ -17,7 +17,6 @@ from gradtape.graph.lines import user_line
 from gradtape.graph.locks import Process, new_lock
 from gradtape.graph.node import (
     PICK,
-    TABLE_LIMIT,
     Key,
     Node,
     Params,
@@ -189,21 +188,32 @@ class Recording:
         traffic.applications += len(self.nodes)
         self.leaves = []
         self.nodes = []
-        self.positions = {}
-        self.placed = {}
-        self.parts = self.aliases = None
-        self.joined = {}
         self.handles = []
         self.imported = {}
-        self.repeats = {}
-        self.values = {}
         self.watched = {}
         self.targets = {}
-        self.rules = {}
-        self.recomputed = set()
-        self.saved = set()
-        self.lines = {}
-        self.unassigned = set()
+        # What few recordings have is empty already in all others.
+        self.parts = self.aliases = None
+        if self.positions:
+            self.positions = {}
+        if self.placed:
+            self.placed = {}
+        if self.joined:
+            self.joined = {}
+        if self.repeats:
+            self.repeats = {}
+        if self.values:
+            self.values = {}
+        if self.rules:
+            self.rules = {}
+        if self.recomputed:
+            self.recomputed = set()
+        if self.saved:
+            self.saved = set()
+        if self.lines:
+            self.lines = {}
+        if self.unassigned:
+            self.unassigned = set()
         if traffic.recordings >= traffic.due:
             hooks.consider_native_recorder()
 
@@ -297,9 +307,6 @@ class Recording:
     def first_application(self, key: Key, op: Op, inputs: tuple[Node, ...], params: Params) -> Node:
         """A node that this thread has not seen, entered in its table."""
         found = build(op, inputs, params)
-        if len(self.interned) > TABLE_LIMIT:
-            self.table = table()
-            self.interned = self.table.nodes
         self.interned[key] = found
         found.stamp = self.stamp
         self.nodes.append(found)

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gradtape.dtypes import Array, DTypeLike, as_dtype
+from gradtape.dtypes import Array, DTypeLike, as_dtype, is_masked, masks_exist
 from gradtape.errors import DtypeError
 from gradtape.graph.hooks import hooks
 from gradtape.graph.locks import new_lock
@@ -92,7 +92,7 @@ LeafValue = Value | bool | int | float | complex | None
 
 def refuse_masked(data: Array) -> None:
     """Raise if entries of an array are masked: a tensor would show what the mask hides."""
-    if np.ma.is_masked(data):
+    if is_masked(data):
         raise TypeError(
             f"asarray: {np.ma.count_masked(data)} entries of an array are masked, and tensors have "
             "no masks. Fill them with .filled(value), or pass .compressed()."
@@ -101,7 +101,7 @@ def refuse_masked(data: Array) -> None:
 
 def host_value(data: object, dtype: DTypeLike | None = None) -> Value:
     """Copy host memory into a frozen value: later changes to `data` change nothing here."""
-    if isinstance(data, np.ma.MaskedArray):
+    if masks_exist() and isinstance(data, np.ma.MaskedArray):
         refuse_masked(data)
     try:
         array = np.array(

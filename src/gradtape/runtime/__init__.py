@@ -8,7 +8,8 @@ way.
 Other rooms import from here:
 
 - plan_cache: `plan_for`, `clear_plans`; plan: `Plan`, `Layout`, the types of inputs and contents;
-- tiers: `MODE`, `work`, `TieredPlan`; numpy_plan: `NumpyPlan`, to run a program once;
+- tiers: `MODE`, `work`, `TieredPlan`, `wait_for_compiler`;
+- numpy_plan: `NumpyPlan`, to run a program once;
 - compiled_plan: `CompiledPlan`, to compare tiers (loads the compiler);
 - buffer_pool: `allocate`, `array`, `empty_cache`; machine_limits: memory and processors;
 - thread_team: `get_num_threads`, `set_num_threads`, and the address of `run_plan`;

@@ -12,6 +12,11 @@ from collections.abc import Hashable, Iterable
 from gradtape.graph.node import Node, constant_value
 
 ALIGNMENT = 64
+# Values of a page or more are followed by a gap. Without it, values whose size is a power of two
+# begin at the same place in their pages: a loop that walks nine of them side by side finds no room
+# in the first cache, where all nine belong to the same eight lines.
+PAGE = 4096
+GAP = 5 * ALIGNMENT
 
 
 def stored_bytes(node: Node) -> int:
@@ -32,6 +37,8 @@ class Arena:
     def take(self, key: Hashable, nbytes: int) -> int:
         """The offset of a new value of so many bytes."""
         need = max(ALIGNMENT, -(-nbytes // ALIGNMENT) * ALIGNMENT)
+        if nbytes >= PAGE:
+            need += GAP
         for position, (size, offset) in enumerate(self._free):
             if size >= need:
                 del self._free[position]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import Any
 
 from gradtape.graph.large_results import line_of
 from gradtape.graph.lines import user_line
@@ -32,26 +33,27 @@ def check_bytes(nbytes: int) -> None:
 
 def check_stored(nodes: Iterable[Node]) -> None:
     """Raise a MemoryError if a result that is computed by itself is larger than the memory."""
-    for node in nodes:
-        if node.op.view is None:
-            check_bytes(_bytes(node))
+    # Specs are interned, so that a long program has few of them.
+    for of in {node.spec for node in nodes if node.op.view is None}:
+        check_bytes(_bytes(of))
 
 
 def explained(error: MemoryError, nodes: Iterable[Node]) -> MemoryError:
     """The MemoryError of a plan that says which of the recorded nodes asks for most, and where."""
     # Of two that are equally large, the one that is not a view of the other.
-    node = max(nodes, key=lambda node: (_bytes(node), node.op.view is None), default=None)
+    node = max(nodes, key=lambda node: (_bytes(node.spec), node.op.view is None), default=None)
     if node is None:
         return error
-    shape = [of.shape for of in node.spec] if type(node.spec) is tuple else node.spec.shape
+    of = node.spec
+    shape = [each.shape for each in of] if type(of) is tuple else of.shape
     return MemoryError(
-        f"{node.op.name}: the result of shape {shape} has {_bytes(node)} bytes, and this machine "
+        f"{node.op.name}: the result of shape {shape} has {_bytes(of)} bytes, and this machine "
         f"{memory()} (asked for at {line_of(node) or user_line()}). Work on smaller pieces, or "
         f"drop tensors that are not needed. The error was: {error}."
     )
 
 
-def _bytes(node: Node) -> int:
-    if type(node.spec) is tuple:
-        return sum(of.nbytes for of in node.spec)
-    return node.spec.nbytes  # type: ignore[no-any-return]
+def _bytes(of: Any) -> int:
+    if type(of) is tuple:
+        return sum(each.nbytes for each in of)
+    return of.nbytes  # type: ignore[no-any-return]

@@ -29,57 +29,13 @@ from pathlib import Path
 
 import numpy as np
 
-from gradtape.codegen import llvm
 from gradtape.codegen.llvm import add_symbol, callable_at, compile_ir
-from gradtape.codegen.plans import gemm, panels
+from gradtape.codegen.plans import gemm
 from gradtape.codegen.plans.gemm import GemmArguments, Operand
 from gradtape.codegen.plans.instructions import Instruction
-from gradtape.codegen.plans.panels import PanelArguments, Shape
 from gradtape.dtypes import DTypeLike
 from gradtape.runtime.thread_team import get_num_threads
-
-# Shallow products, of little depth, gradtape's own kernels do 1.15 to 1.3 times as fast as OpenBLAS
-# on one core, measured on a processor with vectors of 512 bits. The limits below are from there.
-# The least multiplications, and the least rows that a packed panel must serve.
-WORK = 2_000_000
-ROWS = 32
-# Columns that are read one by one take longer to pack.
-ROWS_SCATTERED = 256
-PANELS = 4
-# The deepest product that is still faster than BLAS, by the size of an element.
-DEEPEST = {4: 160, 8: 256}
-
-
-def panel_instruction(
-    dtype: DTypeLike, a: Operand, b: Operand, c: Operand, m: int, n: int, k: int
-) -> Instruction | None:
-    """The instruction for c = a @ b of three matrices, or None if BLAS is to compute it."""
-    item = np.dtype(dtype).itemsize
-    if np.dtype(dtype).kind != "f" or llvm.host().bits != 512:
-        return None
-    shape = panels.shape_for(item, llvm.host().bits)
-    count = -(-n // shape.width)
-    rows = ROWS if b.strides[-1] == item else ROWS_SCATTERED
-    if (
-        not 0 < k <= DEEPEST[item]
-        or m < rows
-        or count < PANELS
-        or 10 * count * shape.width > 11 * n
-        or m * n * k < WORK
-        or (c.strides[-1] != item)
-    ):
-        return None
-    words = PanelArguments(
-        *(a.slot, a.offset, b.slot, b.offset, c.slot, c.offset, m, n, k),
-        *(*a.strides[-2:], *b.strides[-2:], c.strides[-2]),
-    )
-    return Instruction(_kernel(shape), words, count, 1, parallel=True, work=m * n * k)
-
-
-@lru_cache(maxsize=2)
-def _kernel(shape: Shape) -> int:
-    return llvm.compile_ir(panels.panels_ir(shape)).address("panels")
-
+from gradtape.runtime.tiled_products import matrix_product
 
 CHOICES = ("auto", "openblas", "mkl")
 LARGEST = 2**31 - 1
@@ -234,12 +190,12 @@ def gemm_instruction(
 ) -> Instruction | None:
     """The instruction for c = a @ b, or c += a @ b, of one dtype and three shapes with strides.
 
-    Leading axes are a batch, along which a and b may broadcast. None means that BLAS cannot take
-    the operands as they lie in memory; a contiguous copy of each always works. A plan puts
+    Leading axes are a batch, along which a and b may broadcast. None means that neither tiles nor
+    BLAS can take the operands as they lie in memory; a contiguous copy of each always works. A plan
+    puts
     `hold_instruction` before its products and `release_instruction` after them.
     """
     item = np.dtype(dtype).itemsize
-    letter = gemm.LETTERS[np.dtype(dtype).name]
     if c.shape[-1] > 1 and c.strides[-1] != item:
         if c.strides[-2] != item and c.shape[-2] > 1:
             return None
@@ -247,6 +203,22 @@ def gemm_instruction(
     m, n, k = c.shape[-2], c.shape[-1], a.shape[-1]
     if a.shape[-2:] != (m, k) or b.shape[-2:] != (k, n):
         raise AssertionError(f"gemm: shapes {a.shape}, {b.shape} do not give {c.shape}")
+    tiled = None
+    if not accumulate and np.dtype(dtype).kind == "f":
+        tiled = matrix_product(dtype, a, b, c)
+        if tiled is not None and tiled.is_faster():
+            return tiled.instruction()
+    found = _library_product(dtype, a, b, c, accumulate)
+    return tiled.instruction() if found is None and tiled is not None else found
+
+
+def _library_product(
+    dtype: DTypeLike, a: Operand, b: Operand, c: Operand, accumulate: bool
+) -> Instruction | None:
+    """The product by BLAS, or None if BLAS cannot take the operands as they lie in memory."""
+    item = np.dtype(dtype).itemsize
+    letter = gemm.LETTERS[np.dtype(dtype).name]
+    m, n, k = c.shape[-2], c.shape[-1], a.shape[-1]
     batch = _batch(a, b, c)
     if batch is None:
         return None
@@ -261,10 +233,6 @@ def gemm_instruction(
     ):
         # The rows of all items times the same matrix are the rows of one product.
         m, count, steps = m * count, 1, (0, 0, 0)
-    if count == 1 and not accumulate and m == c.shape[-2]:
-        shallow = panel_instruction(dtype, a, b, c, m, n, k)
-        if shallow is not None:
-            return shallow
     read_a, read_b = _read_as(m, k, a, item), _read_as(k, n, b, item)
     leading_c = _leading(m, n, c.strides[-2], c.strides[-1], item)
     if read_a is None or read_b is None or not leading_c:

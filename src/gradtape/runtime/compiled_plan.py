@@ -18,6 +18,7 @@ from gradtape.dtypes import REAL_OF
 from gradtape.graph import Node, Program, constant_value
 from gradtape.graph.lines import mark
 from gradtape.ops.families.access import row_major, whole
+from gradtape.optimize import optimized
 from gradtape.optimize.fuse import Fused
 from gradtape.optimize.resize import resized
 from gradtape.recording import Content, Value
@@ -265,7 +266,7 @@ class MixedSteps:
 def compiled_plan(program: Program, fast: bool) -> CompiledPlan:
     """The compiled plan of a program; with `fast` its kernels round as is quickest."""
     with rounding(fast):
-        return CompiledPlan(program)
+        return CompiledPlan(optimized(program, fast))
 
 
 class CompiledPlan:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from array import array
 from dataclasses import dataclass, replace
 
+from gradtape.codegen import compiler_thread, llvm
+from gradtape.graph.walk import visits
 from gradtape.runtime.buffer_pool import pool_counts
 
 
@@ -29,6 +31,11 @@ class Counters:
     kernels_compiled: int = 0
     kernels_loaded: int = 0
     kernels_reused: int = 0
+    # Modules of machine code that were compiled, or loaded from disk, while a call waited for them;
+    # all others were compiled in the background.
+    compiled_in_calls: int = 0
+    # Programs that could not be compiled in the background, and so run in NumPy.
+    compile_failures: int = 0
     # Bytes fresh from the system, bytes served from the pool, and bytes idle in it now.
     bytes_allocated: int = 0
     bytes_recycled: int = 0
@@ -36,6 +43,8 @@ class Counters:
     # Gradient graphs derived, and gradient graphs found by the structure of the recording.
     derivatives_built: int = 0
     derivative_hits: int = 0
+    # Nodes of graphs that walks and optimiser passes have visited.
+    nodes_visited: int = 0
     # Graphs of one example that were batched, and batched graphs found by their structure.
     batches_built: int = 0
     batch_hits: int = 0
@@ -57,7 +66,10 @@ def counters() -> Counters:
         COUNTS,
         plans_run=COUNTS.plans_run + NATIVE[0],
         ops_run=COUNTS.ops_run + NATIVE[1],
+        compiled_in_calls=llvm.Modules.in_calls,
+        compile_failures=compiler_thread.Counts.failures,
         bytes_allocated=pool.bytes_allocated,
         bytes_recycled=pool.bytes_recycled,
         bytes_held=pool.bytes_held,
+        nodes_visited=visits(),
     )

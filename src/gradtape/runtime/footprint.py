@@ -19,9 +19,9 @@ def intermediate_bytes(program: Program) -> int:
     program = optimize(program)
     if tiers.MODE == "off":
         return _in_numpy(program)
-    if tiers.MODE == "always" or tiers.work(program) >= tiers.WORTH_COMPILING:
+    if tiers.is_compiled_at_first(program):
         return _compiled(program)
-    # The program may run in NumPy at first, where nothing is fused.
+    # The program runs in NumPy at first, where nothing is fused.
     return max(_in_numpy(program), _compiled(program))
 
 

@@ -24,6 +24,8 @@ from gradtape.codegen.kernels.lower import fusible, lower
 from gradtape.codegen.plans.gemm import LETTERS, Operand
 from gradtape.codegen.plans.instructions import Instruction
 from gradtape.graph import PICK, Node, NotLowered, Program
+from gradtape.graph.facts import NestAxis
+from gradtape.graph.give_way import give_way
 from gradtape.ops.families.access import Strides, row_major
 from gradtape.ops.families.copies import Piece
 from gradtape.ops.matrices.contraction import MATMUL
@@ -36,6 +38,7 @@ from gradtape.runtime.buffer_pool import ALIGNMENT
 from gradtape.runtime.native_loops import Body, NativeControl, with_controls
 from gradtape.runtime.native_stretches import PlacedKernel, StretchItem
 from gradtape.runtime.plan import Place
+from gradtape.runtime.tiled_products import Axis, Contraction
 
 # Output places: where the outputs of a program lie, and which nodes are computed into them. The
 # parts of a concatenation or stack that is an output are computed where they belong in it, not
@@ -253,6 +256,7 @@ class LoweredProgram:
         written = {*self.outputs.written, *self.outputs.parts}
         streamed = self._streamed(written)
         for index, unit in enumerate(fused.units):
+            give_way()
             product = isinstance(unit, Call) and is_product(unit.node)
             outputs = unit.outputs if isinstance(unit, Loop) else [unit.node] if product else []
             for node in outputs:
@@ -261,8 +265,9 @@ class LoweredProgram:
             if isinstance(unit, Call):
                 self._lower_call(unit.node, product, written)
             else:
+                past = set() if _is_slow(unit, streamed) else streamed
                 try:
-                    self._add_kernels(lower(unit, fused.access, fused.constants, bits, streamed))
+                    self._add_kernels(lower(unit, fused.access, fused.constants, bits, past))
                 except NotLowered:
                     for node in unit.nodes:
                         self._call_numpy(node)
@@ -341,10 +346,12 @@ class LoweredProgram:
         return self.steps[-1]
 
     def _product(self, node: Node) -> Instruction | None:
-        """A matrix product as BLAS does it, if BLAS can read the operands where they lie."""
+        """A sum of products as an instruction, if the operands can be read where they lie."""
         left, right = (self._matrix(parent) for parent in node.inputs)
         if left is None or right is None:
             return None
+        if node.op.nest is not None:
+            return _tiled(node, left, right, self.place[node])
         a, b = node.inputs
         shape = node.shape
         if a.ndim == 1:
@@ -380,14 +387,44 @@ class LoweredProgram:
         self.steps.append(NumpyCall(node, placed))
 
 
+def _is_slow(loop: Loop, streamed: set[Node]) -> bool:
+    """Whether a loop takes so long between its stores that lines would be written in halves.
+
+    A store past the caches gathers in a buffer until its line is full. With several results and
+    calls in between, buffers are given up half full: two results of tanh took 2.6 times as long.
+    """
+    several = sum(node in streamed for node in loop.outputs) > 1
+    return several and any(node.op.function is not None for node in loop.nodes)
+
+
 def is_fixed(node: Node) -> bool:
     """Whether a node is the same in every run, and small enough to be kept."""
     return node.op.constant and not node.inputs and node.spec.nbytes <= FIXED
 
 
 def is_product(node: Node) -> bool:
-    """Whether BLAS may compute this node."""
+    """Whether BLAS or tiles may compute this node."""
+    if node.op.nest is not None:
+        return node.dtype.kind == "f" and node.size > 0 and all(n.size for n in node.inputs)
     return node.op is MATMUL and node.dtype.name in LETTERS and node.size > 0
+
+
+def _tiled(node: Node, left: Operand, right: Operand, place: Place) -> Instruction | None:
+    """A sum of products whose op says by which loops; None if it is beyond all measure."""
+    result = tuple(node.dtype.itemsize * step for step in row_major(node.shape))
+
+    def steps(axis: NestAxis) -> Axis:
+        a, b = (
+            0 if where is None else operand.strides[where[0]] * where[1]
+            for where, operand in ((axis.a, left), (axis.b, right))
+        )
+        return Axis(axis.length, a, b, 0 if axis.c is None else result[axis.c])
+
+    assert node.op.nest is not None
+    loops = {role: [steps(axis) for axis in axes] for role, axes in node.op.nest(node).items()}
+    a, b = ((operand.slot, operand.offset) for operand in (left, right))
+    found = Contraction(node.dtype, a, b, place, **loops)
+    return found.instruction() if found.fits() else None
 
 
 def last_reads(program: Program, fused: Fused) -> dict[Node, int]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
-from pathlib import Path
 
 
 def default_thread_count() -> int:
@@ -26,12 +25,21 @@ def default_thread_count() -> int:
     return max(1, math.ceil(min(available, cpu_quota())))
 
 
+# `pathlib` would take as long to import as this whole folder.
+FilePath = str | os.PathLike[str]
+
+
+def _text(*parts: FilePath) -> str:
+    with open(os.path.join(*parts), encoding="utf-8") as file:
+        return file.read()
+
+
 def cpu_quota(
-    membership: Path = Path("/proc/self/cgroup"), mount: Path = Path("/sys/fs/cgroup")
+    membership: FilePath = "/proc/self/cgroup", mount: FilePath = "/sys/fs/cgroup"
 ) -> float:
     """The processors that the control groups of this process allow; infinite without a quota."""
     try:
-        lines = membership.read_text("utf-8").splitlines()
+        lines = _text(membership).splitlines()
     except OSError:
         return math.inf
     quota = math.inf
@@ -41,29 +49,30 @@ def cpu_quota(
             quota = min(quota, _smallest(mount, path, _quota_of_version_2))
         elif "cpu" in controllers.split(","):
             for folder in (controllers, "cpu"):
-                quota = min(quota, _smallest(mount / folder, path, _quota_of_version_1))
+                root = os.path.join(mount, folder)
+                quota = min(quota, _smallest(root, path, _quota_of_version_1))
     return quota
 
 
-def _smallest(root: Path, path: str, read: Callable[[Path], float]) -> float:
+def _smallest(root: FilePath, path: str, read: Callable[[str], float]) -> float:
     """The smallest quota from a group up to the root. A container sees its own group as root."""
-    group = root / path.strip("/")
-    groups = [group, *(parent for parent in group.parents if parent.is_relative_to(root))]
+    names = [name for name in path.split("/") if name not in ("", ".")]
+    groups = [os.path.join(root, *names[:depth]) for depth in range(len(names) + 1)]
     return min(read(each) for each in groups)
 
 
-def _quota_of_version_2(group: Path) -> float:
+def _quota_of_version_2(group: str) -> float:
     try:
-        limit, period = (group / "cpu.max").read_text("utf-8").split()
+        limit, period = _text(group, "cpu.max").split()
         return math.inf if limit == "max" else int(limit) / int(period)
     except (OSError, ValueError):
         return math.inf
 
 
-def _quota_of_version_1(group: Path) -> float:
+def _quota_of_version_1(group: str) -> float:
     try:
-        limit = int((group / "cpu.cfs_quota_us").read_text("utf-8"))
-        period = int((group / "cpu.cfs_period_us").read_text("utf-8"))
+        limit = int(_text(group, "cpu.cfs_quota_us"))
+        period = int(_text(group, "cpu.cfs_period_us"))
     except (OSError, ValueError):
         return math.inf
     return limit / period if limit > 0 and period > 0 else math.inf
@@ -95,7 +104,7 @@ def physical_memory() -> int:
         found = 8 << 30
     for name in ("memory.max", "memory/memory.limit_in_bytes"):
         try:
-            found = min(found, int(Path("/sys/fs/cgroup", name).read_text("utf-8")))
+            found = min(found, int(_text("/sys/fs/cgroup", name)))
         except (OSError, ValueError):
             continue
     return found

@@ -18,43 +18,70 @@ from gradtape.runtime.plan import Input
 
 # A dead value this large is dropped at once; smaller ones wait until their slot is used again.
 LARGE = 1 << 16
+# Programs whose results take no more than this together keep all of them until the run ends.
+LARGE_IN_ALL = 1 << 22
+# So do programs with results of this many bytes on average: objects of Python take as much.
+SMALL = 64
 
 Step = tuple[Callable[..., Any], tuple[int, ...], int, tuple[int, ...]]
 
 
 class NumpyPlan:
-    """Steps over slots. Inputs fill the first; a slot is used again when its value is dead."""
+    """Steps over slots. Inputs fill the first ones."""
 
-    __slots__ = ("inputs", "nodes", "output_slots", "output_specs", "size", "steps")
+    __slots__ = ("inputs", "output_slots", "output_specs", "program", "size", "steps")
 
     def __init__(self, program: Program) -> None:
         check_stored(program.nodes)
-        last_use = last_uses(program)
+        self.program = program
         slot = {node: index for index, node in enumerate(program.inputs)}
+        # Where all results together are small, each has a slot of its own: finding out which of
+        # them are dead would take longer than running the plan.
+        of_one = self._sharing_slots if _is_large(program) else self._apart
+        self.steps, self.size = of_one(program, slot)
+        self.inputs = tuple(_convert(node) for node in program.inputs)
+        self.output_slots = tuple(slot[node] for node in program.outputs)
+        self.output_specs = tuple(node.spec for node in program.outputs)
+
+    @staticmethod
+    def _apart(program: Program, slot: dict[Node, int]) -> tuple[list[Step], int]:
+        """Steps whose results each have a slot of their own."""
+        steps: list[Step] = []
+        for target, node in enumerate(program.nodes, len(slot)):
+            sources = tuple([slot[parent] for parent in node.inputs])
+            slot[node] = target
+            kernel = node.op.numpy if not node.params else _kernel(node)
+            steps.append((kernel, sources, target, ()))
+        return steps, len(slot)
+
+    @staticmethod
+    def _sharing_slots(program: Program, slot: dict[Node, int]) -> tuple[list[Step], int]:
+        """Steps that use the slot of a dead value again."""
+        last_use = last_uses(program)
         free: list[int] = []
         size = len(slot)
         steps: list[Step] = []
+        # Written without inner functions: a new program waits for this before it first runs.
         for position, node in enumerate(program.nodes):
-            sources = tuple(slot[parent] for parent in node.inputs)
-            dying = [
-                parent for parent in dict.fromkeys(node.inputs) if last_use[parent] == position
-            ]
-            free.extend(slot[parent] for parent in dying)
+            parents = node.inputs
+            sources = tuple([slot[parent] for parent in parents])
+            dying = [parent for parent in parents if last_use[parent] == position]
+            if len(dying) > 1:
+                dying = list(dict.fromkeys(dying))
+            if dying:
+                free += [slot[parent] for parent in dying]
             if free:
                 target = free.pop()
             else:
                 target, size = size, size + 1
             slot[node] = target
-            drop = tuple(slot[p] for p in dying if slot[p] != target and _bytes(p) >= LARGE)
+            drop: tuple[int, ...] = ()
+            if dying:
+                drop = tuple([slot[p] for p in dying if slot[p] != target and _bytes(p) >= LARGE])
             steps.append((_kernel(node), sources, target, drop))
             if last_use[node] == position:
                 free.append(target)
-        self.inputs = tuple(_convert(node) for node in program.inputs)
-        self.size = size
-        self.steps = steps
-        self.nodes = program.nodes
-        self.output_slots = tuple(slot[node] for node in program.outputs)
-        self.output_specs = tuple(node.spec for node in program.outputs)
+        return steps, size
 
     def timed_run(self, inputs: Sequence[Input]) -> tuple[list[Content], list[int]]:
         """`run`, and the nanoseconds that each step took."""
@@ -94,9 +121,8 @@ class NumpyPlan:
                     for dead in drop:
                         slots[dead] = None
             except Exception as error:
-                mark(
-                    error, next(n for n, s in zip(self.nodes, self.steps, strict=True) if s is step)
-                )
+                pairs = zip(self.program.nodes, self.steps, strict=True)
+                mark(error, next(node for node, each in pairs if each is step))
                 raise
         COUNTS.plans_run += 1
         COUNTS.ops_run += len(self.steps)
@@ -104,6 +130,17 @@ class NumpyPlan:
             np.asarray(slots[slot], of.dtype)
             for slot, of in zip(self.output_slots, self.output_specs, strict=True)
         ]
+
+
+def _is_large(program: Program) -> bool:
+    """Whether the memory of dead values is worth using again."""
+    limit = max(LARGE_IN_ALL, SMALL * len(program.nodes))
+    total = 0
+    for node in program.nodes:
+        total += _bytes(node)
+        if total > limit:
+            return True
+    return False
 
 
 def last_uses(program: Program) -> dict[Node, int]:

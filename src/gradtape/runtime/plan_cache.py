@@ -22,7 +22,6 @@ from gradtape.graph.node import retire_tables
 from gradtape.graph.program import Program, forget_dead_bodies, sealed, sealed_inputs
 from gradtape.graph.weak_table import WeakTable
 from gradtape.ops.control.bodies import calls_python
-from gradtape.optimize import optimize
 from gradtape.optimize.resize import outline
 from gradtape.runtime.counters import COUNTS
 from gradtape.runtime.probe import PROBE
@@ -31,6 +30,10 @@ from gradtape.runtime.tiers import TieredPlan
 PLAN_LIMIT = 1024
 # Plans that call functions of the user's, and so keep them alive.
 CALLING_PLAN_LIMIT = 32
+# A program of more nodes than this has a plan of its own. The key of its structure would be as
+# large as the program, and take longer to make and to compare than the program takes to run. A
+# thread that records the same program again finds the plan by its nodes (`evaluate.flush`).
+LONG_STRUCTURE = 1 << 15
 
 
 class Key:
@@ -65,6 +68,13 @@ def plan_for(program: Program, fast: bool = False) -> TieredPlan:
 
     With `fast` its kernels round as is quickest.
     """
+    if len(program.nodes) > LONG_STRUCTURE:
+        COUNTS.plans_built += 1
+        begin = time.perf_counter_ns()
+        long = TieredPlan(sealed(program), fast)
+        if PROBE.sink is not None:
+            PROBE.sink.built(long, begin, "too long to look for its structure")
+        return long
     outlined = outline(program)
     structure = outlined[0] if outlined is not None else program.key()
     key = Key((*structure, "fast") if fast else structure)
@@ -82,7 +92,7 @@ def plan_for(program: Program, fast: bool = False) -> TieredPlan:
     if model is not None:
         built = model.resized(sealed_inputs(program), dict(zip(before, sizes, strict=True)))
     if built is None:
-        built = TieredPlan(optimize(sealed(program), fast), fast)
+        built = TieredPlan(sealed(program), fast)
     if PROBE.sink is not None:
         known = "its structure was seen at other sizes" if model is not None else "new structure"
         PROBE.sink.built(built, begin, known)

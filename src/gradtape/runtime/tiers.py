@@ -1,19 +1,34 @@
 """Tiers: a plan runs in NumPy at first, and is compiled when that is likely to pay.
 
 Compiling takes milliseconds, as long as NumPy needs for millions of elements. A program is compiled
-at its second run, or at its first if it has so much work that NumPy would take longer.
+when it runs for the second time, or for the first time if it has so much work that NumPy would take
+longer. The compiler thread does that (`codegen.compiler_thread`), NumPy goes on meanwhile, and the
+plan changes over at the next run. So no call waits for the compiler, with these exceptions:
+
+- `GRADTAPE_JIT=always` compiles every program at its first run, `GRADTAPE_JIT=wait` when `auto`
+  would ask for it: the call waits, and what a call does does not depend on time;
+- in the deterministic mode programs are compiled at their first run, because tiers may differ in
+  the last bits;
+- NumPy has no memory for all results of a program that is very large: the call compiles it;
+- if NumPy took long for the last run, the call waits for a part of that time, because compiled code
+  may be a hundred times as fast.
 """
 
 from __future__ import annotations
 
 import os
 import time
+import warnings
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from gradtape.codegen.llvm import host
+from gradtape.codegen import compiler_thread, llvm
 from gradtape.graph import Node, Program, new_lock
 from gradtape.ops.control.bodies import held
+from gradtape.optimize import optimize
+from gradtape.optimize.simplify import share_subexpressions
+from gradtape.recording.modes import modes
 from gradtape.recording.value import Content
 from gradtape.runtime.beyond_memory import memory
 from gradtape.runtime.numpy_plan import NumpyPlan
@@ -25,6 +40,10 @@ if TYPE_CHECKING:
 
 # Element-ops past which compiling pays within one run: NumPy takes about as long for them.
 WORTH_COMPILING = 30_000_000
+# An op in the body of a loop takes NumPy at least as long as so many elements.
+STEP_ELEMENTS = 1000
+# NumPy computes ops of fewer elements than this, on average, in less time than all passes take.
+SMALL_NODE = 4096
 # After so many programs that were compiled at their first run and never ran again, programs are
 # compiled at their second run only.
 SPECULATIONS = 16
@@ -34,52 +53,79 @@ SPECULATIONS = 16
 LONG_PROGRAM = 5000
 COMPILE_SECONDS = 5e-5
 
+# A run in NumPy that takes so many seconds is worth waiting for the compiler, for a part of them:
+# a call then never takes twice as long as NumPy.
+WORTH_WAITING = 0.1
+WAITS = 0.5
+
+MODES = ("off", "auto", "wait", "always")
 MODE = os.environ.get("GRADTAPE_JIT", "auto")
-if MODE not in ("off", "auto", "always"):
-    raise ValueError(f"GRADTAPE_JIT={MODE!r} is unknown. Use off, auto or always.")
+if MODE not in MODES:
+    raise ValueError(f"GRADTAPE_JIT={MODE!r} is unknown. Use off, auto, wait or always.")
+
+# The native recorder and native calls of functions are compiled as plans are.
+compiler_thread.compile_shortcuts_meanwhile(MODE == "auto")
 
 _lock = new_lock()
 _speculations = {"wasted": 0}
+_failures = {"told": False}
+
+
+class _PlanJob(compiler_thread.Job):
+    """Compiles a plan, unless nobody holds it any more."""
+
+    def __init__(self, plan: TieredPlan) -> None:
+        super().__init__()
+        self._plan = weakref.ref(plan)
+
+    def urgency(self) -> float:
+        """The seconds that NumPy has spent on the plan."""
+        plan = self._plan()
+        return -1.0 if plan is None else plan.spent
+
+    def work(self) -> None:
+        """Compile the plan."""
+        plan = self._plan()
+        if plan is not None:
+            plan.compile()
 
 
 class TieredPlan:
     """One program as a NumPy plan and, once that pays, as a compiled plan."""
 
-    __slots__ = ("_compiled", "_fast", "_guessed", "_plain", "_runs", "_spent", "program")
+    __slots__ = (
+        "__weakref__", "_compiled", "_fast", "_guessed", "_job", "_last", "_plain", "_runs",
+        "_work", "program", "spent",
+    )  # fmt: skip
 
     def __init__(self, program: Program, fast: bool = False) -> None:
         self.program = program
         self._fast = fast
+        self._work: int | None = None
         self._plain: NumpyPlan | None = None
         self._compiled: CompiledPlan | None = None
         self._runs = 0
         self._guessed = False
-        # Seconds that NumPy has spent on it so far.
-        self._spent = 0.0
+        # The request to compile it in the background, once that was made.
+        self._job: _PlanJob | None = None
+        # Seconds that NumPy has spent on it so far, and in the last run.
+        self.spent = 0.0
+        self._last = 0.0
 
     def run(self, inputs: Sequence[Input]) -> list[Content]:
         """Evaluate on Values and Python numbers."""
         compiled = self._compiled
+        if compiled is None and MODE != "off":
+            compiled = self._newly_compiled()
         if compiled is not None and MODE != "off":
             if self._guessed and self._runs:
                 _speculations["wasted"] -= 1
                 self._guessed = False
             self._runs += 1
             return compiled.run(inputs)
-        if MODE != "off" and self._should_compile():
-            with _lock:
-                if self._compiled is None:
-                    # Imported here because it loads the compiler.
-                    from gradtape.runtime.compiled_plan import compiled_plan
-
-                    begin = time.perf_counter_ns()
-                    self._compiled = compiled_plan(self.program, self._fast)
-                    if PROBE.sink is not None:
-                        PROBE.sink.compiled(self, begin)
-            return self.run(inputs)
         self._runs += 1
         if self._plain is None:
-            self._plain = NumpyPlan(self.program)
+            self._plain = NumpyPlan(for_numpy(self.program, self._fast, self.work()))
         start = time.perf_counter()
         if PROBE.sink is not None:
             begin = time.perf_counter_ns()
@@ -87,8 +133,62 @@ class TieredPlan:
             PROBE.sink.ran_in_numpy(self, times, begin)
         else:
             results = self._plain.run(inputs)
-        self._spent += time.perf_counter() - start
+        self._last = time.perf_counter() - start
+        self.spent += self._last
+        if self._last >= WORTH_WAITING and self._job is None and _compiles_meanwhile():
+            self._hope()
         return results
+
+    def work(self) -> int:
+        """A rough count of the element-ops of the program."""
+        if self._work is None:
+            self._work = work(self.program)
+        return self._work
+
+    def compile(self) -> CompiledPlan:
+        """Compile the plan now, unless it is compiled."""
+        with _lock:
+            if self._compiled is None:
+                with llvm.importing():
+                    # Imported here because it loads the compiler.
+                    from gradtape.runtime.compiled_plan import compiled_plan
+
+                begin = time.perf_counter_ns()
+                self._compiled = compiled_plan(optimize(self.program, self._fast), self._fast)
+                if PROBE.sink is not None:
+                    PROBE.sink.compiled(self, begin)
+            return self._compiled
+
+    def _newly_compiled(self) -> CompiledPlan | None:
+        """The compiled plan, if it pays and is there; else it is asked for if it pays."""
+        job = self._job
+        if job is not None and job.finished and job.error is not None:
+            _tell(job.error)
+            return None
+        if job is None and not self._should_compile():
+            return None
+        if not _compiles_meanwhile() or (job is None and self._is_huge()):
+            return self.compile()
+        if job is None:
+            job = self._submit()
+            if job is None:
+                return None
+        elif not job.finished:
+            compiler_thread.resume()
+        if self._last >= WORTH_WAITING:
+            begin = time.perf_counter_ns()
+            compiler_thread.wait_for(job, WAITS * self._last)
+            if PROBE.sink is not None:
+                PROBE.sink.waited(begin)
+        return self._compiled
+
+    def _submit(self) -> _PlanJob | None:
+        """Ask the compiler thread for the compiled plan; None if it has too much to do."""
+        job = _PlanJob(self)
+        if compiler_thread.submit(job):
+            self._job = job
+            return job
+        return None
 
     def bound(self, fixed: Mapping[int, Input], install: Callable[[BoundRun], None]) -> BoundRun:
         """The run with some inputs fixed, as a function of the others, one by one.
@@ -118,6 +218,11 @@ class TieredPlan:
         return self._compiled
 
     @property
+    def in_numpy(self) -> NumpyPlan | None:
+        """The NumPy plan, if it has run in NumPy."""
+        return self._plain
+
+    @property
     def fast(self) -> bool:
         """Whether its kernels may round as is quickest."""
         return self._fast
@@ -129,9 +234,20 @@ class TieredPlan:
 
     def resized(self, inputs: tuple[Node, ...], sizes: dict[int, int]) -> TieredPlan | None:
         """The plan of the program with other sizes, if compiled code does not depend on them."""
+        if self._compiled is None and self._job is not None and modes.compile_first:
+            # Whether the thread is done already must make no difference.
+            self.compile()
         if self._compiled is None or MODE == "off":
             return None
-        compiled = self._compiled.resized(inputs, sizes, self._fast)
+        if _compiles_meanwhile():
+            # Kernels depend on the order of lengths at times: such a plan is compiled later.
+            try:
+                with llvm.without_compiling():
+                    compiled = self._compiled.resized(inputs, sizes, self._fast)
+            except llvm.MustCompileError:
+                return None
+        else:
+            compiled = self._compiled.resized(inputs, sizes, self._fast)
         if compiled is None:
             return None
         found = TieredPlan(compiled.program, self._fast)
@@ -139,22 +255,91 @@ class TieredPlan:
         return found
 
     def _should_compile(self) -> bool:
-        if MODE == "always":
+        if MODE == "always" or modes.compile_first:
             return True
         nodes = len(self.program.nodes)
         if nodes > LONG_PROGRAM:
-            return self._spent >= COMPILE_SECONDS * nodes
+            return self.spent >= COMPILE_SECONDS * nodes
         if self._runs:
             return True
-        elements = work(self.program)
-        # NumPy has no memory for all results of a program that is very large.
-        is_huge = elements >= memory() // 8
         wasted = _speculations["wasted"] >= SPECULATIONS
-        if not is_huge and (wasted or elements < WORTH_COMPILING):
+        if not self._is_huge() and (wasted or self.work() < WORTH_COMPILING):
             return False
+        self._guess()
+        return True
+
+    def _hope(self) -> None:
+        """After a long first run: nobody could know before how long a loop would take."""
+        long = len(self.program.nodes) > LONG_PROGRAM
+        if not long and _speculations["wasted"] < SPECULATIONS and self._submit() is not None:
+            self._guess()
+
+    def _guess(self) -> None:
+        """Note that the plan is compiled in the hope of a second run."""
         _speculations["wasted"] += 1
         self._guessed = True
+
+    def _is_huge(self) -> bool:
+        """Whether NumPy has no memory for all results, so that the program must be compiled."""
+        return not self._runs and self.work() >= memory() // 8
+
+
+def for_numpy(program: Program, fast: bool, elements: int) -> Program:
+    """A program of so many element-ops as NumPy runs it.
+
+    Most passes take longer than NumPy does for a few thousand elements. With `fast` one changes the
+    last bits, and loops become far shorter by others.
+    """
+    small = elements < SMALL_NODE * len(program.nodes)
+    # The passes also see to it that loops compute only what is read of them, and that no function
+    # of the user is called for what is known.
+    plain = small and all(node.op.self_contained for node in program.nodes)
+    if plain and not fast:
+        return share_subexpressions(program)
+    return optimize(program, fast)
+
+
+def wait_for_compiler(timeout: float | None = None) -> bool:
+    """Wait until everything that repeated calls have asked for is compiled; see `GRADTAPE_JIT`.
+
+    Calls never need this: they run in NumPy while a thread compiles. A benchmark does, between its
+    first calls and those that it measures. With a timeout in seconds, False says that the compiler
+    was not done in time.
+
+    >>> f = gt.function(lambda x: gt.sin(x) * 2.0)
+    >>> _ = f(gt.asarray([1.0])), f(gt.asarray([2.0]))
+    >>> gt.wait_for_compiler()
+    True
+    """
+    return compiler_thread.wait(timeout)
+
+
+def is_compiled_at_first(program: Program) -> bool:
+    """Whether NumPy does not even run a program for the first time."""
+    if MODE != "off" and (MODE == "always" or modes.compile_first or _is_huge(program)):
         return True
+    return not _compiles_meanwhile() and work(program) >= WORTH_COMPILING
+
+
+def _is_huge(program: Program) -> bool:
+    return work(program) >= memory() // 8
+
+
+def _compiles_meanwhile() -> bool:
+    """Whether calls go on in NumPy while the compiler thread compiles."""
+    return MODE == "auto" and not modes.compile_first
+
+
+def _tell(error: Exception) -> None:
+    """Say once that compiling has failed; the program runs in NumPy."""
+    if _failures["told"] or isinstance(error, MemoryError):
+        return  # NumPy says itself what it has no memory for
+    _failures["told"] = True
+    warnings.warn(
+        f"a program could not be compiled: {error!r}. It runs in NumPy, as will others that fail; "
+        "gt.counters().compile_failures counts them.",
+        stacklevel=2,
+    )
 
 
 def work(program: Program) -> int:
@@ -165,7 +350,8 @@ def work(program: Program) -> int:
 def _elements(node: Node) -> int:
     if node.op.runs_bodies:
         steps: int = node.keywords.get("length", 1)
-        return steps * sum(work(body) for body in held(node))
+        bodies = held(node)
+        return steps * sum(work(body) + STEP_ELEMENTS * len(body.nodes) for body in bodies)
     if type(node.spec) is tuple:
         return sum(of.size for of in node.spec)
     if node.op.reduces:
@@ -177,4 +363,4 @@ if MODE == "always":
     # The first evaluation will compile, so the compiler is loaded with the rest of the library.
     from gradtape.runtime import compiled_plan as _compiled_plan  # noqa: F401
 
-    host()
+    llvm.host()

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any, overload
 
 from gradtape.derive.gradient import derive_reverse
+from gradtape.derive.hand_out import hold_answer, remember_answer
 from gradtape.errors import NotRecordingError, TapeConsumedError
 from gradtape.graph.argument_checks import as_flag
 from gradtape.graph.node import Node
@@ -23,6 +24,9 @@ from gradtape.tensor.tensor import Tensor, asarray
 from gradtape.tensor.variable import Variable
 
 __all__ = ["GradientTape", "gradients"]
+
+# What is given where nothing connects a source.
+NONE, ZERO = "none", "zero"
 
 
 def function_tape(persistent: bool = False) -> GradientTape:
@@ -73,6 +77,12 @@ class GradientTape(Jacobians):
         [2.0, 4.0]
         """
         self._require_open()
+        if type(tensor) is Tensor and tensor.recording is None and tensor.computed is not None:
+            # The usual case, a value: what follows comes to the same.
+            recording = self._recording
+            if type(recording) is Recording and tensor.computed.spec.inexact:
+                self._watch_node(tensor, recording.enter_value(tensor.computed))
+                return
         for leaf in flatten(tensor)[0]:
             if not isinstance(leaf, (Tensor, Variable)):
                 raise ValueError(
@@ -188,7 +198,7 @@ class GradientTape(Jacobians):
         target: object,
         sources: object,
         output_gradients: object = None,
-        unconnected_gradients: str = "none",
+        unconnected_gradients: str = NONE,
     ) -> Any:
         """The gradient of the sum of all targets by each source, in the structure of `sources`.
 
@@ -201,6 +211,16 @@ class GradientTape(Jacobians):
         Where nothing connects a source with the targets its gradient is None, or zeros with
         `unconnected_gradients="zero"`.
         """
+        question = None
+        # By identity: anything may be passed here, and `check_unconnected` refuses it below.
+        zeros = unconnected_gradients is ZERO
+        if output_gradients is None and (zeros or unconnected_gradients is NONE):
+            question = self._question(target, sources)
+            if question is not None:
+                known = hold_answer(self._recording, question, zeros)  # type: ignore[arg-type]
+                if known is not None:
+                    self._answered()
+                    return known if type(sources) is list else known[0]
         check_unconnected(unconnected_gradients)
         recording = self._ask()
         targets, shape = flatten(target)
@@ -214,6 +234,8 @@ class GradientTape(Jacobians):
             cotangents.append(direction(recording, node, weights[position]))
         leaves, structure = flatten(sources)
         found = self._reverse(nodes, cotangents, leaves)
+        if question is not None:
+            remember_answer(recording, question, found)
         results = finish(recording, leaves, found, unconnected_gradients)
         self._answered()
         return unflatten(structure, results)
@@ -242,7 +264,7 @@ class GradientTape(Jacobians):
         nodes = [self._source(leaf) for leaf in leaves]
         targets, structure = flatten(target)
         entered = [self._enter(leaf, "jvp: target") for leaf in targets]
-        found = push(recording, entered, nodes, along, self._outside())
+        found = push(recording, entered, nodes, along, self._outside_of((*entered, *nodes)))
         results = finish(recording, targets, found, "zero")
         self._answered()
         return unflatten(structure, results)
@@ -330,6 +352,41 @@ class GradientTape(Jacobians):
             self._recording.asked_at = len(self._recording.nodes)
         return self._recording
 
+    def _question(self, target: object, sources: object) -> tuple[Node, ...] | None:
+        """The nodes of a target and its sources, if nothing else can matter for the answer.
+
+        That holds for the usual tape: it was entered once and is left, all of its recording is in
+        its window, the sources are watched, and no tape records now. None for any other.
+        """
+        recording, windows = self._recording, self._windows
+        if (
+            self._active
+            or self._consumed
+            or type(recording) is not Recording
+            or recording is not state.recording
+            or state.tapes
+            or type(target) is not Tensor
+            or target.recording is not recording
+            or (recording.parts is not None and not recording.parts.lie_before(windows[-1][1]))
+            or recording.placed
+            or recording.rules
+            or len(windows) != 1
+            or windows[0] != [0, len(recording.nodes)]
+            or not target.node.spec.inexact
+        ):
+            return None
+        nodes: list[Node] = [target.node]
+        for leaf in sources if type(sources) is list else (sources,):
+            entry = self._watched.get(id(leaf))
+            if entry is None or entry[0] is not leaf:
+                return None
+            if type(leaf) is not Tensor:
+                variable = self._variables.get(getattr(leaf, "number", -1))
+                if variable is None or variable[1] is not entry[1]:
+                    return None
+            nodes.append(entry[1])
+        return tuple(nodes)
+
     def _answered(self) -> None:
         if not self.persistent:
             self._consumed = True
@@ -355,7 +412,10 @@ class GradientTape(Jacobians):
         assert self._recording is not None
         nodes = [self._source(leaf) for leaf in leaves]
         watched = self._watched_nodes()
-        return derive_reverse(self._recording, targets, cotangents, nodes, self._outside(), watched)
+        # What a source is computed from matters only if that may be something watched.
+        computed = [node for node in nodes if node not in watched]
+        outside = self._outside_of((*targets, *computed))
+        return derive_reverse(self._recording, targets, cotangents, nodes, outside, watched)
 
 
 def gradients(

@@ -21,7 +21,9 @@ from gradtape.derive.sparse_programs import (
 from gradtape.derive.window import Window
 from gradtape.dtypes import DType
 from gradtape.errors import DtypeError, ShapeError
+from gradtape.graph.node import Node
 from gradtape.ops.arrays.movement import reshape
+from gradtape.ops.elementwise.arithmetic import identity
 from gradtape.pytree import flatten
 from gradtape.recording.capturing import capturing
 from gradtape.recording.recording import Recording
@@ -35,6 +37,9 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
     from gradtape.tape.tape_jacobians import SparseOption
+
+# Finds the program of a sparse derivative, given the window, the target and the source.
+Preparation = Callable[[tuple[Window, Node, Node]], SparseProgram]
 
 # A matrix is given in sparse form from so many elements on, if one in so many can be nonzero.
 LARGE = 1 << 14
@@ -164,6 +169,43 @@ class Point:
         with apart(self._recording):
             found = product(self._window, kind, self._y, self._x, count)
             return found(self._recording, direction)
+
+    def prepared(self, preparation: Preparation) -> SparseProgram:
+        """A sparse derivative here."""
+        with apart(self._recording):
+            return preparation((self._window, self._y, self._x))
+
+
+class NotPendingError(Exception):
+    """A captured evaluation of a sparse derivative cannot be replayed."""
+
+
+def recorded_matrix(
+    f: Callable[..., object],
+    x: Tensor,
+    layout: Layout,
+    before: tuple[object, ...],
+    args: tuple[object, ...],
+    scalar: str | None,
+    preparation: Preparation,
+) -> csr_array:
+    """The matrix of a sparse derivative, recorded where it is asked for, not apart.
+
+    Raises NotPendingError in a capture that would have to know the entries.
+    """
+    tape = function_tape(persistent=True)
+    with tape:
+        source = identity(x)
+        tape.watch(source)
+        result = f(*before, layout.unravel(source), *args)
+        value = as_scalar(scalar, result) if scalar else join(result)
+    recording = tape._recording
+    assert recording is not None
+    asked = (tape._window_of(recording), value.enter(recording), tape._source(source))
+    found = preparation(asked)
+    if recording.capturing and not found.may_be_pending:
+        raise NotPendingError
+    return found.matrix(recording)
 
 
 def pays(prepared: SparseProgram) -> bool:

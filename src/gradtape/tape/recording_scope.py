@@ -8,8 +8,10 @@ that was applied outside these windows is a constant to the tape, unless the tap
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from operator import itemgetter
 from typing import Any, Self
 
 from gradtape.derive.gradient import derive_forward
@@ -18,9 +20,10 @@ from gradtape.errors import ShapeError, shown
 from gradtape.evaluate.flush import flush, release
 from gradtape.graph.argument_checks import is_choice
 from gradtape.graph.interrupts import method_in_c
-from gradtape.graph.node import Node, apart_from_recorded, slope_constant
+from gradtape.graph.node import PICK, Node, apart_from_recorded, slope_constant
 from gradtape.graph.rows import Rows
 from gradtape.graph.spec import spec
+from gradtape.graph.walk import count_visits
 from gradtape.ops.elementwise.arithmetic import STOP_GRADIENT
 from gradtape.ops.families.casting import cast
 from gradtape.ops.families.shapes import broadcast_to
@@ -35,6 +38,8 @@ from gradtape.tensor.tensor import Tensor, asarray
 from gradtape.tensor.tensor_like import TensorLike
 from gradtape.tensor.variable import Variable
 
+# So many nodes outside its windows cost a tape next to nothing.
+FEW_OUTSIDE = 16
 # At the start of an outermost tape, more pending work than this is computed first.
 PENDING_AT_ENTRY = 512
 
@@ -235,6 +240,7 @@ class Scope:
             position = len(recording.nodes) if end is None else max(end, 0)
         outside += recording.nodes[position:]
         found = frozenset(outside)
+        count_visits(len(found))
         if recording.parts is not None:
             found = found.union(*recording.parts.outside(self._windows))
         if recording.placed:
@@ -243,11 +249,48 @@ class Scope:
             found = found.union(placed) - inside
         return found.difference(recording.aliases) if recording.aliases else found
 
+    def _outside_of(self, roots: Iterable[Node]) -> frozenset[Node]:
+        """As `_outside`, but perhaps only those that some nodes are computed from.
+
+        If this tape recorded a small part of the recording, the nodes are looked for from the roots
+        back: then the cost of a derivative does not grow with what was recorded before the tape.
+        """
+        recording = self._recording
+        assert recording is not None
+        recorded = len(recording.nodes)
+        inside = 0
+        for start, end in self._windows:
+            assert start is not None
+            inside += (recorded if end is None else max(end, 0)) - max(start, 0)
+        if recording.parts is not None:
+            recorded += recording.parts.size
+        if recorded - inside <= max(inside, FEW_OUTSIDE):
+            return self._outside()
+        aliases = recording.aliases or {}
+        found: set[Node] = set()
+        seen = set(roots)
+        waiting = list(seen)
+        while waiting:
+            node = waiting.pop()
+            # An output of a node with several is not an application: the node is.
+            position = None if node.op is PICK or node in aliases else recording.position(node)
+            if position is not None and not self._recorded_at(position):
+                found.add(node)
+                continue
+            for parent in node.inputs:
+                if parent not in seen:
+                    seen.add(parent)
+                    waiting.append(parent)
+        count_visits(len(seen))
+        return frozenset(found)
+
     def _recorded_at(self, position: int) -> bool:
-        return any(
-            start <= position and (end is None or position < end)  # type: ignore[operator]
-            for start, end in self._windows
-        )
+        # Windows are in order: the last that begins at the position or before it decides.
+        at = bisect_right(self._windows, position, key=itemgetter(0))
+        if not at:
+            return False
+        end = self._windows[at - 1][1]
+        return end is None or position < end
 
     def _watch_node(self, source: Handle | Variable, node: Node) -> None:
         self._watched.setdefault(id(source), (source, node))

@@ -116,8 +116,23 @@ class Generator:
         True
         """
         made = cls(0)
-        made._key, made._counter = (int(state[0]), int(state[1])), int(state[2])
+        made.restore(state)
         return made
+
+    def restore(self, state: State) -> None:
+        """Go on where a generator of this state was.
+
+        >>> a, b = gt.random.Generator(1), gt.random.Generator(2)
+        >>> b.restore(a.state)
+        >>> a.uniform((5,)).tolist() == b.uniform((5,)).tolist()
+        True
+        """
+        self._leave("the state of a generator is set")
+        first, second, counter = (int(word) for word in state)
+        if not (0 <= first < 2**64 and 0 <= second < 2**64 and 0 <= counter < 2**128):
+            raise ValueError(f"Generator: {state!r} is not a state. Pass one that `state` gave.")
+        with self._lock:
+            self._key, self._counter = (first, second), counter
 
     def __reduce__(self) -> tuple[object, ...]:
         return Generator.from_state, (self.state,)

@@ -53,6 +53,10 @@ def _use(kind: type[list[Handle]]) -> None:
 def deterministic(on: bool = True) -> Iterator[None]:
     """Refuse what cannot be repeated exactly, such as random numbers without a seed.
 
+    Plans are compiled before their first run in this mode, and calls wait for that: NumPy and
+    compiled code round differently, and which of them runs must not depend on time or on earlier
+    calls.
+
     >>> with gt.deterministic():
     ...     gt.is_deterministic()
     True
@@ -60,9 +64,21 @@ def deterministic(on: bool = True) -> Iterator[None]:
     earlier = modes.deterministic
     modes.deterministic = on
     try:
-        yield
+        with compiled_first(on):
+            yield
     finally:
         modes.deterministic = earlier
+
+
+@contextlib.contextmanager
+def compiled_first(on: bool = True) -> Iterator[None]:
+    """Compile plans before their first run, so that all runs of a plan round alike."""
+    earlier = modes.compile_first
+    modes.compile_first = on
+    try:
+        yield
+    finally:
+        modes.compile_first = earlier
 
 
 def is_deterministic() -> bool:

@@ -40,6 +40,7 @@ from gradtape.tf import (
     random,
     signal,
     test,
+    train,
 )
 from gradtape.tf.base import casting as _casting
 from gradtape.tf.base import dtypes as _dtypes
@@ -125,7 +126,7 @@ SUBMODULES = (
     "keras.initializers",
     "keras.layers", "keras.losses", "keras.metrics", "keras.models", "keras.optimizers",
     "keras.optimizers.schedules", "keras.regularizers", "keras.utils", "linalg", "math",
-    "math.special", "nest", "nn", "random", "signal", "test",
+    "math.special", "nest", "nn", "random", "signal", "test", "train",
 )  # fmt: skip
 
 # Not compat.v1, which finds names of TensorFlow 2 as well.
@@ -152,7 +153,7 @@ __all__ = [
     "reduce_mean", "reduce_min", "reduce_prod", "reduce_sum", "reverse_sequence", "round",
     "scalar_mul", "searchsorted", "sigmoid", "sign", "signal", "sin", "sinh", "sort",
     "space_to_batch", "space_to_batch_nd", "sqrt", "square", "subtract", "tan", "tanh",
-    "tensordot", "test", "truediv", "truncatediv", "truncatemod", "unique",
+    "tensordot", "test", "train", "truediv", "truncatediv", "truncatemod", "unique",
     "unique_with_counts", "unravel_index", "zeros_initializer",
 ]  # fmt: skip
 __all__ += _casting.__all__

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gradtape.graph import Node, Rows, apply, constant
 from gradtape.ops.elementwise.arithmetic import WHERE
 from gradtape.ops.families.shapes import broadcast_to
@@ -12,7 +10,6 @@ from gradtape.ops.families.shapes import broadcast_to
 Slope = Node | Rows
 
 
-@dataclass(frozen=True, eq=False)
 class Cotangent:
     """A cotangent with an optional mask: where the mask is false it is exactly zero.
 
@@ -20,8 +17,12 @@ class Cotangent:
     where the mask is false, and there the product is replaced by 0.
     """
 
-    content: Slope
-    mask: Node | None = None
+    __slots__ = ("content", "mask")
+
+    # Written out: one is made for every operand, and a frozen dataclass takes twice as long.
+    def __init__(self, content: Slope, mask: Node | None = None) -> None:
+        self.content = content
+        self.mask = mask
 
     @property
     def node(self) -> Node:

@@ -29,7 +29,7 @@ def forward(
     pushed: dict[Node, Tangent] = {**given}
     wanted = set(sources)
     # A function with its own derivative is not entered: its outputs depend on its arguments.
-    order = topological(targets, parents=_inputs if python_rule is None else _sources)
+    order = topological(targets, blocked, None if python_rule is None else _sources)
     active = dependents((n for n in order if n not in blocked or n in wanted), wanted)
     for node in order:
         if node not in active:
@@ -91,10 +91,6 @@ def _single(tangent: Tangent | None) -> Node | None:
     """The tangent of a node with one output."""
     assert not isinstance(tangent, tuple)
     return tangent
-
-
-def _inputs(node: Node) -> Sequence[Node]:
-    return node.inputs
 
 
 def _sources(node: Node) -> Sequence[Node]:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 from gradtape.graph import OPERATORS, Rows, Undefined, dependents, substitute, topological
 from gradtape.graph.node import PICK, Node, apply, constant, derive_from, outputs, placeholder
+from gradtape.graph.provenance import provenance
+from gradtape.graph.recorded_lines import LINES
 from gradtape.ops.custom.custom import CUSTOM
 from gradtape.ops.elementwise.arithmetic import IDENTITY, WHERE, branch_mask
 from gradtape.ops.families.shapes import reduce_to
@@ -33,7 +35,8 @@ def reverse(
     differentiates the nodes whose derivative is a Python function of the user.
     """
     wanted = set(sources)
-    order = topological(targets)
+    # What lies behind a blocked node gets no cotangent through it, and is found on other ways.
+    order = topological(targets, stop=blocked)
     active = dependents((n for n in order if n not in blocked or n in wanted), wanted)
     found: dict[Node, Cotangent] = {}
     # For nodes with several outputs: the cotangents of these, as far as they are known.
@@ -41,11 +44,13 @@ def reverse(
     for target, given in zip(targets, cotangents, strict=True):
         if target in active:
             _accumulate(found, target, Cotangent(given))
+    noted = provenance() is not None or LINES.noting
     for node in reversed(order):
         # No cotangent passes a blocked node, not even a source, which collects its own before.
         if node not in active or not node.inputs or node in blocked:
             continue
-        derive_from(node)
+        if noted:
+            derive_from(node)
         if type(node.spec) is tuple:
             if node in several:
                 _through_several(node, several.pop(node), found, active, python_rule)
@@ -76,17 +81,18 @@ def _through(
     node: Node, cotangent: Cotangent, found: dict[Node, Cotangent], active: set[Node]
 ) -> None:
     """Carry a cotangent through one node to its active inputs."""
+    op, before = node.op, cotangent.mask
     for index, parent in enumerate(node.inputs):
         if parent not in active or not _carries(parent):
             continue
-        if node.op is IDENTITY:  # rows stay rows
+        if op is IDENTITY:  # rows stay rows
             _accumulate(found, parent, cotangent)
             continue
-        result = _pulled(node, index, cotangent.node, cotangent.mask)
+        result = _pulled(node, index, cotangent.node, before)
         if result is None:
             continue
-        mask = _mask(node, index, cotangent.mask)
-        if not isinstance(result, Rows):  # rows hold the masked cotangent's own elements
+        mask = None if before is None and op is not WHERE else _mask(node, index, before)
+        if mask is not None and not isinstance(result, Rows):  # rows have masked elements
             result = masked(result, mask)
         _accumulate(found, parent, Cotangent(result, mask))
 
@@ -97,16 +103,18 @@ def _pulled(node: Node, index: int, g: Given, mask: Node | None = None) -> Slope
     Broadcasting of element-wise ops is undone here, by a sum. The mask acts before it: a NaN of one
     element must not reach the sum.
     """
-    vjp = node.op.vjp
+    op = node.op
+    vjp = op.vjp
     if isinstance(vjp, Undefined):
-        vjp.refuse(node.op.name, "the derivative")
+        vjp.refuse(op.name, "the derivative")
     if vjp is None:
-        if node.op.pullback is not None:
+        if op.pullback is not None:
             return _pulled_back(node, (index,), g if isinstance(g, tuple) else (g,))[0]
         return _vjp_from_jvp(node, index, g)
     y = outputs(node) if type(node.spec) is tuple else node
-    result: Slope | None = vjp(index, g, y, node.inputs, **node.keywords)
-    if node.op.elementwise and isinstance(result, Node):
+    params = op.keywords(node.params) if node.params else {}
+    result: Slope | None = vjp(index, g, y, node.inputs, **params)
+    if op.elementwise and isinstance(result, Node) and node.inputs[index].spec is not node.spec:
         shape = node.inputs[index].shape
         if result.shape == node.shape != shape:
             result = reduce_to(masked(result, mask), shape)

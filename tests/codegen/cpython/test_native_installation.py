@@ -56,6 +56,7 @@ for _ in range(40):
     for _ in range(OPS):
         y = y * 0.5
     y.numpy()
+    gt.wait_for_compiler()
 print(native.installed())
 """
 

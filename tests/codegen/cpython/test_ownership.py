@@ -398,6 +398,6 @@ def test_dropped_in_the_middle_of_a_call(names):
     parts = [f"exec({PROGRAMS[name]!r}, globals())" for name in names]
     program = "\n".join([BEGINNING, *parts, "assert not failures, failures"])
     command = [sys.executable, "-X", "dev", "-X", "faulthandler", "-c", program, str(ROUNDS)]
-    debugging = {"PYTHONMALLOC": "debug", "GRADTAPE_RECORDER": "native", "GRADTAPE_JIT": "auto"}
+    debugging = {"PYTHONMALLOC": "debug", "GRADTAPE_RECORDER": "native", "GRADTAPE_JIT": "wait"}
     result = subprocess.run(command, capture_output=True, text=True, env=os.environ | debugging)
     assert result.returncode == 0, result.stderr[-3000:]

@@ -169,6 +169,7 @@ def seconds(run: Run, mended: bool, scale: float) -> float:
     gc.collect()
     # Each run begins cold, as a script does: the profile and both runs compile the same.
     gt.clear_plans()
+    gt.wait_for_compiler()
     begin = time.perf_counter()
     run(mended, scale)
     return time.perf_counter() - begin
@@ -178,6 +179,7 @@ def profiled(fault: str, scale: float = 1.0) -> gt.Profile:
     """The profile of one fault."""
     gc.collect()
     gt.clear_plans()
+    gt.wait_for_compiler()
     with gt.profile(fault) as found:
         FAULTS[fault](False, scale)
     return found

@@ -231,6 +231,68 @@ def test_size_does_not_grow_with_the_run(model):
     assert sizes[1] < 1.2 * sizes[0]
 
 
+@compiles
+def test_a_plan_that_is_compiled_in_the_background_has_lines_in_both_tiers(model, monkeypatch):
+    monkeypatch.setattr(tiers, "MODE", "auto")
+    gt.clear_plans()
+    with gt.profile() as p:
+        train(4, *model)
+        assert gt.wait_for_compiler()
+        train(5, *model)
+    assert {plan["tier"] for plan in p.data["plans"]} == {"NumPy", "compiled"}
+    assert sum(plan["runs"] for plan in p.data["plans"]) == 9
+    products = [group for group in p.data["groups"] if group["title"] == "matmul"]
+    # Forward and backward, in each tier, all at the line of the product.
+    assert {(group["kind"], group["backward"]) for group in products} == {
+        ("NumPy call", 0.0), ("NumPy call", 1.0),
+        ("matrix product", 0.0), ("matrix product", 1.0),
+    }  # fmt: skip
+    assert all("x @ w" in group["source"] for group in products)
+
+
+@compiles
+def test_compiling_in_the_background_is_not_time_of_calls(model, monkeypatch):
+    monkeypatch.setattr(tiers, "MODE", "auto")
+    gt.clear_plans()
+    with gt.profile() as p:
+        train(4, *model)
+        assert gt.wait_for_compiler()
+    events = p.data["caches"]["events"]
+    assert events["compile in the background"]["count"] == 1
+    assert "compile" not in events
+    assert p.data["background_seconds"] >= events["compile in the background"]["seconds"] > 0
+    assert "compiling in the background" in str(p)
+
+
+@compiles
+def test_compiling_in_a_call_is_time_of_the_call(model, monkeypatch):
+    monkeypatch.setattr(tiers, "MODE", "wait")
+    gt.clear_plans()
+    with gt.profile() as p:
+        train(4, *model)
+    events = p.data["caches"]["events"]
+    assert events["compile"]["count"] == 1
+    assert "compile in the background" not in events
+    (reading,) = p.data["readings"]
+    assert reading["building"] >= events["compile"]["seconds"]
+
+
+@compiles
+def test_compiler_thread_and_profile_do_not_disturb_each_other(monkeypatch):
+    monkeypatch.setattr(tiers, "MODE", "auto")
+    for length in range(20, 28):
+        x = gt.asarray(np.ones(8))
+        with gt.profile() as p:
+            for _ in range(2):
+                y = x
+                for _ in range(length):
+                    y = gt.sin(y) * 1.5
+                y.numpy()
+        # The profile ends while the thread compiles.
+        assert p.data["counters"]["plans_run"] == 2
+    assert gt.wait_for_compiler()
+
+
 def test_notes_of_memory_are_bounded():
     sampler = Sampler()
     for _ in range(20 * MOST_NOTES):

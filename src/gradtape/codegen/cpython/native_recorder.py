@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import sys
-import threading
 import weakref
 from typing import Any
 
@@ -25,6 +24,7 @@ from gradtape.codegen.cpython.objects import (
     word,
 )
 from gradtape.graph.hooks import hooks
+from gradtape.graph.locks import new_lock
 from gradtape.graph.node import Node, Table
 from gradtape.graph.operators import OPERATORS
 from gradtape.graph.spec import Spec
@@ -60,8 +60,9 @@ _SLOTS = {
 _METHODS = {slot: specials[0] for slot, specials in _SLOTS.items()}
 _METHODS |= dict(zip(_COMPARISONS, _SLOTS["compare"], strict=True))
 
-lock = threading.RLock()
-_kinds_lock = threading.Lock()
+# The compiler thread may hold them when another thread forks.
+lock = new_lock()
+_kinds_lock = new_lock()
 
 
 def offsets() -> dict[str, int] | None:
@@ -220,11 +221,9 @@ _compiled: list[Native] = []
 _installed: list[Native] = []
 
 
-def install() -> str | None:
-    """Put the native recorder in place; returns the reason if it cannot be."""
+def prepare() -> str | None:
+    """Compile the native recorder; returns the reason if it cannot be."""
     with lock:
-        if _installed:
-            return None
         if not _compiled:
             reason = unsupported()
             if reason is not None:
@@ -233,6 +232,17 @@ def install() -> str | None:
             if layout is None:
                 return LAYOUT_DIFFERS
             _compiled.append(Native(layout))
+        return None
+
+
+def install() -> str | None:
+    """Put the native recorder in place; returns the reason if it cannot be."""
+    with lock:
+        if _installed:
+            return None
+        reason = prepare()
+        if reason is not None:
+            return reason
         native = _compiled[0]
         for function, found in zip(RECORDERS, native.functions, strict=True):
             function.use(found)

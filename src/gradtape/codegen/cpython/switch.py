@@ -12,6 +12,7 @@ import os
 import sys
 import warnings
 
+from gradtape.codegen import compiler_thread
 from gradtape.codegen.cpython import native_recorder
 from gradtape.codegen.cpython.objects import LAYOUT_DIFFERS, unsupported
 from gradtape.graph.hooks import hooks
@@ -89,21 +90,47 @@ def why_python() -> str | None:
     return reason or "too little was recorded so far to pay for compiling it"
 
 
+class _RecorderJob(compiler_thread.Job):
+    """Compiles the native recorder. It is installed by a thread that records."""
+
+    def work(self) -> None:
+        """Compile it, if this interpreter is one that it knows."""
+        with native_recorder.lock:
+            native_recorder.prepare()
+
+
+def _fail(error: BaseException) -> None:
+    _Process.failure = f"it could not be compiled: {error!r}"
+    # A shortcut that cannot be taken is no reason to stop.
+    warnings.warn(
+        f"the native recorder could not be compiled: {error!r}. Recording goes on in Python; "
+        "GRADTAPE_RECORDER=python does not try.",
+        stacklevel=3,
+    )
+
+
 class Watch:
     """Looks at the traffic every few recordings, until the native recorder is worth compiling."""
 
     def __init__(self) -> None:
         # Applications recorded at the last look at which the compiler was there.
         self.seen: int | None = None
+        self._job: _RecorderJob | None = None
 
     def __call__(self) -> None:
         if MODE == "python":
             traffic.due = math.inf
             return
-        if MODE != "native" and not self._pays():
+        if MODE != "native" and self._job is None and not self._pays():
+            traffic.due = traffic.recordings + SETTLED
+            return
+        if MODE != "native" and not self._is_compiled():
             traffic.due = traffic.recordings + SETTLED
             return
         traffic.due = math.inf
+        if self._job is not None and self._job.error is not None:
+            _fail(self._job.error)
+            return
         # A finaliser may come here in the middle of a compilation: it must not wait for others.
         if native_recorder.lock.acquire(blocking=False):
             try:
@@ -112,15 +139,20 @@ class Watch:
                 if is_interrupt(error):
                     traffic.due = traffic.recordings + SETTLED
                     raise
-                _Process.failure = f"it could not be compiled: {error!r}"
-                # A shortcut that cannot be taken is no reason to stop.
-                warnings.warn(
-                    f"the native recorder could not be compiled: {error!r}. Recording goes on in "
-                    "Python; GRADTAPE_RECORDER=python does not try.",
-                    stacklevel=2,
-                )
+                _fail(error)
             finally:
                 native_recorder.lock.release()
+
+    def _is_compiled(self) -> bool:
+        """Whether the compiler thread is done with the recorder, or is not to be asked."""
+        if not compiler_thread.shortcuts_come_later():
+            return True
+        if self._job is None:
+            job = _RecorderJob()
+            self._job = job if compiler_thread.submit(job) else None
+            return False
+        compiler_thread.resume()
+        return self._job.finished
 
     def _pays(self) -> bool:
         if "llvmlite.binding" not in sys.modules:

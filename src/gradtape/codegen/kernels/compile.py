@@ -1,7 +1,7 @@
 """Compile: kernels to machine code, each kernel once for all plans that call it.
 
-The text of all new kernels is one module of IR, which LLVM parses, optimises and compiles. Plans
-call the functions by address and hold the code: a kernel is freed with its last plan.
+The text of a new kernel is one module of IR, which LLVM parses, optimises and compiles. Plans call
+the functions by address and hold the code: a kernel is freed with its last plan.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from gradtape.codegen.kernels.columns import emit_columns
 from gradtape.codegen.kernels.kernel import LONG_BODY, Kernel, Layout, lane_count
 from gradtape.codegen.kernels.loops import Emitter
 from gradtape.codegen.kernels.reductions import emit_rows, emit_running, emit_whole
+from gradtape.graph.give_way import give_way
 from gradtape.graph.locks import new_lock
 from gradtape.graph.weak_table import WeakTable
 
@@ -94,7 +95,7 @@ _lock = new_lock()
 
 
 def module_text(kernels: Iterable[Kernel]) -> tuple[str, dict[Kernel, str]]:
-    """One module with a function for each kernel."""
+    """One module with a function for each kernel, to compile one or to read several."""
     bits = llvm.host().bits
     functions: list[str] = []
     definitions: dict[str, None] = {}
@@ -121,19 +122,33 @@ class Codes:
 
 
 def compile_kernels(kernels: Iterable[Kernel]) -> Codes:
-    """The code of each kernel."""
+    """The code of each kernel.
+
+    Each is a module of its own. So a kernel is found on disk whichever others were compiled with
+    it, and LLVM is left between two of them: an exit, a fork and other threads wait less.
+    """
     wanted = list(dict.fromkeys(kernels))
-    with _lock:
-        mode = builder.rounding_mode()
-        known = {kernel: _known.get((kernel, mode)) for kernel in wanted}
-        found = {kernel: code for kernel, code in known.items() if code is not None}
-        fresh = [kernel for kernel in wanted if kernel not in found]
-        if not fresh:
-            return Codes(found)
-        text, names = module_text(fresh)
-        module = llvm.compile_ir(text, for_good=False)
-        for kernel in fresh:
-            code = KernelCode(module.address(names[kernel]), module)
-            found[kernel] = _known.setdefault((kernel, mode), code)
-        count = len(fresh)
-        return Codes(found, loaded=count) if module.loaded else Codes(found, compiled=count)
+    mode = builder.rounding_mode()
+    # Without the lock: the compiler thread may hold it for long.
+    found = _found(wanted, mode)
+    fresh = [kernel for kernel in wanted if kernel not in found]
+    compiled = loaded = 0
+    for kernel in fresh:
+        llvm.check_may_compile()
+        give_way()
+        with _lock:
+            code = _known.get((kernel, mode))
+            if code is None:
+                text, names = module_text([kernel])
+                module = llvm.compile_ir(text, for_good=False)
+                code = KernelCode(module.address(names[kernel]), module)
+                code = _known.setdefault((kernel, mode), code)
+                compiled, loaded = compiled + (not module.loaded), loaded + module.loaded
+        found[kernel] = code
+    return Codes(found, compiled, loaded)
+
+
+def _found(kernels: Iterable[Kernel], mode: str) -> dict[Kernel, KernelCode]:
+    """The kernels that are compiled already."""
+    known = {kernel: _known.get((kernel, mode)) for kernel in kernels}
+    return {kernel: code for kernel, code in known.items() if code is not None}

@@ -15,6 +15,7 @@ import numpy as np
 
 from gradtape.codegen.kernels.kernel import BOOL, SAME, SCALAR, Kernel, Layout, Operand
 from gradtape.codegen.kernels.memory import Memory, Place
+from gradtape.graph.give_way import give_way
 from gradtape.graph.vector_code import Vector
 from gradtape.ops.families.lowering import add
 
@@ -264,6 +265,7 @@ class Emitter(Memory):
                 place = Place(rows[number], index, stride, mask, offsets)
                 values.append(self.load(operand, place))
         for instruction in kernel.body:
+            give_way()
             # A scalar of the table is read where it is first used: registers are few.
             self._read_from_table(values, instruction.arguments)
             arguments = [values[number] for number in instruction.arguments]

@@ -35,6 +35,7 @@ from gradtape.codegen.kernels.kernel import (
 )
 from gradtape.dtypes import DType
 from gradtape.graph import Accumulation, Node, NotLowered, Op, Shape, Vector
+from gradtape.graph.give_way import give_way
 from gradtape.ops.families.access import Access, Strides, is_strided_view, row_major
 from gradtape.ops.families.casting import CAST
 from gradtape.ops.families.lowering import COMBINATIONS
@@ -229,6 +230,7 @@ def _content(loop: Loop, access: dict[Node, Access], constants: set[Node]) -> Co
     reductions: list[tuple[int, Node]] = []
     wanted = set(loop.outputs)
     for node in loop.nodes:
+        give_way()
         if node in loop.copies:
             stores.append((value_of(node.inputs[0]), node))
             continue

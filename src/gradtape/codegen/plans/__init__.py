@@ -7,6 +7,6 @@ Other rooms import from here:
 - team: the IR of `run_plan` and of the workers, and the offsets of the memory that they share;
 - interrupts: how native code notices signals and stops;
 - control: the IR of loops and branches, and the words of their tables;
-- gemm, panels: the IR of matrix products, through BLAS and by kernels of gradtape's own;
+- gemm, tiles: the IR of matrix products, through BLAS and by kernels of gradtape's own;
 - waiting: how a thread pauses, sleeps and wakes on each platform (for `team` alone).
 """

@@ -10,8 +10,9 @@ import ctypes
 import struct
 import sys
 import warnings
-from functools import lru_cache, partial
+from functools import partial
 
+from gradtape.codegen import compiler_thread
 from gradtape.codegen.cpython import native_recorder as native
 from gradtape.codegen.cpython import switch
 from gradtape.codegen.cpython.objects import (
@@ -24,6 +25,7 @@ from gradtape.codegen.cpython.objects import (
 )
 from gradtape.dtypes import World
 from gradtape.graph.interrupts import is_interrupt
+from gradtape.graph.locks import new_lock
 from gradtape.recording.recording import Recording
 from gradtape.recording.value import Value
 from gradtape.runtime import buffer_pool as buffers
@@ -104,29 +106,78 @@ class _Slot:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
 
 
-@lru_cache(maxsize=1)
-def _slot(function: type) -> _Slot | None:
-    """The slot, compiled at the first call; None where it cannot be."""
-    layout = offsets(function) if supported() else None
-    if layout is None:
-        return None
-    try:
-        return _Slot(function, layout)
-    except Exception as error:
-        if is_interrupt(error):
-            raise
-        # A shortcut that cannot be taken is no reason to stop.
-        warnings.warn(
-            f"native calls could not be compiled: {error!r}. Functions are called in Python; "
-            "gt.set_recorder('python') does not try.",
-            stacklevel=2,
-        )
-        return None
+class _SlotJob(compiler_thread.Job):
+    """Compiles the slot."""
+
+    def __init__(self, function: type) -> None:
+        super().__init__()
+        self._function = function
+
+    def work(self) -> None:
+        """Compile it, if this interpreter is one that it knows."""
+        _slots.compile(self._function)
+
+
+class _Slots:
+    """The slot of this process, once it is compiled."""
+
+    def __init__(self) -> None:
+        self._lock = new_lock()
+        self._job: _SlotJob | None = None
+        self.is_made = False
+        self.slot: _Slot | None = None
+
+    def compile(self, function: type) -> None:
+        """Compile the slot, unless it is compiled or this interpreter is unknown."""
+        with self._lock:
+            if not self.is_made:
+                layout = offsets(function) if supported() else None
+                self.slot = None if layout is None else _Slot(function, layout)
+                self.is_made = True
+
+    def get(self, function: type) -> _Slot | None:
+        """The slot; None where it cannot be, or while it is being compiled."""
+        if self.is_made:
+            return self.slot
+        try:
+            if switch.MODE == "native" or not compiler_thread.shortcuts_come_later():
+                self.compile(function)
+            elif self._job is None:
+                job = _SlotJob(function)
+                self._job = job if compiler_thread.submit(job) else None
+            else:
+                compiler_thread.resume()
+                if self._job.error is not None:
+                    raise self._job.error
+        except Exception as error:
+            if is_interrupt(error):
+                raise
+            self.is_made = True
+            # A shortcut that cannot be taken is no reason to stop.
+            warnings.warn(
+                f"native calls could not be compiled: {error!r}. Functions are called in Python; "
+                "gt.set_recorder('python') does not try.",
+                stacklevel=2,
+            )
+        return self.slot
+
+    @property
+    def is_coming(self) -> bool:
+        """Whether it is being compiled."""
+        return self._job is not None and not self.is_made
+
+
+_slots = _Slots()
+
+
+def is_coming() -> bool:
+    """Whether the slot is being compiled, so that one should look again soon."""
+    return _slots.is_coming
 
 
 def install(function: type) -> bool:
-    """Let calls of functions go through the slot; False where they cannot."""
-    slot = _slot(function)
+    """Let calls of functions go through the slot; False where they cannot, or cannot yet."""
+    slot = _slots.get(function)
     if slot is not None and function.__dict__["__call__"] is not slot.wrapper:
         function.__call__ = slot.wrapper  # type: ignore[method-assign]
     return slot is not None
@@ -134,9 +185,7 @@ def install(function: type) -> bool:
 
 def follow_switch(function: type) -> None:
     """Take the slot out of use if Python was asked for, or put it back if it was compiled."""
-    if not _slot.cache_info().currsize:
-        return
-    slot = _slot(function)
+    slot = _slots.slot
     if slot is None:
         return
     wanted = slot.in_python if switch.MODE == "python" else slot.wrapper

@@ -7,7 +7,7 @@ from times of this run. Gains below `LEAST` of the wall time are not told.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from gradtape.graph import Node
@@ -50,8 +50,25 @@ def advice(found: Findings) -> list[Advice]:
         jacobian_by_a_loop, wider_than_needed, stops_fusion, threads_do_not_pay,
     ):  # fmt: skip
         told += look(found)
+    told = _together(told)
     told = [each for each in told if each.seconds >= LEAST * found.wall]
     return sorted(told, key=lambda each: -each.seconds)
+
+
+def _together(told: list[Advice]) -> list[Advice]:
+    """One finding of a kind for a line: a plan runs in NumPy at first, then compiled.
+
+    The sentence is that of the larger gain.
+    """
+    found: dict[tuple[str, Place | None], Advice] = {}
+    for each in told:
+        key = each.kind, each.place
+        other = found.get(key)
+        if other is not None:
+            larger = max(each, other, key=lambda one: one.seconds)
+            each = replace(larger, seconds=each.seconds + other.seconds)
+        found[key] = each
+    return list(found.values())
 
 
 def _time_of(plan: PlanRecord, nodes: set[Node]) -> float:

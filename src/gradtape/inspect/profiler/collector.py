@@ -15,6 +15,7 @@ from typing import Any
 
 from gradtape.evaluate.kept_for_backward import is_expensive
 from gradtape.graph import Node, Program
+from gradtape.graph.give_way import is_in_background
 from gradtape.graph.recorded_lines import LINES, Place, user_place
 from gradtape.inspect.profiler.sampler import Sampler
 from gradtape.recording.value import Value
@@ -94,6 +95,17 @@ class Binding:
 
 
 @dataclass
+class NumpyRuns:
+    """The runs of a plan in tier 0."""
+
+    plan: Any
+    # Nanoseconds of each step, and of the runs as a whole.
+    times: list[int]
+    nanoseconds: int = 0
+    count: int = 0
+
+
+@dataclass
 class Kept:
     """What the recording of a tape held after a flush at one line, at its largest."""
 
@@ -142,10 +154,12 @@ class Collector:
         self.colourings: dict[int, tuple[Any, int, Place | None]] = {}
         # Nanoseconds that NumPy took: of library calls, by plan and node; of plans in tier 0.
         self.calls: dict[tuple[int, Node], list[int]] = {}
-        self.numpy_plans: dict[int, tuple[Any, list[int], list[int]]] = {}
+        self.numpy_plans: dict[int, NumpyRuns] = {}
         self.numpy_ns = 0
         # Plans that are held until the profile ends.
         self.plans: list[Any] = []
+        # Plans that the compiler thread compiled, with begin and end.
+        self._in_background: list[tuple[Any, int, int]] = []
         self._building_ns = 0
         self._marks = (0, 0)
         self._viewed: set[int] = set()
@@ -270,13 +284,28 @@ class Collector:
     def built(self, plan: Any, begin: int, cause: str) -> None:
         """A program needed a new plan."""
         self.causes[cause] = self.causes.get(cause, 0) + 1
-        self._add("plan", begin, f"{cause}, {len(plan.program.nodes)} ops", True)
+        self._add("plan", begin, f"{cause}, {_ops(plan)}", True)
         self._hold(plan)
 
     def compiled(self, plan: Any, begin: int) -> None:
-        """A plan was compiled."""
-        self._add("compile", begin, f"{len(plan.program.nodes)} ops", True)
+        """A plan was compiled, in a call or in the compiler thread."""
+        if is_in_background():
+            # Nothing else happens in that thread: `settle` counts it in the thread that profiles.
+            self._in_background.append((plan, begin, time.perf_counter_ns()))
+            return
+        self._add("compile", begin, _ops(plan), True)
         self._hold(plan)
+
+    def waited(self, begin: int) -> None:
+        """A call has waited for the compiler thread."""
+        self._add("wait", begin, "a call waited for the compiler", True)
+
+    def settle(self) -> None:
+        """Count what the compiler thread has done; the profile has ended."""
+        done, self._in_background = self._in_background, []
+        for plan, begin, end in done:
+            self._count(Event("compile in the background", begin, end, None, _ops(plan)))
+            self._hold(plan)
 
     def _hold(self, plan: Any) -> None:
         if len(self.plans) < MOST_PLANS:
@@ -292,14 +321,16 @@ class Collector:
 
     def ran_in_numpy(self, plan: Any, times: Sequence[int], begin: int) -> None:
         """A plan ran in tier 0."""
-        self.numpy_ns += sum(times)
+        spent = time.perf_counter_ns() - begin
+        self.numpy_ns += spent
         known = self.numpy_plans.get(id(plan))
         if known is None:
             self._hold(plan)
-            known = self.numpy_plans[id(plan)] = (plan, [0], [0] * len(times))
-        known[1][0] += 1
-        for index, spent in enumerate(times):
-            known[2][index] += spent
+            known = self.numpy_plans[id(plan)] = NumpyRuns(plan, [0] * len(times))
+        known.count += 1
+        known.nanoseconds += spent
+        for index, each in enumerate(times):
+            known.times[index] += each
 
     # Derivatives and functions.
 
@@ -339,10 +370,18 @@ class Collector:
         end = time.perf_counter_ns()
         if building:
             self._building_ns += end - begin
+        self._count(Event(kind, begin, end, user_place(2), text))
+
+    def _count(self, event: Event) -> None:
+        kind, seconds = event.kind, (event.end - event.begin) * 1e-9
         self.event_counts[kind] = self.event_counts.get(kind, 0) + 1
-        self.event_seconds[kind] = self.event_seconds.get(kind, 0.0) + (end - begin) * 1e-9
+        self.event_seconds[kind] = self.event_seconds.get(kind, 0.0) + seconds
         if len(self.events) < MOST_EVENTS:
-            self.events.append(Event(kind, begin, end, user_place(2), text))
+            self.events.append(event)
+
+
+def _ops(plan: Any) -> str:
+    return f"{len(plan.program.nodes)} ops"
 
 
 def _is_same(new: Any, old: Any) -> bool:

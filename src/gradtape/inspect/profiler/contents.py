@@ -48,6 +48,7 @@ def contents(measured: Measured) -> dict[str, Any]:
         "made": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "wall_seconds": wall,
         "cpu_seconds": measured.after.cpu - measured.before.cpu,
+        "background_seconds": measured.after.background - measured.before.background,
         "machine": tables.machine(limits),
         "advice": [tables.advice_row(each, wall) for each in told],
         "phases": [
@@ -92,9 +93,9 @@ def _plans(measured: Measured) -> list[PlanRecord]:
         )
         if record is not None:
             found.append(record)
-    for plan, runs, times in collector.numpy_plans.values():
-        binding = collector.bindings.get(id(plan))
-        found.append(numpy_record(len(found), plan, runs[0], times, binding))
+    for runs in collector.numpy_plans.values():
+        binding = collector.bindings.get(id(runs.plan))
+        found.append(numpy_record(len(found), runs, binding))
     for record in found:
         if record.plan is not None and id(record.plan) in owners:
             _, record.owner, record.owner_place, record.fixed = owners[id(record.plan)]

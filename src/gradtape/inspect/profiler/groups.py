@@ -10,10 +10,11 @@ from gradtape.graph import Node, Program
 from gradtape.graph.program import sealed
 from gradtape.graph.recorded_lines import LINES, Place, Recorded, following_passes
 from gradtape.inspect.profiler import costs
-from gradtape.inspect.profiler.collector import Binding, Collector
+from gradtape.inspect.profiler.collector import Binding, Collector, NumpyRuns
 from gradtape.optimize import for_loops, optimize
 from gradtape.optimize.fuse import Fused, Unit
 from gradtape.runtime.plan import Stretch
+from gradtape.runtime.tiers import for_numpy
 
 UNKNOWN = Recorded(None)
 
@@ -110,11 +111,13 @@ def recorded_lines(binding: Binding, plan: Any) -> dict[Node, Recorded]:
     same order, with the lines of this one.
     """
     with following_passes():
-        optimised = optimize(sealed(binding.program), plan.fast)
-        found = _aligned(optimised, plan.program)
-        compiled = plan.compiled
-        if compiled is not None:
-            found |= _aligned(for_loops(optimised), compiled.lowered.program)
+        program = sealed(binding.program)
+        found: dict[Node, Recorded] = {}
+        if plan.in_numpy is not None:
+            found |= _aligned(for_numpy(program, plan.fast, plan.work()), plan.in_numpy.program)
+        if plan.compiled is not None:
+            made = for_loops(optimize(program, plan.fast))
+            found |= _aligned(made, plan.compiled.lowered.program)
         return found
 
 
@@ -228,7 +231,8 @@ def _group(
 
 def _connect(groups: list[Group], fused: Fused, program: Program) -> None:
     """Note which groups read the results of which, and how many bytes each leaves for callers."""
-    home = {node: group.number for group in groups for node in group.nodes}
+    # A value that later groups compute again is stored by the first.
+    home = {node: group.number for group in reversed(groups) for node in group.nodes}
     for group in groups:
         found: dict[int, None] = {}
         for node in group.nodes:
@@ -245,13 +249,13 @@ def _connect(groups: list[Group], fused: Fused, program: Program) -> None:
             groups[home[base]].keeps += costs.stored(base)
 
 
-def numpy_record(
-    number: int, plan: Any, runs: int, times: Sequence[int], binding: Binding | None
-) -> PlanRecord:
+def numpy_record(number: int, made: NumpyRuns, binding: Binding | None) -> PlanRecord:
     """What a plan did in tier 0, where each op is a group of its own."""
+    plan, runs = made.plan, made.count
     lines = {} if binding is None else recorded_lines(binding, plan)
     groups = []
-    for index, (node, spent) in enumerate(zip(plan.program.nodes, times, strict=True)):
+    program = plan.in_numpy.program
+    for index, (node, spent) in enumerate(zip(program.nodes, made.times, strict=True)):
         found = lines.get(node, UNKNOWN)
         last = node.spec if type(node.spec) is not tuple else node.spec[0]
         read = sum(costs.stored(parent) for parent in dict.fromkeys(node.inputs))
@@ -261,6 +265,6 @@ def numpy_record(
             shares={(found.place, found.backward): 1.0}, nodes=[node],
         ))  # fmt: skip
     return PlanRecord(
-        number, plan, "NumPy", runs, sum(times) * 1e-9, len(groups), groups, binding,
-        program=plan.program, lines=lines,
+        number, plan, "NumPy", runs, made.nanoseconds * 1e-9, len(groups), groups, binding,
+        program=program, lines=lines,
     )  # fmt: skip

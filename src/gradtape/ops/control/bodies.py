@@ -101,6 +101,7 @@ def calls_python(body: Program) -> bool:
         found = body.derived["calls_python"] = any(
             node.op.calls_python or any(calls_python(inner) for inner in held(node))
             for node in body.nodes
+            if node.params  # the function that it calls, or the bodies that it runs
         )
     return found
 

@@ -13,6 +13,9 @@ from gradtape.graph import REGISTRY, Node, apply, placeholder, spec
 from gradtape.ops.families.batching import permuted, reshaped
 
 Recipe = Callable[[], Node]
+# Stacks of more bytes are worth some time, if each step multiplies matrices with so many rows.
+LARGE_STACK = 1 << 25
+MANY_ROWS = 16
 
 
 class Products:
@@ -71,6 +74,12 @@ class Products:
 
     def _matrix_product(self, a: Node, b: Node) -> Recipe | None:
         if a not in self.varying or b not in self.varying:
+            return None
+        # One product of all steps is faster than one for each, and takes the memory of the stacks.
+        # Of steps that have many rows, each is a product that is large enough.
+        stacked = {_flat(node.inputs[0] if _is_transposed(node) else node) for node in (a, b)}
+        new = sum(node.spec.nbytes for node in stacked if not self._is_stacked(node))
+        if a.shape[1] >= MANY_ROWS and self.length * new > LARGE_STACK:
             return None
         return lambda: apply(REGISTRY["matmul"], (self._side_by_side(a), self._on_top(b)))
 

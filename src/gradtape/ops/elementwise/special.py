@@ -59,7 +59,7 @@ _erfcinv_slope: Unary = elementwise(
     partials=[lambda y, x: 2.0 * erfcinv(x) * square(y)], domains=[(0.3, 1.7)], **_REAL,
 )  # fmt: skip
 ndtr: Unary = elementwise(
-    "ndtr", lambda x: _scipy().ndtr(x), "Distribution function of the standard normal.",
+    "ndtr", lambda x: _ndtr_kernel(x), "Distribution function of the standard normal.",
     ("float(gt.ndtr(0.0))", "0.5"),
     partials=[lambda y, x: (1.0 / math.sqrt(2.0 * math.pi)) * exp(-0.5 * square(x))], **_REAL,
     function=mathlib.NDTR,
@@ -80,6 +80,19 @@ def ndtri(x: TensorLike, /) -> Tensor:
     0.0
     """
     return 0.0 - math.sqrt(2.0) * erfcinv(2.0 * inexact_operand(x))  # 0.0, not -0.0, at 0.5
+
+
+def _ndtr_kernel(x: np.ndarray) -> np.ndarray:
+    special = _scipy()
+    found: np.ndarray = special.ndtr(x)
+    if x.dtype != np.float64 or not np.any(x < -1.0):
+        return found
+    # SciPy rounds x / √2, and the square of that: hundreds of ulp in the tail. The square of
+    # `top` is exact, and erfcx hardly depends on the last bits of its argument.
+    tail = np.clip(x, -40.0, -1.0)
+    top = tail.astype(np.float32).astype(np.float64)
+    squares = np.exp(-0.5 * top * top) * np.exp(-0.5 * (tail - top) * (tail + top))
+    return np.where(x < -1.0, 0.5 * special.erfcx(tail * -math.sqrt(0.5)) * squares, found)
 
 
 def _erfcinv_slope_kernel(x: np.ndarray) -> np.ndarray:

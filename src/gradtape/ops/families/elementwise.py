@@ -237,6 +237,8 @@ def unary_function(op: Op) -> Unary:
             stamp = recording.stamp
             if x.recording is recording:
                 a = x.node
+            elif type(x) is Node:  # in a derivative rule
+                return apply(op, (x,))
             else:
                 entered, a = x.computed.entry
                 if entered != stamp:
@@ -249,7 +251,7 @@ def unary_function(op: Op) -> Unary:
             if node is not None and node.stamp < stamp:
                 node.stamp = stamp
                 recording.nodes.append(node)
-            elif recording.is_full():
+            elif recording.is_full() and not state.tapes:
                 return record(op, (x,))
             elif node is None:
                 node = recording.first_application(key, op, (a,), ())
@@ -321,7 +323,7 @@ def binary_function(op: Op, otherwise: Callable[..., Any] = record) -> Binary:
             if node is not None and node.stamp < stamp:
                 node.stamp = stamp
                 recording.nodes.append(node)
-            elif recording.is_full():
+            elif recording.is_full() and not state.tapes:
                 return record(op, (x, y))
             elif node is None:
                 node = recording.first_application(key, op, (a, b), ())
@@ -414,7 +416,7 @@ def application(
     if node is not None and node.stamp < recording.stamp:
         node.stamp = recording.stamp
         recording.nodes.append(node)
-    elif recording.is_full():
+    elif recording.is_full() and not state.tapes:
         return record(op, operands, params)
     elif node is None:
         node = recording.first_application(key, op, inputs, params)

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, ParamSpec, TypeVar
 
-from gradtape.graph.public_face import ACCIDENTS, Face
+from gradtape.graph.public_face import Face, accidents
 from gradtape.recording.thread_state import state
 from gradtape.tf.base.tensor import Tensor, adopt
 
@@ -61,7 +61,7 @@ def _dispatched(function: Callable[P, R], kind: str) -> Callable[P, R]:
             if face.checks is None or face.checks:
                 face.check(args, kwargs)
             result = function(*args, **kwargs)
-        except ACCIDENTS as error:
+        except accidents() as error:
             raise face.blame(error, args, kwargs)  # noqa: B904  # it sets the cause
         # Functions without an operand of class Tensor give one of gradtape's own tensors.
         return result if type(result) is Tensor else adopt(result)

@@ -31,6 +31,14 @@ class OutOfRangeError(OpError):
     """
 
 
+class NotFoundError(OpError, FileNotFoundError):
+    """A file, such as a checkpoint, that is not there.
+
+    >>> issubclass(tf.errors.NotFoundError, FileNotFoundError)
+    True
+    """
+
+
 class OperatorNotAllowedInGraphError(TypeError):
     """A Python operator on a tensor that has no value yet.
 
@@ -55,7 +63,6 @@ CancelledError = _never_raised("CancelledError")
 DataLossError = _never_raised("DataLossError")
 DeadlineExceededError = _never_raised("DeadlineExceededError")
 InternalError = _never_raised("InternalError")
-NotFoundError = _never_raised("NotFoundError")
 PermissionDeniedError = _never_raised("PermissionDeniedError")
 ResourceExhaustedError = _never_raised("ResourceExhaustedError")
 UnauthenticatedError = _never_raised("UnauthenticatedError")

@@ -24,8 +24,7 @@ REMEDIES = {
     "image": "Write it with tf functions on arrays, or use tf.numpy_function.",
     "distribute": "One process on one machine is what this face is for.",
     "lite": "Models are not exported from here.",
-    "saved_model": "Save variables with numpy.savez, or pickle.",
-    "train": "Optimizers are in tf.keras.optimizers, those of TensorFlow 1 in tf.compat.v1.train.",
+    "saved_model": "Save variables with tf.train.Checkpoint, or gt.save.",
 }
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from gradtape.graph import lines
 from gradtape.pytree import flatten, unflatten
 from gradtape.recording.value import Value, host_value
+from gradtape.storage import registry
 from gradtape.tensor import tensor as core
 from gradtape.tensor.tensor_view import TensorView
 from gradtape.tf.base.dtypes import DType, of_numpy
@@ -186,6 +187,7 @@ class Tensor(core.Tensor):
 
 
 Tensor.result_class = Tensor.view_class = Tensor
+registry.register_library("tf", {"Tensor": Tensor})
 
 
 class Reference:

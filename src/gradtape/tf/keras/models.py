@@ -13,6 +13,7 @@ from gradtape.tf.base.dispatch import graphs
 from gradtape.tf.keras.functional import Input, InputTensor, evaluated, layers_of
 from gradtape.tf.keras.layers.base import InputLayer, Layer, in_phase
 from gradtape.tf.keras.layers.masks import masked
+from gradtape.tf.keras.saved_weights import load_weights, save_weights
 from gradtape.tf.keras.training import Trainer
 from gradtape.tf.v1.symbolic import Symbolic
 
@@ -90,18 +91,29 @@ class Model(Trainer):
     def save(self, filepath: Any, overwrite: bool = True, **kwargs: Any) -> None:
         """Raise an error that tells how to keep a model."""
         raise NotImplementedError(
-            f"{self.name}: nothing is written to {filepath!r}. Keep model.get_weights() with "
-            "numpy.savez, or pickle them."
+            f"{self.name}: code is not saved, so nothing is written to {filepath!r}. Keep the "
+            "values with model.save_weights, and make the model again before model.load_weights."
         )
 
-    save_weights = save
+    def save_weights(self, filepath: Any, overwrite: bool = True) -> None:
+        """Write the values of all variables to a file that `load_weights` reads.
 
-    def load_weights(self, filepath: Any, **kwargs: Any) -> None:
-        """Raise an error that tells how to get weights back."""
-        raise NotImplementedError(
-            f"{self.name}: {filepath!r} is not read. Load arrays with NumPy, and use "
-            "model.set_weights."
-        )
+        A path that ends in neither .safetensors nor .npz gets such an ending.
+
+        >>> import os, tempfile
+        >>> model = tf.keras.Sequential([tf.keras.layers.Dense(2, input_shape=(3,))])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model.save_weights(os.path.join(folder, "dense.npz"))
+        ...     model.load_weights(os.path.join(folder, "dense.npz"))
+        """
+        save_weights(self, filepath, bool(overwrite))
+
+    def load_weights(self, filepath: Any, skip_mismatch: bool = False, **kwargs: Any) -> None:
+        """Assign the values of a file; with `skip_mismatch`, those that fit, with a warning.
+
+        Otherwise anything that does not fit is a ValueError, and nothing is assigned.
+        """
+        load_weights(self, filepath, bool(skip_mismatch))
 
     def summary(self) -> None:
         """Print the layers and how many parameters each has."""

@@ -22,6 +22,7 @@ from gradtape.tf.base.slices import IndexedSlices
 from gradtape.tf.keras import initializers, schedules
 from gradtape.tf.keras.weights import snake_case
 from gradtape.tf.programs.tape import GradientTape
+from gradtape.tf.programs.trackable import variables_were_made
 from gradtape.tf.programs.variable import Variable
 
 
@@ -269,6 +270,7 @@ class Optimizer(core.Optimizer):
             self.built = True
         if self._average is not None:
             self._average.build(variables)
+        variables_were_made()
 
     _trainable_variables: Any = ()
 

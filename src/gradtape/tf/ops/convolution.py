@@ -1,4 +1,4 @@
-"""Convolutions, also transposed and by channel: windows are laid side by side as a matrix."""
+"""Convolutions, also transposed and by channel, with the padding and layouts of TensorFlow."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import math
 from collections.abc import Callable, Sequence
 
 from gradtape.errors import ShapeError
-from gradtape.ops.arrays.joining import concat, stack
+from gradtape.ops.arrays.joining import stack
 from gradtape.ops.arrays.movement import flip, moveaxis, reshape
 from gradtape.ops.arrays.padding import pad
 from gradtape.ops.matrices.contraction import matmul
+from gradtape.ops.matrices.convolution import convolve
 from gradtape.tf.base.conversion import as_shape, common, convert
 from gradtape.tf.base.dispatch import documented, named_in, operation
 from gradtape.tf.base.tensor import Tensor
@@ -46,11 +47,13 @@ def _operands(
     return x, kernel
 
 
-def _product(rows: Tensor, matrix: Tensor, shape: Sequence[int], last: bool) -> Tensor:
-    """Rows, one for each window, times a matrix, in the shape of the result."""
-    flat = reshape(rows, (math.prod(rows.shape[:-1]), rows.shape[-1]))
-    result = reshape(matmul(flat, matrix), tuple(shape))
-    return result if last else moveaxis(result, -1, 1)
+def _grouped(
+    x: Tensor, kernel: Tensor, strides: tuple[int, ...], dilations: tuple[int, ...]
+) -> Tensor:
+    """The convolution of one group."""
+    one, taps = (reshape(part, (1, *part.spec.shape)) for part in (x, kernel))
+    found = convolve(one, taps, strides, dilations)
+    return reshape(found, found.shape[1:])
 
 
 def _convolved(
@@ -58,15 +61,14 @@ def _convolved(
     last: bool, dilations: PerAxis | None, spatial: int,
 ) -> Tensor:  # fmt: skip
     x, kernel = _operands(name, input, filters, spatial, last, -2)
-    batch, *lengths, channels = x.spec.shape
-    *window, _, outside = kernel.spec.shape
+    lengths, window = x.spec.shape[1:-1], kernel.spec.shape[:-2]
     windows = Windows(
         name, lengths, window, per_axis(name, strides, spatial, last),
         per_axis(name, dilations, spatial, last), spatial_padding(padding, spatial, last),
     )  # fmt: skip
-    rows = concat(windows.parts(x, 0.0), axis=-1)
-    matrix = reshape(kernel, (math.prod(window) * channels, outside))
-    return _product(rows, matrix, (batch, *windows.counts, outside), last)
+    steps = tuple(windows.strides), tuple(windows.dilations)
+    result = _grouped(windows.padded(x, 0.0), kernel, *steps)
+    return result if last else moveaxis(result, -1, 1)
 
 
 @operation
@@ -148,7 +150,7 @@ def _transposed(
     shape = as_shape(output_shape)
     if len(shape) == spatial + 2:
         shape = shape[1:-1] if last else shape[2:]
-    *window, outside, inside = kernel.spec.shape
+    window = kernel.spec.shape[:-2]
     steps = per_axis(name, strides, spatial, last)
     gaps = per_axis(name, dilations, spatial, last)
     # The convolution whose transpose this is.
@@ -167,10 +169,10 @@ def _transposed(
         widths.append((first, n - length - first + reach - 1))
     lengths = [(c - 1) * s + 1 for c, s in zip(forward.counts, steps, strict=True)]
     backward = Windows(name, lengths, window, (1,) * spatial, gaps, widths)
-    rows = concat(backward.parts(_spread(x, steps), 0.0), axis=-1)
+    padded = backward.padded(_spread(x, steps), 0.0)
     flipped = moveaxis(flip(kernel, axis=tuple(range(spatial))), -1, -2)
-    matrix = reshape(flipped, (math.prod(window) * inside, outside))
-    return _product(rows, matrix, (x.spec.shape[0], *shape, outside), last)
+    result = _grouped(padded, flipped, (1,) * spatial, gaps)
+    return result if last else moveaxis(result, -1, 1)
 
 
 def _spread(x: Tensor, steps: Sequence[int]) -> Tensor:

@@ -12,9 +12,8 @@ from gradtape.ops.arrays.creation import ones
 from gradtape.ops.arrays.joining import stack
 from gradtape.ops.arrays.movement import moveaxis
 from gradtape.ops.arrays.padding import pad
-from gradtape.ops.elementwise.arithmetic import logical_or, where
-from gradtape.ops.elementwise.unary import isnan
 from gradtape.ops.reductions.reduction import sum as total
+from gradtape.ops.reductions.window_extrema import window_max
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.base.dispatch import documented, named_in, operation
 from gradtape.tf.base.errors import InvalidValueError
@@ -92,13 +91,17 @@ class Windows:
                 f"{name}: windows of {tuple(window)} do not fit into {tuple(lengths)}. Pad it."
             )
 
+    def padded(self, x: Tensor, filler: float) -> Tensor:
+        """The tensor with its padding around it; channels are the last axis."""
+        widths = [(0, 0), *self.padding, (0, 0)]
+        return pad(x, widths, constant_values=filler) if any(map(any, self.padding)) else x
+
     def parts(self, x: Tensor, filler: float) -> list[Tensor]:
         """For each position in the window, the elements that all windows see there.
 
         Channels are the last axis.
         """
-        widths = [(0, 0), *self.padding, (0, 0)]
-        x = pad(x, widths, constant_values=filler) if any(map(any, self.padding)) else x
+        x = self.padded(x, filler)
         return [
             x[(slice(None), *self._slices(position), slice(None))]
             for position in itertools.product(*map(range, self.window))
@@ -136,9 +139,8 @@ def _pooled(
     )  # fmt: skip
     if highest:
         # Of equal elements the first has the derivative, as in TensorFlow; a NaN stays.
-        result, *others = windows.parts(x, -math.inf)
-        for part in others:
-            result = where(logical_or(part > result, isnan(part)), part, result)
+        params = (tuple(windows.window), tuple(windows.strides), tuple(windows.dilations))
+        result = window_max(windows.padded(x, -math.inf), *params)
     else:
         sums = total(stack(windows.parts(x, 0.0)), axis=0)
         # Padding does not count in the mean.

@@ -13,6 +13,7 @@ from gradtape.ops.arrays import indexing
 from gradtape.ops.custom.custom import ASSIGNED
 from gradtape.recording.record import record
 from gradtape.recording.thread_state import state
+from gradtape.storage import registry
 from gradtape.tensor import tensor as core
 from gradtape.tensor.variable import Variable as CoreVariable
 from gradtape.tf.base.conversion import convert
@@ -307,6 +308,11 @@ class Variable(CoreVariable):
             new = record(ASSIGNED, (new, old))
         super()._store(new)
 
+    @classmethod
+    def restored(cls, value: Array, trainable: bool, name: str) -> Variable:
+        """A variable as `gt.load` makes it."""
+        return _restore(value, trainable, name)
+
     # A copied variable is another cell with the same value.
 
     def __deepcopy__(self, memo: object) -> Variable:
@@ -330,6 +336,7 @@ def _restore(value: Array, trainable: bool, name: str) -> Variable:
 
 
 install(Variable, assignable=True)
+registry.register_library("tf", {"Variable": Variable})
 
 
 face_class(Sliced)

@@ -22,6 +22,7 @@ from gradtape.tf.keras import constraints, regularizers
 from gradtape.tf.keras.layers.masks import mask_of, with_mask
 from gradtape.tf.keras.weights import snake_case, weight
 from gradtape.tf.programs.module import Module
+from gradtape.tf.programs.trackable import variables_were_made
 from gradtape.tf.programs.variable import Variable
 from gradtape.tf.v1.symbolic import symbolic_parts
 
@@ -295,6 +296,7 @@ class Layer(Module):
             )
             self.build(TensorShape(input_shape) if given else input_shape)
             self.built = True
+            variables_were_made()
 
     # Losses besides the one that compares with targets.
 

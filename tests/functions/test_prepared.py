@@ -336,3 +336,72 @@ class TestLinearized:
         _, push = gt.linearize(lambda x: x, self.x)
         with pytest.raises(ValueError, match="1 primals and 2 tangents"):
             push(self.x, self.x)
+
+
+class TestReplays:
+    """Evaluations of a sparse derivative are captured, where the function allows that."""
+
+    def test_no_python_runs(self):
+        x = np.linspace(0.0, 1.0, 40)
+        prepared = gt.prepare_jacobian(chain, x, sparse=True)
+        before = gt.counters()
+        found = [prepared(scale * x) for scale in (1.0, 2.0, 3.0)]
+        after = gt.counters()
+        # Python that runs asks for the derivative.
+        assert after.derivative_hits == before.derivative_hits
+        assert after.plans_run - before.plans_run == 3
+        for scale, matrix in zip((1.0, 2.0, 3.0), found, strict=True):
+            expected = gt.jacobian(chain)(scale * x).numpy()
+            np.testing.assert_allclose(matrix.toarray(), expected, rtol=1e-14)
+
+    def test_effects_of_the_function_happen_at_every_call(self):
+        calls = []
+
+        def f(x):
+            calls.append(1)
+            return x[1:] * x[:-1]
+
+        prepared = gt.prepare_jacobian(f, np.ones(4), sparse=True)
+        calls.clear()
+        for number in range(1, 4):
+            prepared(np.full(4, float(number)))
+            assert len(calls) == number
+
+    def test_the_pattern_is_that_of_the_latest_call(self):
+        def f(x):
+            return x[1:] * x[:-1] if x[0] > 0 else x[:-1] ** 2
+
+        prepared = gt.prepare_jacobian(f, np.ones(4), sparse=True)
+        for _ in range(3):
+            for sign, count in ((1.0, 6), (-1.0, 3)):
+                assert prepared(np.full(4, sign)).nnz == count
+                assert prepared.pattern.nnz == count
+
+    def test_what_the_function_reads_outside_may_change(self):
+        scale = {"by": 2.0}
+        prepared = gt.prepare_jacobian(lambda x: scale["by"] * x**2, np.ones(3), sparse=True)
+        for by in (2.0, 5.0, 2.0):
+            scale["by"] = by
+            np.testing.assert_allclose(prepared(np.ones(3)).toarray(), 2.0 * by * np.eye(3))
+
+    def test_a_tape_around_takes_the_matrix_for_a_constant(self):
+        prepared = gt.prepare_jacobian(lambda x: x**2, np.ones(3), sparse=True)
+        x = gt.Variable([1.0, 2.0, 3.0])
+        with gt.GradientTape() as tape:
+            matrix = prepared(x.numpy())
+            y = gt.sum(x * matrix.toarray().sum(axis=0))
+        np.testing.assert_allclose(tape.gradient(y, x), [2.0, 4.0, 6.0])
+
+    def test_other_arguments_are_inputs(self):
+        prepared = gt.prepare_jacobian(
+            lambda a, x, b: a * x**2 * b, 1.0, np.ones(3), np.ones(3), argnums=1, sparse=True
+        )
+        for a, b in ((2.0, [1.0, 2.0, 3.0]), (3.0, [0.0, 1.0, 0.0])):
+            found = prepared(a, np.array([1.0, 2.0, 4.0]), np.array(b)).toarray()
+            np.testing.assert_allclose(found, np.diag(2.0 * a * np.array([1.0, 2.0, 4.0]) * b))
+
+    def test_integers_and_other_classes_of_arguments(self):
+        prepared = gt.prepare_jacobian(lambda x, k: x**k, np.ones(3), 2, sparse=True)
+        for k in (2, 3):
+            found = prepared(np.array([1, 2, 3]), k).toarray()
+            np.testing.assert_allclose(found, np.diag(k * np.array([1.0, 2.0, 3.0]) ** (k - 1)))

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from gradtape.derive.sparse_programs import SparseProgram
+from gradtape.derive.sparse_patterns import given_pattern
+from gradtape.derive.sparse_programs import (
+    SparseProgram,
+    prepare_sparse_hessian,
+    prepare_sparse_jacobian,
+)
+from gradtape.functions.function import function
 from gradtape.graph.public_face import face_class
+from gradtape.recording.recording import Recording
+from gradtape.recording.thread_state import state
+from gradtape.runtime.counters import COUNTS
 from gradtape.sparsity.choose_colouring import METHODS, SYMMETRIC_METHODS, Coloured
 from gradtape.sparsity.colouring import known_order
 from gradtape.sparsity.pattern import Pattern
 from gradtape.tape.flat_vector import layout_of
 from gradtape.tape.grad_vjp_jvp import argument_position, chosen_arguments
-from gradtape.tape.point import LARGE, Point, pays
+from gradtape.tape.point import LARGE, NotPendingError, Point, Preparation, pays, recorded_matrix
 from gradtape.tape.tape_jacobians import check_mode, check_sparse
+from gradtape.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -24,6 +35,11 @@ if TYPE_CHECKING:
 
     # The evaluated matrix, by whether it is dense or sparse.
     HostMatrix: TypeAlias = np.ndarray | csr_array
+
+# Of so many paths through the function the colours are remembered.
+MOST_PATHS = 64
+# Classes of arguments that are inputs of a captured evaluation.
+_REPLAYED = frozenset((float, np.ndarray))
 
 __all__ = ["PreparedHessian", "PreparedJacobian", "prepare_hessian", "prepare_jacobian"]
 
@@ -81,9 +97,14 @@ class PreparedJacobian:
             prepared = self._prepared(point)
             self._sparse = not isinstance(sparse, str) or pays(prepared)
             self._coloured = prepared.coloured if self._sparse else None
+        # What replays captured evaluations, and the colours of matrices with these index arrays.
+        self._replayed: Callable[..., Any] | None = None
+        self._colours: dict[int, tuple[object, Coloured]] = {}
         # The first run uses the numpy plan, the second compiles: from here on calls only evaluate.
         for _ in range(2):
             self(*examples)
+        if self._sparse and self._prepared(point).may_be_pending:
+            self._capture(examples)
 
     def _check_colouring(
         self,
@@ -117,13 +138,78 @@ class PreparedJacobian:
         return point.shape
 
     def _prepared(self, point: Point) -> SparseProgram:
-        return point.sparse_jacobian(self._given, self._colouring or self._mode, self._order)
+        return point.prepared(self._preparation())
+
+    def _preparation(self) -> Preparation:
+        given, how, order = self._given, self._colouring or self._mode, self._order
+        return lambda point: prepare_sparse_jacobian(*point, how, given_pattern(given), order)
+
+    def _evaluation(self) -> Callable[..., Any]:
+        """The function from the flat source and the other arguments to the matrix."""
+        f, at, layout, scalar = self._f, self._position, self._layout, self._scalar
+        preparation = self._preparation()
+
+        def evaluation(flat: Tensor, *others: object) -> Any:
+            before, after = others[:at], others[at:]
+            return recorded_matrix(f, flat, layout, before, after, scalar, preparation)
+
+        return evaluation
+
+    def _capture(self, examples: tuple[object, ...]) -> None:
+        """Capture an evaluation, if a call can be replayed without the user's Python."""
+        evaluation = self._evaluation()
+        self._replayed = evaluation  # a given pattern is tested in the first call
+        self(*examples)
+        self._replayed = function(evaluation)
+        hits = -1
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            for _ in range(3):
+                hits = COUNTS.derivative_hits
+                self(*examples)
+        # Python that runs asks for the derivative.
+        if told or COUNTS.derivative_hits != hits:
+            self._replayed = None
+
+    def _replay(self, args: tuple[object, ...]) -> HostMatrix | None:
+        """The matrix by a captured evaluation, or None where one may not be used.
+
+        A tape or a traced function around must not see the evaluation, and arguments of other
+        classes may be anything.
+        """
+        if self._replayed is None or state.tapes or type(state.recording) is not Recording:
+            return None
+        at = self._position
+        others = (*args[:at], *args[at + 1 :])
+        if not _REPLAYED.issuperset(map(type, others)):
+            return None
+        layout = self._layout
+        flat: Any = args[at]
+        usual = type(flat) is np.ndarray and layout.is_vector
+        if not usual or flat.dtype != layout.dtype or flat.shape != layout.shapes[0]:
+            flat = layout.ravel(flat)
+        try:
+            found: Any = self._replayed(flat, *others)
+        except NotPendingError:
+            return None
+        known = self._colours.get(id(found.indices))
+        if known is None:
+            # The function took a path that is new here.
+            if len(self._colours) >= MOST_PATHS:
+                self._colours.clear()
+            coloured = self._prepared(self._at(args)).coloured
+            known = self._colours[id(found.indices)] = (found.indices, coloured)
+        self._coloured = known[1]
+        return found
 
     def _dense(self, point: Point) -> np.ndarray:
         return point.jacobian(self._mode)
 
     def __call__(self, *args: object) -> HostMatrix:
         """The matrix at these arguments: a CSR array, or a NumPy array if it is dense."""
+        found = self._replay(args)
+        if found is not None:
+            return found
         point = self._at(args)
         if not self._sparse:
             return self._dense(point)
@@ -173,8 +259,9 @@ class PreparedHessian(PreparedJacobian):
     def _shape(self, point: Point) -> tuple[int, int]:
         return point.shape[1], point.shape[1]
 
-    def _prepared(self, point: Point) -> SparseProgram:
-        return point.sparse_hessian(self._given, self._colouring or "star", self._order)
+    def _preparation(self) -> Preparation:
+        given, how, order = self._given, self._colouring or "star", self._order
+        return lambda point: prepare_sparse_hessian(*point, how, given_pattern(given), order)
 
     def _dense(self, point: Point) -> np.ndarray:
         return point.hessian()

@@ -1,0 +1,18 @@
+"""Storage: trees of tensors, modules and other state as files, and back.
+
+`gt.save`, `gt.load` and `gt.Checkpointer` are the doors for users; `register` names the classes and
+functions of a user that `gt.load` may make again. Other folders import `registry`, to register
+classes of theirs, `weights`, for `save_weights` and `load_weights`, and `save_load`.
+
+>>> import tempfile, os
+>>> with tempfile.TemporaryDirectory() as folder:
+...     path = os.path.join(folder, "state.npz")
+...     gt.save({"w": gt.asarray([1.0, 2.0]), "step": 7}, path)
+...     gt.load(path)
+{'w': Tensor([1., 2.], shape=(2,), dtype=float64), 'step': 7}
+"""
+
+from gradtape.storage.registry import register
+from gradtape.storage.weights import WeightsReport
+
+__all__ = ["WeightsReport", "register"]

@@ -1,0 +1,18 @@
+"""Training: a small driver that calls a user's own step on batches.
+
+`gt.fit` is the door; `Batches` cuts arrays into batches for loops of one's own, `EarlyStopping`
+says when to stop, and `History` is what `gt.fit` returns. Nothing else imports this folder.
+
+>>> batches = gt.training.Batches(np.arange(6.0), batch_size=4)
+>>> [batch.tolist() for batch in batches]
+[[0.0, 1.0, 2.0, 3.0], [4.0, 5.0]]
+"""
+
+from gradtape.graph.public_face import face_package as _face_package
+from gradtape.training.batches import Batches
+from gradtape.training.early_stopping import EarlyStopping
+from gradtape.training.history import History
+
+__all__ = ["Batches", "EarlyStopping", "History"]
+
+_face_package(__name__)

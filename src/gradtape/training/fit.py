@@ -1,0 +1,311 @@
+"""gt.fit: calls a user's step on every batch, and looks after the rest of a training run."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from gradtape import pytree
+from gradtape.errors import shown
+from gradtape.graph.argument_checks import as_count, as_flag, check_function
+from gradtape.storage.checkpointer import Checkpointer
+from gradtape.tensor.modes import compiled_first
+from gradtape.tensor.tensor import Tensor
+from gradtape.tensor.variable import Variable
+from gradtape.training import progress as showing
+from gradtape.training.batches import Batches, Shuffle, Stream
+from gradtape.training.early_stopping import EarlyStopping, Watch
+from gradtape.training.history import History
+from gradtape.training.read_ahead import ReadAhead
+
+__all__ = ["fit"]
+
+# Seconds between two moves of a progress bar.
+PAUSE = 0.1
+
+
+def fit(
+    step: Callable[..., Any],
+    data: Any,
+    *,
+    epochs: int = 1,
+    batch_size: int = 32,
+    shuffle: Shuffle = None,
+    steps_per_epoch: int | None = None,
+    validation: Any = None,
+    validate: Callable[..., Any] | None = None,
+    early_stopping: EarlyStopping | None = None,
+    optimizer: Any = None,
+    schedule: Callable[[int], float] | None = None,
+    state: Any = None,
+    checkpoints: Any = None,
+    resume: bool = True,
+    read_ahead: int | None = None,
+    progress: str | bool = "auto",
+) -> History:
+    """Call a step on every batch of the data, epoch after epoch, and return the history.
+
+    >>> w, optimizer = gt.Variable(0.0), gt.optimizers.SGD(0.1)
+    >>> @gt.function
+    ... def step(x, y):
+    ...     return optimizer.minimize(lambda: gt.mean((w * x - y) ** 2), [w])
+    >>> x = np.linspace(-1.0, 1.0, 64)
+    >>> history = gt.fit(step, (x, 3.0 * x), epochs=60, shuffle=0, progress=False)
+    >>> round(float(w), 2), history.epochs, history["loss"][-1] < 1e-3
+    (3.0, 60, True)
+
+    | argument | meaning |
+    |---|---|
+    | step | takes the parts of a batch; returns the loss, or a dict of numbers |
+    | data | arrays (cut into batches), an iterable of batches, or a function that returns one |
+    | shuffle | a `gt.random.Generator` or a seed, for arrays |
+    | steps_per_epoch | ends an epoch after so many batches, for data without an end |
+    | validation, validate | data and a step for them; their numbers are recorded as `val_...` |
+    | early_stopping | a `gt.training.EarlyStopping` |
+    | optimizer, schedule | before each epoch, the learning rate becomes `schedule(epoch)` |
+    | state | a tree of everything that the step changes: model, optimiser, generators |
+    | checkpoints | a `gt.Checkpointer` or a folder: `state` and the position are saved there |
+    | resume | go on from the newest checkpoint, if there is one |
+    | read_ahead | how many batches a thread makes ahead: by default 2, and 0 for arrays |
+    | progress | "auto", "rich", "plain" or "off" |
+
+    A tuple or list is passed to the step part by part, any other batch as it is. Losses are looked
+    at when an epoch ends, so the step itself decides when it computes.
+    """
+    check_function("fit: step", step)
+    source = _source(data, batch_size, shuffle)
+    held_out = None
+    if validation is not None:
+        held_out = _source(validation, batch_size, None)
+        check_function("fit: validate", step if validate is None else validate)
+        if validate is None:
+            raise ValueError("fit: validation data need validate=, a function that takes a batch.")
+    if (optimizer is None) != (schedule is None):
+        raise ValueError("fit: optimizer and schedule belong together. Pass both, or neither.")
+    best = early_stopping is not None and early_stopping.restore_best
+    if state is None and (checkpoints is not None or best):
+        raise ValueError(
+            "fit: checkpoints and restore_best need state=, a tree of everything that the step "
+            "changes, such as {'model': model, 'optimizer': optimizer}."
+        )
+    run = _Run(
+        step=step,
+        source=source,
+        epochs=as_count("fit: epochs", epochs),
+        most=None if steps_per_epoch is None else as_count("fit: steps_per_epoch", steps_per_epoch),
+        ahead=_ahead(read_ahead, source),
+        state=state,
+        watch=Watch(early_stopping, state),
+        progress=showing.make(progress),
+    )
+    resume = as_flag("fit: resume", resume)
+    with contextlib.ExitStack() as stack:
+        stack.callback(run.progress.close)
+        if checkpoints is not None:
+            # A run that is resumed rounds like one that was not: see `Checkpointer`.
+            stack.enter_context(compiled_first())
+            run.checkpoints = checkpoints
+            if not isinstance(checkpoints, Checkpointer):
+                run.checkpoints = stack.enter_context(Checkpointer(checkpoints))
+            if resume:
+                run.resume()
+        while run.goes_on():
+            if schedule is not None:
+                optimizer.learning_rate = float(schedule(source.epoch))
+            run.train()
+            more = {} if held_out is None else _measured(validate, held_out, run.most)
+            run.finish_epoch(more)
+        if run.watch.rule is not None and run.watch.rule.restore_best:
+            run.watch.restore()
+    run.history.ended = "early stopping" if run.stopped else "all epochs"
+    return run.history
+
+
+def _source(data: Any, batch_size: int, shuffle: Shuffle) -> Batches | Stream:
+    if isinstance(data, (Batches, Stream)):
+        return data
+    leaves = pytree.flatten(data)[0] if isinstance(data, (tuple, dict)) else [data]
+    if leaves and all(isinstance(leaf, (np.ndarray, Tensor, Variable)) for leaf in leaves):
+        return Batches(data, batch_size, shuffle)
+    if shuffle is not None and shuffle is not False:
+        raise ValueError("fit: only arrays are shuffled here. Shuffle other data before.")
+    if isinstance(data, (str, bytes, dict)) or not (callable(data) or hasattr(data, "__iter__")):
+        raise TypeError(
+            f"fit: data={shown(data)} gives no batches. Pass arrays, an iterable of batches, or a "
+            "function that returns one."
+        )
+    return Stream(data)
+
+
+def _ahead(given: int | None, source: Batches | Stream) -> int:
+    """How many batches a thread makes ahead; to cut an array takes less than to hand it over."""
+    if given is None:
+        return 0 if isinstance(source, Batches) else 2
+    return as_count("fit: read_ahead", given)
+
+
+def _call(step: Callable[..., Any], batch: Any) -> Any:
+    return step(*batch) if isinstance(batch, (tuple, list)) else step(batch)
+
+
+class _Means:
+    """Numbers of an epoch's batches, weighted by their examples; tensors are looked at late."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, list[Any]] = {}
+        self.counts: list[int] = []
+        self._seen = 0
+
+    def add(self, result: Any, count: int) -> None:
+        """Note what a step returned."""
+        self.counts.append(count)
+        if isinstance(result, Mapping):
+            for name, value in result.items():
+                self.values.setdefault(name, []).append(value)
+        elif result is not None:
+            self.values.setdefault("loss", []).append(result)
+
+    def numbers(self) -> dict[str, list[float]]:
+        """The values as floats."""
+        for values in self.values.values():
+            values[self._seen :] = [_number(value) for value in values[self._seen :]]
+        self._seen = len(self.counts)
+        return self.values
+
+    def means(self) -> dict[str, float]:
+        """The mean of each."""
+        weights = np.array(self.counts, np.float64)
+        return {
+            name: float(np.dot(values, weights) / weights.sum())
+            for name, values in self.numbers().items()
+            if len(values) == len(weights) and weights.sum() > 0
+        }
+
+    def latest(self) -> float | None:
+        """The loss of the last batch."""
+        values = self.values.get("loss")
+        return _number(values[-1]) if values else None
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"fit: the step returned {shown(value)}. Return the loss, a 0-d tensor, or a dict of "
+            "such numbers."
+        ) from None
+
+
+class _Run:
+    """One run: where it is, and what it has measured."""
+
+    def __init__(
+        self, *, step: Callable[..., Any], source: Any, epochs: int, most: int | None, ahead: int,
+        state: Any, watch: Watch, progress: showing.Progress,
+    ) -> None:  # fmt: skip
+        self.step, self.source, self.epochs, self.most = step, source, epochs, most
+        self.ahead, self.state, self.watch, self.progress = ahead, state, watch, progress
+        self.checkpoints: Any = None
+        self.history = History()
+        self.means = _Means()
+        self.steps = 0
+        self.stopped = False
+
+    def goes_on(self) -> bool:
+        """Whether there is another epoch."""
+        return not self.stopped and self.source.epoch < self.epochs
+
+    def train(self) -> None:
+        """What is left of an epoch."""
+        source, means, step = self.source, self.means, self.step
+        self.progress.begin(source.epoch, self.epochs, self.most or len(source))
+        shown_at = time.perf_counter() + PAUSE
+        with _batches(source, self.ahead) as batches:
+            while self.most is None or source.position < self.most:
+                batch = next(batches, _END)
+                if batch is _END:
+                    break
+                count = source.count_of(batch)
+                means.add(_call(step, batch), count)
+                source.took_one()
+                self.steps += 1
+                if self.checkpoints is not None and self.checkpoints.is_due(self.steps):
+                    self.checkpoints.save(self.steps, self.saved())
+                if time.perf_counter() > shown_at:
+                    self.progress.move(source.position, means.latest())
+                    shown_at = time.perf_counter() + PAUSE
+        if not means.counts:
+            raise ValueError("fit: the data gave no batch. Pass data with at least one.")
+
+    def finish_epoch(self, more: Mapping[str, float]) -> None:
+        """Record the epoch."""
+        logs = {**self.means.means(), **{f"val_{name}": value for name, value in more.items()}}
+        self.means = _Means()
+        self.history.add(logs)
+        self.progress.end(logs)
+        self.stopped = self.watch.stops(logs)
+        self.source.took_all()
+        if self.checkpoints is not None and not self.goes_on():
+            self.checkpoints.save(self.steps, self.saved(), force=True)
+
+    # Checkpoints.
+
+    def saved(self) -> dict[str, Any]:
+        """What a checkpoint holds."""
+        return {
+            "state": self.state,
+            "batches": self.source,
+            "run": [
+                {
+                    "steps": self.steps,
+                    "stopped": self.stopped,
+                    "history": self.history.numbers,
+                    "epochs": self.history.epochs,
+                    "values": self.means.numbers(),
+                    "counts": self.means.counts,
+                    "watch": self.watch.saved(),
+                }
+            ],
+        }
+
+    def resume(self) -> None:
+        """Go on from the newest checkpoint, if there is one."""
+        # What `run` holds is plain, so the file alone says what it is.
+        guide = {"state": self.state, "batches": self.source, "run": None}
+        found = self.checkpoints.restore(into=guide)
+        if found is None:
+            return
+        (run,) = found.tree["run"]
+        self.steps, self.stopped = run["steps"], run["stopped"]
+        self.history.numbers, self.history.epochs = run["history"], run["epochs"]
+        self.means.values, self.means.counts = run["values"], run["counts"]
+        self.means._seen = len(run["counts"])
+        self.watch.take(run["watch"])
+
+
+_END: Any = object()
+
+
+@contextlib.contextmanager
+def _batches(source: Any, ahead: int) -> Iterator[Iterator[Any]]:
+    if not ahead or getattr(source, "_once", False):
+        # An iterator that runs once would lose the batches that were read ahead.
+        yield iter(source.left())
+        return
+    with ReadAhead(iter(source.left()), ahead) as batches:
+        yield batches
+
+
+def _measured(validate: Any, source: Any, most: int | None) -> dict[str, float]:
+    """The means of a validation step's numbers over its data."""
+    means = _Means()
+    for batch in source.left():
+        means.add(_call(validate, batch), source.count_of(batch))
+        source.took_one()
+    source.took_all()
+    return means.means()

@@ -1,0 +1,196 @@
+"""Sums of products by tiles: the numbers for operands in any order, and which products they are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gradtape as gt
+from gradtape.codegen import llvm
+from gradtape.codegen.plans.gemm import GemmArguments, Operand
+from gradtape.codegen.plans.instructions import Instructions
+from gradtape.codegen.plans.tiles import DEPTH, TileArguments, shape_for
+from gradtape.runtime import blas
+from gradtape.runtime import thread_team as threads
+from gradtape.runtime.tiled_products import Axis, Contraction, matrix_product
+
+BITS = llvm.host().bits
+
+
+@pytest.fixture(autouse=True, params=[1, 3])
+def some_threads(request):
+    before = threads.get_num_threads()
+    threads.set_num_threads(request.param)
+    yield
+    threads.set_num_threads(before)
+
+
+def operand(slot, values):
+    return Operand(slot, 0, values.shape, values.strides)
+
+
+def run(instruction, *arrays):
+    slots = np.array([each.ctypes.data for each in arrays], np.int64)
+    threads.run(Instructions([instruction]), slots.ctypes.data)
+
+
+def multiplied(a, b, room=0):
+    """The product by tiles, and what they have left of the memory beside it."""
+    shape = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    n = b.shape[-1]
+    memory = np.full((*shape, a.shape[-2], n + room), 7.0, a.dtype)
+    c = memory[..., :n]
+    found = matrix_product(a.dtype, operand(0, a), operand(1, b), operand(2, c))
+    run(found.instruction(), a, b, c)
+    return c, memory[..., n:]
+
+
+def lying(rng, shape, dtype):
+    """Values that lie by rows, by columns, in steps, backwards, or with other axes in front."""
+    whole = rng.standard_normal([3 * n for n in shape]).astype(dtype)
+    part = whole[tuple(slice(n) for n in shape)]
+    plain = np.ascontiguousarray(part)
+    order = rng.permutation(len(shape))
+    permuted = np.ascontiguousarray(plain.transpose(order)).transpose(np.argsort(order))
+    steps = whole[tuple(slice(None, None, 3) for _ in shape)]
+    ways = (plain, np.asfortranarray(plain), permuted, steps, plain[..., ::-1], plain[..., ::-1, :])
+    return ways[rng.integers(len(ways))]
+
+
+def close(found, a, b):
+    tolerance = 2e-5 if a.dtype == np.float32 else 1e-13
+    exact = np.matmul(a.astype("float64"), b.astype("float64"))
+    room = np.matmul(np.abs(a.astype("float64")), np.abs(b.astype("float64")))
+    assert np.all(np.abs(found - exact) <= tolerance * (room + 1))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("seed", range(30))
+def test_any_shape_and_any_order(seed, dtype):
+    rng = np.random.default_rng(seed)
+    m, n, k = (int(rng.integers(1, top)) for top in (70, 120, 3 * DEPTH))
+    a, b = lying(rng, (m, k), dtype), lying(rng, (k, n), dtype)
+    found, rest = multiplied(a, b, room=int(rng.integers(3)))
+    close(found, a, b)
+    assert np.all(rest == 7.0)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_batches(seed):
+    """Leading axes that broadcast, merge or do neither."""
+    rng = np.random.default_rng(seed)
+    m, n, k = (int(each) for each in rng.integers(1, 20, 3))
+    outer = tuple(int(each) for each in rng.integers(1, 5, int(rng.integers(1, 4))))
+    left, right = (
+        tuple(1 if rng.integers(3) == 0 else each for each in outer)[int(rng.integers(2)) :]
+        for _ in range(2)
+    )
+    a, b = lying(rng, (*left, m, k), "float32"), lying(rng, (*right, k, n), "float32")
+    close(multiplied(a, b)[0], a, b)
+
+
+def test_not_a_number_goes_where_it_belongs():
+    a, b = np.ones((9, 5)), np.ones((5, 30))
+    a[3, 2], b[1, 29] = np.nan, np.inf
+    found, _ = multiplied(a, b)
+    np.testing.assert_array_equal(found, a @ b)
+    # The rows that fill up the last tile and the columns that fill up the last panel leave no NaN.
+    a[8, 0], b[0, 0] = np.inf, 0.0
+    with np.errstate(invalid="ignore"):
+        expected = a @ b
+    np.testing.assert_array_equal(multiplied(a, b)[0], expected)
+
+
+def test_many_axes_of_each_kind():
+    """Rows, columns and depth of several axes, in an order that no strides express."""
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((3, 7, 4, 5)), rng.standard_normal((5, 6, 7, 2))
+    c = np.zeros((3, 4, 6, 2))
+    contraction = Contraction(
+        "float64", (0, 0), (1, 0), (2, 0),
+        rows=[Axis(3, a=a.strides[0], c=c.strides[0]), Axis(4, a=a.strides[2], c=c.strides[1])],
+        columns=[Axis(6, b=b.strides[1], c=c.strides[2]), Axis(2, b=b.strides[3], c=c.strides[3])],
+        depth=[
+            Axis(7, a=a.strides[1], b=b.strides[2]), Axis(5, a=a.strides[3], b=b.strides[0]),
+        ],
+    )  # fmt: skip
+    run(contraction.instruction(), a, b, c)
+    np.testing.assert_allclose(c, np.einsum("apbq,qxpy->abxy", a, b), rtol=1e-12)
+
+
+def test_a_width_leaves_few_lanes_empty():
+    for bits in (128, 256, 512):
+        for columns in range(1, 200):
+            shape = shape_for(4, bits, columns)
+            needed = -(-columns // shape.lanes)
+            taken = -(-columns // shape.width) * shape.vectors
+            assert taken - needed <= (0 if needed < 4 else 1)
+
+
+def asked(m, n, k, dtype="float32", outer=()):
+    """Whether a product goes to tiles."""
+    a, b, c = (np.empty((*outer, *shape), dtype) for shape in ((m, k), (k, n), (m, n)))
+    found = blas.gemm_instruction(dtype, operand(0, a), operand(1, b), operand(2, c))
+    assert isinstance(found.arguments, (TileArguments, GemmArguments))
+    return isinstance(found.arguments, TileArguments)
+
+
+@pytest.mark.skipif(BITS == 512, reason="measured on vectors of 256 bits")
+def test_which_products():
+    assert asked(512, 1024, 64)
+    assert asked(64, 64, 64, "float64")
+    assert asked(128, 32, 128, outer=(64,))
+    assert not asked(512, 1024, 64, "complex64")
+    assert not asked(2048, 2048, 2048)
+    assert not asked(512, 1, 512)
+    assert not asked(1, 512, 512)
+
+
+@pytest.mark.skipif(BITS != 512, reason="measured on vectors of 512 bits")
+def test_which_products_with_long_vectors():
+    assert asked(512, 1024, 64)
+    assert not asked(512, 1024, 300)
+    assert not asked(16, 4096, 64)
+    assert not asked(512, 64, 64)
+
+
+def test_empty_and_endless_products_are_refused():
+    empty = [Operand(slot, 0, shape, (8, 8)) for slot, shape in enumerate(((3, 0), (0, 4), (3, 4)))]
+    assert matrix_product("float64", *empty) is None
+    long = 1 << 40
+    endless = Operand(0, 0, (long, 4), (16, 4)), Operand(1, 0, (4, 8), (32, 4))
+    assert matrix_product("float32", *endless, Operand(2, 0, (long, 8), (32, 4))) is None
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_in_a_program(dtype):
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(300, 60)).astype(dtype), rng.normal(size=(60, 500)).astype(dtype)
+    f = gt.function(lambda a, b: gt.sum(gt.tanh(a @ b) ** 2))
+    slope = gt.function(gt.grad(lambda a, b: gt.sum(gt.tanh(a @ b) ** 2), (0, 1)))
+    for _ in range(3):
+        value, (by_a, by_b) = f(gt.asarray(a), gt.asarray(b)), slope(gt.asarray(a), gt.asarray(b))
+    y = np.tanh(a.astype("float64") @ b)
+    g = 2 * y * (1 - y**2)
+    tolerance = 1e-3 if dtype == "float32" else 1e-10
+    np.testing.assert_allclose(float(value), np.sum(y**2), rtol=tolerance)
+    np.testing.assert_allclose(by_a.numpy(), g @ b.T, rtol=tolerance, atol=100 * tolerance)
+    np.testing.assert_allclose(by_b.numpy(), a.T @ g, rtol=tolerance, atol=100 * tolerance)
+
+
+def test_heads_of_attention_are_not_copied():
+    """Permuted stacks of matrices are one instruction: no loop copies them."""
+    rng = np.random.default_rng(1)
+    q, k = rng.normal(size=(2, 2, 5, 3, 4))
+
+    @gt.function
+    def scores(q, k):
+        return gt.matmul(gt.permute_dims(q, (0, 2, 1, 3)), gt.permute_dims(k, (0, 2, 3, 1)))
+
+    for _ in range(3):
+        before = gt.counters()
+        found = scores(gt.asarray(q), gt.asarray(k)).numpy()
+        after = gt.counters()
+        kernels = ("kernels_compiled", "kernels_loaded", "kernels_reused")
+        assert all(getattr(after, name) == getattr(before, name) for name in kernels)
+    np.testing.assert_allclose(found, np.einsum("bshd,bthd->bhst", q, k), rtol=1e-12)
