@@ -22,11 +22,10 @@ import numpy as np
 
 from gradtape.dtypes import DType
 from gradtape.errors import SizeError
-from gradtape.graph.large_results import is_large, note_line
 from gradtape.graph.op import Op, Undefined, declare
 from gradtape.graph.operators import OPERATORS
 from gradtape.graph.provenance import provenance
-from gradtape.graph.recorded_lines import LINES, note
+from gradtape.graph.recorded_lines import LINES, is_large, note, note_line
 from gradtape.graph.spec import Shape, Spec
 from gradtape.graph.weak_table import WeakTable
 

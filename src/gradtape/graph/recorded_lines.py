@@ -1,8 +1,9 @@
-"""Recorded lines, for profiles: which line of the user's made each node, and for which derivative.
+"""Recorded lines: which line of the user's made a node, and for which derivative.
 
-Lines are noted only while somebody listens, and only where a node is new: a node that is found in
-the table of a thread costs nothing. Passes make new nodes from old ones; while `following` is on,
-as when a report is written, new nodes get the lines of those that they replace.
+Of ops with very large results the latest lines are always remembered, as text for errors. All lines
+are noted for profiles: only while somebody listens, and only where a node is new. A node that is
+found in the table of a thread costs nothing. Passes make new nodes from old ones; while `following`
+is on, as when a report is written, new nodes get the lines of those that they replace.
 """
 
 from __future__ import annotations
@@ -10,19 +11,24 @@ from __future__ import annotations
 import contextlib
 import sys
 import sysconfig
+import weakref
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gradtape.graph.give_way import is_in_background
-from gradtape.graph.lines import is_between
+from gradtape.graph.lines import is_between, user_line
 
 if TYPE_CHECKING:
     from gradtape.graph.node import Node
 
 # Nodes beyond this many are not noted: a program that makes so many repeats nothing.
 MOST = 1 << 17
+# Results of this many bytes are very large; the lines of so many are remembered.
+LARGE = 1 << 32
+MOST_LARGE = 64
 
 
 class Place(NamedTuple):
@@ -155,3 +161,32 @@ def follow_all(old: Node, new: Iterable[Node], known: Iterable[Node]) -> None:
         if found is not None:
             LINES.found.setdefault(node, found)
         stack += node.inputs
+
+
+# By id of the node.
+_large: OrderedDict[int, tuple[weakref.ref[Node], str]] = OrderedDict()
+
+
+def is_large(of: Any) -> bool:
+    """Whether a result of this spec is very large; one of several results never counts as that."""
+    return type(of) is not tuple and of.nbytes >= LARGE
+
+
+def note_line(node: Node, deriving: Node | None = None) -> Node:
+    """Remember which line made a node, if its result is very large; returns the node.
+
+    A profile remembers the lines of all, and the node whose derivative the new one is part of.
+    """
+    if LINES.noting:
+        note(node, deriving)
+    if is_large(node.spec):
+        _large[id(node)] = weakref.ref(node), user_line()
+        if len(_large) > MOST_LARGE:
+            _large.popitem(last=False)
+    return node
+
+
+def line_of(node: Node) -> str | None:
+    """The line that made a node with a very large result, if that is remembered."""
+    reference, line = _large.get(id(node), (None, None))
+    return line if reference is not None and reference() is node else None
