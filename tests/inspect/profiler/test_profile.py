@@ -10,7 +10,7 @@ import pytest
 import gradtape as gt
 from gradtape.codegen.plans.interrupts import TIMED
 from gradtape.graph.recorded_lines import LINES
-from gradtape.inspect.profiler import tables
+from gradtape.inspect.profiler import advice, tables
 from gradtape.inspect.profiler.collector import MOST_EVENTS, Collector
 from gradtape.inspect.profiler.plan_log import ROOM
 from gradtape.inspect.profiler.sampler import MOST_NOTES, Sampler
@@ -248,6 +248,36 @@ def test_a_plan_that_is_compiled_in_the_background_has_lines_in_both_tiers(model
         ("matrix product", 0.0), ("matrix product", 1.0),
     }  # fmt: skip
     assert all("x @ w" in group["source"] for group in products)
+
+
+def test_values_that_numpy_computed_count_as_read(monkeypatch):
+    monkeypatch.setattr(advice, "LEAST", 0.0)
+    monkeypatch.setattr(tiers, "MODE", "off")
+    x = gt.asarray(np.ones(8))
+    with gt.profile() as p:
+        for _ in range(20):
+            gt.sin(x * 2.0).numpy()
+    assert "never read" not in {each["kind"] for each in p.advice}
+
+
+@compiles
+def test_unread_values_are_seen_once_the_plan_is_compiled(monkeypatch):
+    monkeypatch.setattr(advice, "LEAST", 0.0)
+    monkeypatch.setattr(tiers, "MODE", "auto")
+    gt.clear_plans()
+    x = gt.asarray(np.ones(10_000))
+
+    def steps(count):
+        for _ in range(count):
+            unread, read = gt.exp(x), gt.sin(x)
+            read.numpy()
+        return unread
+
+    with gt.profile() as p:
+        steps(12)
+        assert gt.wait_for_compiler()
+        steps(12)
+    assert "never read" in {each["kind"] for each in p.advice}
 
 
 @compiles

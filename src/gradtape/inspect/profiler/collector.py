@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from gradtape.evaluate.kept_for_backward import is_expensive
 from gradtape.graph import Node, Program
 from gradtape.graph.give_way import is_in_background
@@ -65,7 +67,9 @@ class Binding:
     plan: Any
     program: Program
     place: Place | None
+    # Runs so far, in NumPy or since it was compiled.
     runs: int = 0
+    compiled: bool = False
     # Inputs that were another value than in the run before, by position.
     changed: set[int] = field(default_factory=set)
     compared: int = 0
@@ -211,6 +215,9 @@ class Collector:
         results: Mapping[Node, Any],
     ) -> None:
         """Compare the inputs of a run with those before, and see which outputs nobody has read."""
+        if not binding.compiled and binding.plan.compiled is not None:
+            # Only of compiled runs is it known who reads what: these are looked at anew.
+            binding.compiled, binding.runs = True, 0
         binding.runs += 1
         if binding.runs > LOOKED_AT:
             if binding.runs == LOOKED_AT + 1:
@@ -234,7 +241,8 @@ class Collector:
             binding.outputs = [
                 (number[id(value.content)], value)
                 for value in values.values()
-                if id(value.content) in number
+                # An array that NumPy has made does not tell when it is read.
+                if id(value.content) in number and not isinstance(value.content, np.ndarray)
             ]
             self._watched.update(id(value.content) for _, value in binding.outputs)
 
