@@ -222,43 +222,43 @@ __array_api_version__ = "2024.12"
 newaxis = None
 
 __all__ = [
-    "ForwardAccumulator", "Function", "GradientTape", "RowSparse", "Tensor", "TensorSpec",
-    "Variable", "__array_api_version__", "__array_namespace_info__", "__version__", "abs", "acos",
-    "acosh", "add", "all", "angle", "any", "arange", "argmax", "argmin", "argsort", "asarray",
-    "asin", "asinh", "associative_scan", "astype", "atan", "atan2", "atanh", "bitwise_and",
-    "bitwise_invert", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift", "bitwise_xor",
-    "bool", "broadcast_arrays", "broadcast_to", "can_cast", "cast", "cbrt", "ceil", "checkpoint",
-    "checkpoint_name", "clear_plans", "clip", "complex64", "complex128", "concat", "cond", "conj",
-    "copysign", "cos", "cosh", "count_nonzero", "counters", "cumulative_prod", "cumulative_sum",
-    "custom_gradient", "custom_jvp", "custom_vmap", "debug_nans", "default_dtype", "deterministic",
-    "diag", "diagonal", "diff", "digamma", "divide", "dot", "e", "eager", "einsum", "empty",
-    "empty_cache", "empty_like", "equal", "erf", "erfc", "erfcinv", "erfinv", "errors", "evaluate",
-    "exp", "exp2", "expand_dims", "expm1", "extend", "eye", "fft", "finfo", "fixed_point", "flip",
-    "float32", "float64", "floor", "floor_divide", "fori_loop", "from_dlpack", "full", "full_like",
-    "function", "gather", "get_num_threads", "grad", "grad_pass_through", "gradients", "greater",
-    "greater_equal", "hessian", "hessian_operator", "hessian_pattern", "hvp", "hypot", "i0", "i1",
-    "identity", "iinfo", "imag", "inf", "inner", "int8", "int16", "int32", "int64",
-    "is_deterministic", "isdtype", "isfinite", "isin", "isinf", "isnan", "jacfwd", "jacobian",
-    "jacrev", "jvp", "kernels_of", "kron", "less", "less_equal", "lgamma", "linalg",
-    "linear_operator", "linearize", "linspace", "log", "log1p", "log2", "log10", "log_sigmoid",
-    "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "logsumexp", "map",
-    "matmul", "matrix_transpose", "max", "maximum", "mean", "median", "meshgrid", "min", "minimize",
-    "minimum", "moveaxis", "multiply", "multiply_no_nan", "nan", "ndtr", "ndtri", "negative",
-    "newaxis", "nextafter", "nn", "nonzero", "norm", "not_equal", "numpy_function",
-    "numpy_protocols", "objective", "ode", "one_hot", "ones", "ones_like", "optimizers", "outer",
-    "pad", "permute_dims", "pi", "plan_of", "polygamma", "positive", "pow", "prepare_hessian",
-    "prepare_jacobian", "prod", "program_of", "pure_callback", "py_function", "pytree", "quantile",
-    "random", "real", "reciprocal", "register_pytree", "relu", "remainder", "repeat", "reshape",
-    "residuals", "result_type", "roll", "root", "round", "rsqrt", "save_any_except", "save_only",
-    "saved_for_backward", "scan", "scatter_add", "scatter_max", "scatter_set", "searchsorted",
-    "set_default_dtype", "set_num_threads", "set_recorder", "show_config", "sigmoid", "sign",
-    "signbit", "sin", "sinc", "sinh", "softplus", "sort", "sparsity_pattern", "split", "spy",
-    "sqrt", "square", "squeeze", "stack", "std", "stop_gradient", "subtract", "sum", "swapaxes",
-    "switch", "take", "take_along_axis", "tan", "tanh", "tensordot", "testing", "tf", "tile",
-    "top_k", "tril", "triu", "trunc", "uint8", "uint16", "uint32", "uint64", "unique_all",
-    "unique_counts", "unique_inverse", "unique_values", "unstack", "value_and_grad", "var",
-    "vecdot", "vectorized_map", "vhp", "vjp", "vmap", "wait_for_compiler", "where", "while_loop",
-    "xlogy", "zeros", "zeros_like",
+    "ForwardAccumulator", "Function", "GradientTape", "Profile", "RowSparse", "Tensor",
+    "TensorSpec", "Variable", "__array_api_version__", "__array_namespace_info__", "__version__",
+    "abs", "acos", "acosh", "add", "all", "angle", "any", "arange", "argmax", "argmin", "argsort",
+    "asarray", "asin", "asinh", "associative_scan", "astype", "atan", "atan2", "atanh",
+    "bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift",
+    "bitwise_xor", "bool", "broadcast_arrays", "broadcast_to", "can_cast", "cast", "cbrt", "ceil",
+    "checkpoint", "checkpoint_name", "clear_plans", "clip", "complex64", "complex128", "concat",
+    "cond", "conj", "copysign", "cos", "cosh", "count_nonzero", "counters", "cumulative_prod",
+    "cumulative_sum", "custom_gradient", "custom_jvp", "custom_vmap", "debug_nans", "default_dtype",
+    "deterministic", "diag", "diagonal", "diff", "digamma", "divide", "dot", "e", "eager", "einsum",
+    "empty", "empty_cache", "empty_like", "equal", "erf", "erfc", "erfcinv", "erfinv", "errors",
+    "evaluate", "exp", "exp2", "expand_dims", "expm1", "extend", "eye", "fft", "finfo",
+    "fixed_point", "flip", "float32", "float64", "floor", "floor_divide", "fori_loop",
+    "from_dlpack", "full", "full_like", "function", "gather", "get_num_threads", "grad",
+    "grad_pass_through", "gradients", "greater", "greater_equal", "hessian", "hessian_operator",
+    "hessian_pattern", "hvp", "hypot", "i0", "i1", "identity", "iinfo", "imag", "inf", "inner",
+    "int8", "int16", "int32", "int64", "is_deterministic", "isdtype", "isfinite", "isin", "isinf",
+    "isnan", "jacfwd", "jacobian", "jacrev", "jvp", "kernels_of", "kron", "less", "less_equal",
+    "lgamma", "linalg", "linear_operator", "linearize", "linspace", "log", "log1p", "log2", "log10",
+    "log_sigmoid", "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor",
+    "logsumexp", "map", "matmul", "matrix_transpose", "max", "maximum", "mean", "median",
+    "meshgrid", "min", "minimize", "minimum", "moveaxis", "multiply", "multiply_no_nan", "nan",
+    "ndtr", "ndtri", "negative", "newaxis", "nextafter", "nn", "nonzero", "norm", "not_equal",
+    "numpy_function", "numpy_protocols", "objective", "ode", "one_hot", "ones", "ones_like",
+    "optimizers", "outer", "pad", "permute_dims", "pi", "plan_of", "polygamma", "positive", "pow",
+    "prepare_hessian", "prepare_jacobian", "prod", "profile", "program_of", "pure_callback",
+    "py_function", "pytree", "quantile", "random", "real", "reciprocal", "register_pytree", "relu",
+    "remainder", "repeat", "reshape", "residuals", "result_type", "roll", "root", "round", "rsqrt",
+    "save_any_except", "save_only", "saved_for_backward", "scan", "scatter_add", "scatter_max",
+    "scatter_set", "searchsorted", "set_default_dtype", "set_num_threads", "set_recorder",
+    "show_config", "sigmoid", "sign", "signbit", "sin", "sinc", "sinh", "softplus", "sort",
+    "sparsity_pattern", "split", "spy", "sqrt", "square", "squeeze", "stack", "std",
+    "stop_gradient", "subtract", "sum", "swapaxes", "switch", "take", "take_along_axis", "tan",
+    "tanh", "tensordot", "testing", "tf", "tile", "top_k", "tril", "triu", "trunc", "uint8",
+    "uint16", "uint32", "uint64", "unique_all", "unique_counts", "unique_inverse", "unique_values",
+    "unstack", "value_and_grad", "var", "vecdot", "vectorized_map", "vhp", "vjp", "vmap",
+    "wait_for_compiler", "where", "while_loop", "xlogy", "zeros", "zeros_like",
     # Saving and training.
     "Checkpointer", "distributed", "fit", "load", "save", "storage", "training",
 ]  # fmt: skip
@@ -280,6 +280,7 @@ _LATER: dict[str, tuple[str, ...]] = {
     "functions.recorder_switch": ("set_recorder",),
     "inspect.debug_nans": ("debug_nans",),
     "inspect.plans_and_kernels": ("kernels_of", "plan_of", "show_config"),
+    "inspect.profiler.profile": ("Profile", "profile"),
     "solve.implicit": ("fixed_point", "minimize", "root"),
     "solve.linear_operators": ("hessian_operator", "linear_operator", "linearize"),
     "solve.scipy_bridges": ("objective", "ode", "residuals"),
@@ -306,6 +307,7 @@ if _typing.TYPE_CHECKING:
     from gradtape.functions.recorder_switch import set_recorder
     from gradtape.inspect.debug_nans import debug_nans
     from gradtape.inspect.plans_and_kernels import kernels_of, plan_of, show_config
+    from gradtape.inspect.profiler.profile import Profile, profile
     from gradtape.solve.implicit import fixed_point, minimize, root
     from gradtape.solve.linear_operators import hessian_operator, linear_operator, linearize
     from gradtape.solve.scipy_bridges import objective, ode, residuals
@@ -348,9 +350,9 @@ _face_all(globals(), ("from_dlpack", "gradients", "program_of"))
 # gt.tensor is an error that helps; import statements find them in sys.modules. All are imported
 # first, because a first import later on would bind the name anew. `evaluate` is a function here.
 for _name in (
-    "codegen", "control", "derive", "dtypes", "evaluate", "functions", "graph", "inspect", "ops",
-    "optimize", "recording", "runtime", "solve", "sparsity", "suggestions", "tape", "tensor",
-    "transforms", "version",
+    "codegen", "command_line", "control", "derive", "dtypes", "evaluate", "functions", "graph",
+    "inspect", "ops", "optimize", "recording", "runtime", "solve", "sparsity", "suggestions",
+    "tape", "tensor", "transforms", "version",
 ):  # fmt: skip
     _import_module(f"gradtape.{_name}")
     if _name not in __all__:

@@ -67,8 +67,8 @@ def test_words_of_an_instruction():
     plan = Instructions([Instruction(1234, [5, 6], 100, 8, True), Instruction(99, [7], 3)])
     words = (ctypes.c_int64 * (2 * WORDS)).from_address(plan.address)
     assert words[0] == 1234
-    assert words[2:8] == [100, 8, 1, 0, 0, 0]
-    assert words[WORDS + 2 :] == [3, 1, 0, 0, 0, 0]
+    assert words[2:7] == [100, 8, 1, 0, 0]
+    assert words[WORDS + 2 : WORDS + 7] == [3, 1, 0, 0, 0]
     assert (ctypes.c_int64 * 2).from_address(words[1])[:] == [5, 6]
     assert (ctypes.c_int64 * 1).from_address(words[WORDS + 1])[:] == [7]
     assert plan.parallel

@@ -59,6 +59,7 @@ class Counts:
 
     jobs = 0
     failures = 0
+    seconds = 0.0
 
 
 class _State:
@@ -151,6 +152,7 @@ def _run(state: _State) -> None:
                 state.thread = None
                 state.changed.notify_all()
                 return
+        begin = time.perf_counter()
         try:
             job.work()
         except StoppedError:
@@ -161,6 +163,7 @@ def _run(state: _State) -> None:
         finally:
             job.finished = True
             Counts.jobs += 1
+            Counts.seconds += time.perf_counter() - begin
             with state.changed:
                 state.current = None
                 state.changed.notify_all()

@@ -326,10 +326,10 @@ def assembly(text: str) -> str:
         return str(_machine(2).emit_assembly(module))
 
 
-def callable_at(address: int, *kinds: Any, keep_gil: bool = False) -> Any:
-    """A Python callable for a native function that returns nothing."""
+def callable_at(address: int, *kinds: Any, keep_gil: bool = False, returns: Any = None) -> Any:
+    """A Python callable for a native function, which returns nothing unless `returns` says it."""
     make = ctypes.PYFUNCTYPE if keep_gil else ctypes.CFUNCTYPE
-    return make(None, *kinds)(address)
+    return make(returns, *kinds)(address)
 
 
 # Definitions and declarations that a module must contain, each text once.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Sequence
 
 from gradtape.derive.python_rules import PythonRules
@@ -10,6 +11,7 @@ from gradtape.graph.node import Node, apart_from_recorded
 from gradtape.recording.recording import Recording
 from gradtape.recording.unobserved import unobserved
 from gradtape.runtime.counters import COUNTS
+from gradtape.runtime.probe import PROBE
 from gradtape.transforms.forward import forward
 from gradtape.transforms.reverse import reverse
 
@@ -23,6 +25,8 @@ def derive_reverse(
     watched: tuple[Node, ...] | None,
 ) -> list[Node | Rows | None]:
     """Cotangents of the sources. A source counts if it is watched or depends on one that is."""
+    sink = PROBE.sink
+    begin = 0 if sink is None else time.perf_counter_ns()
     recording.targets.update((target, None) for target in targets if target.spec.size == 1)
     if watched is not None and all(source in watched for source in sources):
         watched = None
@@ -30,6 +34,8 @@ def derive_reverse(
     found = recording.table.derived.get(key)
     if found is not None:
         COUNTS.derivative_hits += 1
+        if sink is not None:
+            sink.derived(recording, targets, begin, found=True)
         return found
     COUNTS.derivatives_built += 1
     rules = PythonRules(recording)
@@ -47,6 +53,8 @@ def derive_reverse(
     found = [by_source.get(source) for source in sources]
     if not rules.used:
         recording.table.derived[key] = found
+    if sink is not None:
+        sink.derived(recording, targets, begin, found=False)
     return found
 
 

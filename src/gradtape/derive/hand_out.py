@@ -16,12 +16,14 @@ from gradtape.graph.hooks import hooks
 from gradtape.graph.node import PICK, Node, Params, is_slope, pick
 from gradtape.graph.op import Op
 from gradtape.graph.provenance import provenance
+from gradtape.graph.recorded_lines import LINES, follow
 from gradtape.ops.custom.custom import BARRIER, CUSTOM
 from gradtape.ops.elementwise.arithmetic import IDENTITY
 from gradtape.recording.parts import Parts
 from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import state
 from gradtape.runtime.counters import COUNTS
+from gradtape.runtime.probe import PROBE
 
 # An op, its inputs and its params.
 _Application = tuple[Op, tuple[Node, ...], Params]
@@ -64,7 +66,11 @@ def _root(recording: Recording, result: Node, copies: dict[Node, Node]) -> Node:
     whole = result.inputs[0] if result.op is PICK else result
     if is_slope(whole) and whole.inputs and whole not in recording.rules:
         inputs = tuple(copies.get(parent, parent) for parent in whole.inputs)
-        whole = recording.application(whole.op, inputs, whole.params)
+        slope, whole = whole, recording.application(whole.op, inputs, whole.params)
+        if LINES.noting:
+            # It is made on the line that asks, and belongs to the line that is differentiated.
+            LINES.found.pop(whole, None)
+            follow(slope, whole)
         return whole if result.op is not PICK else pick(whole, result.params[0])
     return recording.application(IDENTITY, (copies.get(result, result),), ())
 
@@ -100,6 +106,8 @@ def hold_answer(
     answer: list[_Application | None] | None = recording.table.derived.get(("answer", question))
     if answer is None or (complete and None in answer):
         return None
+    if PROBE.sink is not None:
+        return None  # the long way tells the profile
     COUNTS.derivative_hits += 1
     target = question[0]
     if target.spec.size == 1:
@@ -165,4 +173,6 @@ def _copied(recording: Recording, results: tuple[Node, ...]) -> _Copies:
             found.closures.append(node)
         if noted is not None:
             noted.copy(node, copy)
+        if LINES.noting:
+            follow(node, copy)
     return found

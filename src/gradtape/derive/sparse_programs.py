@@ -32,6 +32,7 @@ from gradtape.ops.arrays.joining import CONCAT
 from gradtape.ops.arrays.movement import reshape_node
 from gradtape.ops.families.casting import cast
 from gradtape.recording import Recording, Value, host_value
+from gradtape.runtime.probe import PROBE
 from gradtape.sparsity.choose_colouring import Coloured, colour, colour_symmetric
 from gradtape.sparsity.colouring import Colours
 from gradtape.sparsity.pattern import Pattern, SparseMatrix, listed_pattern
@@ -160,6 +161,8 @@ class SparseProgram:
 
     def matrix(self, recording: Recording) -> SparseMatrix:
         """The derivative at the recorded values, as a scipy.sparse array in CSR form."""
+        if PROBE.sink is not None:
+            PROBE.sink.coloured(self.coloured)
         if recording.capturing and self.may_be_pending:
             (entries,) = hold_results(recording, [self._pending_entries(recording)])
             return pending_matrix(self.pattern, entries)

@@ -14,6 +14,7 @@ from gradtape.recording.trace import Trace
 from gradtape.recording.value import Content, LeafValue, Value
 from gradtape.runtime.beyond_memory import explained
 from gradtape.runtime.plan_cache import plan_for
+from gradtape.runtime.probe import PROBE
 
 # Values for the nodes of a program that are inputs of the caller's own, such as seeds.
 Given = Mapping[Node, LeafValue]
@@ -35,6 +36,8 @@ class BoundPlan:
 
     def __init__(self, found: Program, fastmath: bool) -> None:
         self.plan = plan_for(found, fastmath)
+        if PROBE.sink is not None:
+            PROBE.sink.bound(found, self.plan)
         self.outputs = found.outputs
         self.inputs = frozenset(found.inputs)
         self.node_count = len(found.nodes)

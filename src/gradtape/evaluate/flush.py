@@ -44,6 +44,7 @@ from gradtape.recording.trace import Trace, leave_full_tables
 from gradtape.recording.unobserved import unobserved
 from gradtape.recording.value import Content, Value
 from gradtape.runtime.counters import COUNTS
+from gradtape.runtime.probe import PROBE
 
 # How much larger than needed a plan may be to serve instead of a new one.
 SLACK_FACTOR = 0.25
@@ -189,6 +190,8 @@ def _is_under_way(recording: Recording) -> bool:
 
 def _flush(recording: Recording, handles: list[Handle], asked: Handle | None) -> bool:
     """Compute the live handles of a locked recording; say whether a tape still holds it."""
+    sink = PROBE.sink
+    begin = 0 if sink is None else sink.begin()
     held = live(recording, handles)
     plain = type(recording) is Recording
     if recording.interrupted:
@@ -238,7 +241,8 @@ def _flush(recording: Recording, handles: list[Handle], asked: Handle | None) ->
             count = len(held)
             # The usual case: the first outputs are the values of the handles, in order. A plan that
             # also gives losses has more of them.
-            if not recording.tapes and count == len(roots) and roots == bound.outputs[:count]:
+            usual = count == len(roots) and roots == bound.outputs[:count]
+            if usual and sink is None and not recording.tapes:
                 return _deliver(recording, held, contents[:count])
             results = dict(zip(bound.outputs, contents, strict=True))
         if recording.tapes:
@@ -246,14 +250,18 @@ def _flush(recording: Recording, handles: list[Handle], asked: Handle | None) ->
             # CPython calls no signal handler between these two: both happen, or neither.
             values |= known
             recording.available = bound.available
-    if not recording.tapes:
+    tracked = bool(recording.tapes)
+    if not tracked:
         nodes = [handle.node for handle in held]
         contents = [results[node] if node in results else values[node].content for node in nodes]
-        return _deliver(recording, held, contents)
-    # One value for a node: whoever reads it in another recording finds the same leaf.
-    _store(map(_set_computed, held, [values[handle.node] for handle in held]))
-    recording.updates = 0
-    return True
+        _deliver(recording, held, contents)
+    else:
+        # One value for a node: whoever reads it in another recording finds the same leaf.
+        _store(map(_set_computed, held, [values[handle.node] for handle in held]))
+        recording.updates = 0
+    if sink is not None:
+        sink.flushed(recording, bound, held, results, begin)
+    return tracked
 
 
 def _deliver(recording: Recording, held: list[Handle], contents: Sequence[Content]) -> bool:

@@ -30,6 +30,7 @@ from gradtape.ops.custom.callback import Outcome, journal
 from gradtape.recording.handle import Handle
 from gradtape.recording.thread_state import state
 from gradtape.recording.value import Value
+from gradtape.runtime.probe import PROBE
 
 # Past so many paths through one function, it runs in Python.
 PATHS = 64
@@ -208,6 +209,8 @@ class Captured:
 
     def _end_run(self, start: float) -> None:
         self.history.took(time.perf_counter() - start)
+        if PROBE.sink is not None:
+            PROBE.sink.captured(self, start)
         # The tree may have grown: it is written again when it is next replayed.
         self.replay = None
         leave_full_table()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import html
 import inspect
 import itertools
 import sys
@@ -39,6 +40,7 @@ from gradtape.recording.modes import modes
 from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import state
 from gradtape.runtime.plan_cache import note_holder
+from gradtape.tensor.display import Displayed, Fields
 
 __all__ = ["Function", "function"]
 
@@ -232,7 +234,7 @@ def _no_specs(nest: Any) -> Iterator[Any]:
     yield from (nest,) if structure.kind is None else filterfalse(is_spec, leaves)
 
 
-class Function(Generic[P, R]):
+class Function(Generic[P, R], Displayed):
     """A function with its captured programs; made by `gt.function`.
 
     >>> f = gt.function(lambda x: x * x)
@@ -298,6 +300,18 @@ class Function(Generic[P, R]):
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else BoundFunction(self, instance)
+
+    def _repr_html_(self) -> str:
+        """What was captured, for notebooks; see `explain`."""
+        return f"<pre>{html.escape(repr(self))}\n{html.escape(self.explain())}</pre>"
+
+    def _fields(self) -> Fields:
+        return [
+            ("name", getattr(self, "__qualname__", self.__name__)),
+            ("kinds of calls", len(self._local.by_key)),
+            ("frozen", self.frozen),
+            ("fastmath", self.fastmath),
+        ]
 
     def __repr__(self) -> str:
         return f"<gt.function {getattr(self, '__qualname__', self.__name__)}>"

@@ -16,17 +16,17 @@ def user_line() -> str:
     """The innermost line that is not the library's own, as `file:line`."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if not _is_between(frame):
+        if not is_between(frame):
             return f"{frame.f_code.co_filename}:{frame.f_lineno}"
         frame = frame.f_back
     return "unknown"
 
 
 # Modules that only call the user's function or ours: context managers, partial functions, copies.
-_BETWEEN = frozenset({"contextlib", "copy", "functools"})
+_BETWEEN = frozenset({"contextlib", "copy", "functools", "gradtape"})
 
 
-def _is_between(frame: FrameType) -> bool:
+def is_between(frame: FrameType) -> bool:
     """Whether a frame is the library's own, or lies between two of the library's frames."""
     module: str = frame.f_globals.get("__name__", "")
     return module.startswith(("gradtape.", "scipy.")) or module in _BETWEEN
@@ -36,7 +36,7 @@ def warn(message: str) -> None:
     """Issue a warning that points to the innermost line that is not the library's own."""
     frame: FrameType | None = sys._getframe(1)
     level = 1
-    while frame is not None and _is_between(frame):
+    while frame is not None and is_between(frame):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, stacklevel=level + 1)
 

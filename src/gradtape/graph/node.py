@@ -22,10 +22,10 @@ import numpy as np
 
 from gradtape.dtypes import DType
 from gradtape.errors import SizeError
-from gradtape.graph.large_results import is_large, note_line
 from gradtape.graph.op import Op, Undefined, declare
 from gradtape.graph.operators import OPERATORS
 from gradtape.graph.provenance import provenance
+from gradtape.graph.recorded_lines import LINES, is_large, note, note_line
 from gradtape.graph.spec import Shape, Spec
 from gradtape.graph.weak_table import WeakTable
 
@@ -334,7 +334,10 @@ def build(op: Op, inputs: tuple[Node, ...], params: Params) -> Node:
     key = (op, params, *[node.spec for node in inputs])
     found = _specs.get(key)
     if found is not None:
-        return Node(op, inputs, params, found)
+        new = Node(op, inputs, params, found)
+        if LINES.noting:
+            note(new, _local.table.deriving)
+        return new
     if not op.self_contained:
         _local.table.note_functions(op, params)
     cast = inputs if op.promote is None else op.promote(inputs)
@@ -343,14 +346,14 @@ def build(op: Op, inputs: tuple[Node, ...], params: Params) -> Node:
     except SizeError as error:
         raise SizeError(f"{op.name}: {error}") from None
     if any(a is not b for a, b in zip(cast, inputs, strict=True)):
-        return note_line(Node(op, cast, params, found))
+        return note_line(Node(op, cast, params, found), _local.table.deriving)
     # Functions and bodies in params are not kept alive there, and lines of large results are noted
     # each time.
     if op.self_contained and not is_large(found):
         if len(_specs) > SPEC_LIMIT:
             _specs.clear()
         _specs[key] = found
-    return note_line(Node(op, inputs, params, found))
+    return note_line(Node(op, inputs, params, found), _local.table.deriving)
 
 
 def apply(op: Op, inputs: tuple[Node, ...], params: Params = ()) -> Node:

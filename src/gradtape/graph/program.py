@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count, product
@@ -12,6 +13,7 @@ from gradtape.errors import GraphError
 from gradtape.graph.give_way import give_way
 from gradtape.graph.node import LEAF, PLACEHOLDER, Key, Node
 from gradtape.graph.provenance import provenance
+from gradtape.graph.recorded_lines import LINES, follow, follow_all
 from gradtape.graph.walk import rebuilt, topological
 from gradtape.graph.weak_table import WeakTable
 
@@ -43,6 +45,18 @@ class Program:
         key.append(tuple(number[node] for node in self.outputs))
         return tuple(key)
 
+    def to_dot(self) -> str:
+        """The program as a graph for Graphviz.
+
+        >>> print(gt.program_of(gt.sin(gt.asarray(1.0))).to_dot().splitlines()[-2])
+          n0 -> n1;
+        """
+        return dot(self.inputs, self.nodes, self.outputs)
+
+    def _repr_html_(self) -> str:
+        """The program as text, for notebooks."""
+        return f"<pre>{html.escape(show(self))}</pre>"
+
     def __str__(self) -> str:
         return show(self)
 
@@ -70,10 +84,13 @@ def rewritten(found: Program, change: Callable[[Node], Node]) -> Program:
     changed = False
     for node in found.nodes:
         give_way()
-        made = change(rebuilt(node, tuple([new[parent] for parent in node.inputs])))
+        inputs = tuple([new[parent] for parent in node.inputs])
+        made = change(rebuilt(node, inputs))
         new[node] = made
         if made is not node:
             changed = True
+            if LINES.following:
+                follow_all(node, [made], inputs)
     if not changed:
         return found
     return reaching(found.inputs, tuple(new[node] for node in found.outputs))
@@ -139,6 +156,9 @@ def closed(inputs: Sequence[Node], outputs: Sequence[Node]) -> Program:
     if noted is not None:
         for old, new in zip(order, found.nodes, strict=True):
             noted.copy(old, new)
+    if LINES.noting:
+        for old, new in zip(order, found.nodes, strict=True):
+            follow(old, new)
     return found
 
 
@@ -185,3 +205,25 @@ def _shown(value: object) -> str:
     if isinstance(value, tuple) and any(isinstance(one, Program) for one in value):
         return "(" + ", ".join(map(_shown, value)) + ")"
     return str(value).replace("\n", "\n    ") if isinstance(value, Program) else str(value)
+
+
+_DOT_COLOURS = {"input": "#dbeafe", "output": "#fde68a", "op": "#ffffff"}
+
+
+def dot(inputs: Iterable[Node], nodes: Iterable[Node], outputs: Iterable[Node]) -> str:
+    """A digraph with a box for each node; inputs and outputs are filled."""
+    number: dict[Node, int] = {}
+    ends = set(outputs)
+    lines = ["digraph program {", '  node [shape=box, style="rounded,filled", fontsize=10];']
+    for kind, found in (("input", inputs), ("op", nodes)):
+        for node in found:
+            number[node] = len(number)
+            colour = _DOT_COLOURS["output" if node in ends else kind]
+            name = "input" if kind == "input" else node.op.name
+            spec = node.spec if type(node.spec) is not tuple else ", ".join(map(str, node.spec))
+            lines.append(f'  n{number[node]} [label="{name}\\n{spec}", fillcolor="{colour}"];')
+    for node, target in number.items():
+        lines += [
+            f"  n{number[parent]} -> n{target};" for parent in node.inputs if parent in number
+        ]
+    return "\n".join([*lines, "}"])

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Container, Iterable, Mapping, 
 
 from gradtape.graph.node import Node, apply
 from gradtape.graph.provenance import provenance
+from gradtape.graph.recorded_lines import LINES, follow
 
 _visits = [0]
 
@@ -62,7 +63,12 @@ def dependents(order: Iterable[Node], sources: Collection[Node]) -> set[Node]:
 def rebuilt(node: Node, inputs: tuple[Node, ...]) -> Node:
     """The node over other inputs with the same specs, not interned; itself if none is another."""
     # Nodes are compared by identity, and so are tuples of them.
-    return node if inputs == node.inputs else Node(node.op, inputs, node.params, node.spec)
+    if inputs == node.inputs:
+        return node
+    new = Node(node.op, inputs, node.params, node.spec)
+    if LINES.following:
+        follow(node, new)
+    return new
 
 
 def substitute(
@@ -79,4 +85,7 @@ def substitute(
         new[node] = node if inputs == node.inputs else make(node.op, inputs, node.params)
         if noted is not None:
             noted.copy(node, new[node])
+        if LINES.noting and new[node] is not node:
+            LINES.found.pop(new[node], None)
+            follow(node, new[node])
     return [new[root] for root in roots]

@@ -17,11 +17,12 @@ from gradtape.storage import registry, weights
 from gradtape.storage.files import PathLike
 from gradtape.storage.weights import WeightsReport
 from gradtape.tensor import Tensor, TensorLike, Variable, asarray, saved_state
+from gradtape.tensor.display import Displayed, Fields
 
 __all__ = ["Layer", "Module"]
 
 
-class Module(TellsChanges):
+class Module(TellsChanges, Displayed):
     """An object whose attributes hold variables and other modules, also in lists and dicts.
 
     >>> class Line(gt.nn.Module):
@@ -197,6 +198,14 @@ class Module(TellsChanges):
     def describe(self) -> str:
         """The arguments that `repr` shows."""
         return ""
+
+    def _fields(self) -> Fields:
+        return [
+            (name, found)
+            if isinstance(found, Module)
+            else (name, f"{found.dtype}[{', '.join(map(str, found.shape))}]")
+            for name, found in _children(self)
+        ]
 
     def __repr__(self) -> str:
         """The tree of modules and variables."""

@@ -10,6 +10,7 @@ from itertools import islice
 from gradtape.graph import Node, Program, Shape, Spec, rebuilt, spec, topological
 from gradtape.graph.give_way import give_way
 from gradtape.graph.node import PICK, TABLE_LIMIT, Key, Table, exchange, scratch, table
+from gradtape.graph.recorded_lines import LINES, follow_all
 from gradtape.ops.arrays.movement import RESHAPE
 
 
@@ -79,6 +80,8 @@ class _Expansion:
         made = [*_last(current.nodes, before[0]), *_last(current.slopes, before[1])]
         for one in topological([*made, *results], stop=self._known):
             self._write(one)
+        if LINES.following:
+            follow_all(node, [*made, *results], node.inputs)
         return results
 
 
@@ -116,6 +119,8 @@ def split_reductions(program: Program) -> Program:
                 current = Node(RESHAPE, (current,), (node.shape,), node.spec)
         nodes.append(current)
         new[node] = current
+        if LINES.following:
+            follow_all(node, [current], [new[parent] for parent in node.inputs])
     return Program(program.inputs, tuple(nodes), tuple(new[node] for node in program.outputs))
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from gradtape.graph import OPERATORS, Node, Program, rebuilt, spec
+from gradtape.graph.recorded_lines import LINES, follow_all
 from gradtape.ops.arrays.joining import CONCAT
 from gradtape.ops.arrays.movement import RESHAPE
 from gradtape.ops.arrays.slicing import UNSLICE
@@ -58,6 +59,8 @@ def join_parts(program: Program) -> Program:
         total = found[0]
         for term in found[1:]:
             total = written(Node(_ADD, (total, term), (), node.spec))
+        if LINES.following:
+            follow_all(node, [total], new.values())
         new[node] = total
     outputs = tuple(new[node] for node in program.outputs)
     return _without_unread(Program(program.inputs, tuple(nodes), outputs))

@@ -10,6 +10,7 @@ from collections import Counter
 
 from gradtape.graph import OPERATORS, Node, View, rebuilt, spec
 from gradtape.graph.program import Program, reaching
+from gradtape.graph.recorded_lines import LINES, follow
 from gradtape.ops.arrays.movement import PERMUTE_DIMS, RESHAPE
 
 Axes = tuple[int, ...]
@@ -99,7 +100,10 @@ def _untransposed(
     shape = tuple(node.shape[axis] for axis in _inverse(axes))
     if not any(parent.shape == shape for parent in inputs):
         return None
-    return Node(node.op, tuple(inputs), node.params, spec(shape, node.dtype))
+    made = Node(node.op, tuple(inputs), node.params, spec(shape, node.dtype))
+    if LINES.following:
+        follow(node, made)
+    return made
 
 
 def _stretched(node: Node, axes: Axes) -> Node:

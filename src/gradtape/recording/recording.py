@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import Any, Protocol, TypeVar
 
 from gradtape.graph.hooks import hooks
-from gradtape.graph.large_results import note_line
 from gradtape.graph.lines import user_line
 from gradtape.graph.locks import Process, new_lock
 from gradtape.graph.node import (
@@ -27,6 +26,7 @@ from gradtape.graph.node import (
     table,
 )
 from gradtape.graph.op import Op
+from gradtape.graph.recorded_lines import note_line
 from gradtape.graph.spec import Spec
 from gradtape.recording.deferred_number import Deferred
 from gradtape.recording.handle import Handle

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
-from gradtape.graph.large_results import line_of
 from gradtape.graph.lines import user_line
 from gradtape.graph.node import Node
+from gradtape.graph.recorded_lines import line_of
 from gradtape.runtime.machine_limits import physical_memory
 
 # The memory of the machine, read once.

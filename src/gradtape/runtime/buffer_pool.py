@@ -35,6 +35,7 @@ from gradtape.dtypes import DTypeLike
 from gradtape.graph.hooks import hooks
 from gradtape.graph.interrupts import method_in_c
 from gradtape.runtime.machine_limits import parse_bytes, physical_memory
+from gradtape.runtime.probe import PROBE
 
 ALIGNMENT = 64
 # From here on memory comes as pages of its own, aligned to pages.
@@ -165,6 +166,8 @@ def allocate(nbytes: int) -> Buffer:
 
 def array(buffer: Buffer, shape: tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
     """A writable array on the memory of a buffer; the array and all its views keep the buffer."""
+    if PROBE.sink is not None:
+        PROBE.sink.viewed(buffer)
     capacity = buffer.capacity
     kind = _kinds.get(capacity) or _new_kind(capacity)
     # Views in NumPy hold the object that exports the memory, so that object holds the buffer.

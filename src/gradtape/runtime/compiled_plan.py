@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+import time
 from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
@@ -35,6 +36,7 @@ from gradtape.runtime.lowered_program import (
 from gradtape.runtime.native_loops import Body, copy_of, with_copies
 from gradtape.runtime.native_stretches import assembled, kernel_codes, stretch_of
 from gradtape.runtime.plan import BoundRun, Input, Layout, Run, RunMemory, Stretch
+from gradtape.runtime.probe import PROBE, note_compiled_plan
 from gradtape.runtime.thread_team import get_num_threads
 from gradtape.runtime.written_out_plan import (
     FORMATS,
@@ -173,9 +175,10 @@ class MixedSteps:
         memory, base = run_memory
         alive: Alive = dict(zip(self._lowered.outputs.written, buffers, strict=True))
         alive["arena"] = arena
+        call = self._call if PROBE.sink is None else self._timed_call
         for step in self._steps:
             if isinstance(step, NumpyCall):
-                self._call(step, inputs, memory, alive)
+                call(step, inputs, memory, alive)
             else:
                 step(base)
         found = {
@@ -183,6 +186,14 @@ class MixedSteps:
             for node, how in self._lowered.outputs.how.items()
         }
         return [found[node] for node in self._outputs]
+
+    def _timed_call(
+        self, step: NumpyCall, inputs: Sequence[Input], memory: Any, alive: Alive
+    ) -> None:
+        begin = time.perf_counter_ns()
+        self._call(step, inputs, memory, alive)
+        if PROBE.sink is not None:
+            PROBE.sink.called(self._lowered, step.node, begin)
 
     def _call(self, step: NumpyCall, inputs: Sequence[Input], memory: Any, alive: Alive) -> None:
         node = step.node
@@ -276,6 +287,7 @@ class CompiledPlan:
         outputs = sum(node.spec.nbytes for node in lowered.outputs.how)
         check_bytes(self.arena_size + outputs)
         self._steps = _compiled_steps(lowered)
+        note_compiled_plan(self)
         position = {node: index for index, node in enumerate(self.program.inputs)}
         self._array_positions = [position[node] for node in lowered.arrays]
         self._scalar_positions = [position[node] for node in lowered.scalars]
@@ -304,6 +316,11 @@ class CompiledPlan:
         if len(self._stretches) == 1 and not self._must_convert:
             self.layout = self._layout()
             self.run = unrolled_run(self.layout, self._idle, self._run) or self._run
+
+    @property
+    def steps(self) -> Sequence[Stretch | NumpyCall]:
+        """The native stretches and NumPy calls, in the order they run."""
+        return self._steps
 
     def resized(
         self, inputs: tuple[Node, ...], sizes: dict[int, int], fast: bool

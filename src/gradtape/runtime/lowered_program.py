@@ -210,6 +210,8 @@ class LoweredProgram:
         self._number_outputs()
         self._arena = Arena()
         self.steps: list[Step] = []
+        # For each step, the unit that each of its items computes.
+        self.step_units: list[list[int]] = []
         # Tables that are the same in every run.
         self.fixed: dict[Node, np.ndarray] = {}
         self._lower_units(fused)
@@ -269,7 +271,17 @@ class LoweredProgram:
                 except NotLowered:
                     for node in unit.nodes:
                         self._call_numpy(node)
+            self._note_unit(index)
             self._arena.release(node for node, at in last.items() if at == index)
+
+    def _note_unit(self, index: int) -> None:
+        """Note that all items that were added since the last call compute this unit."""
+        noted = self.step_units
+        first = max(0, len(noted) - 1)
+        noted += [[] for _ in range(len(self.steps) - len(noted))]
+        for step, units in zip(self.steps[first:], noted[first:], strict=True):
+            count = 1 if isinstance(step, NumpyCall) else len(step)
+            units += [index] * (count - len(units))
 
     def _lower_call(self, node: Node, product: bool, written: set[Node]) -> None:
         if node in self.controls:

@@ -74,10 +74,11 @@ def kernel_codes(stretches: Iterable[Sequence[StretchItem]]) -> dict[Kernel, Ker
 def stretch_of(items: Sequence[StretchItem], codes: Mapping[Kernel, KernelCode]) -> Stretch:
     """Native instructions as one call."""
     found = assembled(items, codes)
-    instructions = found.instructions
+    instructions, preparing = found.instructions, 0
     if found.products:
         before, after = blas.hold_instruction(), blas.release_instruction()
         instructions = [i for i in (before, *instructions, after) if i is not None]
+        preparing = int(before is not None)
     stream = Instructions(instructions)
     parallel = found.parallel or stream.parallel
     quick = not found.products and found.work < QUICK_WORK
@@ -89,7 +90,7 @@ def stretch_of(items: Sequence[StretchItem], codes: Mapping[Kernel, KernelCode])
     def run(slots: int) -> None:
         runner(threads.team() if parallel else 0, kept[0].address, count, slots)
 
-    return Stretch(run, stream, parallel, quick)
+    return Stretch(run, stream, parallel, quick, preparing)
 
 
 def assembled(items: Sequence[StretchItem], codes: Mapping[Kernel, KernelCode]) -> Assembled:

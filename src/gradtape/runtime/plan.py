@@ -39,6 +39,8 @@ class Stretch:
     parallel: bool
     # If true, the instructions are so quick that the call keeps the GIL.
     quick: bool
+    # How many instructions come before the first that computes something.
+    preparing: int = 0
 
 
 @dataclass(frozen=True)

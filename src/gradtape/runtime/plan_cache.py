@@ -9,6 +9,7 @@ code that no other plan calls, when nobody holds it: whoever runs a plan does.
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Protocol, TypeVar
@@ -23,6 +24,7 @@ from gradtape.graph.weak_table import WeakTable
 from gradtape.ops.control.bodies import calls_python
 from gradtape.optimize.resize import outline
 from gradtape.runtime.counters import COUNTS
+from gradtape.runtime.probe import PROBE
 from gradtape.runtime.tiers import TieredPlan
 
 PLAN_LIMIT = 1024
@@ -68,7 +70,11 @@ def plan_for(program: Program, fast: bool = False) -> TieredPlan:
     """
     if len(program.nodes) > LONG_STRUCTURE:
         COUNTS.plans_built += 1
-        return TieredPlan(sealed(program), fast)
+        begin = time.perf_counter_ns()
+        long = TieredPlan(sealed(program), fast)
+        if PROBE.sink is not None:
+            PROBE.sink.built(long, begin, "too long to look for its structure")
+        return long
     outlined = outline(program)
     structure = outlined[0] if outlined is not None else program.key()
     key = Key((*structure, "fast") if fast else structure)
@@ -81,11 +87,15 @@ def plan_for(program: Program, fast: bool = False) -> TieredPlan:
             COUNTS.plan_hits += 1
             return found
         model, before = _models.get(key, (None, ()))
+    begin = time.perf_counter_ns()
     built = None
     if model is not None:
         built = model.resized(sealed_inputs(program), dict(zip(before, sizes, strict=True)))
     if built is None:
         built = TieredPlan(sealed(program), fast)
+    if PROBE.sink is not None:
+        known = "its structure was seen at other sizes" if model is not None else "new structure"
+        PROBE.sink.built(built, begin, known)
     with _lock:
         COUNTS.plans_built += 1
         if plans is _plans:
@@ -118,6 +128,11 @@ _holders: WeakTable[int, PlanHolder] = WeakTable()
 def note_holder(holder: PlanHolder) -> None:
     """Let `clear_plans` know an object that holds plans."""
     _holders.setdefault(id(holder), holder)
+
+
+def plan_holders() -> list[PlanHolder]:
+    """The functions that are alive."""
+    return _holders.values()
 
 
 def plans_held() -> int:

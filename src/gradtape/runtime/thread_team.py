@@ -25,7 +25,7 @@ from functools import lru_cache
 from gradtape.codegen.cpython.objects import add_functions
 from gradtape.codegen.llvm import Compiled, callable_at, compile_ir
 from gradtape.codegen.plans.instructions import Instructions
-from gradtape.codegen.plans.interrupts import FUNCTIONS, WORDS
+from gradtape.codegen.plans.interrupts import FUNCTIONS, LOG, TIMED, WORDS
 from gradtape.codegen.plans.team import LINE, READY, SHARED, SPINS, TAKEN_BACK, team_bytes, team_ir
 from gradtape.runtime.machine_limits import default_thread_count
 
@@ -66,7 +66,7 @@ _size: int | None = None
 # Where loops in native code find the address of the present team; 0 while there is none.
 _word = ctypes.c_int64(0)
 # See `codegen.plans.interrupts`.
-_interrupts = (ctypes.c_int64 * WORDS)(0, 0, threading.main_thread().ident or 0)
+_interrupts = (ctypes.c_int64 * WORDS)(0, 0, threading.main_thread().ident or 0, 0, 0)
 
 
 def set_num_threads(n: int) -> None:
@@ -132,8 +132,19 @@ def plan_runner(*, keep_gil: bool = False) -> PlanRunner:
 
 
 def plan_address() -> int:
-    """The address of `run_plan`, for native code that runs plans and has no GIL."""
-    return _native().plan
+    """The address of `run_body`, for native code that runs bodies and has no GIL."""
+    return _native().body
+
+
+def set_timing(timed: bool, log: int = 0) -> None:
+    """Time every plan from now on, and write its runs into the log at an address; or stop."""
+    _interrupts[LOG // 8] = log
+    _interrupts[TIMED // 8] = int(timed)
+
+
+def cycles() -> int:
+    """The processor's counter, which timed plans read."""
+    return _native().cycles()
 
 
 def call_addresses() -> tuple[int, int]:
@@ -169,7 +180,10 @@ class _Native:
         compiled: Compiled = compile_ir(team_ir(words=ctypes.addressof(_interrupts)), level=0)
         pointer, integer = ctypes.c_void_p, ctypes.c_int64
         arguments = (pointer, pointer, integer, pointer)
-        self.plan, self.poll = compiled.address("run_plan"), compiled.address("poll")
+        self.body, self.poll = compiled.address("run_body"), compiled.address("poll")
+        self.cycles: Callable[[], int] = callable_at(
+            compiled.address("cycles"), returns=integer, keep_gil=True
+        )
         self.with_gil, self.without_gil = map(
             compiled.address, ("plan_with_gil", "plan_without_gil")
         )
@@ -254,7 +268,7 @@ def _forget() -> None:
     _state = _State()
     _word.value = 0
     # The thread that has forked is the main thread of the child.
-    _interrupts[:] = [0, 0, threading.get_ident()]
+    _interrupts[:] = [0, 0, threading.get_ident(), _interrupts[TIMED // 8], 0]
 
 
 if hasattr(os, "register_at_fork"):

@@ -33,6 +33,7 @@ from gradtape.recording.value import Content
 from gradtape.runtime.beyond_memory import memory
 from gradtape.runtime.numpy_plan import NumpyPlan
 from gradtape.runtime.plan import BoundRun, Input, Layout
+from gradtape.runtime.probe import PROBE
 
 if TYPE_CHECKING:
     from gradtape.runtime.compiled_plan import CompiledPlan
@@ -124,29 +125,19 @@ class TieredPlan:
             return compiled.run(inputs)
         self._runs += 1
         if self._plain is None:
-            self._plain = NumpyPlan(self._for_numpy())
+            self._plain = NumpyPlan(for_numpy(self.program, self._fast, self.work()))
         start = time.perf_counter()
-        results = self._plain.run(inputs)
+        if PROBE.sink is not None:
+            begin = time.perf_counter_ns()
+            results, times = self._plain.timed_run(inputs)
+            PROBE.sink.ran_in_numpy(self, times, begin)
+        else:
+            results = self._plain.run(inputs)
         self._last = time.perf_counter() - start
         self.spent += self._last
         if self._last >= WORTH_WAITING and self._job is None and _compiles_meanwhile():
             self._hope()
         return results
-
-    def _for_numpy(self) -> Program:
-        """The program as NumPy runs it.
-
-        Most passes take longer than NumPy does for a few thousand elements. With `fast` one changes
-        the last bits, and loops become far shorter by others.
-        """
-        program = self.program
-        small = self.work() < SMALL_NODE * len(program.nodes)
-        # The passes also see to it that loops compute only what is read of them, and that no
-        # function of the user is called for what is known.
-        plain = small and all(node.op.self_contained for node in program.nodes)
-        if plain and not self._fast:
-            return share_subexpressions(program)
-        return optimize(program, self._fast)
 
     def work(self) -> int:
         """A rough count of the element-ops of the program."""
@@ -162,7 +153,10 @@ class TieredPlan:
                     # Imported here because it loads the compiler.
                     from gradtape.runtime.compiled_plan import compiled_plan
 
+                begin = time.perf_counter_ns()
                 self._compiled = compiled_plan(optimize(self.program, self._fast), self._fast)
+                if PROBE.sink is not None:
+                    PROBE.sink.compiled(self, begin)
             return self._compiled
 
     def _newly_compiled(self) -> CompiledPlan | None:
@@ -182,7 +176,10 @@ class TieredPlan:
         elif not job.finished:
             compiler_thread.resume()
         if self._last >= WORTH_WAITING:
+            begin = time.perf_counter_ns()
             compiler_thread.wait_for(job, WAITS * self._last)
+            if PROBE.sink is not None:
+                PROBE.sink.waited(begin)
         return self._compiled
 
     def _submit(self) -> _PlanJob | None:
@@ -214,6 +211,21 @@ class TieredPlan:
             return in_full(*others)
 
         return run
+
+    @property
+    def compiled(self) -> CompiledPlan | None:
+        """The compiled plan, if there is one already."""
+        return self._compiled
+
+    @property
+    def in_numpy(self) -> NumpyPlan | None:
+        """The NumPy plan, if it has run in NumPy."""
+        return self._plain
+
+    @property
+    def fast(self) -> bool:
+        """Whether its kernels may round as is quickest."""
+        return self._fast
 
     @property
     def layout(self) -> Layout | None:
@@ -270,6 +282,21 @@ class TieredPlan:
     def _is_huge(self) -> bool:
         """Whether NumPy has no memory for all results, so that the program must be compiled."""
         return not self._runs and self.work() >= memory() // 8
+
+
+def for_numpy(program: Program, fast: bool, elements: int) -> Program:
+    """A program of so many element-ops as NumPy runs it.
+
+    Most passes take longer than NumPy does for a few thousand elements. With `fast` one changes the
+    last bits, and loops become far shorter by others.
+    """
+    small = elements < SMALL_NODE * len(program.nodes)
+    # The passes also see to it that loops compute only what is read of them, and that no function
+    # of the user is called for what is known.
+    plain = small and all(node.op.self_contained for node in program.nodes)
+    if plain and not fast:
+        return share_subexpressions(program)
+    return optimize(program, fast)
 
 
 def wait_for_compiler(timeout: float | None = None) -> bool:

@@ -17,9 +17,9 @@ from gradtape.pytree import flatten, unflatten
 from gradtape.recording.handle import Handle
 from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import state
-from gradtape.recording.value import Value
 from gradtape.tape.recording_scope import check_unconnected, direction, directions, finish, push
 from gradtape.tape.tape_jacobians import Jacobians, check_real
+from gradtape.tape.tape_report import TapeReport, tape_report
 from gradtape.tensor.tensor import Tensor, asarray
 from gradtape.tensor.variable import Variable
 
@@ -309,34 +309,28 @@ class GradientTape(Jacobians):
         self._answered()
         return unflatten(structure, results)
 
-    def report(self) -> str:
-        """The ops that this tape recorded, its sources and the values it keeps, as text.
+    def report(self, target: object = None) -> TapeReport:
+        """What this tape recorded, what it keeps and why, and what was recorded for nothing.
 
-        >>> x = gt.Variable(2.0, name="x")
+        >>> x, scale = gt.Variable(2.0, name="x"), gt.asarray(3.0)
         >>> with gt.GradientTape() as tape:
+        ...     factor = gt.exp(scale)
         ...     y = x * x
-        >>> print(tape.report())
-        1 op recorded, 1 source watched, 0 values kept (0 bytes)
+        >>> print(tape.report(y))
+        2 ops recorded, 1 source watched, 0 values kept (0 bytes)
           variable x: float64[]
+          recorded for nothing: 1
+            exp: float64[]: it depends on nothing that is watched
+
+        With a `target`, ops that do not reach it count as recorded for nothing. It is a text, which
+        notebooks show as a table; lines are known while `gt.profile` runs.
         """
-        recording = self._recording
-        inside = 0
-        kept: list[Value] = []
-        if recording is not None:
-            outside = self._outside()
-            inside = sum(node not in outside for node in recording.nodes)
-            kept = list(recording.values.values())
-        size = sum(value.spec.nbytes for value in kept)
-        ops = "op" if inside == 1 else "ops"
-        watched = "source" if len(self._watched) == 1 else "sources"
-        lines = [
-            f"{inside} {ops} recorded, {len(self._watched)} {watched} watched, "
-            f"{len(kept)} values kept ({size} bytes)"
+        targets = [
+            self._enter(leaf, "report: target")
+            for leaf in flatten(target)[0]
+            if self._recording is not None and leaf is not None
         ]
-        for variable in self.watched_variables():
-            shape = ",".join(map(str, variable.shape))
-            lines.append(f"  variable {variable.name}: {variable.dtype}[{shape}]")
-        return "\n".join(lines)
+        return tape_report(self, targets)
 
     def _require_open(self) -> None:
         if self._consumed:

@@ -27,6 +27,7 @@ from gradtape.recording.thread_state import state
 from gradtape.recording.value import Value, host_value
 from gradtape.runtime import tiers
 from gradtape.tensor.array_api import check_version
+from gradtape.tensor.display import Displayed, Fields, as_html
 from gradtape.tensor.operators import Operators
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ __all__ = ["Tensor", "asarray", "evaluate", "from_dlpack", "program_of"]
 Tree = TypeVar("Tree")
 
 
-class Tensor(Handle, Operators):
+class Tensor(Handle, Operators, Displayed):
     """A lazy array: ops on it are recorded and computed when somebody looks.
 
     >>> x = gt.asarray([1.0, 2.0])
@@ -97,6 +98,18 @@ class Tensor(Handle, Operators):
     def __repr__(self) -> str:
         values = np.array2string(self._look(), separator=", ", prefix="Tensor(")
         return f"Tensor({values}, shape={self.shape}, dtype={self.dtype})"
+
+    def _fields(self) -> Fields:
+        if self.computed is None:
+            # Showing a pending tensor in a report must not compute it.
+            return [("shape", self.shape), ("dtype", str(self.dtype)), ("pending", True)]
+        values = np.array2string(self._look(), separator=", ", threshold=200)
+        return [(None, values), ("shape", self.shape), ("dtype", str(self.dtype))]
+
+    def _repr_html_(self) -> str:
+        """The tensor in a notebook, which looks at it: its value is computed."""
+        self._look()
+        return as_html(type(self).__name__, self._fields())
 
     # In-place operations rebind this handle to a new node: other handles on the old value keep it,
     # and derivatives pass through the operation like through any other.

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from gradtape.graph import OPERATORS, Rows, Undefined, dependents, substitute, topological
 from gradtape.graph.node import PICK, Node, apply, constant, derive_from, outputs, placeholder
 from gradtape.graph.provenance import provenance
+from gradtape.graph.recorded_lines import LINES
 from gradtape.ops.custom.custom import CUSTOM
 from gradtape.ops.elementwise.arithmetic import IDENTITY, WHERE, branch_mask
 from gradtape.ops.families.shapes import reduce_to
@@ -43,12 +44,12 @@ def reverse(
     for target, given in zip(targets, cotangents, strict=True):
         if target in active:
             _accumulate(found, target, Cotangent(given))
-    noted = provenance()
+    noted = provenance() is not None or LINES.noting
     for node in reversed(order):
         # No cotangent passes a blocked node, not even a source, which collects its own before.
         if node not in active or not node.inputs or node in blocked:
             continue
-        if noted is not None:
+        if noted:
             derive_from(node)
         if type(node.spec) is tuple:
             if node in several:

@@ -13,8 +13,13 @@ from dataclasses import dataclass
 
 from gradtape.codegen.routine import Routine
 
-# Words of an instruction: function, args, total, grain, parallel, work, always, and a zero.
+# Words of an instruction: function, args, total, grain, parallel, work, always, and the address of
+# its times.
 WORDS = 8
+# Words before the first instruction, in which timed runs are counted: see `timing`.
+HEADER_WORDS = 4
+# Words of the times of one instruction: cycles of shared runs, and of serial runs.
+TIME_WORDS = 2
 
 
 def kernel_routine(name: str) -> Routine:
@@ -45,7 +50,9 @@ class Instruction:
 class Instructions:
     """Instructions as `run_plan` reads them. The object must live while they may run."""
 
-    __slots__ = ("_arguments", "_code", "_words", "address", "count", "parallel")
+    __slots__ = (
+        "__weakref__", "_arguments", "_code", "_times", "_words", "address", "count", "parallel",
+    )  # fmt: skip
 
     def __init__(self, instructions: Sequence[Instruction]) -> None:
         self.count = len(instructions)
@@ -53,12 +60,14 @@ class Instructions:
         self.parallel = any(each.parallel for each in instructions)
         sizes = [len(each.arguments) for each in instructions]
         self._arguments = (ctypes.c_int64 * sum(sizes))()
-        self._words = (ctypes.c_int64 * (WORDS * self.count))()
-        self.address = ctypes.addressof(self._words)
+        self._words = (ctypes.c_int64 * (HEADER_WORDS + WORDS * self.count))()
+        self.address = ctypes.addressof(self._words) + 8 * HEADER_WORDS
+        self._times = (ctypes.c_int64 * (TIME_WORDS * max(self.count, 1)))()
         start = 0
         for index, (each, size) in enumerate(zip(instructions, sizes, strict=True)):
             self._arguments[start : start + size] = list(each.arguments)
-            self._words[index * WORDS : index * WORDS + 7] = [
+            row = HEADER_WORDS + index * WORDS
+            self._words[row : row + WORDS] = [
                 each.function,
                 ctypes.addressof(self._arguments) + 8 * start,
                 each.total,
@@ -66,5 +75,20 @@ class Instructions:
                 int(each.parallel),
                 each.work,
                 int(each.always),
+                ctypes.addressof(self._times) + 8 * TIME_WORDS * index,
             ]
             start += size
+
+    def counted(self) -> tuple[int, int, int, int]:
+        """Of timed runs: how many, their cycles, how many were serial, and the cycles of those."""
+        runs, cycles, serial, spent = self._words[:HEADER_WORDS]
+        return runs, cycles, serial, spent
+
+    def cycles(self) -> int:
+        """The cycles of all timed runs."""
+        return self._words[1]
+
+    def times(self) -> list[tuple[int, int]]:
+        """For each instruction: cycles in timed runs with the team, and in serial ones."""
+        flat = self._times
+        return [(flat[at], flat[at + 1]) for at in range(0, TIME_WORDS * self.count, TIME_WORDS)]

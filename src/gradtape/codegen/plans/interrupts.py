@@ -14,7 +14,9 @@ from gradtape.codegen.routine import Routine
 # Offsets of the words in memory: whether the main thread stops, the time in milliseconds at which
 # signals are next asked for, and the number of the main thread.
 STOP, DUE, MAIN = 0, 8, 16
-WORDS = 3
+# Two more words, of `timing`: whether plans are timed, and the address of the log of runs or 0.
+TIMED, LOG = 24, 32
+WORDS = 5
 # Milliseconds between two questions. Each takes the GIL, which other threads may hold for some ms.
 PERIOD = 10
 # Work, in operand loads, after which a plan or a loop looks at the clock.

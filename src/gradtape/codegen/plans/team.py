@@ -28,6 +28,7 @@ from collections.abc import Callable
 
 from gradtape.codegen.plans.instructions import WORDS
 from gradtape.codegen.plans.interrupts import POLL_WORK, interrupts_ir
+from gradtape.codegen.plans.timing import is_timed, timed_plan_ir
 from gradtape.codegen.routine import Routine, Word
 
 # How a thread waits and which processor it runs on, as IR for each platform. The text defines
@@ -174,8 +175,9 @@ def team_ir(machine: str | None = None, system: str | None = None, words: int = 
     """
     system = system or sys.platform
     waiting = waiting_ir(machine or platform.machine(), system) + interrupts_ir(words, system)
-    written = (_state_of, _run_part, _post, _await, _share, _run_plan, _worker, _retire, _spin)
-    return "\n".join([waiting, *(routine() for routine in written)])
+    written = (_state_of, _run_part, _post, _await, _share, _run_body, _worker, _retire, _spin)
+    plans = [_run_plan(words), timed_plan_ir(words, machine or platform.machine(), _instructions)]
+    return "\n".join([waiting, *(routine() for routine in written), *plans])
 
 
 def _state(r: Routine, part: str) -> str:
@@ -313,10 +315,29 @@ def _share() -> str:
     return r.text()
 
 
-def _run_plan() -> str:
+def _run_plan(words: int) -> str:
     """Run all instructions; the answer is 1 if an interrupt has stopped the plan, else 0."""
     r = Routine("i64 @run_plan(ptr %team, ptr %instructions, i64 %count, ptr %slots)")
-    no_team = r.same("%team", "null")
+    arguments = ("ptr %team", "ptr %instructions", "i64 %count", "ptr %slots")
+    if words:
+        with r.when(is_timed(r, words)):
+            r.end(f"ret i64 {r.call('i64', '@run_timed_plan', *arguments)}")
+    r.end(f"ret i64 {_instructions(r, r.same('%team', 'null'))}")
+    return r.text()
+
+
+def _run_body() -> str:
+    """`run_plan` for the bodies of loops, which are not timed one by one."""
+    r = Routine("i64 @run_body(ptr %team, ptr %instructions, i64 %count, ptr %slots)")
+    r.end(f"ret i64 {_instructions(r, r.same('%team', 'null'))}")
+    return r.text()
+
+
+def _instructions(r: Routine, no_team: str, ran: Callable[[str], None] | None = None) -> str:
+    """Run all instructions; whether an interrupt has stopped the plan.
+
+    `ran` writes what follows each instruction, given its row.
+    """
     stopped, work = r.let("alloca i64"), r.let("alloca i64")
     r.put(stopped, 0, 0)
     r.put(work, 0, 0)
@@ -341,6 +362,8 @@ def _run_plan() -> str:
         r.block("serial")
         _run_kernel(r, words, "0", words["total"], "0")
         r.block("ran")
+        if ran is not None:
+            ran(row)
         r.add_to(work, 0, words["work"])
         with r.when(r.compare("sgt", r.word(work), POLL_WORK)):
             r.put(work, 0, 0)
@@ -348,8 +371,7 @@ def _run_plan() -> str:
         with r.when(r.unequal(r.call("i64", "@is_stopped"), 0)):
             r.put(stopped, 0, 1)
         r.block("over")
-    r.end(f"ret i64 {r.word(stopped)}")
-    return r.text()
+    return r.word(stopped)
 
 
 def _worker() -> str:

@@ -1,0 +1,8 @@
+"""`python -m gradtape`: the command line."""
+
+import sys
+
+from gradtape.command_line.main import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,76 @@
+"""Notebooks, rich and treescope show tensors, modules, functions and programs."""
+
+import sys
+import types
+
+import numpy as np
+import pytest
+
+import gradtape as gt
+
+
+def test_tensor_in_a_notebook():
+    text = gt.asarray([1.0, 2.0])._repr_html_()
+    assert "[1., 2.]" in text
+    assert "float64" in text
+
+
+def test_rich_shows_a_pending_tensor_without_computing_it():
+    y = gt.asarray([1.0]) * 2.0
+    before = gt.counters().plans_run
+    fields = dict(y.__rich_repr__())
+    assert fields == {"shape": (1,), "dtype": "float64", "pending": True}
+    assert gt.counters().plans_run == before
+    y.numpy()
+    assert ("shape", (1,)) in list(y.__rich_repr__())
+
+
+def test_module_shows_its_variables_and_modules():
+    model = gt.nn.Sequential([gt.nn.Dense(3)])
+    model(np.ones((2, 2)))
+    text = model._repr_html_()
+    assert "Sequential" in text
+    assert "float64[2, 3]" in text
+    assert [name for name, _ in model.__rich_repr__()] == ["layers.0"]
+
+
+def test_function_shows_what_it_captured():
+    f = gt.function(lambda x: x * 2.0)
+    f(gt.asarray(1.0))
+    assert "1 kind of calls" in f._repr_html_()
+    assert dict(f.__rich_repr__())["kinds of calls"] == 1
+
+
+def test_markup_in_values_is_escaped():
+    @gt.function
+    def f(x):
+        return x
+
+    f.__qualname__ = "<b>f</b>"
+    assert "<b>" not in f._repr_html_()
+
+
+def test_treescope_gets_the_fields(monkeypatch):
+    calls = []
+    library = types.ModuleType("treescope.repr_lib")
+    library.render_object_constructor = lambda *args: calls.append(args) or "tree"
+    monkeypatch.setitem(sys.modules, "treescope", types.ModuleType("treescope"))
+    monkeypatch.setitem(sys.modules, "treescope.repr_lib", library)
+    assert gt.asarray([1.0]).__treescope_repr__("path", None) == "tree"
+    kind, fields, path, _ = calls[0]
+    assert (kind, path) == (gt.Tensor, "path")
+    assert fields["shape"] == (1,)
+
+
+def test_rich_prints_a_tensor():
+    rich = pytest.importorskip("rich.pretty", reason="rich is not installed")
+    assert "shape=(2,)" in rich.pretty_repr(gt.asarray([1.0, 2.0]))
+
+
+def test_program_as_dot_and_in_a_notebook():
+    program = gt.program_of(gt.sum(gt.asarray([1.0]) * 2.0))
+    text = program.to_dot()
+    assert text.startswith("digraph program {")
+    assert text.count("->") == 3
+    assert "multiply" in text
+    assert program._repr_html_().startswith("<pre>program(")
