@@ -10,7 +10,7 @@ import time
 import pytest
 
 from gradtape.codegen import compiler_thread
-from gradtape.graph.give_way import give_way, is_in_background
+from gradtape.graph.give_way import SLICE, give_way, is_in_background
 
 
 class Doing(compiler_thread.Job):
@@ -128,21 +128,32 @@ def test_a_job_of_a_signal_handler_in_the_middle_of_another(held):
         assert compiler_thread.submit(Doing(lambda: None))
 
 
-def test_long_python_work_lets_others_have_the_gil():
-    turns = []
+class Clock:
+    """Time that passes only when a test says so; it counts sleeps."""
+
+    def __init__(self):
+        self.now, self.sleeps = 0.0, 0
+
+    def perf_counter(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.sleeps += 1
+
+
+def test_long_python_work_lets_others_have_the_gil(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(sys.modules[give_way.__module__], "time", clock)
 
     def work():
-        end = time.monotonic() + 0.3
-        while time.monotonic() < end:
+        for _ in range(100):
+            clock.now += 0.6 * SLICE
             give_way()
-            turns.append(None)
 
     compiler_thread.submit(Doing(work))
-    seen = set()
-    while not compiler_thread.wait(0):
-        seen.add(len(turns))
-    # The work was seen at many different stages, more than the interpreter's own switching gives.
-    assert len(seen) > 10
+    assert compiler_thread.wait(30)
+    # Every second turn is over the time that work may keep the GIL.
+    assert clock.sleeps == 50
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
