@@ -36,7 +36,9 @@ def settings():
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_page_runs_as_printed(page, tmp_path):
+def test_page_runs_as_printed(page, tmp_path, monkeypatch):
+    # Pages that write files write them there.
+    monkeypatch.chdir(tmp_path)
     if declares_ops(page.read_text("utf-8")):
         # The registry of ops is one for the whole process, and other tests look at all of it.
         done = subprocess.run(
