@@ -287,12 +287,12 @@ class TieredPlan:
 def for_numpy(program: Program, fast: bool, elements: int) -> Program:
     """A program of so many element-ops as NumPy runs it.
 
-    Most passes take longer than NumPy does for a few thousand elements. With `fast` one changes the
-    last bits, and loops become far shorter by others.
+    Most passes take longer than NumPy does for a few thousand elements: small programs skip them.
+    With `fast` a pass changes the last bits, so it has to run here, too.
     """
     small = elements < SMALL_NODE * len(program.nodes)
-    # The passes also see to it that loops compute only what is read of them, and that no function
-    # of the user is called for what is known.
+    # Programs with loops, callbacks or random numbers always get the passes: these drop outputs of
+    # loops that nothing reads, and calls of the user's functions whose results are constants.
     plain = small and all(node.op.self_contained for node in program.nodes)
     if plain and not fast:
         return share_subexpressions(program)

@@ -25,7 +25,7 @@ from gradtape.tensor.variable import Variable
 
 __all__ = ["GradientTape", "gradients"]
 
-# What is given where nothing connects a source.
+# The two values of `unconnected_gradients`.
 NONE, ZERO = "none", "zero"
 
 
