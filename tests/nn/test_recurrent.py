@@ -259,7 +259,7 @@ class TestBidirectional:
         one = layer.forward_layer(X).numpy()
         two = layer.backward_layer(X).numpy()
         two = two[:, ::-1] if sequences else two
-        np.testing.assert_allclose(found, np.concatenate([one, two], -1), rtol=1e-12)
+        np.testing.assert_allclose(found, np.concatenate([one, two], -1), rtol=1e-12, atol=1e-14)
         names = [name for name, _ in layer.named_parameters()]
         assert len(names) == 6
         assert "backward_layer.cell.kernel" in names
