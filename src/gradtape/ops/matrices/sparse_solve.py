@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from gradtape.ops.families.signatures import Tensor, TensorLike
 from gradtape.ops.matrices.checks import sample_matrices
 from gradtape.ops.matrices.contraction import adjoint, conjugate, matmul
 from gradtape.ops.reductions.reduction import sum as total
+from gradtape.process.records import dataclass
 from gradtape.recording.record import record
 
 # `system` is an object of an upper room; systems that compute the same are equal. Methods:
