@@ -57,8 +57,8 @@ def _until_first_use(cls: type, name: str, names: list[str], frozen: bool) -> Ca
 def _compiled(cls: type, names: list[str], frozen: bool) -> dict[str, Any]:
     fields = dataclasses.fields(cls)
     known: dict[str, Any] = {
-        "__name__": __name__, "__builtins__": {}, "hash": hash, "NotImplemented": NotImplemented, "absent": _ABSENT,
-        "type": type, "write": object.__setattr__,
+        "__name__": __name__, "__builtins__": {}, "hash": hash, "type": type, "absent": _ABSENT,
+        "NotImplemented": NotImplemented, "write": object.__setattr__,
     }  # fmt: skip
     texts = {
         "__init__": lambda: _init_text(cls, fields, frozen, known),
