@@ -18,7 +18,7 @@ import threading
 import time
 from typing import Any
 
-from gradtape.graph.give_way import StoppedError, is_in_background, work_in_background
+from gradtape.process.give_way import StoppedError, is_in_background, work_in_background
 
 # So many jobs wait at most. Who hands in one more asks again later.
 MOST_JOBS = 256

@@ -15,12 +15,12 @@ import struct
 import threading
 import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from gradtape.graph.give_way import is_in_background
-from gradtape.graph.interrupts import uninterrupted
+from gradtape.process.give_way import is_in_background
+from gradtape.process.interrupts import uninterrupted
+from gradtape.process.records import dataclass
 
 # Held around every call into LLVM, and around a fork: a child must not inherit LLVM, nor
 # llvmlite's import and its own lock, in the middle of another thread's compilation.

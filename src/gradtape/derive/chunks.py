@@ -13,7 +13,6 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import TextIO
 
@@ -25,6 +24,7 @@ from gradtape.graph.program import Program, program
 from gradtape.ops.arrays.movement import reshape_node
 from gradtape.ops.elementwise.arithmetic import equal
 from gradtape.ops.families.casting import cast
+from gradtape.process.records import dataclass
 from gradtape.recording import Recording, Trace, Value, state
 from gradtape.runtime.buffer_pool import allocate, array
 from gradtape.runtime.footprint import intermediate_bytes, total_bytes

@@ -24,10 +24,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gradtape.codegen import compiler_thread, llvm
-from gradtape.graph import Node, Program, new_lock
+from gradtape.graph import Node, Program
 from gradtape.ops.control.bodies import held
 from gradtape.optimize import optimize
 from gradtape.optimize.simplify import share_subexpressions
+from gradtape.process.locks import new_lock
 from gradtape.recording.modes import modes
 from gradtape.recording.value import Content
 from gradtape.runtime.beyond_memory import memory

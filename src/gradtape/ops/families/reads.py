@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from gradtape.dtypes import Array
 from gradtape.graph import Node, Shape, Spec
+from gradtape.process.records import dataclass
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -20,25 +19,27 @@ from gradtape.ops.families.signatures import Tensor, TensorLike
 from gradtape.ops.matrices.checks import sample_matrices
 from gradtape.ops.matrices.contraction import adjoint, conjugate, matmul
 from gradtape.ops.reductions.reduction import sum as total
+from gradtape.process.records import dataclass
 from gradtape.recording.record import record
 
+if TYPE_CHECKING:
 
-class LinearSystem(Protocol):
-    """A linear map A that the op solves with; systems that compute the same are equal."""
+    class LinearSystem(Protocol):
+        """A linear map A that the op solves with; systems that compute the same are equal."""
 
-    def solve(self, b: np.ndarray, others: tuple[np.ndarray, ...]) -> np.ndarray:
-        """The solution for arrays; rows of `b` are right-hand sides."""
+        def solve(self, b: np.ndarray, others: tuple[np.ndarray, ...]) -> np.ndarray:
+            """The solution for arrays; rows of `b` are right-hand sides."""
 
-    def adjoint(self) -> LinearSystem:
-        """The system of the adjoint map."""
+        def adjoint(self) -> LinearSystem:
+            """The system of the adjoint map."""
 
-    def push(
-        self, x: Node, others: tuple[Node, ...], tangents: Sequence[Node | None]
-    ) -> Node | None:
-        """The tangent of A x, for a constant x."""
+        def push(
+            self, x: Node, others: tuple[Node, ...], tangents: Sequence[Node | None]
+        ) -> Node | None:
+            """The tangent of A x, for a constant x."""
 
-    def pull(self, index: int, g: Node, x: Node, others: tuple[Node, ...]) -> Node | None:
-        """The cotangent of others[index], from the cotangent g of A x."""
+        def pull(self, index: int, g: Node, x: Node, others: tuple[Node, ...]) -> Node | None:
+            """The cotangent of others[index], from the cotangent g of A x."""
 
 
 def _spec(b: Spec, *others: Spec, system: LinearSystem) -> Spec:
