@@ -208,7 +208,7 @@ def split(
     x = record_operand(x)
     axis = normalize_axis("split", axis, x.ndim)
     length = x.shape[axis]
-    if isinstance(sections, (tuple, list, np.ndarray)):
+    if isinstance(sections, (tuple, list)) or (isinstance(sections, np.ndarray) and sections.ndim):
         # As in NumPy, positions have the meaning of slice bounds: negative ones count from the end.
         edges = [0, *(as_integer("split: a section", at) for at in sections), length]
         parts = [range(length)[low:high] for low, high in pairwise(edges)]

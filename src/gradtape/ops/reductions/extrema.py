@@ -335,6 +335,8 @@ def quantile(x: TensorLike, q: TensorLike, /, axis: Axis = None, keepdims: bool 
     """
     fractions: Any = host_value(q).array if isinstance(q, (list, tuple)) else q
     if np.ndim(fractions):
+        if not len(fractions):
+            raise ValueError("quantile: q is empty. Pass at least one fraction from 0 to 1.")
         parts = tuple(quantile(x, one, axis, keepdims) for one in fractions)
         return record(REGISTRY["stack"], parts, (0,))
     fraction = as_real("quantile: q", fractions)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import DtypeError, IndexRangeError, ShapeError
+from gradtape.graph.argument_checks import as_count
 from gradtape.ops.arrays import indexing as core
 from gradtape.ops.arrays import scatter
 from gradtape.ops.arrays.creation import zeros
@@ -200,6 +201,10 @@ def strided_slice(
     """
     if var is not None:
         raise ValueError("strided_slice: var is not covered. Use v[begin:end].assign(value).")
+    begin_mask, end_mask, ellipsis_mask, new_axis_mask, shrink_axis_mask = (
+        as_count("strided_slice: a mask", mask)
+        for mask in (begin_mask, end_mask, ellipsis_mask, new_axis_mask, shrink_axis_mask)
+    )
     x = convert(input_)
     starts, ends = as_shape(begin), as_shape(end)
     steps = (1,) * len(starts) if strides is None else as_shape(strides)

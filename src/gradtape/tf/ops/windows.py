@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from gradtape.errors import ShapeError
+from gradtape.graph.argument_checks import as_count
 from gradtape.ops.arrays.creation import ones
 from gradtape.ops.arrays.joining import stack
 from gradtape.ops.arrays.movement import moveaxis
@@ -41,7 +42,8 @@ def per_axis(name: str, values: PerAxis | None, ndim: int, last: bool) -> tuple[
     """One number for each spatial axis, 1 by default."""
     if values is None:
         return (1,) * ndim
-    items = [int(n) for n in values] if hasattr(values, "__iter__") else [int(values)] * ndim
+    given = list(values) if hasattr(values, "__iter__") else [values] * ndim
+    items = [as_count(f"{name}: a step", n, least=1) for n in given]
     if len(items) == 1:
         items = items * ndim
     if len(items) == ndim + 2:

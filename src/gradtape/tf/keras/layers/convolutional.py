@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gradtape.errors import ShapeError
+from gradtape.graph.argument_checks import as_count
 from gradtape.ops.reductions import reduction
 from gradtape.tf.base.casting import cast
 from gradtape.tf.base.conversion import convert
@@ -66,7 +67,8 @@ class _Convolution(Layer):
             raise ValueError(
                 f"{type(self).__name__}: padding={padding!r} is unknown. Use one of {allowed}."
             )
-        self.filters, self.kernel_size = int(filters), each(kernel_size, self.spatial)
+        self.filters = as_count(f"{type(self).__name__}: filters", filters, least=1)
+        self.kernel_size = each(kernel_size, self.spatial)
         self.strides = each(strides, self.spatial)
         self.dilation_rate = each(dilation_rate, self.spatial)
         self.padding = padding.lower()
@@ -209,7 +211,9 @@ class DepthwiseConv2D(_Convolution):
             activation, use_bias, depthwise_initializer, bias_initializer, depthwise_regularizer,
             bias_regularizer, activity_regularizer, depthwise_constraint, bias_constraint, **kwargs,
         )  # fmt: skip
-        self.depth_multiplier = int(depth_multiplier)
+        self.depth_multiplier = as_count(
+            "DepthwiseConv2D: depth_multiplier", depth_multiplier, least=1
+        )
 
     def _outputs(self, channels: int) -> int:
         return channels * self.filters

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from gradtape.errors import ShapeError
+from gradtape.graph.argument_checks import as_count
 from gradtape.nn.layers import Dropout as CoreDropout
 from gradtape.nn.layers import project
 from gradtape.ops.arrays.movement import reshape
@@ -55,7 +56,7 @@ class Dense(Layer):
         super().__init__(activity_regularizer=activity_regularizer, **kwargs)
         if int(units) <= 0:
             raise ValueError(f"Dense: units={units} is not a positive number of outputs.")
-        self.units = int(units)
+        self.units = as_count(f"{type(self).__name__}: units", units, least=1)
         self.activation = activations.get(activation)
         self.use_bias = bool(use_bias)
         self.kernel_initializer = kernel_initializer
@@ -101,7 +102,8 @@ class Embedding(Layer):
         self.embeddings_constraint = embeddings_constraint
         self.mask_zero = bool(mask_zero)
         self._start = weights
-        self.input_dim, self.output_dim = int(input_dim), int(output_dim)
+        self.input_dim = as_count("Embedding: input_dim", input_dim, least=1)
+        self.output_dim = as_count("Embedding: output_dim", output_dim, least=1)
         self.embeddings_initializer = embeddings_initializer
         self.embeddings: Any = None
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradtape import random as streams
 from gradtape.errors import ShapeError
+from gradtape.graph.argument_checks import as_count
 from gradtape.ops.arrays.joining import concat
 from gradtape.ops.arrays.movement import broadcast_to, expand_dims, permute_dims
 from gradtape.ops.arrays.padding import pad
@@ -133,7 +134,7 @@ class RepeatVector(Layer):
 
     def __init__(self, n: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.n = int(n)
+        self.n = as_count("RepeatVector: n", n)
 
     def call(self, inputs: Tensor) -> Tensor:
         batch, features = inputs.spec.shape

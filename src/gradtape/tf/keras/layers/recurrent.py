@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from gradtape import nn as core
 from gradtape.control.scan import scan
 from gradtape.errors import ShapeError
+from gradtape.graph.argument_checks import as_count
 from gradtape.nn.recurrent import over_time
 from gradtape.tf.base.casting import cast
 from gradtape.tf.base.conversion import convert
@@ -59,7 +60,7 @@ class _Cell(Layer):
         own |= {name: getattr(self, name) for name in own if "activation" in name}
         self._core = self.kind(int(units), name=self.name, **own)
         self._dropout = core.Dropout(given["dropout"], seed=given["seed"])
-        self.units = int(units)
+        self.units = as_count(f"{type(self).__name__}: units", units, least=1)
         self.state_size: Any = [self.units] * self.kind.states
         if len(self.state_size) == 1:
             self.state_size = self.units
