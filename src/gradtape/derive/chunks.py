@@ -114,13 +114,17 @@ UNLIMITED = Limits()
 
 def limits(name: str, chunk_size: object, memory_budget: object) -> Limits:
     """The limits that a user gave, checked."""
-    if chunk_size is not None and (not isinstance(chunk_size, Integral) or chunk_size < 1):
+    if isinstance(chunk_size, bool) or (
+        chunk_size is not None and (not isinstance(chunk_size, Integral) or chunk_size < 1)
+    ):
         raise ValueError(
             f"{name}: chunk_size={chunk_size!r} is not a number of seeds. Use 1 or more, or None."
         )
     if isinstance(memory_budget, str):
         memory_budget = parse_bytes(f"{name}: memory_budget=", memory_budget, "64M")
-    if memory_budget is not None and not isinstance(memory_budget, Real):
+    if isinstance(memory_budget, bool) or (
+        memory_budget is not None and not isinstance(memory_budget, Real)
+    ):
         raise TypeError(
             f"{name}: memory_budget={memory_budget!r} is not a number of bytes. Use an int, or a "
             'string such as "512M".'

@@ -117,7 +117,8 @@ def kind_of(name: str, annotation: str, callee: str) -> str:
     if text in ("int", "SupportsIndex"):
         return "axis" if "ax" in name or name.startswith("dim") or name in _SIGNED else "count"
     if text == "ShapeLike":
-        return "shape"
+        # As in NumPy, a shift may be negative.
+        return "anything" if name == "shift" else "shape"
     if text == "float":
         return "rate"
     if text in ("TensorLike", "Tensor"):
