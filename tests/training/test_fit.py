@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-from gradtape.training import progress
+from gradtape.progress import switch
 
 X = np.random.default_rng(0).normal(size=(50, 4))
 Y = X @ np.array([1.0, -2.0, 0.5, 3.0])
@@ -250,11 +250,23 @@ def test_rich_progress(monkeypatch):
     assert "epoch 2/2  loss 0.5" in stream.getvalue()
 
 
-def test_progress_without_rich(monkeypatch):
-    monkeypatch.setattr(progress, "find_spec", lambda name: None)
-    assert type(progress.make("auto")) is progress.Plain
+def test_progress_without_rich(monkeypatch, capsys):
+    monkeypatch.setattr(switch, "has_rich", lambda: False)
+    gt.fit(lambda x: 0.5, [1, 2], epochs=1)
+    assert capsys.readouterr().err == "epoch 1/1  loss 0.5\n"
     with pytest.raises(ImportError, match=r"gradtape\[progress\]"):
-        progress.make("rich")
+        gt.fit(lambda x: 0.5, [1, 2], progress="rich")
+
+
+def test_a_function_is_told_the_progress(monkeypatch, capsys):
+    monkeypatch.setattr("gradtape.training.fit.PAUSE", -1.0)
+    seen = []
+    data = np.arange(4.0)
+    gt.fit(lambda x: 0.5, data, batch_size=2, epochs=2, progress=lambda *told: seen.append(told))
+    # Two batches, and the end of the epoch.
+    rounds = [(1, 2), (2, 2), (2, 2)]
+    assert seen == [(f"epoch {epoch}/2", *each) for epoch in (1, 2) for each in rounds]
+    assert not capsys.readouterr().err
 
 
 def test_history_plots(tmp_path):

@@ -19,6 +19,7 @@ from gradtape.ops.control.bodies import held
 from gradtape.ops.control.composed_reads import indexes
 from gradtape.ops.custom.custom import CUSTOM
 from gradtape.ops.families.reads import Joined, Listed, Operand, Running, dense
+from gradtape.progress import Progress
 from gradtape.sparsity import dependence
 from gradtape.sparsity.dependence import Dependence
 from gradtape.sparsity.pattern import Pattern, listed_pattern
@@ -178,18 +179,19 @@ class Walk:
         self.values = Values(known, active)
         uses = Counter(parent for node in order if node in active for parent in node.inputs)
         uses.update(outputs)
-        for node in order:
-            if node not in active or node is source:
-                continue
-            result = self._through(node)
-            if result is not None:
-                self.found[node] = result
-            if self.culprit is None and self._is_too_large(result):
-                self.culprit = node
-            for parent in node.inputs:
-                uses[parent] -= 1
-                if not uses[parent]:
-                    self.found.pop(parent, None)
+        passed = [node for node in order if node in active and node is not source]
+        with Progress("sparsity pattern", len(passed)) as progress:
+            for node in passed:
+                result = self._through(node)
+                if result is not None:
+                    self.found[node] = result
+                if self.culprit is None and self._is_too_large(result):
+                    self.culprit = node
+                for parent in node.inputs:
+                    uses[parent] -= 1
+                    if not uses[parent]:
+                        self.found.pop(parent, None)
+                progress.advance()
 
     def _is_too_large(self, found: Found) -> bool:
         """Whether the entries of a value are too many to be listed."""

@@ -12,14 +12,15 @@ import numpy as np
 from gradtape import pytree
 from gradtape.errors import shown
 from gradtape.graph.argument_checks import as_count, as_flag, check_function
+from gradtape.progress import Choice
 from gradtape.storage.checkpointer import Checkpointer
 from gradtape.tensor.modes import compiled_first
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
-from gradtape.training import progress as showing
 from gradtape.training.batches import Batches, Shuffle, Stream
 from gradtape.training.early_stopping import EarlyStopping, Watch
 from gradtape.training.history import History
+from gradtape.training.progress import Epochs
 from gradtape.training.read_ahead import ReadAhead
 
 __all__ = ["fit"]
@@ -45,7 +46,7 @@ def fit(
     checkpoints: Any = None,
     resume: bool = True,
     read_ahead: int | None = None,
-    progress: str | bool = "auto",
+    progress: Choice = "auto",
 ) -> History:
     """Call a step on every batch of the data, epoch after epoch, and return the history.
 
@@ -71,7 +72,7 @@ def fit(
     | checkpoints | a `gt.Checkpointer` or a folder: `state` and the position are saved there |
     | resume | go on from the newest checkpoint, if there is one |
     | read_ahead | how many batches a thread makes ahead: by default 2, and 0 for arrays |
-    | progress | "auto", "rich", "plain" or "off" |
+    | progress | "auto", "rich", "plain", "off" or a function, as in `gt.set_progress` |
 
     A tuple or list is passed to the step part by part, any other batch as it is. Losses are looked
     at when an epoch ends, so the step itself decides when it computes.
@@ -100,7 +101,7 @@ def fit(
         ahead=_ahead(read_ahead, source),
         state=state,
         watch=Watch(early_stopping, state),
-        progress=showing.make(progress),
+        progress=Epochs(progress),
     )
     resume = as_flag("fit: resume", resume)
     with contextlib.ExitStack() as stack:
@@ -206,7 +207,7 @@ class _Run:
 
     def __init__(
         self, *, step: Callable[..., Any], source: Any, epochs: int, most: int | None, ahead: int,
-        state: Any, watch: Watch, progress: showing.Progress,
+        state: Any, watch: Watch, progress: Epochs,
     ) -> None:  # fmt: skip
         self.step, self.source, self.epochs, self.most = step, source, epochs, most
         self.ahead, self.state, self.watch, self.progress = ahead, state, watch, progress
@@ -247,7 +248,7 @@ class _Run:
         logs = {**self.means.means(), **{f"val_{name}": value for name, value in more.items()}}
         self.means = _Means()
         self.history.add(logs)
-        self.progress.end(logs)
+        self.progress.end(self.source.position, logs)
         self.stopped = self.watch.stops(logs)
         self.source.took_all()
         if self.checkpoints is not None and not self.goes_on():
