@@ -281,7 +281,7 @@ _LATER: dict[str, tuple[str, ...]] = {
     "inspect.debug_nans": ("debug_nans",),
     "inspect.plans_and_kernels": ("kernels_of", "plan_of", "show_config"),
     "inspect.profiler.profile": ("Profile", "profile"),
-    "progress.switch": ("set_progress",),
+    "messages.progress_choice": ("set_progress",),
     "solve.implicit": ("fixed_point", "minimize", "root"),
     "solve.linear_operators": ("hessian_operator", "linear_operator", "linearize"),
     "solve.scipy_bridges": ("objective", "ode", "residuals"),
@@ -309,7 +309,7 @@ if _typing.TYPE_CHECKING:
     from gradtape.inspect.debug_nans import debug_nans
     from gradtape.inspect.plans_and_kernels import kernels_of, plan_of, show_config
     from gradtape.inspect.profiler.profile import Profile, profile
-    from gradtape.progress.switch import set_progress
+    from gradtape.messages.progress_choice import set_progress
     from gradtape.solve.implicit import fixed_point, minimize, root
     from gradtape.solve.linear_operators import hessian_operator, linear_operator, linearize
     from gradtape.solve.scipy_bridges import objective, ode, residuals
@@ -353,7 +353,7 @@ _face_all(globals(), ("from_dlpack", "gradients", "program_of"))
 # first, because a first import later on would bind the name anew. `evaluate` is a function here.
 for _name in (
     "codegen", "command_line", "control", "derive", "dtypes", "evaluate", "functions", "graph",
-    "inspect", "ops", "optimize", "progress", "recording", "runtime", "solve", "sparsity",
+    "inspect", "messages", "ops", "optimize", "recording", "runtime", "solve", "sparsity",
     "suggestions", "tape", "tensor", "transforms", "version",
 ):  # fmt: skip
     _import_module(f"gradtape.{_name}")

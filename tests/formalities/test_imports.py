@@ -17,7 +17,7 @@ ROOMS: dict[str, set[str]] = {
     "errors": set(),
     "dtypes": set(),
     "pytree": set(),
-    "progress": {"pytree"},
+    "messages": {"pytree"},
     "graph": {"pytree"},
     "recording": {"pytree"},
     "ops": {"pytree"},

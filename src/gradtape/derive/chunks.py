@@ -19,10 +19,10 @@ from gradtape.derive.window import Window
 from gradtape.evaluate.bound_plans import BoundPlan, bind
 from gradtape.graph import PICK, Node, dependents, placeholder, spec, user_line
 from gradtape.graph.program import Program, program
+from gradtape.messages import Progress
 from gradtape.ops.arrays.movement import reshape_node
 from gradtape.ops.elementwise.arithmetic import equal
 from gradtape.ops.families.casting import cast
-from gradtape.progress import Progress
 from gradtape.recording import Recording, Trace, Value, state
 from gradtape.runtime.buffer_pool import allocate, array
 from gradtape.runtime.footprint import intermediate_bytes, total_bytes

@@ -17,10 +17,10 @@ from gradtape.dtypes import Array, DType
 from gradtape.evaluate.bound_plans import BoundPlan, bind
 from gradtape.graph import Node, placeholder, spec
 from gradtape.graph.program import program
+from gradtape.messages import Progress
 from gradtape.ops.arrays.movement import reshape_node
 from gradtape.ops.elementwise.arithmetic import equal
 from gradtape.ops.families.casting import cast
-from gradtape.progress import Progress
 from gradtape.recording import Recording, Value
 from gradtape.runtime.footprint import intermediate_bytes, total_bytes
 from gradtape.sparsity.colouring import Colours

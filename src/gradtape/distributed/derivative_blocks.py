@@ -29,8 +29,8 @@ from gradtape.distributed.programs import (
 from gradtape.distributed.report import Report
 from gradtape.errors import DtypeError, SparsityError, shown
 from gradtape.graph.argument_checks import as_count
+from gradtape.messages import Choice
 from gradtape.ops.arrays.movement import reshape
-from gradtape.progress import Choice
 from gradtape.sparsity.choose_colouring import Coloured, colour
 from gradtape.sparsity.pattern import Pattern, pattern_of
 from gradtape.tape.grad_vjp_jvp import grad, jvp, vjp

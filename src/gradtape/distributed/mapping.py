@@ -19,7 +19,7 @@ from gradtape.distributed.report import Report
 from gradtape.distributed.tasks import ProgramOfItem, Settings, run_tasks, size_of, takes_generator
 from gradtape.functions.function import Function
 from gradtape.graph.argument_checks import as_count, as_flag
-from gradtape.progress import Choice, Progress, chosen
+from gradtape.messages import Choice, Progress, chosen
 from gradtape.pytree import flatten, unflatten
 from gradtape.tensor import Tensor
 

@@ -26,7 +26,7 @@ from functools import cached_property
 import numpy as np
 
 from gradtape.dtypes import Array
-from gradtape.progress import Progress
+from gradtape.messages import Progress
 from gradtape.sparsity import colouring, greedy, loop_runner
 from gradtape.sparsity.pattern import Pattern, listed_pattern
 

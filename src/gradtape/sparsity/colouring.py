@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gradtape.dtypes import Array
-from gradtape.progress import Progress
+from gradtape.messages import Progress
 from gradtape.sparsity import greedy, loop_runner
 from gradtape.sparsity.lattice import lattice_colours
 from gradtape.sparsity.pattern import Pattern, listed_pattern

@@ -15,15 +15,17 @@ import numpy as np
 
 from gradtape.dtypes import Array
 from gradtape.graph import LEAF, PICK, Node, Rows, constant, dependents, topological
+from gradtape.messages import Log, Progress
 from gradtape.ops.control.bodies import held
 from gradtape.ops.control.composed_reads import indexes
 from gradtape.ops.custom.custom import CUSTOM
 from gradtape.ops.families.reads import Joined, Listed, Operand, Running, dense
-from gradtape.progress import Progress
 from gradtape.sparsity import dependence
 from gradtape.sparsity.dependence import Dependence
 from gradtape.sparsity.pattern import Pattern, listed_pattern
 from gradtape.transforms.reverse import PythonRule, reverse
+
+_log = Log("sparsity")
 
 # Patterns with up to this many entries are listed however full they are.
 SMALL = 1_000_000
@@ -59,7 +61,10 @@ def detect(
     may depend on everything. A value with more than `budget` entries is treated as dense.
     """
     walk = Walk(outputs, source, known or {}, blocked, follows, budget)
-    return [walk.pattern(output) for output in outputs]
+    found = [walk.pattern(output) for output in outputs]
+    for note in dict.fromkeys(note for pattern in found for note in pattern.notes):
+        _log.info("detection gave up at %s", note)
+    return found
 
 
 def detect_hessian(

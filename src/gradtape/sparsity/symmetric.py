@@ -15,7 +15,7 @@ import numpy as np
 
 from gradtape.dtypes import Array
 from gradtape.errors import ShapeError, SparsityError
-from gradtape.progress import Progress
+from gradtape.messages import Progress
 from gradtape.sparsity import greedy, loop_runner
 from gradtape.sparsity.colouring import ORDERS, Colours, compact, order_columns
 from gradtape.sparsity.lattice import lattice_colours

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 from gradtape import pytree
 from gradtape.errors import shown
 from gradtape.graph.argument_checks import as_count, as_flag, check_function
-from gradtape.progress import Choice
+from gradtape.messages import Choice
 from gradtape.storage.checkpointer import Checkpointer
 from gradtape.tensor.modes import compiled_first
 from gradtape.tensor.tensor import Tensor
@@ -24,6 +25,8 @@ from gradtape.training.progress import Epochs
 from gradtape.training.read_ahead import ReadAhead
 
 __all__ = ["fit"]
+
+_log = logging.getLogger("gradtape.training")
 
 # Seconds between two moves of a progress bar.
 PAUSE = 0.1
@@ -123,6 +126,7 @@ def fit(
         if run.watch.rule is not None and run.watch.rule.restore_best:
             run.watch.restore()
     run.history.ended = "early stopping" if run.stopped else "all epochs"
+    _log.info("fit ended after %d epochs: %s", run.history.epochs, run.history.ended)
     return run.history
 
 
@@ -249,6 +253,9 @@ class _Run:
         self.means = _Means()
         self.history.add(logs)
         self.progress.end(self.source.position, logs)
+        if _log.isEnabledFor(logging.INFO):
+            numbers = ", ".join(f"{name} {value:.6g}" for name, value in logs.items())
+            _log.info("epoch %d/%d: %s", self.source.epoch + 1, self.epochs, numbers)
         self.stopped = self.watch.stops(logs)
         self.source.took_all()
         if self.checkpoints is not None and not self.goes_on():
@@ -283,6 +290,7 @@ class _Run:
             return
         (run,) = found.tree["run"]
         self.steps, self.stopped = run["steps"], run["stopped"]
+        _log.info("fit goes on from the checkpoint of step %d", self.steps)
         self.history.numbers, self.history.epochs = run["history"], run["epochs"]
         self.means.values, self.means.counts = run["values"], run["counts"]
         self.means._seen = len(run["counts"])

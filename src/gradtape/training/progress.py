@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gradtape.progress import Choice, Progress, chosen, style_of
-from gradtape.progress.bars import INTERVAL
+from gradtape.messages import Choice, Progress, chosen, style_of
+from gradtape.messages.progress import INTERVAL
 
 
 class Epochs:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-from gradtape.progress import Progress, bars, style_of, switch
+from gradtape.messages import Progress, progress, progress_choice, style_of
 
 
 class Terminal(io.StringIO):
@@ -19,7 +19,7 @@ class Terminal(io.StringIO):
 
 @pytest.fixture(autouse=True)
 def as_before(monkeypatch):
-    monkeypatch.setattr(switch._Switch, "choice", None)
+    monkeypatch.setattr(progress_choice._Switch, "choice", None)
     monkeypatch.delenv("GRADTAPE_PROGRESS", raising=False)
 
 
@@ -39,41 +39,41 @@ class TestPlainBar:
     def test_nothing_is_shown_of_what_is_quick(self):
         stream = Terminal()
         clock = times(0.0, 0.5, 1.0, 1.0)
-        with Progress("jacobian", 10, "plain", stream=stream, clock=clock) as progress:
-            progress.update(5)
-            progress.update(10)
+        with Progress("jacobian", 10, "plain", stream=stream, clock=clock) as bar:
+            bar.update(5)
+            bar.update(10)
         assert not stream.getvalue()
 
     def test_what_takes_long_is_shown_and_removed(self):
         stream = Terminal()
         clock = times(0.0, 3.0, 6.0)
-        with Progress("jacobian", 10, "plain", stream=stream, clock=clock) as progress:
-            progress.update(5)
+        with Progress("jacobian", 10, "plain", stream=stream, clock=clock) as bar:
+            bar.update(5)
             assert stream.getvalue() == "\rjacobian [###############               ]  50%, 3 s left"
-            progress.update(10)
+            bar.update(10)
         assert stream.getvalue().endswith("\r")
 
     def test_a_total_that_is_not_known(self):
         stream = Terminal()
         clock = times(0.0, 3.0)
-        with Progress("map", None, "plain", stream=stream, clock=clock) as progress:
-            progress.update(5)
+        with Progress("map", None, "plain", stream=stream, clock=clock) as bar:
+            bar.update(5)
             assert stream.getvalue() == "\rmap: 5"
 
     @pytest.mark.parametrize("choice", ["auto", "off", False])
     def test_nothing_is_shown_where_nobody_looks(self, choice):
         stream = io.StringIO()
         clock = times(0.0, 3.0, 6.0)
-        with Progress("jacobian", 10, choice, stream=stream, clock=clock) as progress:
-            progress.update(5)
+        with Progress("jacobian", 10, choice, stream=stream, clock=clock) as bar:
+            bar.update(5)
         assert not stream.getvalue()
 
     def test_a_file_gets_one_line(self):
         stream = io.StringIO()
         clock = times(0.0, 3.0, 6.0, 6.0)
-        with Progress("jacobian", 10, "plain", stream=stream, clock=clock) as progress:
-            progress.update(5)
-            progress.update(10)
+        with Progress("jacobian", 10, "plain", stream=stream, clock=clock) as bar:
+            bar.update(5)
+            bar.update(10)
         assert stream.getvalue() == "jacobian: 10 of 10\n"
 
 
@@ -86,18 +86,18 @@ class TestRichBar:
             outer.update(1)
             with Progress("jacobian", 4, "rich", patience=0.0) as inner:
                 inner.update(2)
-                assert bars.BARS._count == 2
+                assert progress.BARS._count == 2
             outer.finish(2, "epoch 1/1  loss [0.5]")
-        assert bars.BARS._count == 0
-        assert bars.BARS._display is None
+        assert progress.BARS._count == 0
+        assert progress.BARS._display is None
         assert "epoch 1/1  loss [0.5]" in stream.getvalue()
 
 
 class TestChoice:
     def test_style_by_stream_and_packages(self, monkeypatch):
-        monkeypatch.setattr(switch, "has_rich", lambda: True)
+        monkeypatch.setattr(progress_choice, "has_rich", lambda: True)
         assert style_of("auto", Terminal()) == "rich"
-        monkeypatch.setattr(switch, "has_rich", lambda: False)
+        monkeypatch.setattr(progress_choice, "has_rich", lambda: False)
         assert style_of("auto", Terminal()) == "plain"
         assert style_of("auto", io.StringIO()) == "off"
         assert style_of(True, io.StringIO()) == "plain"
@@ -116,14 +116,14 @@ class TestChoice:
             gt.set_progress(choice)
 
     def test_rich_is_refused_where_it_is_missing(self, monkeypatch):
-        monkeypatch.setattr(switch, "has_rich", lambda: False)
+        monkeypatch.setattr(progress_choice, "has_rich", lambda: False)
         with pytest.raises(ImportError, match=r"pip install gradtape\[progress\]"):
             gt.set_progress("rich")
 
     def test_the_environment_is_read_when_it_is_needed(self, monkeypatch):
         monkeypatch.setenv("GRADTAPE_PROGRESS", "plain")
         assert style_of("auto", Terminal()) == "plain"
-        monkeypatch.setattr(switch._Switch, "choice", None)
+        monkeypatch.setattr(progress_choice._Switch, "choice", None)
         monkeypatch.setenv("GRADTAPE_PROGRESS", "loud")
         with pytest.raises(ValueError, match="GRADTAPE_PROGRESS='loud'"):
             style_of("auto", Terminal())

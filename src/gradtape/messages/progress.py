@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TextIO
 
-from gradtape.progress.switch import Choice, is_terminal, style_of
+from gradtape.messages.progress_choice import Choice, is_terminal, style_of
 
 # Seconds before work is shown that nobody asked to see, and between two moves of a bar.
 PATIENCE = 2.0
