@@ -275,3 +275,28 @@ def test_history_plots(tmp_path):
     figure = history.plot(tmp_path / "loss.png")
     assert (tmp_path / "loss.png").stat().st_size > 0
     assert [line.get_label() for line in figure.axes[0].lines] == ["loss"]
+
+
+def test_history_with_validation_and_one_epoch(tmp_path):
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    history = gt.fit(
+        lambda x: 0.5, [1, 2], validation=[3], validate=lambda x: {"error": 0.25}, progress=False
+    )
+    (axes,) = history.plot().axes
+    found = {line.get_label(): line.get_ydata().tolist() for line in axes.lines}
+    assert found == {"loss": [0.5], "val_error": [0.25]}
+    # One point makes no line, so it is marked.
+    assert {line.get_marker() for line in axes.lines} == {"o"}
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["loss", "val_error"]
+
+
+def test_an_empty_history_plots():
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    (axes,) = gt.training.History().plot().axes
+    assert not axes.lines
+
+
+def test_history_without_matplotlib_says_how_to_install_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(ImportError, match=r"pip install gradtape\[plot\]"):
+        gt.training.History().plot()
