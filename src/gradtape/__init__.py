@@ -353,8 +353,8 @@ _face_all(globals(), ("from_dlpack", "gradients", "program_of"))
 # first, because a first import later on would bind the name anew. `evaluate` is a function here.
 for _name in (
     "codegen", "command_line", "control", "derive", "dtypes", "evaluate", "functions", "graph",
-    "inspect", "messages", "ops", "optimize", "recording", "runtime", "solve", "sparsity",
-    "suggestions", "tape", "tensor", "transforms", "version",
+    "inspect", "messages", "ops", "optimize", "process", "recording", "runtime", "solve",
+    "sparsity", "suggestions", "tape", "tensor", "transforms", "version",
 ):  # fmt: skip
     _import_module(f"gradtape.{_name}")
     if _name not in __all__:

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from numbers import Integral
 from typing import Any, TypeVar
 
+from gradtape.process.records import dataclass
+
 __all__ = [
     "flatten", "flatten_up_to", "leaf_names", "map_leaves", "register_pytree", "spread_prefix",
     "unflatten", "with_more",
@@ -41,7 +43,7 @@ class _Keys(tuple[object, ...]):
         return found
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Structure:
     """The containers of a nest without its leaves. `kind` is None for a leaf.
 

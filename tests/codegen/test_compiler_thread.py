@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from gradtape.codegen import compiler_thread
-from gradtape.graph.give_way import SLICE, give_way, is_in_background
+from gradtape.process.give_way import SLICE, give_way, is_in_background
 
 
 class Doing(compiler_thread.Job):
@@ -182,7 +182,7 @@ def test_the_process_ends_while_a_job_runs():
     done = run("""
         import time
         from gradtape.codegen import compiler_thread
-        from gradtape.graph.give_way import give_way
+        from gradtape.process.give_way import give_way
 
         class Long(compiler_thread.Job):
             def work(self):

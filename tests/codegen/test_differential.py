@@ -19,8 +19,8 @@ from tests.codegen.spread import allowed, differing_bits, outside, parts, sample
 import gradtape as gt
 from gradtape.codegen.kernels import builder, compile
 from gradtape.codegen.kernels.loops import Emitter
-from gradtape.graph.weak_table import WeakTable
 from gradtape.optimize import optimize
+from gradtape.process.weak_table import WeakTable
 from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import state
 from gradtape.recording.value import Value

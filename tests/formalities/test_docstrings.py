@@ -2,6 +2,7 @@
 
 import doctest
 import inspect
+import os
 import re
 import sys
 from pathlib import Path
@@ -57,6 +58,14 @@ def test_method_is_documented(name):
     sentence = first_line(METHODS[name])
     assert sentence, f"{name} has no docstring"
     assert sentence.endswith("."), f"{name}: the first line is not a sentence: {sentence!r}"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def folder_for_what_examples_write(tmp_path_factory):
+    before = Path.cwd()
+    os.chdir(tmp_path_factory.mktemp("examples"))
+    yield
+    os.chdir(before)
 
 
 @pytest.mark.parametrize("name", [*NAMES, *METHODS])

@@ -16,6 +16,7 @@ ROOMS: dict[str, set[str]] = {
     "version": set(),
     "errors": set(),
     "dtypes": set(),
+    "process": set(),
     "pytree": set(),
     "messages": {"pytree"},
     "graph": {"pytree"},

@@ -11,6 +11,7 @@ import numpy as np
 from typing import reveal_type
 
 import gradtape as gt
+import gradtape.tf as tf
 
 x: gt.Tensor = gt.asarray([1.0, 2.0])
 weight = gt.Variable([[1.0, 2.0], [3.0, 4.0]])
@@ -37,6 +38,10 @@ reveal_type(gt.matmul(weight, x))  # expect: Tensor
 reveal_type(gt.einsum("ij,j->i", weight, x))  # expect: Tensor
 reveal_type(gt.zeros((2, 3), dtype=gt.float32))  # expect: Tensor
 reveal_type(gt.linalg.solve(weight, x))  # expect: Tensor
+reveal_type(gt.linalg.qr(weight).Q)  # expect: Tensor
+reveal_type(gt.linalg.eigh(weight).eigenvalues)  # expect: Tensor
+reveal_type(gt.linalg.svd(weight).S)  # expect: Tensor
+reveal_type(gt.linalg.slogdet(weight).logabsdet)  # expect: Tensor
 reveal_type(gt.fft.fft(x))  # expect: Tensor
 reveal_type(gt.nn.softmax(x))  # expect: Tensor
 reveal_type(gt.nn.losses.mean_squared_error(x, array))  # expect: Tensor
@@ -70,6 +75,28 @@ with gt.GradientTape() as tape:
 
 optimizer = gt.optimizers.Adam(0.1, beta_1=0.8, clipnorm=1.0)
 optimizer.minimize(lambda: gt.sum(weight.value), [weight])
+
+# Keras: arguments by name, class, function or object.
+row = tf.constant([[1.0, 2.0]])
+reveal_type(row * 2.0 + row)  # expect: Tensor
+reveal_type(tf.keras.activations.relu(row))  # expect: Tensor
+reveal_type(tf.keras.losses.mse(row, row))  # expect: Tensor
+reveal_type(tf.keras.metrics.binary_accuracy(row, row))  # expect: Tensor
+reveal_type(tf.keras.metrics.Mean().result())  # expect: Tensor
+tf.keras.layers.Dense(2, activation="relu", kernel_regularizer=tf.keras.regularizers.L2(0.1))
+tf.keras.layers.Dense(2, activation=tf.nn.relu, bias_constraint=tf.keras.constraints.NonNeg)
+tf.keras.layers.Dense(2, kernel_initializer=lambda shape, dtype=None: np.ones(shape))
+tf.keras.layers.Dense(2, kernel_initializer=tf.keras.initializers.RandomNormal(stddev=0.1))
+tf.keras.layers.MaxPooling2D(2)
+
+
+class Shifted(tf.keras.layers.Dense):
+    def call(self, inputs: tf.Tensor) -> tf.Tensor:
+        return super().call(inputs) + 1.0
+
+
+tf.keras.layers.Dense(2, activation=3)  # error
+tf.keras.layers.Dense(2, kernel_regularizer=0.1)  # error
 
 gt.sin()  # error
 gt.sin(x, x)  # error

@@ -56,7 +56,7 @@ class TestRecords:
     def test_what_is_not_enabled_is_not_kept(self, caplog, monkeypatch):
         caplog.set_level(logging.WARNING, logger="gradtape")
         kept = []
-        monkeypatch.setattr(Log, "_keep", lambda *told: kept.append(told[1]))
+        monkeypatch.setattr(log, "_keep", lambda *told: kept.append(told[1]))
         made = Log("test")
         made.debug("1")
         made.info("2")
@@ -110,6 +110,19 @@ class TestRecords:
         )
         result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
         assert result.returncode == 0, result.stderr
+        assert "gradtape.runtime new plan of 1 ops: new structure" in result.stderr
+
+    def test_logging_is_imported_by_those_who_listen(self):
+        code = (
+            "import sys, gradtape as gt\n"
+            "gt.sum(gt.asarray([1.0, 2.0])).numpy()\n"
+            "print('logging' in sys.modules)\n"
+            "import logging\n"
+            "logging.basicConfig(level=logging.DEBUG, format='%(name)s %(message)s')\n"
+            "gt.prod(gt.asarray([1.0, 2.0])).numpy()"
+        )
+        result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert result.stdout == "False\n"
         assert "gradtape.runtime new plan of 1 ops: new structure" in result.stderr
 
     def test_nothing_is_printed_unasked(self):

@@ -18,8 +18,8 @@ import threading
 import time
 from typing import Any
 
-from gradtape.graph.give_way import StoppedError, is_in_background, work_in_background
 from gradtape.messages import Log
+from gradtape.process.give_way import StoppedError, is_in_background, work_in_background
 
 _log = Log("codegen")
 

@@ -15,12 +15,13 @@ import ctypes
 import inspect
 import textwrap
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import numpy.typing as npt
 
 from gradtape.codegen import llvm
+from gradtape.process.records import dataclass
 
 _ARITHMETIC: dict[type[ast.operator], str] = {
     ast.Add: "add i64", ast.Sub: "sub i64", ast.Mult: "mul i64", ast.FloorDiv: "sdiv i64",

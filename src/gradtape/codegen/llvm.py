@@ -16,13 +16,13 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from gradtape.graph.give_way import is_in_background
-from gradtape.graph.interrupts import uninterrupted
 from gradtape.messages import Log
+from gradtape.process.give_way import is_in_background
+from gradtape.process.interrupts import uninterrupted
+from gradtape.process.records import dataclass
 
 _log = Log("codegen")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -24,6 +23,7 @@ from gradtape.ops.custom.callback import (
     journal,
     on_tensors,
 )
+from gradtape.process.records import dataclass
 from gradtape.pytree import Structure, flatten, flatten_up_to, unflatten
 from gradtape.recording import host_value, record
 from gradtape.tape.gradient_tape import GradientTape

@@ -11,7 +11,6 @@ import functools
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from numbers import Integral, Real
 
 from gradtape.derive.python_rules import PythonRules
@@ -23,6 +22,7 @@ from gradtape.messages import Progress
 from gradtape.ops.arrays.movement import reshape_node
 from gradtape.ops.elementwise.arithmetic import equal
 from gradtape.ops.families.casting import cast
+from gradtape.process.records import dataclass
 from gradtape.recording import Recording, Trace, Value, state
 from gradtape.runtime.buffer_pool import allocate, array
 from gradtape.runtime.footprint import intermediate_bytes, total_bytes

@@ -8,7 +8,6 @@ on, and the entries are picked from each chunk before the next one runs.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from gradtape.messages import Progress
 from gradtape.ops.arrays.movement import reshape_node
 from gradtape.ops.elementwise.arithmetic import equal
 from gradtape.ops.families.casting import cast
+from gradtape.process.records import dataclass
 from gradtape.recording import Recording, Value
 from gradtape.runtime.footprint import intermediate_bytes, total_bytes
 from gradtape.sparsity.colouring import Colours

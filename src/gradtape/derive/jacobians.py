@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gradtape.derive.python_rules import PythonRules
 from gradtape.derive.window import Isolated, Window
 from gradtape.graph import Node, Rows, constant, spec
+from gradtape.process.records import dataclass
 from gradtape.transforms.jacobian import batch_jacobian, jacobian
 from gradtape.transforms.reverse import reverse
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -16,6 +16,7 @@ from gradtape.errors import ConvergenceError
 from gradtape.graph import Program, Rows, spec, substitute, topological
 from gradtape.graph.node import Key, Node, placeholder
 from gradtape.ops.arrays.movement import reshape_node
+from gradtape.process.records import dataclass
 from gradtape.recording.value import LeafValue, Value
 from gradtape.runtime.plan_cache import plan_for
 from gradtape.runtime.tiers import TieredPlan

@@ -6,8 +6,6 @@ hundred products, at one point or at many, derive and compile once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from gradtape.derive.jacobians import derive_gradient, derive_slope
@@ -16,6 +14,7 @@ from gradtape.derive.window import Window
 from gradtape.dtypes import Array
 from gradtape.evaluate.bound_plans import BoundPlan, bind
 from gradtape.graph import Node, Rows, Spec, constant, placeholder, spec
+from gradtape.process.records import dataclass
 from gradtape.recording import Recording, Value
 from gradtape.transforms.batch import batch_all
 from gradtape.transforms.forward import forward

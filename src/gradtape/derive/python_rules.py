@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from gradtape.errors import UndefinedRuleError
@@ -12,6 +11,7 @@ from gradtape.graph import Node, Rows, apply, substitute, topological
 from gradtape.graph.provenance import provenance
 from gradtape.ops.custom.custom import BARRIER, CUSTOM
 from gradtape.ops.custom.saving import NAMED, USE_SAVED
+from gradtape.process.records import dataclass
 from gradtape.recording import enter
 from gradtape.recording.recording import DerivativeRule, Recording
 from gradtape.recording.thread_state import state

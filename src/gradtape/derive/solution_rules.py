@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from gradtape.derive.linear_systems import LinearMap, System
@@ -28,6 +28,7 @@ from gradtape.ops.families.batching import spread
 from gradtape.ops.matrices.contraction import adjoint
 from gradtape.ops.matrices.linalg import solve_matrix
 from gradtape.ops.matrices.sparse_solve import SYSTEM
+from gradtape.process.records import dataclass
 from gradtape.recording.recording import Recording
 from gradtape.sparsity.choose_colouring import Coloured
 from gradtape.transforms.forward import forward

@@ -5,7 +5,7 @@ Pattern, colours and plan are kept by structure; later calls only run the plan.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any
 
@@ -31,6 +31,7 @@ from gradtape.ops.arrays.gathering import GATHER
 from gradtape.ops.arrays.joining import CONCAT
 from gradtape.ops.arrays.movement import reshape_node
 from gradtape.ops.families.casting import cast
+from gradtape.process.records import dataclass
 from gradtape.recording import Recording, Value, host_value
 from gradtape.runtime.probe import PROBE
 from gradtape.sparsity.choose_colouring import Coloured, colour, colour_symmetric

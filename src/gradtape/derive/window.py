@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 from gradtape.derive.gradient import reached
@@ -17,6 +16,7 @@ from gradtape.derive.python_rules import PythonRules, replaced
 from gradtape.graph.node import PICK, Key, Node, apart_from_recorded, apply
 from gradtape.graph.walk import topological
 from gradtape.ops.elementwise.arithmetic import STOP_GRADIENT
+from gradtape.process.records import dataclass
 from gradtape.recording.recording import Recording
 from gradtape.runtime.counters import COUNTS
 from gradtape.transforms.jacobian import Question

@@ -14,6 +14,7 @@ from gradtape.distributed.derivative_blocks import Blocks, hessian, jacobian
 from gradtape.distributed.mapping import Results, map
 from gradtape.distributed.report import Report
 from gradtape.distributed.training import DataParallel, data_parallel
+from gradtape.graph.public_face import face_all as _face_all
 
 __all__ = [
     "Blocks",
@@ -25,3 +26,5 @@ __all__ = [
     "jacobian",
     "map",
 ]
+
+_face_all(globals(), __all__)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from gradtape.graph.interrupts import is_interrupt
 from gradtape.graph.lines import mark, marked
 from gradtape.graph.node import Node
 from gradtape.graph.op import Op
 from gradtape.graph.program import Program
 from gradtape.ops.arrays.positions import CHECKED
 from gradtape.ops.control.bodies import held
+from gradtape.process.interrupts import is_interrupt
 from gradtape.recording.value import LeafValue
 from gradtape.runtime.numpy_plan import NumpyPlan
 

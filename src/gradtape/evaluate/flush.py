@@ -33,10 +33,10 @@ from gradtape.errors import NoValueError
 from gradtape.evaluate.bound_plans import BoundPlan
 from gradtape.evaluate.kept_for_backward import kept
 from gradtape.graph.hooks import hooks
-from gradtape.graph.interrupts import is_interrupt
 from gradtape.graph.node import LEAF, PLACEHOLDER, Node, renew_table
 from gradtape.graph.program import Program, program
 from gradtape.graph.walk import topological
+from gradtape.process.interrupts import is_interrupt
 from gradtape.recording.handle import Handle
 from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import ended, settle, state

@@ -23,11 +23,11 @@ from gradtape.functions.native.native_call import NativeCall
 from gradtape.functions.outside.run_observer import Observation
 from gradtape.functions.replay.captured_steps import CapturedSteps, JournaledError
 from gradtape.functions.replay.replay_source import Replay, UnknownPath
-from gradtape.graph.interrupts import is_interrupt
 from gradtape.graph.lines import warn
 from gradtape.graph.node import Node
 from gradtape.messages import Log
 from gradtape.ops.custom.callback import Outcome, journal
+from gradtape.process.interrupts import is_interrupt
 from gradtape.recording.handle import Handle
 from gradtape.recording.thread_state import state
 from gradtape.recording.value import Value

@@ -12,13 +12,11 @@ Door, what other rooms import:
 - `rows`: `Rows`, a cotangent that is zero but for some rows
 - `hooks`: the calls from lower rooms into upper ones
 - `lines`, `provenance`: the user's line of an op, for errors and for debugging
-- `interrupts`: what signal handlers raised; `weak_table`: interning without Python callbacks
-- `locks`, `verify`: locks that survive a fork; the check of programs in tests
+- `verify`: the check of programs in tests
 """
 
 from gradtape.graph.facts import Accumulation, Join, Linear, View
 from gradtape.graph.lines import user_line, warn
-from gradtape.graph.locks import new_lock
 from gradtape.graph.math_function import MathFunction, NotLowered
 from gradtape.graph.node import (
     LEAF,
@@ -45,6 +43,6 @@ __all__ = [
     "Accumulation", "Join", "LEAF", "Linear", "MathFunction", "Node", "NotLowered", "OPERATORS",
     "Op", "PICK", "Program", "REGISTRY", "Rows", "Rule", "Shape", "Spec", "Undefined", "Vector",
     "View", "apart_from_recorded", "apply", "closed", "constant", "constant_value", "declare",
-    "dependents", "new_lock", "outputs", "pick", "placeholder", "rebuilt", "scratch", "spec",
+    "dependents", "outputs", "pick", "placeholder", "rebuilt", "scratch", "spec",
     "substitute", "topological", "user_line", "warn",
 ]  # fmt: skip

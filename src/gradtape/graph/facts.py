@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
 from typing import Any
+
+from gradtape.process.records import dataclass
 
 
 class View(Enum):

@@ -9,7 +9,8 @@ attributes of another room's objects (tests/formalities/test_hooks.py).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn
+from importlib import import_module
+from typing import Any
 
 FILLED_BY = {
     "array_over": "gradtape.runtime.buffer_pool",
@@ -72,12 +73,14 @@ class Hooks:
     # sparsity/: long greedy loops run as machine code. None: leave them to Python.
     compile_loops: Callable[..., dict[str, Callable[..., int]] | None]
 
-    def __getattr__(self, name: str) -> NoReturn:
-        # Reached only if the slot is empty. Recording closures catch AttributeError and take the
-        # general path, which would hide the mistake.
-        if name in FILLED_BY:
-            raise RuntimeError(f"hooks.{name} is empty: import {FILLED_BY[name]} first.")
-        raise AttributeError(name)
+    def __getattr__(self, name: str) -> Any:
+        """Reached only while the slot is empty: import the module that fills it."""
+        if name not in FILLED_BY:
+            raise AttributeError(name)
+        # Late: `import gradtape` leaves out some rooms until their public names are used, and a
+        # program that another process sent, or a test, may need their hooks before that.
+        import_module(FILLED_BY[name])
+        return object.__getattribute__(self, name)
 
 
 hooks = Hooks()

@@ -27,7 +27,7 @@ from gradtape.graph.operators import OPERATORS
 from gradtape.graph.provenance import provenance
 from gradtape.graph.recorded_lines import LINES, is_large, note, note_line
 from gradtape.graph.spec import Shape, Spec
-from gradtape.graph.weak_table import WeakTable
+from gradtape.process.weak_table import WeakTable
 
 Params = tuple[Any, ...]
 # What nodes are interned under: equal keys are the same computation.

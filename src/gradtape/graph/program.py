@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import count, product
 from string import ascii_lowercase
 from typing import Any
 
 from gradtape.errors import GraphError
-from gradtape.graph.give_way import give_way
 from gradtape.graph.node import LEAF, PLACEHOLDER, Key, Node
 from gradtape.graph.provenance import provenance
 from gradtape.graph.recorded_lines import LINES, follow, follow_all
 from gradtape.graph.walk import rebuilt, topological
-from gradtape.graph.weak_table import WeakTable
+from gradtape.process.give_way import give_way
+from gradtape.process.records import dataclass
+from gradtape.process.weak_table import WeakTable
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,12 +14,12 @@ import sysconfig
 import weakref
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gradtape.graph.give_way import is_in_background
 from gradtape.graph.lines import is_between, user_line
+from gradtape.process.give_way import is_in_background
+from gradtape.process.records import dataclass
 
 if TYPE_CHECKING:
     from gradtape.graph.node import Node

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gradtape.graph.node import Node, apply, constant
 from gradtape.graph.operators import OPERATORS
 from gradtape.graph.spec import Spec
+from gradtape.process.records import dataclass
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ import numpy as np
 
 from gradtape.dtypes import DType, of_scalar
 from gradtape.errors import SizeError
-from gradtape.graph.weak_table import WeakTable
+from gradtape.process.weak_table import WeakTable
 
 Shape = tuple[int, ...]
 # The most bytes that offsets of 64 bits can address.

@@ -8,11 +8,11 @@ type checking only, for the classes here would take a few milliseconds of every 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol, Self, TypeVar
 
 from gradtape.dtypes import DType
 from gradtape.graph.math_function import MathFunction
+from gradtape.process.records import dataclass
 
 
 @dataclass(frozen=True)

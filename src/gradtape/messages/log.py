@@ -13,51 +13,73 @@ where ops are recorded, plans are run or functions are replayed.
 from __future__ import annotations
 
 import atexit
-import logging
 import os
 import sys
 import threading
 import time
 from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import logging
 
 # Records that wait at most; of more, the oldest are dropped.
 MOST = 10_000
 # Seconds that the end of the process waits for handlers.
 LAST_SECONDS = 2.0
+# The levels, as in `logging`.
+DEBUG, INFO, WARNING = 10, 20, 30
 
 
 class Log:
-    """The logger of one room. Arguments of messages are numbers and texts, never tensors."""
+    """The logger of one room. Arguments of messages are numbers and texts, never tensors.
 
-    __slots__ = ("_logger",)
+    `logging` takes a few milliseconds to import. While nobody has imported it, nobody listens to
+    what is below a warning.
+    """
+
+    __slots__ = ("_logger", "_room")
 
     def __init__(self, room: str) -> None:
-        self._logger = logging.getLogger(f"gradtape.{room}")
+        self._room = room
+        self._logger: logging.Logger | None = None
 
     def debug(self, message: str, *args: float | str) -> None:
         """Something that happens often."""
-        if self._logger.isEnabledFor(logging.DEBUG):
-            self._keep(logging.DEBUG, message, args)
+        logger = self._logger or self._found()
+        if logger is not None and logger.isEnabledFor(DEBUG):
+            _keep(logger, DEBUG, message, args)
 
     def info(self, message: str, *args: float | str) -> None:
         """Something that happens seldom."""
-        if self._logger.isEnabledFor(logging.INFO):
-            self._keep(logging.INFO, message, args)
+        logger = self._logger or self._found()
+        if logger is not None and logger.isEnabledFor(INFO):
+            _keep(logger, INFO, message, args)
 
     def warning(self, message: str, *args: float | str) -> None:
         """Something that the user should do something about."""
-        if self._logger.isEnabledFor(logging.WARNING):
-            self._keep(logging.WARNING, message, args)
+        # Slow to import.
+        import logging
 
-    def _keep(self, level: int, message: str, args: tuple[float | str, ...]) -> None:
-        # The line that called `debug`, `info` or `warning`.
-        at = sys._getframe(2)
-        code = at.f_code
-        made = self._logger.makeRecord(
-            self._logger.name, level, code.co_filename, at.f_lineno, message, args, None,
-            code.co_name,
-        )  # fmt: skip
-        _state.add(self._logger, made)
+        logger = self._logger = logging.getLogger(f"gradtape.{self._room}")
+        if logger.isEnabledFor(WARNING):
+            _keep(logger, WARNING, message, args)
+
+    def _found(self) -> logging.Logger | None:
+        """The logger, if the program uses `logging`; another thread may be importing it now."""
+        make = getattr(sys.modules.get("logging"), "getLogger", None)
+        self._logger = None if make is None else make(f"gradtape.{self._room}")
+        return self._logger
+
+
+def _keep(logger: logging.Logger, level: int, message: str, args: tuple[float | str, ...]) -> None:
+    # The line that called `debug`, `info` or `warning`.
+    at = sys._getframe(2)
+    code = at.f_code
+    made = logger.makeRecord(
+        logger.name, level, code.co_filename, at.f_lineno, message, args, None, code.co_name
+    )
+    _state.add(logger, made)
 
 
 class _State:
@@ -71,6 +93,9 @@ class _State:
 
     def add(self, logger: logging.Logger, record: logging.LogRecord) -> None:
         with self.changed:
+            if not _at_exit:
+                # After `logging` was imported, so before its handlers are closed.
+                _at_exit.append(atexit.register(drain, LAST_SECONDS))
             self.waiting.append((logger, record))
             if self.thread is not None:
                 return
@@ -88,14 +113,19 @@ class _State:
                     self.changed.notify_all()
                     return
                 logger, record = self.waiting.popleft()
-            # `handle` reports errors of handlers itself; a filter's must not end the thread.
+            # Handlers report their errors themselves; that of a filter must not end the thread.
             try:
                 logger.handle(record)
             except Exception:
+                # It is imported: there is a logger.
+                import logging
+
                 logging.Handler().handleError(record)
 
 
 _state = _State()
+# What is called at the end of the process, once there was a record.
+_at_exit: list[object] = []
 
 
 def drain(timeout: float | None = None) -> bool:
@@ -120,6 +150,5 @@ def _begin_again() -> None:
     _state = _State()
 
 
-atexit.register(drain, LAST_SECONDS)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_begin_again)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from importlib.util import find_spec
 from typing import Any, TextIO
 
 __all__ = ["set_progress"]
@@ -36,6 +35,8 @@ def chosen(name: str, choice: Any) -> Choice:
 
 def has_rich() -> bool:
     """Whether rich is installed."""
+    from importlib.util import find_spec  # not needed where nothing is a terminal
+
     return find_spec("rich") is not None
 
 

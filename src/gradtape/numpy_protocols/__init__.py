@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.numpy_protocols import arranging, facts, matrices, numeric, reductions
+from gradtape.numpy_protocols import arranging, facts, matrices, numeric, picking, reductions
 from gradtape.numpy_protocols.binding import Function, Recorded, unrecorded
 from gradtape.numpy_protocols.ufuncs import UFUNCS, array_ufunc
 from gradtape.tensor.operators import Operators
@@ -26,8 +26,8 @@ __all__ = ["covered"]
 
 # NumPy's functions, and the functions behind them, whose parameters have NumPy's names.
 FUNCTIONS: dict[Function, Function] = {
-    **reductions.FUNCTIONS, **arranging.FUNCTIONS, **numeric.FUNCTIONS, **matrices.FUNCTIONS,
-    **facts.FUNCTIONS,
+    **reductions.FUNCTIONS, **arranging.FUNCTIONS, **picking.FUNCTIONS, **numeric.FUNCTIONS,
+    **matrices.FUNCTIONS, **facts.FUNCTIONS,
 }  # fmt: skip
 
 # How each function is called: filled at the first call, because reading a signature takes time.

@@ -1,50 +1,55 @@
-"""NumPy's functions that make, join, split and rearrange, with NumPy's parameter names."""
+"""NumPy's functions that make, join, split and rearrange tensors, with NumPy's parameter names."""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeAlias
 
 import numpy as np
 
 from gradtape.numpy_protocols.binding import Function, refusal
-from gradtape.ops.arrays import creation, indexing, joining, movement, padding, sorting, triangles
+from gradtape.ops.arrays import creation, joining, movement, padding, triangles
 from gradtape.ops.elementwise import arithmetic
 from gradtape.ops.families.casting import cast
 from gradtape.ops.families.shapes import normalize_axis
 from gradtape.ops.reductions import reduction
 from gradtape.tensor.tensor import Tensor, asarray
 
+if TYPE_CHECKING:
+    from gradtape.ops.families.signatures import DTypeLike, ShapeLike, TensorLike
+
+Casting: TypeAlias = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
+
 __all__ = ["FUNCTIONS"]
 
 _ORDERS = ("C", "F", "A", "K", "c", "f", "a", "k")
 
 
-def _by_columns(name: str, order: Any) -> bool:
+def _by_columns(name: str, order: str | None) -> bool:
     """Whether elements are read column by column: tensors have C order, so A and K mean C."""
     if order is not None and order not in _ORDERS:
         raise ValueError(f"{name}: order={order!r} is not one of 'C', 'F', 'A', 'K'.")
     return order in ("F", "f")
 
 
-def _reversed_axes(a: Any) -> Any:
+def _reversed_axes(a: Tensor) -> Tensor:
     return movement.permute_dims(a, tuple(reversed(range(a.ndim))))
 
 
-def reshape(a: Any, shape: Any, order: Any = "C", copy: Any = None) -> Tensor:
+def reshape(a: TensorLike, shape: Any, order: str | None = "C", copy: bool | None = None) -> Tensor:
     if not _by_columns("np.reshape", order):
         return movement.reshape(a, shape, copy=copy)
     lengths = (shape,) if np.ndim(shape) == 0 else tuple(shape)
     return _reversed_axes(movement.reshape(_reversed_axes(asarray(a)), lengths[::-1]))
 
 
-def ravel(a: Any, order: Any = "C") -> Tensor:
+def ravel(a: TensorLike, order: str | None = "C") -> Tensor:
     a = asarray(a)
     return movement.reshape(_reversed_axes(a) if _by_columns("np.ravel", order) else a, (a.size,))
 
 
-def resize(a: Any, new_shape: Any) -> Tensor:
+def resize(a: TensorLike, new_shape: Any) -> Tensor:
     flat = ravel(a)
     shape = (new_shape,) if np.ndim(new_shape) == 0 else tuple(new_shape)
     count = int(np.prod(shape))
@@ -54,12 +59,14 @@ def resize(a: Any, new_shape: Any) -> Tensor:
     return movement.reshape(padding.tile(flat, times)[:count], shape)
 
 
-def transpose(a: Any, axes: Any = None) -> Tensor:
+def transpose(a: TensorLike, axes: Sequence[SupportsIndex] | None = None) -> Tensor:
     a = asarray(a)
     return _reversed_axes(a) if axes is None else movement.permute_dims(a, axes)
 
 
-def roll(a: Any, shift: Any, axis: Any = None) -> Tensor:
+def roll(
+    a: TensorLike, shift: int | Sequence[int], axis: int | Sequence[int] | None = None
+) -> Tensor:
     a = asarray(a)
     if axis is None:
         return movement.reshape(roll(ravel(a), shift, 0), a.shape)
@@ -70,14 +77,14 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Tensor:
     return movement.roll(a, tuple(shifts.values()), axis=tuple(shifts))
 
 
-def rollaxis(a: Any, axis: Any, start: Any = 0) -> Tensor:
+def rollaxis(a: TensorLike, axis: int, start: int = 0) -> Tensor:
     a = asarray(a)
     axis = normalize_axis("rollaxis", axis, a.ndim)
     start = start + a.ndim if start < 0 else start
     return movement.moveaxis(a, axis, start - 1 if axis < start else start)
 
 
-def rot90(m: Any, k: Any = 1, axes: Any = (0, 1)) -> Tensor:
+def rot90(m: TensorLike, k: SupportsIndex = 1, axes: Sequence[SupportsIndex] = (0, 1)) -> Tensor:
     m = asarray(m)
     first, second = (normalize_axis("rot90", axis, m.ndim) for axis in axes)
     if first == second:
@@ -91,7 +98,7 @@ def rot90(m: Any, k: Any = 1, axes: Any = (0, 1)) -> Tensor:
 
 
 def _flipped(name: str, axis: int) -> Function:
-    def call(m: Any) -> Tensor:
+    def call(m: TensorLike) -> Tensor:
         m = asarray(m)
         if m.ndim <= axis:
             raise ValueError(f"np.{name}: shape {m.shape} needs {axis + 1} axes or more.")
@@ -101,7 +108,7 @@ def _flipped(name: str, axis: int) -> Function:
 
 
 def _at_least(ndim: int) -> Function:
-    def one(a: Any) -> Tensor:
+    def one(a: TensorLike) -> Tensor:
         a = asarray(a)
         if a.ndim >= ndim:
             return a
@@ -111,7 +118,7 @@ def _at_least(ndim: int) -> Function:
             shape = (1,) * (ndim - a.ndim) + a.shape
         return movement.reshape(a, shape)
 
-    def call(*arys: Any) -> Any:
+    def call(*arys: TensorLike) -> Tensor | tuple[Tensor, ...]:
         return one(arys[0]) if len(arys) == 1 else tuple(one(a) for a in arys)
 
     return call
@@ -120,7 +127,7 @@ def _at_least(ndim: int) -> Function:
 atleast_1d, atleast_2d, atleast_3d = _at_least(1), _at_least(2), _at_least(3)
 
 
-def broadcast_arrays(*args: Any) -> tuple[Any, ...]:
+def broadcast_arrays(*args: Any) -> tuple[Tensor | np.ndarray, ...]:
     # None and texts, which plotting functions pass, stay arrays of objects.
     parts = [x if hasattr(x, "enter") else np.asarray(x) for x in args]
     shape = np.broadcast_shapes(*[tuple(part.shape) for part in parts])
@@ -135,7 +142,7 @@ def broadcast_arrays(*args: Any) -> tuple[Any, ...]:
 # Joining.
 
 
-def _joined(parts: Any, dtype: Any, casting: Any) -> list[Any]:
+def _joined(parts: Iterable[TensorLike], dtype: DTypeLike | None, casting: Casting) -> list[Tensor]:
     tensors = [asarray(part) for part in parts]
     if dtype is None:
         if casting != "same_kind" and tensors:
@@ -146,7 +153,7 @@ def _joined(parts: Any, dtype: Any, casting: Any) -> list[Any]:
     return [cast(tensor, dtype) for tensor in tensors]
 
 
-def _check_cast(tensors: Sequence[Any], dtype: Any, casting: Any) -> None:
+def _check_cast(tensors: Sequence[Tensor], dtype: DTypeLike, casting: Casting) -> None:
     for tensor in tensors:
         if not np.can_cast(tensor.dtype, dtype, casting):
             raise TypeError(
@@ -156,48 +163,63 @@ def _check_cast(tensors: Sequence[Any], dtype: Any, casting: Any) -> None:
 
 
 def concatenate(
-    arrays: Any, /, axis: Any = 0, *, dtype: Any = None, casting: Any = "same_kind"
+    arrays: Sequence[TensorLike],
+    /,
+    axis: int = 0,
+    *,
+    dtype: DTypeLike | None = None,
+    casting: Casting = "same_kind",
 ) -> Tensor:
     return joining.concat(_joined(arrays, dtype, casting), axis=axis)
 
 
-def stack(arrays: Any, axis: Any = 0, *, dtype: Any = None, casting: Any = "same_kind") -> Tensor:
+def stack(
+    arrays: Sequence[TensorLike],
+    axis: int = 0,
+    *,
+    dtype: DTypeLike | None = None,
+    casting: Casting = "same_kind",
+) -> Tensor:
     return joining.stack(_joined(arrays, dtype, casting), axis=axis)
 
 
-def hstack(tup: Any, *, dtype: Any = None, casting: Any = "same_kind") -> Tensor:
+def hstack(
+    tup: Sequence[TensorLike], *, dtype: DTypeLike | None = None, casting: Casting = "same_kind"
+) -> Tensor:
     tensors = [atleast_1d(part) for part in tup]
     axis = 0 if tensors and tensors[0].ndim == 1 else 1
     return joining.concat(_joined(tensors, dtype, casting), axis=axis)
 
 
-def vstack(tup: Any, *, dtype: Any = None, casting: Any = "same_kind") -> Tensor:
+def vstack(
+    tup: Sequence[TensorLike], *, dtype: DTypeLike | None = None, casting: Casting = "same_kind"
+) -> Tensor:
     return joining.concat(_joined([atleast_2d(part) for part in tup], dtype, casting), axis=0)
 
 
-def dstack(tup: Any) -> Tensor:
+def dstack(tup: Sequence[TensorLike]) -> Tensor:
     return joining.concat([atleast_3d(part) for part in tup], axis=2)
 
 
-def column_stack(tup: Any) -> Tensor:
+def column_stack(tup: Sequence[TensorLike]) -> Tensor:
     parts = [asarray(part) for part in tup]
     return joining.concat([transpose(atleast_2d(p)) if p.ndim < 2 else p for p in parts], axis=1)
 
 
-def append(arr: Any, values: Any, axis: Any = None) -> Tensor:
+def append(arr: TensorLike, values: TensorLike, axis: int | None = None) -> Tensor:
     if axis is None:
         return joining.concat([ravel(arr), ravel(values)], axis=0)
     return joining.concat([asarray(arr), asarray(values)], axis=axis)
 
 
-def _depth(nest: Any) -> int:
+def _depth(nest: object) -> int:
     return 1 + max(map(_depth, nest)) if isinstance(nest, list) else 0
 
 
-def block(arrays: Any) -> Tensor:
+def block(arrays: TensorLike) -> Tensor:
     depth = _depth(arrays)
 
-    def joined(nest: Any, axis: int) -> Tensor:
+    def joined(nest: TensorLike, axis: int) -> Tensor:
         if not isinstance(nest, list):
             a = asarray(nest)
             return movement.reshape(a, (1,) * (depth - a.ndim) + a.shape) if a.ndim < depth else a
@@ -216,11 +238,15 @@ def _sections(name: str, sections: Any) -> Any:
     return sections.numpy() if hasattr(sections, "enter") else sections
 
 
-def split(ary: Any, indices_or_sections: Any, axis: Any = 0) -> list[Tensor]:
+def split(
+    ary: TensorLike, indices_or_sections: ShapeLike | np.ndarray | Tensor, axis: int = 0
+) -> list[Tensor]:
     return list(joining.split(ary, _sections("split", indices_or_sections), axis=axis))
 
 
-def array_split(ary: Any, indices_or_sections: Any, axis: Any = 0) -> list[Tensor]:
+def array_split(
+    ary: TensorLike, indices_or_sections: ShapeLike | np.ndarray | Tensor, axis: int = 0
+) -> list[Tensor]:
     sections = _sections("array_split", indices_or_sections)
     if np.ndim(sections):
         return split(ary, sections, axis)
@@ -232,7 +258,7 @@ def array_split(ary: Any, indices_or_sections: Any, axis: Any = 0) -> list[Tenso
 
 
 def _split_along(name: str, axis: int, least: int) -> Function:
-    def call(ary: Any, indices_or_sections: Any) -> list[Tensor]:
+    def call(ary: TensorLike, indices_or_sections: ShapeLike | np.ndarray | Tensor) -> list[Tensor]:
         ary = asarray(ary)
         if ary.ndim < least:
             raise ValueError(f"np.{name}: shape {ary.shape} needs {least} axes or more.")
@@ -241,145 +267,33 @@ def _split_along(name: str, axis: int, least: int) -> Function:
     return call
 
 
-def unstack(x: Any, /, *, axis: Any = 0) -> tuple[Tensor, ...]:
+def unstack(x: TensorLike, /, *, axis: int = 0) -> tuple[Tensor, ...]:
     return joining.unstack(x, axis=axis[0] if isinstance(axis, tuple) and len(axis) == 1 else axis)
 
 
-# Picking.
+# Diagonals, differences, and new tensors.
 
 
-def _in_range(name: str, indices: Any, length: int, mode: Any) -> Any:
-    if mode not in ("raise", "wrap", "clip"):
-        raise ValueError(f"{name}: mode={mode!r} is not one of 'raise', 'wrap', 'clip'.")
-    if mode == "wrap":
-        return arithmetic.remainder(asarray(indices), length)
-    return arithmetic.clip(indices, 0, length - 1) if mode == "clip" else indices
-
-
-def take(a: Any, indices: Any, axis: Any = None, mode: Any = "raise") -> Tensor:
-    if mode != "raise":
-        length = asarray(a).size if axis is None else asarray(a).shape[axis]
-        indices = _in_range("np.take", indices, length, mode)
-    elif isinstance(indices, (list, tuple)):
-        indices = np.asarray(indices, dtype=None if len(indices) else int)
-    return indexing.take(a, indices, axis=axis)
-
-
-def compress(condition: Any, a: Any, axis: Any = None) -> Tensor:
-    flags = condition.numpy() if hasattr(condition, "enter") else np.asarray(condition)
-    return indexing.take(a, np.flatnonzero(flags), axis=axis)
-
-
-def delete(arr: Any, obj: Any, axis: Any = None) -> Tensor:
-    arr = asarray(arr)
-    length = arr.size if axis is None else arr.shape[axis]
-    obj = obj.numpy() if hasattr(obj, "enter") else obj
-    return indexing.take(arr, np.delete(np.arange(length), obj), axis=axis)
-
-
-def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Tensor:
-    arr = asarray(arr)
-    arr, axis = (ravel(arr), 0) if axis is None else (arr, normalize_axis("insert", axis, arr.ndim))
-    obj = obj.numpy() if hasattr(obj, "enter") else obj
-    # NumPy's own insert on positions tells which elements are new, and where old ones go.
-    marks = np.insert(np.arange(arr.shape[axis]), obj, -1)
-    new = np.flatnonzero(marks < 0)
-    shape = (*arr.shape[:axis], len(new), *arr.shape[axis + 1 :])
-    values = cast(asarray(values), arr.dtype)
-    if np.ndim(obj) == 0 and not isinstance(obj, slice) and values.ndim == arr.ndim - 1 and axis:
-        values = movement.expand_dims(values, axis)
-    if np.ndim(obj) == 0 and not isinstance(obj, slice) and values.ndim and arr.ndim == 1:
-        marks = np.insert(np.arange(len(arr)), [int(obj)] * values.size, -1)
-        new, shape = np.flatnonzero(marks < 0), values.shape
-    elif np.ndim(obj) > 0:
-        # Values are in the order of `obj`, places in the order of the result.
-        order = np.argsort(np.argsort(np.asarray(obj), kind="stable"), kind="stable")
-        full = movement.broadcast_to(values, shape)
-        values = indexing.take(full, np.argsort(order, kind="stable"), axis=axis)
-    both = joining.concat([arr, movement.broadcast_to(values, shape)], axis=axis)
-    places = np.where(marks < 0, arr.shape[axis] + np.cumsum(marks < 0) - 1, marks)
-    return indexing.take(both, places, axis=axis)
-
-
-def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
-    if x is None and y is None:
-        return sorting.nonzero(condition)
-    if x is None or y is None:
-        raise ValueError(f"np.where: x={x} and y={y}. Give both, or neither.")
-    return arithmetic.where(condition, x, y)
-
-
-def select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
-    result = default
-    for condition, choice in reversed(list(zip(condlist, choicelist, strict=True))):
-        result = arithmetic.where(condition, choice, result)
-    return result
-
-
-def choose(a: Any, choices: Any, mode: Any = "raise") -> Tensor:
-    choices = [asarray(choice) for choice in choices]
-    places = _in_range("np.choose", asarray(a), len(choices), mode)
-    parts = movement.broadcast_arrays(places, *choices)
-    rows = movement.expand_dims(parts[0], 0)
-    return indexing.take_along_axis(joining.stack(parts[1:]), rows, axis=0)[0]
-
-
-def argwhere(a: Any) -> Tensor:
-    a = asarray(a)
-    if not a.ndim:
-        return creation.zeros((int(bool(a)), 0), dtype="int64")
-    return joining.stack(sorting.nonzero(a), axis=1)
-
-
-def extract(condition: Any, arr: Any) -> Tensor:
-    return compress(ravel(condition), ravel(arr))
-
-
-def sort(a: Any, axis: Any = -1) -> Tensor:
-    return sorting.sort(ravel(a) if axis is None else a, axis=-1 if axis is None else axis)
-
-
-def argsort(a: Any, axis: Any = -1) -> Tensor:
-    return sorting.argsort(ravel(a) if axis is None else a, axis=-1 if axis is None else axis)
-
-
-def partition(a: Any, kth: Any, axis: Any = -1) -> Tensor:
-    # Sorted elements are in order around every one of them.
-    return sort(a, axis)
-
-
-def unique(
-    ar: Any, return_index: Any = False, return_inverse: Any = False, return_counts: Any = False,
-    axis: Any = None, *, equal_nan: Any = True, **kwargs: Any,
-) -> Any:  # fmt: skip
-    ar = asarray(ar)
-    _, index, inverse, counts = np.unique(
-        ar.numpy(), True, True, True, axis=axis, equal_nan=equal_nan
-    )
-    values = indexing.take(ar, index, axis=axis)
-    wanted = (return_index, index), (return_inverse, inverse), (return_counts, counts)
-    others = [asarray(found) for flag, found in wanted if flag]
-    return (values, *others) if others else values
-
-
-def diag(v: Any, k: Any = 0) -> Tensor:
+def diag(v: TensorLike, k: int = 0) -> Tensor:
     return triangles.diag(v, k=k)
 
 
-def diagflat(v: Any, k: Any = 0) -> Tensor:
+def diagflat(v: TensorLike, k: int = 0) -> Tensor:
     return triangles.diag(ravel(v), k=k)
 
 
-def diagonal(a: Any, offset: Any = 0, axis1: Any = 0, axis2: Any = 1) -> Tensor:
+def diagonal(a: TensorLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
     return triangles.diagonal(a, offset=offset, axis1=axis1, axis2=axis2)
 
 
-def trace(a: Any, offset: Any = 0, axis1: Any = 0, axis2: Any = 1, dtype: Any = None) -> Tensor:
+def trace(
+    a: TensorLike, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: DTypeLike | None = None
+) -> Tensor:
     return reduction.sum(diagonal(a, offset, axis1, axis2), axis=-1, dtype=dtype)
 
 
 def _triangle(ours: Function) -> Function:
-    def call(m: Any, k: Any = 0) -> Tensor:
+    def call(m: TensorLike, k: int = 0) -> Tensor:
         m = asarray(m)
         if m.ndim == 1:  # NumPy makes a matrix of equal rows first
             m = movement.broadcast_to(m, (m.size, m.size))
@@ -388,7 +302,9 @@ def _triangle(ours: Function) -> Function:
     return call
 
 
-def meshgrid(*xi: Any, copy: Any = True, sparse: Any = False, indexing: Any = "xy") -> Any:
+def meshgrid(
+    *xi: TensorLike, copy: bool | None = True, sparse: bool = False, indexing: str = "xy"
+) -> tuple[Tensor, ...]:
     grids = joining.meshgrid(*[ravel(x) for x in xi], indexing=indexing)
     if sparse:
         order = [1, 0, *range(2, len(xi))] if indexing == "xy" and len(xi) > 1 else range(len(xi))
@@ -400,24 +316,37 @@ def meshgrid(*xi: Any, copy: Any = True, sparse: Any = False, indexing: Any = "x
     return tuple(grids)
 
 
-def diff(a: Any, n: Any = 1, axis: Any = -1, prepend: Any = None, append: Any = None) -> Tensor:
+def diff(
+    a: TensorLike,
+    n: int = 1,
+    axis: int = -1,
+    prepend: TensorLike | None = None,
+    append: TensorLike | None = None,
+) -> Tensor:
     if n == 0:  # NumPy joins nothing then
         return asarray(a)
     return joining.diff(a, n=n, axis=axis, prepend=prepend, append=append)
 
 
-def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Tensor:
+def ediff1d(
+    ary: TensorLike, to_end: TensorLike | None = None, to_begin: TensorLike | None = None
+) -> Tensor:
     ary = ravel(ary)
     ends = [None if end is None else cast(ravel(end), ary.dtype) for end in (to_begin, to_end)]
     parts = [part for part in (ends[0], joining.diff(ary), ends[1]) if part is not None]
     return joining.concat(parts, axis=0) if len(parts) > 1 else parts[0]
 
 
-def tile(A: Any, reps: Any) -> Tensor:
+def tile(A: TensorLike, reps: Any) -> Tensor:
     return padding.tile(A, tuple(reps) if np.ndim(reps) else reps)
 
 
-def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Tensor:
+def pad(
+    array: TensorLike,
+    pad_width: ShapeLike | Sequence[ShapeLike],
+    mode: str | Callable[..., object] = "constant",
+    **kwargs: Any,
+) -> Tensor:
     values = kwargs.pop("constant_values", 0)
     for name, value in kwargs.items():
         if not (name == "reflect_type" and value == "even"):
@@ -427,12 +356,14 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Te
     return padding.pad(array, pad_width, mode, values)
 
 
-def astype(x: Any, dtype: Any, /, *, copy: Any = True) -> Tensor:
+def astype(x: TensorLike, dtype: DTypeLike, /, *, copy: bool | None = True) -> Tensor:
     return cast(x, dtype)
 
 
 def _like(ours: Function, of_shape: Function) -> Function:
-    def call(a: Any, /, dtype: Any = None, shape: Any = None) -> Tensor:
+    def call(
+        a: TensorLike, /, dtype: DTypeLike | None = None, shape: ShapeLike | None = None
+    ) -> Tensor:
         if shape is None:
             return ours(a, dtype=dtype)
         return of_shape(shape, dtype=asarray(a).dtype if dtype is None else dtype)
@@ -440,7 +371,12 @@ def _like(ours: Function, of_shape: Function) -> Function:
     return call
 
 
-def full_like(a: Any, fill_value: Any, dtype: Any = None, shape: Any = None) -> Tensor:
+def full_like(
+    a: TensorLike,
+    fill_value: TensorLike,
+    dtype: DTypeLike | None = None,
+    shape: Any = None,
+) -> Tensor:
     a = asarray(a)
     dtype = a.dtype if dtype is None else dtype
     value = cast(asarray(fill_value), dtype)
@@ -449,9 +385,9 @@ def full_like(a: Any, fill_value: Any, dtype: Any = None, shape: Any = None) -> 
 
 
 def linspace(
-    start: Any, stop: Any, num: Any = 50, endpoint: Any = True, retstep: Any = False,
-    dtype: Any = None, axis: Any = 0,
-) -> Any:  # fmt: skip
+    start: TensorLike, stop: TensorLike, num: int = 50, endpoint: bool = True,
+    retstep: bool = False, dtype: DTypeLike | None = None, axis: int = 0,
+) -> Tensor | tuple[Tensor, Tensor]:  # fmt: skip
     start, stop = asarray(start), asarray(stop)
     pieces = num - 1 if endpoint else num
     step = (stop - start) / (pieces if pieces > 0 else np.nan)
@@ -481,15 +417,7 @@ FUNCTIONS: dict[Function, Function] = {
     np.split: split, np.array_split: array_split, np.unstack: unstack,
     np.hsplit: _split_along("hsplit", 1, 1), np.vsplit: _split_along("vsplit", 0, 2),
     np.dsplit: _split_along("dsplit", 2, 3),
-    np.take: take, np.take_along_axis: indexing.take_along_axis, np.compress: compress,
-    np.delete: delete, np.insert: insert, np.where: where, np.select: select, np.choose: choose,
-    np.argwhere: argwhere, np.extract: extract, np.nonzero: sorting.nonzero,
-    np.flatnonzero: lambda a: sorting.nonzero(ravel(a))[0], np.sort: sort, np.argsort: argsort,
-    np.partition: partition,
-    np.unique: unique, np.unique_all: sorting.unique_all, np.unique_counts: sorting.unique_counts,
-    np.unique_inverse: sorting.unique_inverse, np.unique_values: sorting.unique_values,
-    np.searchsorted: sorting.searchsorted, np.isin: sorting.isin, np.diag: diag,
-    np.diagflat: diagflat, np.diagonal: diagonal, np.trace: trace,
+    np.diag: diag, np.diagflat: diagflat, np.diagonal: diagonal, np.trace: trace,
     np.tril: _triangle(triangles.tril), np.triu: _triangle(triangles.triu),
     np.meshgrid: meshgrid, np.diff: diff, np.ediff1d: ediff1d, np.tile: tile,
     np.repeat: padding.repeat, np.pad: pad, np.astype: astype,

@@ -150,7 +150,7 @@ class Recorded:
             passed[name] = value
         return passed
 
-    def _check_without_effect(self, name: str, value: Any) -> None:
+    def _check_without_effect(self, name: str, value: object) -> None:
         default = self.parameters.get(name)
         if value is default or (value is None and name == "out"):
             return

@@ -26,14 +26,14 @@ def values(tree: Any) -> Any:
     return tree
 
 
-def _size(a: Any, axis: Any = None) -> int:
+def _size(a: Operators, axis: int | tuple[int, ...] | None = None) -> int:
     if axis is None:
         return a.size
     axes = axis if isinstance(axis, tuple) else (axis,)
     return int(np.prod([a.shape[one] for one in axes]))
 
 
-def _dtypes(*arrays_and_dtypes: Any) -> Any:
+def _dtypes(*arrays_and_dtypes: object) -> list[Any]:
     return [getattr(a, "dtype", a) if isinstance(a, Operators) else a for a in arrays_and_dtypes]
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,16 +18,24 @@ from gradtape.ops.matrices import einsum as contractions
 from gradtape.ops.reductions import reduction
 from gradtape.tensor.tensor import Tensor, asarray
 
+if TYPE_CHECKING:
+    from gradtape.ops.families.signatures import Axis, TensorLike
+
 __all__ = ["FUNCTIONS"]
 
 
-def vdot(a: Any, b: Any, /) -> Tensor:
+def vdot(a: TensorLike, b: TensorLike, /) -> Tensor:
     a, b = (movement.reshape(asarray(each), (-1,)) for each in (a, b))
     return products.dot(complexes.conj(a) if a.dtype.kind == "c" else a, b)
 
 
 def cross(
-    a: Any, b: Any, axisa: Any = -1, axisb: Any = -1, axisc: Any = -1, axis: Any = None
+    a: TensorLike,
+    b: TensorLike,
+    axisa: int = -1,
+    axisb: int = -1,
+    axisc: int = -1,
+    axis: int | None = None,
 ) -> Tensor:
     axisa, axisb, axisc = (axisa, axisb, axisc) if axis is None else (axis, axis, axis)
     a, b = movement.moveaxis(a, axisa, -1), movement.moveaxis(b, axisb, -1)
@@ -38,7 +47,7 @@ def cross(
     return found if axisc == -1 else movement.moveaxis(found, -1, axisc)
 
 
-def einsum(*operands: Any, optimize: Any = False, **kwargs: Any) -> Tensor:
+def einsum(*operands: Any, optimize: bool | str = False, **kwargs: Any) -> Tensor:
     dtype = kwargs.pop("dtype", None)
     for name, value in kwargs.items():
         if value is not None and name not in ("order", "casting"):
@@ -64,7 +73,7 @@ def _subscripts(operands: Any) -> tuple[str, tuple[Any, ...]]:
     return (f"{inputs}->{terms[-1]}" if len(operands) % 2 else inputs), parts
 
 
-def multi_dot(arrays: Any) -> Tensor:
+def multi_dot(arrays: Sequence[TensorLike]) -> Tensor:
     parts = [asarray(each) for each in arrays]
     found = parts[0]
     for part in parts[1:]:
@@ -72,7 +81,9 @@ def multi_dot(arrays: Any) -> Tensor:
     return found
 
 
-def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: Any = False) -> Tensor:
+def norm(
+    x: TensorLike, ord: float | str | None = None, axis: Any = None, keepdims: bool = False
+) -> Tensor:
     x = asarray(x)
     x = x if x.dtype.kind in "fc" else x / 1.0
     if axis is None:
@@ -96,15 +107,17 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: Any = False) -> Te
     return movement.expand_dims(found, tuple(sorted((rows, columns)))) if keepdims else found
 
 
-def vector_norm(x: Any, /, *, axis: Any = None, keepdims: Any = False, ord: Any = 2) -> Tensor:
+def vector_norm(
+    x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False, ord: float | None = 2
+) -> Tensor:
     return linalg.vector_norm(x, axis=axis, keepdims=keepdims, ord=2 if ord is None else ord)
 
 
-def _matrix_order(ord: Any) -> Any:
+def _matrix_order(ord: float | str | None) -> float | str:
     return "fro" if ord is None or ord == "f" else ord
 
 
-def _symmetric(a: Any, UPLO: Any) -> Any:
+def _symmetric(a: TensorLike, UPLO: str) -> Tensor:
     """The Hermitian matrix of one triangle, which is all that NumPy reads."""
     if UPLO not in ("L", "U", "l", "u"):
         raise ValueError(f"UPLO={UPLO!r} is not 'L' or 'U'.")
@@ -118,24 +131,30 @@ def _symmetric(a: Any, UPLO: Any) -> Any:
     return own + strict + (complexes.conj(other) if a.dtype.kind == "c" else other)
 
 
-def eigh(a: Any, UPLO: Any = "L") -> Any:
+def eigh(a: TensorLike, UPLO: str = "L") -> linalg.Eigh:
     return linalg.eigh(_symmetric(a, UPLO))
 
 
-def eigvalsh(a: Any, UPLO: Any = "L") -> Tensor:
+def eigvalsh(a: TensorLike, UPLO: str = "L") -> Tensor:
     return linalg.eigvalsh(_symmetric(a, UPLO))
 
 
-def cholesky(a: Any, /, *, upper: Any = False) -> Tensor:
+def cholesky(a: TensorLike, /, *, upper: bool = False) -> Tensor:
     return linalg.cholesky(_symmetric(a, "U" if upper else "L"), upper=upper)
 
 
-def _hermitian(name: str, hermitian: Any) -> None:
+def _hermitian(name: str, hermitian: bool) -> None:
     if hermitian:
         raise refusal(f"np.linalg.{name}", "hermitian", hermitian)
 
 
-def pinv(a: Any, rcond: Any = None, hermitian: Any = False, *, rtol: Any = None) -> Tensor:
+def pinv(
+    a: TensorLike,
+    rcond: TensorLike | None = None,
+    hermitian: bool = False,
+    *,
+    rtol: TensorLike | None = None,
+) -> Tensor:
     _hermitian("pinv", hermitian)
     a = asarray(a)
     if rcond is None and rtol is None:
@@ -143,14 +162,16 @@ def pinv(a: Any, rcond: Any = None, hermitian: Any = False, *, rtol: Any = None)
     return linalg.pinv(a, rtol=rtol if rcond is None else rcond)
 
 
-def svd(a: Any, full_matrices: Any = True, compute_uv: Any = True, hermitian: Any = False) -> Any:
+def svd(
+    a: TensorLike, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False
+) -> Tensor | linalg.SVD:
     _hermitian("svd", hermitian)
     if not compute_uv:
         return linalg.svdvals(a)
     return linalg.svd(a, full_matrices=full_matrices)
 
 
-def qr(a: Any, mode: Any = "reduced") -> Any:
+def qr(a: TensorLike, mode: str = "reduced") -> Tensor | linalg.QR:
     if mode == "r":
         return linalg.qr(a).R
     if mode not in ("reduced", "complete"):
@@ -159,11 +180,11 @@ def qr(a: Any, mode: Any = "reduced") -> Any:
 
 
 def matrix_rank(
-    A: Any,
-    tol: Any = None,
-    hermitian: Any = False,
+    A: TensorLike,
+    tol: TensorLike | None = None,
+    hermitian: bool = False,
     *,
-    rtol: Any = None,
+    rtol: TensorLike | None = None,
 ) -> Tensor:
     _hermitian("matrix_rank", hermitian)
     A = asarray(A)
@@ -176,7 +197,7 @@ def matrix_rank(
     return reduction.count_nonzero(values > limit, axis=-1)
 
 
-def cond(x: Any, p: Any = None) -> Tensor:
+def cond(x: TensorLike, p: float | str | None = None) -> Tensor:
     x = asarray(x)
     if p in (None, 2, -2):
         values = linalg.svdvals(x)
@@ -185,7 +206,9 @@ def cond(x: Any, p: Any = None) -> Tensor:
     return norm(x, p, (-2, -1)) * norm(linalg.inv(x), p, (-2, -1))
 
 
-def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
+def lstsq(
+    a: TensorLike, b: TensorLike, rcond: float | None = None
+) -> tuple[Tensor, Tensor, np.int32, Tensor]:
     a, b = asarray(a), asarray(b)
     a, b = (each if each.dtype.kind in "fc" else each / 1.0 for each in (a, b))
     eps = np.finfo(a.dtype).eps
@@ -200,7 +223,7 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
     return x, residuals, np.int32(rank), values
 
 
-def tensorinv(a: Any, ind: Any = 2) -> Tensor:
+def tensorinv(a: TensorLike, ind: int = 2) -> Tensor:
     a = asarray(a)
     if ind <= 0:
         raise ValueError(f"np.linalg.tensorinv: ind={ind} is not positive.")
@@ -210,7 +233,7 @@ def tensorinv(a: Any, ind: Any = 2) -> Tensor:
     )
 
 
-def tensorsolve(a: Any, b: Any, axes: Any = None) -> Tensor:
+def tensorsolve(a: TensorLike, b: TensorLike, axes: Sequence[int] | None = None) -> Tensor:
     a, b = asarray(a), asarray(b)
     if axes is not None:
         order = [axis for axis in range(a.ndim) if axis not in axes] + list(axes)
@@ -223,14 +246,21 @@ def tensorsolve(a: Any, b: Any, axes: Any = None) -> Tensor:
 def _fft(name: str) -> Function:
     ours = getattr(fft, name)
 
-    def call(a: Any, n: Any = None, axis: Any = -1, norm: Any = None) -> Tensor:
+    def call(
+        a: TensorLike, n: int | None = None, axis: int = -1, norm: str | None = None
+    ) -> Tensor:
         return ours(a, n=n, axis=axis, norm=norm or "backward")
 
     return call
 
 
-def _fftn(name: str, ours: Function, last: Any = None) -> Function:
-    def call(a: Any, s: Any = None, axes: Any = last, norm: Any = None) -> Tensor:
+def _fftn(name: str, ours: Function, last: Sequence[int] | None = None) -> Function:
+    def call(
+        a: TensorLike,
+        s: Sequence[int] | None = None,
+        axes: Sequence[int] | None = last,
+        norm: str | None = None,
+    ) -> Tensor:
         return ours(a, s=s, axes=axes, norm=norm or "backward")
 
     return call

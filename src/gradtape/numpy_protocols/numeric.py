@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,12 +16,15 @@ from gradtape.ops.matrices import contraction
 from gradtape.ops.reductions import reduction
 from gradtape.tensor.tensor import Tensor, asarray
 
+if TYPE_CHECKING:
+    from gradtape.ops.families.signatures import DTypeLike, TensorLike
+
 __all__ = ["FUNCTIONS"]
 
 
 def clip(
-    a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = NO_VALUE, max: Any = NO_VALUE,
-    **kwargs: Any,
+    a: TensorLike, a_min: TensorLike | None = None, a_max: TensorLike | None = None, *,
+    min: TensorLike | None = NO_VALUE, max: TensorLike | None = NO_VALUE, **kwargs: Any,
 ) -> Tensor:  # fmt: skip
     dtype, where = kwargs.pop("dtype", None), kwargs.pop("where", True)
     if where is not True:
@@ -37,7 +40,7 @@ def clip(
     return arithmetic.clip(a, low, high)
 
 
-def round(a: Any, decimals: Any = 0) -> Tensor:
+def round(a: TensorLike, decimals: int = 0) -> Tensor:
     a = asarray(a)
     if a.dtype.kind in "iu":
         if decimals >= 0:
@@ -47,13 +50,17 @@ def round(a: Any, decimals: Any = 0) -> Tensor:
     return a.__round__(decimals)
 
 
-def angle(z: Any, deg: Any = False) -> Tensor:
+def angle(z: TensorLike, deg: bool = False) -> Tensor:
     found = complexes.angle(z)
     return found * (180.0 / np.pi) if deg else found
 
 
 def nan_to_num(
-    x: Any, copy: Any = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
+    x: TensorLike,
+    copy: bool = True,
+    nan: TensorLike = 0.0,
+    posinf: TensorLike | None = None,
+    neginf: TensorLike | None = None,
 ) -> Tensor:
     x = asarray(x)
     if not copy:
@@ -71,7 +78,7 @@ def nan_to_num(
 
 
 def _infinite(sign: float) -> Function:
-    def call(x: Any) -> Tensor:
+    def call(x: TensorLike) -> Tensor:
         x = asarray(x)
         if x.dtype.kind == "c":
             raise TypeError("np.isposinf and np.isneginf: complex numbers have no sign.")
@@ -80,20 +87,20 @@ def _infinite(sign: float) -> Function:
     return call
 
 
-def _false(x: Any) -> Tensor:
+def _false(x: Tensor) -> Tensor:
     return creation.zeros(x.shape, dtype=bool)
 
 
-def iscomplex(x: Any) -> Tensor:
+def iscomplex(x: TensorLike) -> Tensor:
     x = asarray(x)
     return arithmetic.not_equal(x.imag, 0) if x.dtype.kind == "c" else _false(x)
 
 
-def isreal(x: Any) -> Tensor:
+def isreal(x: TensorLike) -> Tensor:
     return unary.logical_not(iscomplex(x))
 
 
-def real_if_close(a: Any, tol: Any = 100) -> Tensor:
+def real_if_close(a: TensorLike, tol: float = 100) -> Tensor:
     a = asarray(a)
     if a.dtype.kind != "c":
         return a
@@ -102,7 +109,12 @@ def real_if_close(a: Any, tol: Any = 100) -> Tensor:
 
 
 def interp(
-    x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None
+    x: TensorLike,
+    xp: TensorLike,
+    fp: TensorLike,
+    left: TensorLike | None = None,
+    right: TensorLike | None = None,
+    period: float | None = None,
 ) -> Tensor:
     if period is not None:
         raise refusal("np.interp", "period", period)
@@ -131,10 +143,12 @@ def interp(
     return arithmetic.where(unary.isnan(x), x, found) if found.dtype.kind == "f" else found
 
 
-def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: Any = -1) -> Tensor:
+def trapezoid(
+    y: TensorLike, x: TensorLike | None = None, dx: TensorLike = 1.0, axis: int = -1
+) -> Tensor:
     y = asarray(y)
     axis = normalize_axis("trapezoid", axis, y.ndim)
-    steps: Any = dx
+    steps: TensorLike = dx
     if x is not None:
         x = asarray(x)
         steps = joining.diff(x, axis=0 if x.ndim == 1 else axis)
@@ -145,7 +159,9 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: Any = -1) -> Tensor:
     return reduction.sum(steps * pairs / 2.0, axis=axis)
 
 
-def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: Any = 1) -> Any:
+def gradient(
+    f: TensorLike, *varargs: TensorLike, axis: Any = None, edge_order: int = 1
+) -> Tensor | tuple[Tensor, ...]:
     f = asarray(f)
     f = f if f.dtype.kind in "fc" else f / 1.0
     if edge_order != 1:
@@ -160,7 +176,7 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: Any = 1) -> An
     return found[0] if len(found) == 1 else tuple(found)
 
 
-def _slope(f: Any, axis: int, step: Any) -> Tensor:
+def _slope(f: Tensor, axis: int, step: Any) -> Tensor:
     """Second-order differences inside, first-order ones at the ends."""
     if f.shape[axis] < 2:
         raise ValueError(f"np.gradient: axis {axis} has length {f.shape[axis]}; it needs 2.")
@@ -178,14 +194,14 @@ def _slope(f: Any, axis: int, step: Any) -> Tensor:
     return movement.moveaxis(whole, 0, axis)
 
 
-def _line(name: str, x: Any) -> Any:
+def _line(name: str, x: Any) -> Tensor:
     x = atleast_1d(x)
     if x.ndim > 1 or not x.size:
         raise ValueError(f"np.{name}: shape {x.shape}. Both operands need one axis, not empty.")
     return x
 
 
-def convolve(a: Any, v: Any, mode: Any = "full") -> Tensor:
+def convolve(a: TensorLike, v: TensorLike, mode: str = "full") -> Tensor:
     a, v = _line("convolve", a), _line("convolve", v)
     if a.size < v.size:
         a, v = v, a
@@ -200,7 +216,7 @@ def convolve(a: Any, v: Any, mode: Any = "full") -> Tensor:
     return _window(full, n, m, mode, (m - 1) // 2)
 
 
-def _window(full: Any, n: int, m: int, mode: Any, start: int) -> Any:
+def _window(full: Tensor, n: int, m: int, mode: str, start: int) -> Tensor:
     if mode == "full":
         return full
     if mode == "same":
@@ -210,7 +226,7 @@ def _window(full: Any, n: int, m: int, mode: Any, start: int) -> Any:
     return full[m - 1 : n]
 
 
-def correlate(a: Any, v: Any, mode: Any = "valid") -> Tensor:
+def correlate(a: TensorLike, v: TensorLike, mode: str = "valid") -> Tensor:
     a, v = _line("correlate", a), _line("correlate", v)
     v = movement.flip(complexes.conj(v) if v.dtype.kind == "c" else v)
     if a.size >= v.size or mode != "same":
@@ -220,8 +236,9 @@ def correlate(a: Any, v: Any, mode: Any = "valid") -> Tensor:
 
 
 def cov(
-    m: Any, y: Any = None, rowvar: Any = True, bias: Any = False, ddof: Any = None,
-    fweights: Any = None, aweights: Any = None, *, dtype: Any = None,
+    m: TensorLike, y: TensorLike | None = None, rowvar: bool = True, bias: bool = False,
+    ddof: float | None = None, fweights: TensorLike | None = None,
+    aweights: TensorLike | None = None, *, dtype: DTypeLike | None = None,
 ) -> Tensor:  # fmt: skip
     for name, value in (("fweights", fweights), ("aweights", aweights)):
         if value is not None:
@@ -242,7 +259,7 @@ def cov(
     return movement.squeeze(found, squeezed) if squeezed else found
 
 
-def _observations(m: Any, rowvar: Any) -> Any:
+def _observations(m: TensorLike, rowvar: bool) -> Tensor:
     m = asarray(m)
     if m.ndim > 2:
         raise ValueError(f"np.cov: shape {m.shape} has more than 2 axes.")
@@ -250,7 +267,13 @@ def _observations(m: Any, rowvar: Any) -> Any:
     return rows if rowvar or m.ndim < 2 or rows.shape[0] == 1 else movement.matrix_transpose(rows)
 
 
-def corrcoef(x: Any, y: Any = None, rowvar: Any = True, *, dtype: Any = None) -> Tensor:
+def corrcoef(
+    x: TensorLike,
+    y: TensorLike | None = None,
+    rowvar: bool = True,
+    *,
+    dtype: DTypeLike | None = None,
+) -> Tensor:
     found = cov(x, y, rowvar, dtype=dtype)
     if not found.ndim:
         return found / found
@@ -259,7 +282,7 @@ def corrcoef(x: Any, y: Any = None, rowvar: Any = True, *, dtype: Any = None) ->
     return found if found.dtype.kind == "c" else arithmetic.clip(found, -1.0, 1.0)
 
 
-def vander(x: Any, N: Any = None, increasing: Any = False) -> Tensor:
+def vander(x: TensorLike, N: int | None = None, increasing: bool = False) -> Tensor:
     x = asarray(x)
     if x.ndim != 1:
         raise ValueError(f"np.vander: x= has shape {x.shape}, not one axis.")
@@ -273,7 +296,7 @@ def vander(x: Any, N: Any = None, increasing: Any = False) -> Tensor:
     return found if increasing else movement.flip(found, axis=1)
 
 
-def polyval(p: Any, x: Any) -> Tensor:
+def polyval(p: TensorLike, x: TensorLike) -> Tensor:
     p, x = ravel(p), asarray(x)
     total = creation.zeros(x.shape, dtype=x.dtype)
     for at in range(p.size):
@@ -282,7 +305,7 @@ def polyval(p: Any, x: Any) -> Tensor:
 
 
 def _polynomials(ours: Function) -> Function:
-    def call(a1: Any, a2: Any) -> Tensor:
+    def call(a1: TensorLike, a2: TensorLike) -> Tensor:
         first, second = atleast_1d(a1), atleast_1d(a2)
         length = max(first.size, second.size)
         padded = [
@@ -294,7 +317,9 @@ def _polynomials(ours: Function) -> Function:
     return call
 
 
-def unwrap(p: Any, discont: Any = None, axis: Any = -1, *, period: Any = 2 * np.pi) -> Tensor:
+def unwrap(
+    p: TensorLike, discont: float | None = None, axis: int = -1, *, period: float = 2 * np.pi
+) -> Tensor:
     p = asarray(p)
     p = p if p.dtype.kind == "f" else p / 1.0
     discont = period / 2 if discont is None else discont
@@ -308,7 +333,7 @@ def unwrap(p: Any, discont: Any = None, axis: Any = -1, *, period: Any = 2 * np.
     return p + reduction.cumulative_sum(joining.concat([first, change], axis=axis), axis=axis)
 
 
-def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Tensor:
+def piecewise(x: TensorLike, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Tensor:
     x = asarray(x)
     conditions = (
         [asarray(each) for each in condlist] if np.ndim(condlist[0]) else [asarray(condlist)]
@@ -324,7 +349,7 @@ def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Te
             "each, and one more for the rest if need be."
         )
 
-    def piece(each: Any) -> Any:
+    def piece(each: Any) -> Tensor:
         return cast(asarray(each(x, *args, **kw) if callable(each) else each), x.dtype)
 
     found = piece(rest)
@@ -334,7 +359,7 @@ def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Te
     return found
 
 
-def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Tensor:
+def bincount(x: Any, /, weights: TensorLike | None = None, minlength: int = 0) -> Tensor:
     places = x.numpy() if hasattr(x, "enter") else np.asarray(x)
     if weights is None:
         return asarray(np.bincount(places, minlength=minlength))

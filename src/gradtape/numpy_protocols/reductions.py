@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
 
 import numpy as np
 
@@ -16,28 +16,33 @@ from gradtape.ops.reductions import reduction
 from gradtape.ops.reductions.reduction import logsumexp as ours_logsumexp
 from gradtape.tensor.tensor import Tensor, asarray
 
+if TYPE_CHECKING:
+    from gradtape.ops.families.signatures import Axis, DTypeLike, TensorLike
+
+Operand = TypeVar("Operand", bound="TensorLike")
+
 __all__ = ["FUNCTIONS", "REDUCE"]
 
 
-def _masked(a: Any, where: Any, otherwise: Any) -> Any:
+def _masked(a: TensorLike, where: TensorLike, otherwise: TensorLike) -> TensorLike:
     return a if where is True else arithmetic.where(where, a, otherwise)
 
 
-def _in_dtype(a: Any, dtype: Any) -> Any:
+def _in_dtype(a: Operand, dtype: DTypeLike | None) -> Operand | Tensor:
     return a if dtype is None else cast(asarray(a), dtype)
 
 
 def sum(
-    a: Any, axis: Any = None, dtype: Any = None, keepdims: Any = False, initial: Any = NO_VALUE,
-    where: Any = True,
+    a: TensorLike, axis: Axis = None, dtype: DTypeLike | None = None, keepdims: bool = False,
+    initial: TensorLike = NO_VALUE, where: TensorLike = True,
 ) -> Tensor:  # fmt: skip
     total = reduction.sum(_masked(a, where, 0), axis=axis, dtype=dtype, keepdims=keepdims)
     return total if initial is NO_VALUE else total + cast(asarray(initial), total.dtype)
 
 
 def prod(
-    a: Any, axis: Any = None, dtype: Any = None, keepdims: Any = False, initial: Any = NO_VALUE,
-    where: Any = True,
+    a: TensorLike, axis: Axis = None, dtype: DTypeLike | None = None, keepdims: bool = False,
+    initial: TensorLike = NO_VALUE, where: TensorLike = True,
 ) -> Tensor:  # fmt: skip
     total = reduction.prod(_masked(a, where, 1), axis=axis, dtype=dtype, keepdims=keepdims)
     return total if initial is NO_VALUE else total * cast(asarray(initial), total.dtype)
@@ -45,7 +50,11 @@ def prod(
 
 def _extreme(name: str, ours: Function, of_two: Function) -> Function:
     def call(
-        a: Any, axis: Any = None, keepdims: Any = False, initial: Any = NO_VALUE, where: Any = True
+        a: TensorLike,
+        axis: Axis = None,
+        keepdims: bool = False,
+        initial: TensorLike = NO_VALUE,
+        where: TensorLike = True,
     ) -> Tensor:
         if initial is NO_VALUE or initial is None:
             if where is not True:
@@ -71,33 +80,41 @@ max = _extreme("max", reduction.max, arithmetic.maximum)
 min = _extreme("min", reduction.min, arithmetic.minimum)
 
 
-def any(a: Any, axis: Any = None, keepdims: Any = False, where: Any = True) -> Tensor:
+def any(
+    a: TensorLike, axis: Axis = None, keepdims: bool = False, where: TensorLike = True
+) -> Tensor:
     return reduction.any(_masked(a, where, False), axis=axis, keepdims=keepdims)
 
 
-def all(a: Any, axis: Any = None, keepdims: Any = False, where: Any = True) -> Tensor:
+def all(
+    a: TensorLike, axis: Axis = None, keepdims: bool = False, where: TensorLike = True
+) -> Tensor:
     return reduction.all(_masked(a, where, True), axis=axis, keepdims=keepdims)
 
 
-def _count(a: Any, axis: Any, where: Any) -> Tensor:
+def _count(a: Tensor, axis: Axis, where: Any) -> Tensor:
     """How many elements take part, with the reduced axes kept."""
     mask = movement.broadcast_to(asarray(where), np.broadcast_shapes(np.shape(where), a.shape))
     return reduction.count_nonzero(mask, axis=axis, keepdims=True)
 
 
-def _inexact(a: Any, dtype: Any) -> Any:
+def _inexact(a: TensorLike, dtype: DTypeLike | None) -> Tensor:
     """The operand of a mean: of the dtype that was asked for, and no integer."""
     a = _in_dtype(asarray(a), dtype)
     return a if a.dtype.kind in "fc" else a / 1.0
 
 
-def _reduced(kept: Tensor, like: Any, axis: Any, keepdims: Any) -> Tensor:
+def _reduced(kept: Tensor, like: Tensor, axis: Axis, keepdims: bool) -> Tensor:
     axes = normalize_axes("mean", axis, like.ndim)
     return kept if keepdims or not axes else movement.squeeze(kept, axes)
 
 
 def mean(
-    a: Any, axis: Any = None, dtype: Any = None, keepdims: Any = False, where: Any = True
+    a: TensorLike,
+    axis: Axis = None,
+    dtype: DTypeLike | None = None,
+    keepdims: bool = False,
+    where: TensorLike = True,
 ) -> Tensor:
     if where is True:
         found = reduction.mean(_in_dtype(a, dtype), axis=axis, keepdims=keepdims)
@@ -108,7 +125,7 @@ def mean(
     return _in_dtype(_reduced(kept, a, axis, keepdims), dtype)
 
 
-def _correction(ddof: Any, correction: Any) -> Any:
+def _correction(ddof: float, correction: float) -> float:
     if correction is NO_VALUE:
         return ddof
     if ddof != 0:
@@ -117,7 +134,13 @@ def _correction(ddof: Any, correction: Any) -> Any:
 
 
 def _distances(
-    name: str, a: Any, axis: Any, dtype: Any, ddof: Any, where: Any, mean: Any
+    name: str,
+    a: TensorLike,
+    axis: Axis,
+    dtype: DTypeLike | None,
+    ddof: float,
+    where: TensorLike,
+    mean: TensorLike,
 ) -> tuple[Any, Tensor]:
     """Distances from the mean, 0 where elements are left out, and the divisor of their squares."""
     if dtype is not None and np.dtype(dtype).kind not in "fc":
@@ -131,8 +154,9 @@ def _distances(
 
 
 def var(
-    a: Any, axis: Any = None, dtype: Any = None, ddof: Any = 0, keepdims: Any = False,
-    where: Any = True, mean: Any = NO_VALUE, correction: Any = NO_VALUE,
+    a: TensorLike, axis: Axis = None, dtype: DTypeLike | None = None, ddof: float = 0,
+    keepdims: bool = False, where: TensorLike = True, mean: TensorLike = NO_VALUE,
+    correction: float = NO_VALUE,
 ) -> Tensor:  # fmt: skip
     ddof = _correction(ddof, correction)
     if where is True and mean is NO_VALUE and dtype is None:
@@ -145,8 +169,9 @@ def var(
 
 
 def std(
-    a: Any, axis: Any = None, dtype: Any = None, ddof: Any = 0, keepdims: Any = False,
-    where: Any = True, mean: Any = NO_VALUE, correction: Any = NO_VALUE,
+    a: TensorLike, axis: Axis = None, dtype: DTypeLike | None = None, ddof: float = 0,
+    keepdims: bool = False, where: TensorLike = True, mean: TensorLike = NO_VALUE,
+    correction: float = NO_VALUE,
 ) -> Tensor:  # fmt: skip
     ddof = _correction(ddof, correction)
     if where is True and mean is NO_VALUE and dtype is None:
@@ -158,18 +183,22 @@ def std(
     return _in_dtype(_reduced(found, distance, axis, keepdims), dtype)
 
 
-def ptp(a: Any, axis: Any = None, keepdims: Any = False) -> Tensor:
+def ptp(a: TensorLike, axis: Axis = None, keepdims: bool = False) -> Tensor:
     return max(a, axis, keepdims) - min(a, axis, keepdims)
 
 
 def average(
-    a: Any, axis: Any = None, weights: Any = None, returned: Any = False, keepdims: Any = False
-) -> Any:
+    a: TensorLike,
+    axis: Axis = None,
+    weights: TensorLike | None = None,
+    returned: bool = False,
+    keepdims: bool = False,
+) -> Tensor | tuple[Tensor, Tensor]:
     a = asarray(a)
     if weights is None:
         mean_ = reduction.mean(a, axis=axis, keepdims=keepdims)
         axes = normalize_axes("average", axis, a.ndim)
-        scale: Any = creation.full_like(mean_, np.prod([a.shape[i] for i in axes]))
+        scale: Tensor = creation.full_like(mean_, np.prod([a.shape[i] for i in axes]))
         return (mean_, scale) if returned else mean_
     weights = asarray(weights)
     if weights.shape != a.shape:
@@ -189,7 +218,7 @@ def average(
     return (product / scale, scale) if returned else product / scale
 
 
-def _one_at_a_time(name: str, ours: Callable[[Any, float], Tensor], q: Any) -> Tensor:
+def _one_at_a_time(name: str, ours: Callable[[None, float], Tensor], q: Any) -> Tensor:
     """The results for every one of `q`, along new first axes."""
     if getattr(q, "node", None) is not None or hasattr(q, "enter"):
         q = q.numpy()
@@ -204,8 +233,8 @@ def _one_at_a_time(name: str, ours: Callable[[Any, float], Tensor], q: Any) -> T
 
 
 def quantile(
-    a: Any, q: Any, axis: Any = None, method: Any = "linear", keepdims: Any = False,
-    weights: Any = None,
+    a: TensorLike, q: TensorLike, axis: Axis = None, method: str = "linear", keepdims: bool = False,
+    weights: TensorLike | None = None,
 ) -> Tensor:  # fmt: skip
     _linear("np.quantile", method, weights)
     a = _inexact(a, None)
@@ -214,7 +243,7 @@ def quantile(
     )
 
 
-def _linear(name: str, method: Any, weights: Any) -> None:
+def _linear(name: str, method: str, weights: TensorLike | None) -> None:
     if method != "linear":
         raise refusal(name, "method", method)
     if weights is not None:
@@ -223,8 +252,8 @@ def _linear(name: str, method: Any, weights: Any) -> None:
 
 def _percent(quantile: Function) -> Function:
     def percentile(
-        a: Any, q: Any, axis: Any = None, method: Any = "linear", keepdims: Any = False,
-        weights: Any = None,
+        a: TensorLike, q: Any, axis: Axis = None, method: str = "linear",
+        keepdims: bool = False, weights: TensorLike | None = None,
     ) -> Tensor:  # fmt: skip
         q = q.numpy() if hasattr(q, "enter") else q
         return quantile(a, np.asarray(q) / 100.0, axis, method, keepdims, weights)
@@ -233,8 +262,8 @@ def _percent(quantile: Function) -> Function:
 
 
 def nanquantile(
-    a: Any, q: Any, axis: Any = None, method: Any = "linear", keepdims: Any = False,
-    weights: Any = None,
+    a: TensorLike, q: TensorLike, axis: Axis = None, method: str = "linear", keepdims: bool = False,
+    weights: TensorLike | None = None,
 ) -> Tensor:  # fmt: skip
     _linear("np.nanquantile", method, weights)
     a = _inexact(a, None)
@@ -245,7 +274,7 @@ def nanquantile(
     ordered = sorting.sort(rows)  # NaN comes last
     count = reduction.sum(unary.logical_not(unary.isnan(rows)), axis=-1, keepdims=True)
 
-    def at(_: Any, q: float) -> Tensor:
+    def at(_: None, q: float) -> Tensor:
         place = (count - 1) * q
         below = unary.floor(place)
         ends = [
@@ -259,16 +288,16 @@ def nanquantile(
     return _one_at_a_time("np.nanquantile", at, q)
 
 
-def median(a: Any, axis: Any = None, keepdims: Any = False) -> Tensor:
+def median(a: TensorLike, axis: Axis = None, keepdims: bool = False) -> Tensor:
     return reduction.median(a, axis=axis, keepdims=keepdims)
 
 
-def nanmedian(a: Any, axis: Any = None, keepdims: Any = False) -> Tensor:
+def nanmedian(a: TensorLike, axis: Axis = None, keepdims: bool = False) -> Tensor:
     return nanquantile(a, 0.5, axis, keepdims=keepdims)
 
 
 def _cumulative(ours: Function) -> Function:
-    def call(a: Any, axis: Any = None, dtype: Any = None) -> Tensor:
+    def call(a: TensorLike, axis: Axis = None, dtype: DTypeLike | None = None) -> Tensor:
         a = movement.reshape(a, (-1,)) if axis is None else a
         return ours(a, axis=0 if axis is None else axis, dtype=dtype)
 
@@ -281,7 +310,12 @@ cumprod = _cumulative(reduction.cumulative_prod)
 
 def _standard(ours: Function) -> Function:
     def call(
-        x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: Any = False
+        x: TensorLike,
+        /,
+        *,
+        axis: Axis = None,
+        dtype: DTypeLike | None = None,
+        include_initial: bool = False,
     ) -> Tensor:
         axis = axis[0] if isinstance(axis, tuple) and len(axis) == 1 else axis
         return ours(x, axis=axis, dtype=dtype, include_initial=include_initial)
@@ -289,34 +323,38 @@ def _standard(ours: Function) -> Function:
     return call
 
 
-def _without_nan(a: Any, otherwise: Any) -> Any:
+def _without_nan(a: TensorLike, otherwise: TensorLike) -> Tensor:
     a = asarray(a)
     return arithmetic.where(unary.isnan(a), otherwise, a) if a.dtype.kind in "fc" else a
 
 
-def _present(a: Any, where: Any) -> Any:
+def _present(a: TensorLike, where: TensorLike) -> Tensor:
     """Where elements take part that are not NaN."""
     found = unary.logical_not(unary.isnan(asarray(a)))
     return found if where is True else arithmetic.logical_and(found, where)
 
 
 def nansum(
-    a: Any, axis: Any = None, dtype: Any = None, keepdims: Any = False, initial: Any = NO_VALUE,
-    where: Any = True,
+    a: TensorLike, axis: Axis = None, dtype: DTypeLike | None = None, keepdims: bool = False,
+    initial: TensorLike = NO_VALUE, where: TensorLike = True,
 ) -> Tensor:  # fmt: skip
     return sum(_without_nan(a, 0), axis, dtype, keepdims, initial, where)
 
 
 def nanprod(
-    a: Any, axis: Any = None, dtype: Any = None, keepdims: Any = False, initial: Any = NO_VALUE,
-    where: Any = True,
+    a: TensorLike, axis: Axis = None, dtype: DTypeLike | None = None, keepdims: bool = False,
+    initial: TensorLike = NO_VALUE, where: TensorLike = True,
 ) -> Tensor:  # fmt: skip
     return prod(_without_nan(a, 1), axis, dtype, keepdims, initial, where)
 
 
 def _nan_extreme(extreme: Function, sign: float) -> Function:
     def call(
-        a: Any, axis: Any = None, keepdims: Any = False, initial: Any = NO_VALUE, where: Any = True
+        a: TensorLike,
+        axis: Axis = None,
+        keepdims: bool = False,
+        initial: TensorLike = NO_VALUE,
+        where: TensorLike = True,
     ) -> Tensor:
         a = asarray(a)
         found = extreme(_without_nan(a, -sign * np.inf), axis, keepdims, initial, where)
@@ -329,7 +367,7 @@ def _nan_extreme(extreme: Function, sign: float) -> Function:
 
 
 def _nan_position(ours: Function, sign: float) -> Function:
-    def call(a: Any, axis: Any = None, keepdims: Any = False) -> Tensor:
+    def call(a: TensorLike, axis: SupportsIndex | None = None, keepdims: bool = False) -> Tensor:
         a = asarray(a)
         if bool(reduction.any(reduction.all(unary.isnan(a), axis=axis))):
             raise ValueError("All-NaN slice encountered: it has no largest or smallest element.")
@@ -339,15 +377,20 @@ def _nan_position(ours: Function, sign: float) -> Function:
 
 
 def nanmean(
-    a: Any, axis: Any = None, dtype: Any = None, keepdims: Any = False, where: Any = True
+    a: TensorLike,
+    axis: Axis = None,
+    dtype: DTypeLike | None = None,
+    keepdims: bool = False,
+    where: TensorLike = True,
 ) -> Tensor:
     return mean(_without_nan(a, 0), axis, dtype, keepdims, _present(a, where))
 
 
 def _nan_spread(spread: Function) -> Function:
     def call(
-        a: Any, axis: Any = None, dtype: Any = None, ddof: Any = 0, keepdims: Any = False,
-        where: Any = True, mean: Any = NO_VALUE, correction: Any = NO_VALUE,
+        a: TensorLike, axis: Axis = None, dtype: DTypeLike | None = None, ddof: float = 0,
+        keepdims: bool = False, where: TensorLike = True, mean: TensorLike = NO_VALUE,
+        correction: float = NO_VALUE,
     ) -> Tensor:  # fmt: skip
         ddof, present = _correction(ddof, correction), _present(a, where)
         found = spread(_without_nan(a, 0), axis, dtype, ddof, keepdims, present, mean)
@@ -358,7 +401,7 @@ def _nan_spread(spread: Function) -> Function:
     return call
 
 
-def _logaddexp_reduce(a: Any, axis: Any = 0, keepdims: Any = False) -> Tensor:
+def _logaddexp_reduce(a: TensorLike, axis: Axis = 0, keepdims: bool = False) -> Tensor:
     return ours_logsumexp(a, axis=axis, keepdims=keepdims)
 
 

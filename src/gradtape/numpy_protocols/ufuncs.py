@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import math
 import sys
+from collections.abc import Sequence
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -23,6 +24,9 @@ from gradtape.tensor.tensor import Tensor, asarray
 from gradtape.tensor.tensor_view import TensorView
 from gradtape.tensor.variable import Variable
 
+if TYPE_CHECKING:
+    from gradtape.ops.families.signatures import Axis, TensorLike
+
 __all__ = ["SPECIAL", "UFUNCS"]
 
 
@@ -34,23 +38,23 @@ def _named(theirs: ModuleType, ours: ModuleType, names: str) -> dict[Function, F
 _NUMBERS = (bool, int, float, complex)
 
 
-def _float(x: Any) -> Any:
+def _float(x: TensorLike) -> Tensor:
     x = asarray(x)
     return x if x.dtype.kind in "fc" else x / 1.0
 
 
-def _fabs(x: Any) -> Any:
+def _fabs(x: TensorLike) -> Tensor:
     x = _float(x)
     if x.dtype.kind == "c":
         raise TypeError("np.fabs: a complex tensor. Use np.abs.")
     return complexes.abs(x)
 
 
-def _rint(x: Any) -> Any:
+def _rint(x: TensorLike) -> Tensor:
     return unary.round(_float(x))
 
 
-def _reciprocal(x: Any) -> Any:
+def _reciprocal(x: TensorLike) -> Tensor:
     x = asarray(x)
     if x.dtype.kind == "b":
         raise TypeError("np.reciprocal: dtype bool has no reciprocal. Cast with gt.cast first.")
@@ -59,23 +63,23 @@ def _reciprocal(x: Any) -> Any:
     return arithmetic.where(arithmetic.equal(x * x, 1), x, 0)
 
 
-def _float_power(x: Any, y: Any) -> Any:
+def _float_power(x: TensorLike, y: TensorLike) -> Tensor:
     parts = [asarray(each) for each in (x, y)]
     dtype = "complex128" if any(each.dtype.kind == "c" for each in parts) else "float64"
     return arithmetic.pow(*[cast(each, dtype) for each in parts])
 
 
-def _conjugate(x: Any) -> Any:
+def _conjugate(x: TensorLike) -> Tensor:
     x = asarray(x)
     return cast(x, "int8") if x.dtype.kind == "b" else complexes.conj(x)
 
 
-def _fmod(x: Any, y: Any) -> Any:
+def _fmod(x: Any, y: Any) -> Tensor:
     rest = arithmetic.remainder(abs(x), abs(y))
     return rest if rest.dtype.kind == "u" else arithmetic.where(x < 0, -rest, rest)
 
 
-def _modf(x: Any) -> Any:
+def _modf(x: TensorLike) -> tuple[Tensor, Tensor]:
     x = _float(x)
     whole = unary.trunc(x)
     part = arithmetic.where(unary.isinf(x), 0.0, x - whole)
@@ -83,7 +87,7 @@ def _modf(x: Any) -> Any:
 
 
 def _fmax(ours: Function) -> Function:
-    def call(x: Any, y: Any) -> Any:
+    def call(x: TensorLike, y: TensorLike) -> Tensor:
         found = ours(x, y)
         if found.dtype.kind != "f":
             return found
@@ -94,30 +98,30 @@ def _fmax(ours: Function) -> Function:
     return call
 
 
-def _heaviside(x: Any, y: Any) -> Any:
+def _heaviside(x: TensorLike, y: TensorLike) -> Tensor:
     x = _float(x)
     step = arithmetic.where(x < 0.0, 0.0, arithmetic.where(x > 0.0, 1.0, x))
     return arithmetic.where(arithmetic.equal(x, 0.0), y, step)
 
 
-def _matvec(x: Any, y: Any) -> Any:
+def _matvec(x: TensorLike, y: TensorLike) -> Tensor:
     return contraction.matmul(x, movement.expand_dims(y, -1))[..., 0]
 
 
-def _vecmat(x: Any, y: Any) -> Any:
+def _vecmat(x: TensorLike, y: TensorLike) -> Tensor:
     x = asarray(x)
     x = complexes.conj(x) if x.dtype.kind == "c" else x
     return contraction.matmul(movement.expand_dims(x, -2), y)[..., 0, :]
 
 
-def _logaddexp2(x: Any, y: Any) -> Any:
+def _logaddexp2(x: Any, y: Any) -> Tensor:
     kinds = [x if type(x) in _NUMBERS else asarray(x).dtype for x in (x, y)]
     dtype = np.result_type(*kinds, *([] if any(map(_is_float, kinds)) else [float]))
     natural = [cast(asarray(each), dtype) * math.log(2.0) for each in (x, y)]
     return arithmetic.logaddexp(*natural) / math.log(2.0)
 
 
-def _is_float(kind: Any) -> bool:
+def _is_float(kind: object) -> bool:
     return isinstance(kind, np.dtype) and kind.kind == "f"
 
 
@@ -153,13 +157,13 @@ if hasattr(np, "matvec"):  # NumPy 2.2
     UFUNCS |= {np.matvec: _matvec, np.vecmat: _vecmat}
 
 
-def _gamma_sign(x: Any) -> Any:
+def _gamma_sign(x: TensorLike) -> Tensor:
     x = _float(x)
     negative = arithmetic.logical_and(x < 0.0, arithmetic.not_equal(unary.floor(x) % 2.0, 0.0))
     return cast(arithmetic.where(negative, -1.0, 1.0), x.dtype)
 
 
-def _gamma(x: Any) -> Any:
+def _gamma(x: TensorLike) -> Tensor:
     return _gamma_sign(x) * unary.exp(special.lgamma(_float(x)))
 
 
@@ -192,7 +196,9 @@ _KNOWN = frozenset(
 )
 
 
-def array_ufunc(self: Operators, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+def array_ufunc(
+    self: Operators, ufunc: np.ufunc, method: str, *inputs: TensorLike, **options: Any
+) -> object:
     """NEP 13: `np.sin(tensor)` records `gt.sin`."""
     for x in inputs:
         if type(x) not in _KNOWN and _belongs_to_others(x):
@@ -212,7 +218,7 @@ def array_ufunc(self: Operators, ufunc: np.ufunc, method: str, *inputs: Any, **o
     return _METHODS.get(method, _refused)(f"{name}.{method}", ufunc, inputs, options)
 
 
-def _belongs_to_others(x: Any) -> bool:
+def _belongs_to_others(x: object) -> bool:
     method = getattr(type(x), "__array_ufunc__", None)
     return (
         method is not None
@@ -236,8 +242,12 @@ def _of_scipy(ufunc: np.ufunc) -> Function | None:
 
 
 def _with_options(
-    name: str, ufunc: np.ufunc, ours: Function, inputs: Any, options: dict[str, Any]
-) -> Any:
+    name: str,
+    ufunc: np.ufunc,
+    ours: Function,
+    inputs: Sequence[Any],
+    options: dict[str, Any],
+) -> Tensor | tuple[Tensor, ...]:
     where = options.pop("where", True)
     if where is not True:
         raise refusal(name, "where", where)
@@ -273,7 +283,9 @@ _ASSOCIATIVE = frozenset((
 ))  # fmt: skip
 
 
-def _folded(name: str, ufunc: np.ufunc, a: Any, axis: Any, options: dict[str, Any]) -> Any:
+def _folded(
+    name: str, ufunc: np.ufunc, a: TensorLike, axis: Axis, options: dict[str, Any]
+) -> Tensor:
     """The reduction by an associative ufunc: halves are paired until one row is left."""
     keepdims, dtype = options.pop("keepdims", False), options.pop("dtype", None)
     for parameter, value in options.items():
@@ -297,7 +309,7 @@ def _folded(name: str, ufunc: np.ufunc, a: Any, axis: Any, options: dict[str, An
     return movement.reshape(rows, tuple(kept))
 
 
-def _scanned(ufunc: np.ufunc, a: Any, axis: int) -> Any:
+def _scanned(ufunc: np.ufunc, a: Tensor, axis: int) -> Tensor:
     """All partial results of an associative ufunc, in steps whose reach doubles."""
     rows = movement.moveaxis(a, axis, 0)
     reach = 1
@@ -308,7 +320,9 @@ def _scanned(ufunc: np.ufunc, a: Any, axis: int) -> Any:
     return movement.moveaxis(rows, 0, axis)
 
 
-def _reduce(name: str, ufunc: np.ufunc, inputs: Any, options: dict[str, Any]) -> Any:
+def _reduce(
+    name: str, ufunc: np.ufunc, inputs: Sequence[TensorLike], options: dict[str, Any]
+) -> Tensor:
     ours = REDUCE.get(ufunc)
     if ours is None:
         if ufunc not in _ASSOCIATIVE:
@@ -339,7 +353,9 @@ def _reduce(name: str, ufunc: np.ufunc, inputs: Any, options: dict[str, Any]) ->
     return ours(a, axis=axis, **options)
 
 
-def _accumulate(name: str, ufunc: np.ufunc, inputs: Any, options: dict[str, Any]) -> Any:
+def _accumulate(
+    name: str, ufunc: np.ufunc, inputs: Sequence[TensorLike], options: dict[str, Any]
+) -> Tensor:
     ours = ACCUMULATE.get(ufunc)
     axis, dtype = options.get("axis", 0), options.get("dtype")
     axis = axis[0] if isinstance(axis, tuple) and len(axis) == 1 else axis
@@ -352,7 +368,9 @@ def _accumulate(name: str, ufunc: np.ufunc, inputs: Any, options: dict[str, Any]
     return ours(inputs[0], axis=axis, dtype=None if dtype is None else checked_dtype(name, dtype))
 
 
-def _outer(name: str, ufunc: np.ufunc, inputs: Any, options: dict[str, Any]) -> Any:
+def _outer(
+    name: str, ufunc: np.ufunc, inputs: Sequence[TensorLike], options: dict[str, Any]
+) -> Tensor | tuple[Tensor, ...]:
     ours = UFUNCS.get(ufunc)
     if ours is None or ufunc.signature is not None:
         raise unrecorded(name)
@@ -361,7 +379,9 @@ def _outer(name: str, ufunc: np.ufunc, inputs: Any, options: dict[str, Any]) -> 
     return _with_options(name, ufunc, ours, (left, right), options)
 
 
-def _refused(name: str, ufunc: np.ufunc, inputs: Any, options: dict[str, Any]) -> Any:
+def _refused(
+    name: str, ufunc: np.ufunc, inputs: Sequence[TensorLike], options: dict[str, Any]
+) -> NoReturn:
     raise unrecorded(name)
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from itertools import islice
 
 from gradtape.graph import Node, Program, Shape, Spec, rebuilt, spec, topological
-from gradtape.graph.give_way import give_way
 from gradtape.graph.node import PICK, TABLE_LIMIT, Key, Table, exchange, scratch, table
 from gradtape.graph.recorded_lines import LINES, follow_all
 from gradtape.ops.arrays.movement import RESHAPE
+from gradtape.process.give_way import give_way
 
 
 def expand_compositions(program: Program) -> Program:

@@ -7,14 +7,15 @@ come before anything that the node needs, so siblings fuse as well as chains.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from gradtape.graph import OPERATORS, Node, Program, Shape
-from gradtape.graph.give_way import give_way
 from gradtape.ops.families.access import Access, is_strided_view, viewed, whole
 from gradtape.ops.families.copies import Piece, pieces
 from gradtape.optimize.recompute import Recomputation
+from gradtape.process.give_way import give_way
+from gradtape.process.records import dataclass
 
 # A loop with more nodes than this is closed: its compile time would outgrow what fusing saves.
 LARGEST_LOOP = 5000

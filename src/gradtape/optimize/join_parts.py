@@ -7,7 +7,6 @@ is a tensor of the whole size, filled with zeros, and all of them are added up.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from gradtape.graph import OPERATORS, Node, Program, rebuilt, spec
 from gradtape.graph.recorded_lines import LINES, follow_all
@@ -16,6 +15,7 @@ from gradtape.ops.arrays.movement import RESHAPE
 from gradtape.ops.arrays.slicing import UNSLICE
 from gradtape.ops.elementwise.arithmetic import add
 from gradtape.ops.families.elementwise import op_of
+from gradtape.process.records import dataclass
 
 # Zeros of fewer elements are not worth another way of computing them.
 LEAST = 1 << 10

@@ -10,7 +10,6 @@ other's, and its bodies, which are interned, are the other's restricted to these
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from gradtape.errors import GraphError
 from gradtape.graph import PICK, Node, Op, Program, closed, dependents, rebuilt, topological
@@ -18,6 +17,7 @@ from gradtape.ops.control.branch import BRANCH
 from gradtape.ops.control.scan import SCAN
 from gradtape.ops.control.scan_params import Scan
 from gradtape.ops.control.while_loop import WHILE
+from gradtape.process.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from gradtape.graph import OPERATORS, PICK, Node, Program, View, constant_value, rebuilt
-from gradtape.graph.give_way import give_way
 from gradtape.graph.program import rewritten
 from gradtape.ops.custom.custom import passes_through
 from gradtape.ops.elementwise.unary import reciprocal
 from gradtape.ops.families.elementwise import op_of
 from gradtape.ops.families.identities import full
+from gradtape.process.give_way import give_way
 
 
 def simplify(program: Program) -> Program:

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from gradtape.graph import OPERATORS, Op, Program, View, closed, dependents, rebuilt, topological
 from gradtape.graph.node import PICK, Node, constant_value
@@ -19,6 +19,7 @@ from gradtape.ops.control.scan import SCAN
 from gradtape.ops.control.scan_params import Scan
 from gradtape.ops.control.while_loop import WHILE
 from gradtape.ops.families.access import is_strided_view
+from gradtape.process.records import dataclass
 
 Optimize = Callable[[Program], Program]
 # The results of a loop or branch that are read, by position.

@@ -13,7 +13,6 @@ from typing import Any, Protocol, TypeVar
 
 from gradtape.graph.hooks import hooks
 from gradtape.graph.lines import user_line
-from gradtape.graph.locks import Process, new_lock
 from gradtape.graph.node import (
     PICK,
     Key,
@@ -28,6 +27,7 @@ from gradtape.graph.node import (
 from gradtape.graph.op import Op
 from gradtape.graph.recorded_lines import note_line
 from gradtape.graph.spec import Spec
+from gradtape.process.locks import Process, new_lock
 from gradtape.recording.deferred_number import Deferred
 from gradtape.recording.handle import Handle
 from gradtape.recording.modes import modes

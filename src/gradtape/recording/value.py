@@ -9,9 +9,9 @@ import numpy as np
 from gradtape.dtypes import Array, DTypeLike, as_dtype, is_masked, masks_exist
 from gradtape.errors import DtypeError
 from gradtape.graph.hooks import hooks
-from gradtape.graph.locks import new_lock
 from gradtape.graph.node import Node
 from gradtape.graph.spec import Spec, spec
+from gradtape.process.locks import new_lock
 
 
 class PoolBuffer(Protocol):

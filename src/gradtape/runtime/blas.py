@@ -23,7 +23,6 @@ import ctypes
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -34,6 +33,7 @@ from gradtape.codegen.plans import gemm
 from gradtape.codegen.plans.gemm import GemmArguments, Operand
 from gradtape.codegen.plans.instructions import Instruction
 from gradtape.dtypes import DTypeLike
+from gradtape.process.records import dataclass
 from gradtape.runtime.thread_team import get_num_threads
 from gradtape.runtime.tiled_products import matrix_product
 

@@ -26,14 +26,14 @@ import os
 import weakref
 from array import array as array_of_words
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
 
 from gradtape.dtypes import DTypeLike
 from gradtape.graph.hooks import hooks
-from gradtape.graph.interrupts import method_in_c
+from gradtape.process.interrupts import method_in_c
+from gradtape.process.records import dataclass
 from gradtape.runtime.machine_limits import parse_bytes, physical_memory
 from gradtape.runtime.probe import PROBE
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from gradtape.codegen import compiler_thread, llvm
 from gradtape.graph.walk import visits
+from gradtape.process.records import dataclass
 from gradtape.runtime.buffer_pool import pool_counts
 
 

@@ -14,7 +14,6 @@ addresses of its own buffers into the slots.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,12 +24,13 @@ from gradtape.codegen.plans.gemm import LETTERS, Operand
 from gradtape.codegen.plans.instructions import Instruction
 from gradtape.graph import PICK, Node, NotLowered, Program
 from gradtape.graph.facts import NestAxis
-from gradtape.graph.give_way import give_way
 from gradtape.ops.families.access import Strides, row_major
 from gradtape.ops.families.copies import Piece
 from gradtape.ops.matrices.contraction import MATMUL
 from gradtape.optimize import for_loops, loops_of
 from gradtape.optimize.fuse import Call, Fused, Loop
+from gradtape.process.give_way import give_way
+from gradtape.process.records import dataclass
 from gradtape.runtime import blas
 from gradtape.runtime.arena import Arena, stored_bytes
 from gradtape.runtime.beyond_memory import check_stored

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
 
@@ -25,6 +24,7 @@ from gradtape.ops.control.scan_params import Scan
 from gradtape.ops.control.while_loop import WHILE
 from gradtape.ops.elementwise.arithmetic import IDENTITY
 from gradtape.optimize.fuse import Fused, fuse
+from gradtape.process.records import dataclass
 from gradtape.runtime import thread_team as threads
 from gradtape.runtime.native_stretches import ControlInstruction
 from gradtape.runtime.plan import Place

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from gradtape.codegen.kernels.arguments import Lowered
 from gradtape.codegen.kernels.compile import KernelCode, compile_kernels
 from gradtape.codegen.kernels.kernel import Kernel
 from gradtape.codegen.plans.instructions import Instruction, Instructions
 from gradtape.graph.node import Node
+from gradtape.process.records import dataclass
 from gradtape.runtime import blas
 from gradtape.runtime import thread_team as threads
 from gradtape.runtime.counters import COUNTS

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
 from gradtape.codegen.plans.instructions import Instructions
 from gradtape.graph.program import Program
+from gradtape.process.records import dataclass
 from gradtape.recording.value import Content
 
 # A Value or a Python number (in tests also an array): plans tell them apart where they read them.

@@ -17,13 +17,13 @@ from typing import Protocol, TypeVar
 from gradtape.codegen.llvm import free_code
 from gradtape.dtypes import World
 from gradtape.graph.hooks import hooks
-from gradtape.graph.locks import new_lock
 from gradtape.graph.node import retire_tables
 from gradtape.graph.program import Program, forget_dead_bodies, sealed, sealed_inputs
-from gradtape.graph.weak_table import WeakTable
 from gradtape.messages import Log
 from gradtape.ops.control.bodies import calls_python
 from gradtape.optimize.resize import outline
+from gradtape.process.locks import new_lock
+from gradtape.process.weak_table import WeakTable
 from gradtape.runtime.counters import COUNTS
 from gradtape.runtime.probe import PROBE
 from gradtape.runtime.tiers import TieredPlan

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from gradtape.graph.node import Node
 from gradtape.graph.program import Program
-from gradtape.graph.weak_table import WeakTable
+from gradtape.process.weak_table import WeakTable
 
 
 class Sink(Protocol):

@@ -19,7 +19,6 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 
 from gradtape.codegen.cpython.objects import add_functions
@@ -27,6 +26,7 @@ from gradtape.codegen.llvm import Compiled, callable_at, compile_ir
 from gradtape.codegen.plans.instructions import Instructions
 from gradtape.codegen.plans.interrupts import FUNCTIONS, LOG, TIMED, WORDS
 from gradtape.codegen.plans.team import LINE, READY, SHARED, SPINS, TAKEN_BACK, team_bytes, team_ir
+from gradtape.process.records import dataclass
 from gradtape.runtime.machine_limits import default_thread_count
 
 # How long a worker without work spins, and a caller that waits for a worker. Waking a sleeper

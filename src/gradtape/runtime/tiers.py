@@ -24,12 +24,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gradtape.codegen import compiler_thread, llvm
-from gradtape.graph import Node, Program, new_lock
-from gradtape.graph.give_way import is_in_background
+from gradtape.graph import Node, Program
 from gradtape.messages import Log
 from gradtape.ops.control.bodies import held
 from gradtape.optimize import optimize
 from gradtape.optimize.simplify import share_subexpressions
+from gradtape.process.give_way import is_in_background
+from gradtape.process.locks import new_lock
 from gradtape.recording.modes import modes
 from gradtape.recording.value import Content
 from gradtape.runtime.beyond_memory import memory

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 
 import numpy as np
@@ -18,6 +18,7 @@ from gradtape.codegen.plans.gemm import Operand
 from gradtape.codegen.plans.instructions import Instruction
 from gradtape.codegen.plans.tiles import Shape, TileArguments
 from gradtape.dtypes import DTypeLike
+from gradtape.process.records import dataclass
 from gradtape.runtime.plan import Place
 from gradtape.runtime.thread_team import get_num_threads
 

@@ -20,13 +20,13 @@ column.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from gradtape.dtypes import Array
 from gradtape.messages import Progress
+from gradtape.process.records import dataclass
 from gradtape.sparsity import colouring, greedy, loop_runner
 from gradtape.sparsity.pattern import Pattern, listed_pattern
 

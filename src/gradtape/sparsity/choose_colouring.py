@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 
 from gradtape.dtypes import Array, DType
+from gradtape.process.records import dataclass
 from gradtape.sparsity import bidirectional, compression
 from gradtape.sparsity.colouring import ORDERS, Colours, colour_columns, colour_rows, known_order
 from gradtape.sparsity.pattern import Pattern

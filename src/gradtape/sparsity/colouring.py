@@ -8,12 +8,12 @@ these columns by itself (Curtis, Powell and Reid, On the estimation of sparse Ja
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from gradtape.dtypes import Array
 from gradtape.messages import Progress
+from gradtape.process.records import dataclass
 from gradtape.sparsity import greedy, loop_runner
 from gradtape.sparsity.lattice import lattice_colours
 from gradtape.sparsity.pattern import Pattern, listed_pattern

@@ -10,12 +10,11 @@ doi:10.1287/ijoc.1080.0286, does the same for symmetric matrices, directly and b
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from gradtape.dtypes import Array, DType
 from gradtape.errors import SparsityError
+from gradtape.process.records import dataclass
 from gradtape.sparsity import greedy, loop_runner
 from gradtape.sparsity.bidirectional import Split
 from gradtape.sparsity.colouring import Colours

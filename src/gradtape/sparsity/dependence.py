@@ -9,13 +9,13 @@ elements.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from gradtape.dtypes import Array
 from gradtape.graph.spec import Shape
 from gradtape.ops.families.reads import Reads, agreeing
+from gradtape.process.records import dataclass
 from gradtape.sparsity.pattern import SparseMatrix
 
 

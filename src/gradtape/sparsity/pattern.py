@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from gradtape.dtypes import Array
 from gradtape.errors import SparsityError
+from gradtape.process.records import dataclass
 
 # A scipy.sparse.csr_array. SciPy is slow to import, so its classes are no annotations here.
 SparseMatrix = Any

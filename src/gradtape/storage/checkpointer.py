@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from gradtape.errors import CheckpointError, DamagedFileError
 from gradtape.graph.argument_checks import as_count, as_flag
-from gradtape.graph.locks import Process, new_lock
+from gradtape.process.locks import Process, new_lock
 from gradtape.storage import files, registry
 from gradtape.storage.decode import new_tree, tree_into
 from gradtape.storage.encode import Snapshot, snapshot

@@ -8,7 +8,7 @@ import weakref
 from pathlib import Path
 
 from gradtape.errors import CheckpointError
-from gradtape.graph.locks import new_lock
+from gradtape.process.locks import new_lock
 
 # A lock of the system is a process's as a whole, so locks of this process are told apart here.
 _held: weakref.WeakValueDictionary[str, FolderLock] = weakref.WeakValueDictionary()

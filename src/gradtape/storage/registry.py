@@ -16,7 +16,7 @@ import numpy as np
 
 from gradtape import pytree, random
 from gradtape.errors import shown
-from gradtape.graph.locks import new_lock
+from gradtape.process.locks import new_lock
 from gradtape.recording.tells_changes import tell_change
 from gradtape.tensor.generator import Generator
 

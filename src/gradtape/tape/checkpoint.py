@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import ParamSpec, TypeVar, overload
 
 from gradtape.derive.python_rules import Checkpointed
@@ -12,6 +11,7 @@ from gradtape.evaluate.kept_for_backward import is_expensive
 from gradtape.graph.node import PICK, Node
 from gradtape.graph.op import Op
 from gradtape.ops.custom.saving import NAMED
+from gradtape.process.records import dataclass
 from gradtape.pytree import flatten, unflatten
 from gradtape.recording.record import record
 from gradtape.recording.thread_state import state

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from gradtape.graph.spec import Shape
 from gradtape.ops.arrays.joining import concat
 from gradtape.ops.arrays.movement import reshape
 from gradtape.ops.families.casting import cast
+from gradtape.process.records import dataclass
 from gradtape.pytree import LEAF, Structure, flatten, unflatten
 from gradtape.tensor.tensor import Tensor, asarray
 

@@ -19,7 +19,6 @@ from gradtape.derive.hand_out import hold_results
 from gradtape.errors import ShapeError, shown
 from gradtape.evaluate.flush import flush, release
 from gradtape.graph.argument_checks import is_choice
-from gradtape.graph.interrupts import method_in_c
 from gradtape.graph.node import PICK, Node, apart_from_recorded, slope_constant
 from gradtape.graph.rows import Rows
 from gradtape.graph.spec import spec
@@ -27,6 +26,7 @@ from gradtape.graph.walk import count_visits
 from gradtape.ops.elementwise.arithmetic import STOP_GRADIENT
 from gradtape.ops.families.casting import cast
 from gradtape.ops.families.shapes import broadcast_to
+from gradtape.process.interrupts import method_in_c
 from gradtape.pytree import Structure, flatten, flatten_up_to
 from gradtape.recording.graft import can_be_joined, graft, join
 from gradtape.recording.handle import Handle

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeGuard
 
 from gradtape.derive.gradient import derive_reverse
@@ -18,6 +17,7 @@ from gradtape.ops.control.scan import SCAN
 from gradtape.ops.custom.custom import passes_through
 from gradtape.ops.custom.saving import NAMED
 from gradtape.optimize import optimize
+from gradtape.process.records import dataclass
 from gradtape.pytree import flatten, map_leaves
 from gradtape.recording.modes import modes
 from gradtape.recording.recording import Recording

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gradtape.evaluate.kept_for_backward import is_expensive
 from gradtape.graph.node import Node
 from gradtape.graph.recorded_lines import LINES
 from gradtape.graph.walk import dependents, topological
+from gradtape.process.records import dataclass
 from gradtape.tensor.variable import Variable
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -15,6 +14,7 @@ from gradtape.errors import DtypeError
 from gradtape.ops.arrays.creation import check_device
 from gradtape.ops.elementwise.arithmetic import identity, record_operand
 from gradtape.ops.families.casting import cast
+from gradtape.process.records import dataclass
 from gradtape.recording.operands import SCALARS
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ import numpy as np
 
 from gradtape.dtypes import DType, as_dtype, default_dtype
 from gradtape.errors import DtypeError, ShapeError
-from gradtape.graph.locks import new_lock
 from gradtape.graph.spec import Shape
 from gradtape.ops.arrays.indexing import take
 from gradtape.ops.arrays.sorting import argsort
@@ -20,6 +19,7 @@ from gradtape.ops.elementwise import random as draws
 from gradtape.ops.elementwise.arithmetic import less, record_operand
 from gradtape.ops.families.casting import cast
 from gradtape.ops.families.shapes import sizes
+from gradtape.process.locks import new_lock
 from gradtape.recording.capturing import capturing
 from gradtape.recording.handle import Handle
 from gradtape.recording.thread_state import state as recording_state

@@ -14,11 +14,11 @@ from gradtape.dtypes import DType, as_dtype
 from gradtape.errors import DtypeError, NoValueError, ShapeError
 from gradtape.evaluate.flush import compute_handle, flush
 from gradtape.graph.argument_checks import as_flag
-from gradtape.graph.locks import new_lock
 from gradtape.graph.node import Node
 from gradtape.ops.arrays import indexing
 from gradtape.ops.elementwise.arithmetic import IDENTITY, identity
 from gradtape.ops.families.casting import cast
+from gradtape.process.locks import new_lock
 from gradtape.recording.capturing import capturing
 from gradtape.recording.recording import Recording
 from gradtape.recording.tells_changes import tell_change

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from gradtape.errors import NoValueError
@@ -11,6 +10,7 @@ from gradtape.graph import PICK, Node, Undefined, pick, topological
 from gradtape.graph.provenance import provenance
 from gradtape.ops.custom.custom import CUSTOM, CUSTOM_BATCH
 from gradtape.ops.families.batching import spread
+from gradtape.process.records import dataclass
 
 # How a batch rule written in Python is called: (node, arguments, which are batched) -> outputs.
 PythonRule = Callable[[Node, tuple[Node, ...], tuple[bool, ...]], Sequence[Node]]

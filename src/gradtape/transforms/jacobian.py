@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from typing import TypeVar
 
 from gradtape.dtypes import COMPLEX_OF, DType
@@ -38,6 +37,7 @@ from gradtape.ops.arrays.movement import permute, reshape_node
 from gradtape.ops.families import broadcast_to, cast
 from gradtape.ops.families.elementwise import conjugate
 from gradtape.ops.matrices.contraction import matmul
+from gradtape.process.records import dataclass
 from gradtape.transforms import forward as forward_mode
 from gradtape.transforms import reverse as reverse_mode
 from gradtape.transforms import seeded

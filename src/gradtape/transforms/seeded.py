@@ -16,7 +16,6 @@ elements: the Jacobian of `A @ x` is `A`.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,6 +24,7 @@ from gradtape.ops.arrays.creation import ARANGE
 from gradtape.ops.arrays.movement import permute, reshape_node
 from gradtape.ops.elementwise.arithmetic import equal, where
 from gradtape.ops.families.shapes import broadcast_to
+from gradtape.process.records import dataclass
 
 # Node axis, seed axis, and how much larger the index of the seed is.
 Tie = tuple[int, int, int]

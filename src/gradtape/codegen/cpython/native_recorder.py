@@ -24,13 +24,13 @@ from gradtape.codegen.cpython.objects import (
     word,
 )
 from gradtape.graph.hooks import hooks
-from gradtape.graph.locks import new_lock
 from gradtape.graph.node import Node, Table
 from gradtape.graph.operators import OPERATORS
 from gradtape.graph.spec import Spec
 from gradtape.ops.elementwise.arithmetic import equal, not_equal
 from gradtape.ops.elementwise.unary import square
 from gradtape.ops.families.elementwise import RECORDERS, binary_function, op_of, unary_function
+from gradtape.process.locks import new_lock
 from gradtape.recording.handle import Handle
 from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import state

@@ -16,7 +16,7 @@ from gradtape.codegen import compiler_thread
 from gradtape.codegen.cpython import native_recorder
 from gradtape.codegen.cpython.objects import LAYOUT_DIFFERS, unsupported
 from gradtape.graph.hooks import hooks
-from gradtape.graph.interrupts import is_interrupt
+from gradtape.process.interrupts import is_interrupt
 from gradtape.recording.traffic import traffic
 
 RECORDERS = ("auto", "python", "native")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from gradtape.codegen.kernels.kernel import SAME, SCALAR, STRIDED, UNIT, Kernel
 from gradtape.dtypes import DType
 from gradtape.graph.node import Node
+from gradtape.process.records import dataclass
 
 # An axis of an iteration space: its size, whether it is reduced, and the step of each array along
 # it, in elements.

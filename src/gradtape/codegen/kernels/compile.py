@@ -15,9 +15,9 @@ from gradtape.codegen.kernels.columns import emit_columns
 from gradtape.codegen.kernels.kernel import LONG_BODY, Kernel, Layout, lane_count
 from gradtape.codegen.kernels.loops import Emitter
 from gradtape.codegen.kernels.reductions import emit_rows, emit_running, emit_whole
-from gradtape.graph.give_way import give_way
-from gradtape.graph.locks import new_lock
-from gradtape.graph.weak_table import WeakTable
+from gradtape.process.give_way import give_way
+from gradtape.process.locks import new_lock
+from gradtape.process.weak_table import WeakTable
 
 
 def kernel_text(kernel: Kernel, lanes: int, name: str) -> tuple[str, list[str]]:

@@ -6,7 +6,6 @@ are run-time arguments, so one kernel serves every size of the same rank and dty
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, auto
 from functools import cached_property
 
@@ -14,6 +13,7 @@ import numpy as np
 
 from gradtape.dtypes import DType
 from gradtape.graph import Accumulation, NotLowered, Op
+from gradtape.process.records import dataclass
 
 _TYPES = {
     "b": "i1", "i1": "i8", "i2": "i16", "i4": "i32", "i8": "i64",

@@ -15,9 +15,9 @@ import numpy as np
 
 from gradtape.codegen.kernels.kernel import BOOL, SAME, SCALAR, Kernel, Layout, Operand
 from gradtape.codegen.kernels.memory import Memory, Place
-from gradtape.graph.give_way import give_way
 from gradtape.graph.vector_code import Vector
 from gradtape.ops.families.lowering import add
+from gradtape.process.give_way import give_way
 
 # Stands for a scalar of the table that is not loaded yet.
 _UNREAD = Vector("", BOOL)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from dataclasses import dataclass
 from functools import lru_cache
 
 from gradtape.codegen.kernels.arguments import (
@@ -35,11 +34,12 @@ from gradtape.codegen.kernels.kernel import (
 )
 from gradtape.dtypes import DType
 from gradtape.graph import Accumulation, Node, NotLowered, Op, Shape, Vector
-from gradtape.graph.give_way import give_way
 from gradtape.ops.families.access import Access, Strides, is_strided_view, row_major
 from gradtape.ops.families.casting import CAST
 from gradtape.ops.families.lowering import COMBINATIONS
 from gradtape.optimize.fuse import Content, Loop
+from gradtape.process.give_way import give_way
+from gradtape.process.records import dataclass
 
 # Rows of at most so many elements, if there are so many of them, are not walked by vectors.
 _SHORT_ROW = 8

@@ -7,13 +7,12 @@ loop over single elements. A mask of None means that all lanes exist.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from gradtape.codegen.kernels.builder import Builder
 from gradtape.codegen.kernels.kernel import BOOL, UNIT, Operand, memory_type
 from gradtape.graph.vector_code import Vector
+from gradtape.process.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from gradtape.codegen import llvm
 from gradtape.codegen.llvm import Found, Snippets, real_text, vector
 from gradtape.codegen.math.mathlibrary import cold_function
 from gradtape.graph.math_function import Intrinsic, MathFunction
 from gradtape.ops.families.math_functions import COPYSIGN, FABS
+from gradtape.process.records import dataclass
 
 Resolver = Callable[[MathFunction, str, int], Found]
 

@@ -7,11 +7,12 @@ C' = op(B)' op(A)': the operands change places and nothing is copied.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 from gradtape.codegen.plans.instructions import kernel_routine
 from gradtape.codegen.routine import Routine
+from gradtape.process.records import dataclass
 
 # Values of `transa` and `transb`: how the stored matrix enters the product.
 PLAIN, TRANSPOSED, CONJUGATE_TRANSPOSED = 0, 1, 2

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from gradtape.codegen.routine import Routine
+from gradtape.process.records import dataclass
 
 # Words of an instruction: function, args, total, grain, parallel, work, always, and the address of
 # its times.

@@ -23,8 +23,8 @@ from gradtape.functions.outside.outside_reads import OutsideReads
 from gradtape.functions.outside.run_observer import Observation, RunObserver
 from gradtape.functions.outside.trusted_code import what_it_may_do
 from gradtape.functions.replay.steps import Result, Step
-from gradtape.graph.interrupts import is_interrupt
 from gradtape.graph.node import Node
+from gradtape.process.interrupts import is_interrupt
 from gradtape.pytree import flatten, unflatten
 from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import settle, state

@@ -24,8 +24,8 @@ from gradtape.codegen.cpython.objects import (
     word,
 )
 from gradtape.dtypes import World
-from gradtape.graph.interrupts import is_interrupt
-from gradtape.graph.locks import new_lock
+from gradtape.process.interrupts import is_interrupt
+from gradtape.process.locks import new_lock
 from gradtape.recording.recording import Recording
 from gradtape.recording.value import Value
 from gradtape.runtime import buffer_pool as buffers

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dis
 import functools
 from collections.abc import Iterator
-from dataclasses import dataclass
 from types import CodeType
+
+from gradtape.process.records import dataclass
 
 # Instructions that read or write a global of the module, or a built-in.
 _GLOBAL = frozenset(

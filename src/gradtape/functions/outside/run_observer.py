@@ -11,7 +11,7 @@ import dis
 import gc
 import sys
 import types
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
@@ -24,6 +24,7 @@ from gradtape.functions.outside.trusted_code import (
     is_trusted_module,
 )
 from gradtape.ops.custom.callback import isolated
+from gradtape.process.records import dataclass
 from gradtape.recording.unobserved import PASSED_OVER, Observer, pass_over
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable

@@ -24,9 +24,9 @@ from gradtape.functions.replay.replay_source import (
     written_replay,
 )
 from gradtape.functions.replay.steps import Result, Step
-from gradtape.graph.interrupts import is_interrupt
 from gradtape.graph.lines import warn
 from gradtape.ops.custom.callback import Outcome, journal
+from gradtape.process.interrupts import is_interrupt
 from gradtape.tensor.variable import Variable
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,6 +16,7 @@ import numpy as np
 from gradtape.evaluate.flush import compute_handle
 from gradtape.graph.node import Node
 from gradtape.graph.spec import Spec
+from gradtape.process.records import dataclass
 from gradtape.recording.handle import Handle
 from gradtape.recording.value import Value, host_value
 from gradtape.tensor.variable import Variable

@@ -9,7 +9,7 @@ there, so a call that meets an unknown value at a guard has changed nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any
 
@@ -27,6 +27,7 @@ from gradtape.functions.replay.sources import (
     settled,
 )
 from gradtape.graph.node import Node
+from gradtape.process.records import dataclass
 from gradtape.pytree import Structure
 from gradtape.recording.handle import Handle
 from gradtape.recording.value import Content

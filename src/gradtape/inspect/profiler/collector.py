@@ -19,9 +19,9 @@ import numpy as np
 from gradtape.codegen.compiler_thread import waiting_jobs
 from gradtape.evaluate.kept_for_backward import is_expensive
 from gradtape.graph import Node, Program
-from gradtape.graph.give_way import is_in_background
 from gradtape.graph.recorded_lines import LINES, Place, user_place
 from gradtape.inspect.profiler.sampler import Sampler
+from gradtape.process.give_way import is_in_background
 from gradtape.recording.value import Value
 from gradtape.runtime.plan import Stretch
 

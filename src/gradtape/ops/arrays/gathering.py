@@ -7,7 +7,7 @@ recorded. Gather and scatter-add are each other's transpose.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,10 @@ from gradtape.ops.families.linear import mask_by_vjp
 from gradtape.ops.families.reads import SAME, Operand, Reads, agreeing, moved, nothing, numbered
 from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.recording.record import record
+
+if TYPE_CHECKING:
+    from gradtape.ops.families.reads import OpReads
+    from gradtape.ops.families.signatures import Tensor, TensorLike
 
 INT64 = np.dtype(np.int64)
 
@@ -55,7 +59,7 @@ def _lines(shape: Shape, result: Shape, axis: int, tail: int) -> Reads:
     return agreeing(shape, result, pairs)
 
 
-def _read_sparsity(y: Node, operands: tuple[Operand, ...], axis: int) -> Any:
+def _read_sparsity(y: Node, operands: tuple[Operand, ...], axis: int) -> OpReads:
     x, indices = operands
     if indices.value is None:
         return (_lines(x.shape, y.shape, axis, x.ndim - axis - 1), None)
@@ -65,7 +69,7 @@ def _read_sparsity(y: Node, operands: tuple[Operand, ...], axis: int) -> Any:
 def _added_sparsity(read: Rule) -> Rule:
     """The sparsity of scatter-add: `read` finds the target of each value; x stays in place."""
 
-    def sparsity(y: Node, operands: tuple[Operand, ...], axis: int = 0) -> Any:
+    def sparsity(y: Node, operands: tuple[Operand, ...], axis: int = 0) -> OpReads:
         _, indices, values = operands
         if not values.active:
             return (SAME, None, None)
@@ -77,7 +81,7 @@ def _added_sparsity(read: Rule) -> Rule:
     return sparsity
 
 
-def _set_sparsity(y: Node, operands: tuple[Operand, ...], axis: int) -> Any:
+def _set_sparsity(y: Node, operands: tuple[Operand, ...], axis: int) -> OpReads:
     if operands[1].value is None:
         return (SAME, None, _lines(operands[2].shape, y.shape, axis, y.ndim - axis - 1))
     return moved(y, operands, axis=axis)
@@ -119,7 +123,9 @@ def add_rows(result: np.ndarray, rows: np.ndarray, values: np.ndarray) -> np.nda
     return result
 
 
-def _scatter_add_numpy(x: Any, indices: Any, values: Any, axis: int = 0) -> Any:
+def _scatter_add_numpy(
+    x: np.ndarray, indices: np.ndarray, values: np.ndarray, axis: int = 0
+) -> np.ndarray:
     indices, values = np.asarray(indices), np.asarray(values)
     if axis == 0:
         return add_rows(np.array(x, order="C"), indices, values)
@@ -228,7 +234,9 @@ def _winners(x: Node, indices: Node, values: Node, axis: int) -> Node:
     return broadcast_to(lines, values.shape)
 
 
-def _scatter_set_numpy(x: Any, indices: Any, values: Any, axis: int) -> Any:
+def _scatter_set_numpy(
+    x: np.ndarray, indices: np.ndarray, values: np.ndarray, axis: int
+) -> np.ndarray:
     result = np.array(x)
     result[(slice(None),) * axis + (indices,)] = values
     return result
@@ -267,7 +275,9 @@ def _along_spec(x: Spec, indices: Spec, axis: int) -> Spec:
     return spec(indices.shape, x.dtype)
 
 
-def _add_along_numpy(x: Any, indices: Any, values: Any, axis: int) -> Any:
+def _add_along_numpy(
+    x: np.ndarray, indices: np.ndarray, values: np.ndarray, axis: int
+) -> np.ndarray:
     result = np.array(x, order="C")
     length, inner = result.shape[axis], math.prod(result.shape[axis + 1 :])
     wrapped = np.where(indices < 0, indices + length, indices)
@@ -322,6 +332,6 @@ ADD_ALONG_AXIS: Op = declare(Op(
 
 
 @kind_of_operand
-def gather_host(x: Any, positions: Any, axis: int) -> Any:
+def gather_host(x: TensorLike, positions: np.ndarray, axis: int) -> Tensor:
     """Gather at positions in a host array, which the caller guarantees to be in range."""
     return record(GATHER, (x, positions), (axis,))

@@ -30,7 +30,9 @@ from gradtape.recording.operands import SCALARS
 from gradtape.recording.record import record
 
 
-def _joined_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...], axis: int) -> Node:
+def _joined_jvp(
+    tangents: Sequence[Node | None], y: Node, inputs: tuple[Node, ...], axis: int
+) -> Node:
     parts = tuple(
         constant(0, node.spec) if tangent is None else tangent
         for tangent, node in zip(tangents, inputs, strict=True)
@@ -157,7 +159,9 @@ def _split_spec(x: Spec, sizes: tuple[int, ...], axis: int) -> tuple[Spec, ...]:
     return tuple(spec((*x.shape[:axis], n, *x.shape[axis + 1 :]), x.dtype) for n in sizes)
 
 
-def _split_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...], **params: Any) -> tuple[Node, ...]:
+def _split_jvp(
+    tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...], **params: Any
+) -> tuple[Node, ...]:
     return outputs(apply(SPLIT, (tangents[0],), (params["sizes"], params["axis"])))
 
 

@@ -6,7 +6,6 @@ Every key is a regular part of the tensor, then index arrays on some of the part
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -15,6 +14,7 @@ import numpy as np
 from gradtape.errors import DtypeError, IndexRangeError
 from gradtape.graph.spec import Shape
 from gradtape.ops.arrays.positions import checked, is_symbolic, observed, refuse
+from gradtape.process.records import dataclass
 from gradtape.recording.operands import any_handle, stack_nest
 
 NAME = "x[...]"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from gradtape.ops.families.linear import linear
 from gradtape.ops.families.reads import SAME, each, moved
 from gradtape.ops.families.signatures import Axis, ShapeLike, Tensor, TensorLike, kind_of_operand
 from gradtape.recording.record import record
+
+if TYPE_CHECKING:
+    from gradtape.ops.families.signatures import TensorOrNode
 
 
 def movement_samples(*cases: tuple[Shape, dict[str, Any]]) -> Rule:
@@ -157,7 +160,7 @@ PERMUTE_DIMS = linear(
 )  # fmt: skip
 
 
-def permute(x: Any, axes: tuple[int, ...]) -> Any:
+def permute(x: TensorOrNode, axes: tuple[int, ...]) -> TensorOrNode:
     """Axes in another order; x itself if the order does not change."""
     return x if axes == tuple(range(len(axes))) else record(PERMUTE_DIMS, (x,), (axes,))
 

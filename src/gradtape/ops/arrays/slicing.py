@@ -9,7 +9,8 @@ a loop over `x[i : i + 64]` is one program and not one for each `i`.
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +21,9 @@ from gradtape.ops.families.reads import moved
 from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.families.shapes import broadcast_shapes, reduce_to
 from gradtape.recording import record, state
+
+if TYPE_CHECKING:
+    from gradtape.ops.families.signatures import Tensor
 
 Ints = tuple[int, ...]
 Starts = tuple[int | None, ...]
@@ -52,18 +56,28 @@ def part(starts: Starts, lengths: Ints, steps: Ints, moving: tuple[Any, ...]) ->
     return tuple(found)
 
 
-def _slice_numpy(x: Any, *moving: Any, starts: Any, lengths: Any, steps: Any, shape: Any) -> Any:
+def _slice_numpy(
+    x: np.ndarray, *moving: np.ndarray, starts: Starts, lengths: Ints, steps: Ints, shape: Shape
+) -> np.ndarray:
     return np.asarray(x)[part(starts, lengths, steps, moving)].reshape(shape)
 
 
-def _unslice_numpy(g: Any, *moving: Any, starts: Any, lengths: Any, steps: Any, shape: Any) -> Any:
+def _unslice_numpy(
+    g: np.ndarray, *moving: np.ndarray, starts: Starts, lengths: Ints, steps: Ints, shape: Shape
+) -> np.ndarray:
     result = np.zeros(shape, g.dtype)
     result[part(starts, lengths, steps, moving)] = np.reshape(g, lengths)
     return result
 
 
 def _set_numpy(
-    x: Any, value: Any, *moving: Any, starts: Any, lengths: Any, steps: Any, shape: Any
+    x: np.ndarray,
+    value: np.ndarray,
+    *moving: np.ndarray,
+    starts: Starts,
+    lengths: Ints,
+    steps: Ints,
+    shape: Shape,
 ) -> Any:
     result = np.array(x)
     chosen = np.broadcast_to(value, shape).reshape(lengths)
@@ -71,7 +85,9 @@ def _set_numpy(
     return result
 
 
-def _slice_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...], **params: Any) -> Node:
+def _slice_jvp(
+    tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...], **params: Any
+) -> Node:
     return apply(y.op, (tangents[0], *inputs[1:]), y.params)
 
 
@@ -177,7 +193,9 @@ def _set_spec(x: Spec, value: Spec, *moving: Spec, shape: Shape, **_: Any) -> Sp
     return x
 
 
-def _set_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...], **params: Any) -> Node:
+def _set_jvp(
+    tangents: Sequence[Node | None], y: Node, inputs: tuple[Node, ...], **params: Any
+) -> Node:
     x, value = (
         constant(0, node.spec) if tangent is None else tangent
         for tangent, node in zip(tangents[:2], inputs[:2], strict=True)
@@ -338,7 +356,7 @@ def write_part(x: Any, value: Any, starts: Ints, lengths: Ints, steps: Ints, sha
 
 
 @kind_of_operand
-def along_axis(x: Any, axis: int, start: int, length: int, step: int = 1) -> Any:
+def along_axis(x: Any, axis: int, start: int, length: int, step: int = 1) -> Tensor:
     """A part along one axis, whole along all others; `start` and `axis` are not negative."""
     starts, lengths, steps = axis_part(x.shape, axis, start, length, step)
     return record(SLICE, (x,), (starts, lengths, steps, lengths))

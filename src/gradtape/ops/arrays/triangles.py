@@ -67,7 +67,7 @@ def triu(x: TensorLike, /, *, k: int = 0) -> Tensor:
     return _keep(TRIU, x, k)
 
 
-def _keep(op: Op, x: Any, k: int) -> Any:
+def _keep(op: Op, x: TensorLike, k: int) -> Tensor:
     x, k = record_operand(x), operator.index(k)
     # Diagonals further out are as empty as these, and NumPy counts in 64 bits.
     return record(op, (x,), (max(-sum(x.shape), min(k, sum(x.shape))),))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from gradtape.ops.control.bodies import held
 from gradtape.ops.control.scan_params import Scan
 from gradtape.ops.families.batching import spread
 from gradtape.ops.families.reads import Listed, Operand, dense, everything
+
+if TYPE_CHECKING:
+    from gradtape.ops.families.reads import OpReads
 
 # The most entries in all patterns together, and the most steps for which patterns are composed.
 BUDGET = 2_000_000
@@ -95,7 +98,7 @@ def _answers(
     return found
 
 
-def scan_reads(y: Node, operands: tuple[Operand, ...], **params: Any) -> Any:
+def scan_reads(y: Node, operands: tuple[Operand, ...], **params: Any) -> OpReads:
     """The body's pattern in each step: beside each other, or composed if steps use the last one."""
     scan = Scan(**params)
     pattern = body_pattern(scan.body) if scan.carries else None
@@ -108,7 +111,7 @@ def scan_reads(y: Node, operands: tuple[Operand, ...], **params: Any) -> Any:
     return [*_final(operands, scan, pattern), *results] if scan.carries else results
 
 
-def _given_up(y: Node, operands: tuple[Operand, ...], why: str = "") -> Any:
+def _given_up(y: Node, operands: tuple[Operand, ...], why: str = "") -> OpReads:
     """Every element reads everything, with a note why."""
     note = why or f"more than {BUDGET} entries in all steps or branches"
     return [
@@ -222,7 +225,7 @@ def _final(operands: tuple[Operand, ...], scan: Scan, pattern: Any) -> list[tupl
     return found
 
 
-def _composed(y: Node, operands: tuple[Operand, ...], scan: Scan, pattern: Any) -> Any:
+def _composed(y: Node, operands: tuple[Operand, ...], scan: Scan, pattern: Any) -> OpReads | None:
     """The patterns of the steps composed one after another; None past the budget."""
     # SciPy is loaded at first use: importing it takes longer than importing gradtape.
     import scipy.sparse as sparse
@@ -257,7 +260,9 @@ def _composed(y: Node, operands: tuple[Operand, ...], scan: Scan, pattern: Any) 
     return _answers(results, y, operands)
 
 
-def branch_reads(y: Node, operands: tuple[Operand, ...], *, branches: tuple[Program, ...]) -> Any:
+def branch_reads(
+    y: Node, operands: tuple[Operand, ...], *, branches: tuple[Program, ...]
+) -> OpReads:
     """The union of the patterns of all branches."""
     patterns = [body_pattern(body) for body in branches]
     if any(pattern is None for pattern in patterns):
@@ -275,7 +280,7 @@ def while_reads(
     body: Program,
     constants: int,
     maximum: int | None,
-) -> Any:
+) -> OpReads:
     """The pattern of any number of steps: powers are joined until no entry is added."""
     # SciPy is loaded at first use: importing it takes longer than importing gradtape.
     import scipy.sparse as sparse

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import TypeVar
 
 from gradtape.graph import Node, Program
+from gradtape.process.records import dataclass
 
 _Item = TypeVar("_Item")
 

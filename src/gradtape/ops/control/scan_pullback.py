@@ -9,7 +9,7 @@ one matrix product after the loop, instead of one for each step.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from gradtape.errors import UndefinedRuleError
@@ -19,6 +19,7 @@ from gradtape.graph.provenance import provenance
 from gradtape.ops.control import bodies
 from gradtape.ops.control.scan_params import Scan
 from gradtape.ops.control.scan_products import Products
+from gradtape.process.records import dataclass
 
 # The source of a node of the backward scan: a kind (see `places`), and a position in that kind.
 Source = tuple[str, int]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from gradtape.ops.elementwise.unary import sin
 from gradtape.ops.families import batching
 from gradtape.ops.families.reads import dense
 from gradtape.ops.families.samples import Sample
+from gradtape.process.records import dataclass
 from gradtape.recording.record import record
 from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import state

@@ -6,7 +6,6 @@ and belongs to a node around this one; see gradtape.derive.solution_rules.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from gradtape.ops.families import batching, examples
 from gradtape.ops.families.for_each import rows_of
 from gradtape.ops.families.reads import nothing
 from gradtape.ops.families.samples import Sample
+from gradtape.process.records import dataclass
 
 # `equation` is an object of an upper room; equations that compute the same are equal. Method:
 #   solve(start, others, example)   the solution near a start; `example` is its number, or None

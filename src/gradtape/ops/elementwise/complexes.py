@@ -7,7 +7,7 @@ the real inner product Re(conj(a) * b). The derivatives of abs, angle and sign a
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from gradtape.ops.families import cast, lowering
 from gradtape.ops.families.elementwise import Unary, conjugate, elementwise, zeros_like
 from gradtape.ops.families.math_functions import ATAN2
 from gradtape.ops.families.reads import Operand, elements, nothing
+
+if TYPE_CHECKING:
+    from gradtape.ops.families.reads import OpReads
 
 _INTEGERS = ("int32", "uint8")
 _INEXACT = ("float64", "float32", "complex128")
@@ -34,7 +37,7 @@ def _over(numerator: Node, size: Node) -> Node:
     return where(equal(size, 0), 0.0, numerator / size)
 
 
-def _if_complex(y: Node, operands: tuple[Operand, ...]) -> Any:
+def _if_complex(y: Node, operands: tuple[Operand, ...]) -> OpReads:
     """The sparsity of ops whose derivative is 0 for real operands, but not for complex ones."""
     return (elements if operands[0].spec.dtype.kind == "c" else nothing)(y, operands)
 

@@ -11,7 +11,7 @@ A draw of n numbers takes ceil(n / 4) blocks, whatever their dtype or distributi
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,6 +21,11 @@ from gradtape.ops.elementwise.arithmetic import bitwise_right_shift, remainder, 
 from gradtape.ops.families import Sample, batching, broadcast_shapes, cast, nothing
 from gradtape.ops.families.elementwise import elementwise
 from gradtape.recording.record import record
+
+if TYPE_CHECKING:
+    from gradtape.dtypes import DType
+    from gradtape.ops.families.signatures import Tensor, TensorLike
+    from gradtape.recording.handle import Handle
 
 WORDS_PER_BLOCK = 4
 _WORD = np.dtype(np.uint64)
@@ -70,12 +75,12 @@ def blocks(count: int) -> int:
     return -(-count // WORDS_PER_BLOCK)
 
 
-def bits(position: Any, shape: Shape) -> Any:
+def bits(position: np.ndarray | Handle, shape: Shape) -> Tensor:
     """Uniform 64-bit words."""
     return record(RANDOM_BITS, (position,), (shape,))
 
 
-def unit_interval(words: Any, dtype: Any) -> Any:
+def unit_interval(words: Tensor, dtype: DType) -> Tensor:
     """Numbers in [0, 1) from the leading bits of words, evenly spaced."""
     kept = _SIGNIFICAND[dtype]
     return cast(bitwise_right_shift(words, 64 - kept), dtype) * 2.0**-kept
@@ -126,7 +131,9 @@ NORMAL = _distribution("standard_normal", _normal_kernel)
 EXPONENTIAL = _distribution("standard_exponential", _exponential_kernel)
 
 
-def _truncated_kernel(position: Any, lower: Any, upper: Any, shape: Shape, dtype: Any) -> Any:
+def _truncated_kernel(
+    position: np.ndarray, lower: np.ndarray, upper: np.ndarray, shape: Shape, dtype: DType
+) -> np.ndarray:
     """The inverse of the distribution function between two bounds."""
     # SciPy is loaded at first use: importing it takes longer than the library.
     from scipy import special
@@ -139,7 +146,7 @@ def _truncated_kernel(position: Any, lower: Any, upper: Any, shape: Shape, dtype
     return np.clip(found, lower, upper).astype(dtype)
 
 
-def _truncated_spec(position: Spec, lower: Spec, upper: Spec, shape: Shape, dtype: Any) -> Spec:
+def _truncated_spec(position: Spec, lower: Spec, upper: Spec, shape: Shape, dtype: DType) -> Spec:
     drawn = position.shape[:-1] + shape
     return spec(broadcast_shapes("truncated_normal", [drawn, lower.shape, upper.shape]), dtype)
 
@@ -178,21 +185,21 @@ shift = elementwise(
 )  # fmt: skip
 
 
-def standard_normal(position: Any, shape: Shape, dtype: Any) -> Any:
+def standard_normal(position: np.ndarray | Handle, shape: Shape, dtype: DType) -> Tensor:
     return record(NORMAL, (position,), (shape, dtype))
 
 
-def standard_exponential(position: Any, shape: Shape, dtype: Any) -> Any:
+def standard_exponential(position: np.ndarray | Handle, shape: Shape, dtype: DType) -> Tensor:
     return record(EXPONENTIAL, (position,), (shape, dtype))
 
 
 def standard_truncated_normal(
-    position: Any, shape: Shape, dtype: Any, lower: Any, upper: Any
-) -> Any:
+    position: np.ndarray | Handle, shape: Shape, dtype: DType, lower: TensorLike, upper: TensorLike
+) -> Tensor:
     bounds = [stop_gradient(cast(bound, dtype)) for bound in (lower, upper)]
     return record(TRUNCATED_NORMAL, (position, *bounds), (shape, dtype))
 
 
-def integers_below(words: Any, count: int) -> Any:
+def integers_below(words: Tensor, count: int) -> Tensor:
     """Integers 0 to count - 1 from words; the bias is at most count / 2⁶⁴."""
     return words if count == 2**64 else remainder(words, count)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from gradtape.graph import Node, Shape, View
+from gradtape.process.records import dataclass
 
 Strides = tuple[int, ...]
 

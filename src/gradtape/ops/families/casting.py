@@ -37,7 +37,9 @@ def _cast_spec(x: Spec, dtype: DType) -> Spec:
     return spec(x.shape, dtype)
 
 
-def _cast_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...], dtype: DType) -> Node | None:
+def _cast_jvp(
+    tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...], dtype: DType
+) -> Node | None:
     return cast(tangents[0], dtype) if dtype.kind in "fc" else None
 
 

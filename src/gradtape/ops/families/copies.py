@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from gradtape.graph import OPERATORS, Node, Shape, spec
 from gradtape.ops.families.access import Access, Strides, reshaped, row_major, whole
+from gradtape.process.records import dataclass
 
 # With more operands than this, setting up one loop per operand takes longer than NumPy's join.
 MOST_OPERANDS = 256

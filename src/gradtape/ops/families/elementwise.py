@@ -20,7 +20,7 @@ from gradtape.ops.families.casting import promotion
 from gradtape.ops.families.reads import Operand, elements, stretched
 from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.families.shapes import broadcast_shapes, broadcast_to, reduce_to
-from gradtape.ops.families.signatures import BinaryFunction, UnaryFunction
+from gradtape.ops.families.signatures import BinaryFunction, NodeLike, UnaryFunction
 from gradtape.recording import Handle, Recording, record, state
 
 Domain = tuple[float, float]
@@ -40,7 +40,7 @@ def zeros_like(node: Node) -> Node:
     return constant(0, node.spec)
 
 
-def scaled(factor: Any, node: Node) -> Node:
+def scaled(factor: NodeLike, node: Node) -> Node:
     """`factor * node`, where a factor of 1 or -1 costs no product."""
     if type(factor) is Node:
         return node * factor
@@ -54,7 +54,9 @@ def scaled(factor: Any, node: Node) -> Node:
 def jvp_of(partials: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
     """The forward rule that follows from the partial derivatives."""
 
-    def jvp(tangents: Any, y: Node, inputs: tuple[Node, ...], **params: Any) -> Node:
+    def jvp(
+        tangents: Sequence[Node | None], y: Node, inputs: tuple[Node, ...], **params: Any
+    ) -> Node:
         total = None
         for partial, tangent in zip(partials, tangents, strict=True):
             if tangent is not None:

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from typing import NoReturn
 
 from gradtape.graph import Join, Node, Shape
+from gradtape.process.records import dataclass
 
 MIXES = "{op} mixes examples"
 UNPROVED = "cannot prove that {op} keeps examples apart"

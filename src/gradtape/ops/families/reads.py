@@ -15,13 +15,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from gradtape.dtypes import Array
 from gradtape.graph import Node, Shape, Spec
+from gradtape.process.records import dataclass
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 Pairs = Sequence[tuple[int, int]]
 
@@ -84,7 +87,7 @@ class Running:
 class Listed:
     """A SciPy CSR matrix with an entry where the result's element (row) reads one (column)."""
 
-    matrix: Any
+    matrix: csr_array
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +96,11 @@ class Joined:
 
     positions: Array
 
+
+# What a rule answers for one operand, for one result, and for all results of an op.
+PartRead: TypeAlias = Reads | Running | Listed | None
+ResultReads: TypeAlias = tuple[PartRead, ...] | Joined
+OpReads: TypeAlias = ResultReads | Sequence[ResultReads]
 
 # Each element of the result reads the element with its own number.
 SAME = Reads()
@@ -140,14 +148,14 @@ def everything(shape: Shape, result: Shape) -> Reads:
     return agreeing(shape, result, ())
 
 
-def each(rule: Callable[..., Any]) -> Callable[..., Any]:
+def each(rule: Callable[..., PartRead]) -> Callable[..., Any]:
     """A sparsity rule from `rule(operand, result, **params)`, which answers for one operand.
 
     `result` is the spec of the output that the rule answers for.
     """
 
-    def sparsity(y: Node, operands: tuple[Operand, ...], **params: Any) -> Any:
-        def answers(result: Spec) -> tuple[Any, ...]:
+    def sparsity(y: Node, operands: tuple[Operand, ...], **params: Any) -> OpReads:
+        def answers(result: Spec) -> tuple[PartRead, ...]:
             return tuple(
                 rule(one, result, **params) if one.active and result.inexact else None
                 for one in operands
@@ -160,7 +168,7 @@ def each(rule: Callable[..., Any]) -> Callable[..., Any]:
     return sparsity
 
 
-def nothing(y: Node, operands: tuple[Operand, ...], **params: Any) -> Any:
+def nothing(y: Node, operands: tuple[Operand, ...], **params: Any) -> OpReads:
     """The rule of ops whose derivative is zero: the result depends on no operand."""
     nowhere = (None,) * len(operands)
     return [nowhere] * len(y.spec) if type(y.spec) is tuple else nowhere

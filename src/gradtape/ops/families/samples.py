@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
+
+from gradtape.process.records import dataclass
 
 
 @dataclass(frozen=True)

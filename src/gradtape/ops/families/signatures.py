@@ -31,8 +31,8 @@ else:
 
 __all__ = [
     "Axis", "BinaryFunction", "DTypeLike", "NodeLike", "ShapeLike", "SomeTensor", "Tensor",
-    "TensorFunction", "TensorLike", "UnaryFunction", "kind_of_operand", "kind_of_operands",
-    "kind_of_parts", "parts_of_kind",
+    "TensorFunction", "TensorLike", "TensorOrNode", "UnaryFunction", "kind_of_operand",
+    "kind_of_operands", "kind_of_parts", "parts_of_kind",
 ]  # fmt: skip
 
 ShapeLike: TypeAlias = SupportsIndex | tuple[SupportsIndex, ...] | list[int]
@@ -42,6 +42,8 @@ NodeLike: TypeAlias = Node | bool | int | float | complex
 
 Rest = ParamSpec("Rest")
 SomeTensor = TypeVar("SomeTensor", bound="Tensor")
+# An operand of a function that derivative rules call on nodes; the result is of the same kind.
+TensorOrNode = TypeVar("TensorOrNode", "Tensor", Node)
 
 
 class TensorFunction(Protocol[Rest]):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -15,6 +15,11 @@ from gradtape.ops.families.samples import generator
 from gradtape.ops.families.shapes import broadcast_to, reduce_to
 from gradtape.ops.matrices.contraction import adjoint
 from gradtape.ops.reductions.reduction import ANY
+
+if TYPE_CHECKING:
+    from gradtape.ops.families.signatures import TensorOrNode
+
+Found = TypeVar("Found")
 
 
 def require_matrix(name: str, x: Spec) -> None:
@@ -50,7 +55,7 @@ def batch_mask(core: int) -> Callable[..., Node]:
     return mask_rule
 
 
-def explained(name: str, problem: str, remedy: str, kernel: Callable[..., Any]) -> Any:
+def explained(name: str, problem: str, remedy: str, kernel: Callable[[], Found]) -> Found:
     """Run a LAPACK call; if it fails on values, raise an error with op, reason and remedy."""
     try:
         return kernel()
@@ -70,18 +75,18 @@ def symmetric_part(x: Any) -> Any:
     return (x + adjoint(x)) * 0.5
 
 
-def identity_like(x: Any) -> Any:
+def identity_like(x: TensorOrNode) -> TensorOrNode:
     """The identity matrix of the same size as a square matrix."""
     n = x.shape[-1]
     return constant_beside(x, EYE, (n, n, 0, x.dtype))
 
 
-def as_row(x: Any) -> Any:
+def as_row(x: TensorOrNode) -> TensorOrNode:
     """Each vector of a stack as a matrix of one row."""
     return movement.reshape(x, (*x.shape[:-1], 1, x.shape[-1]))
 
 
-def as_column(x: Any) -> Any:
+def as_column(x: TensorOrNode) -> TensorOrNode:
     """Each vector of a stack as a matrix of one column."""
     return movement.reshape(x, (*x.shape, 1))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import string
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from gradtape.ops.families.shapes import broadcast_shapes, broadcast_to, reduce_
 from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operands
 from gradtape.ops.reductions.reduction import ANY
 from gradtape.recording.record import record
+
+if TYPE_CHECKING:
+    from gradtape.ops.families.signatures import TensorOrNode
 
 # One label per axis: a letter, or `.0`, `.1`, ... for the axes that an ellipsis stands for.
 Labels = tuple[str, ...]
@@ -145,7 +148,7 @@ def canonical(terms: Sequence[Labels], output: Labels) -> str:
 SMALL_PRODUCT = 1024
 
 
-def conjugate(x: Any) -> Any:
+def conjugate(x: TensorOrNode) -> TensorOrNode:
     """The complex conjugate of a node or tensor; a real operand is returned unchanged."""
     return record(REGISTRY["conj"], (x,)) if x.dtype.kind == "c" else x
 
@@ -159,7 +162,7 @@ def transposed(x: Any) -> Any:
     return movement.matrix_transpose(x)
 
 
-def adjoint(x: Any) -> Any:
+def adjoint(x: TensorOrNode) -> TensorOrNode:
     """The conjugate transpose of a node or tensor, over its last two axes."""
     if type(x) is Node and x.op.name == "conj":
         return transposed(x.inputs[0])
@@ -201,7 +204,7 @@ def flat_rows(shape: Shape) -> Shape:
     return math.prod(shape[:-1]), shape[-1]
 
 
-def _matmul_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...]) -> Any:
+def _matmul_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...]) -> Node:
     (da, db), (a, b) = tangents, inputs
     if da is None or db is None:
         return matmul(a, db) if da is None else matmul(da, b)

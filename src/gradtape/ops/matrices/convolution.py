@@ -13,7 +13,8 @@ changed places.
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,6 +31,9 @@ from gradtape.ops.families.windows import Ints, counts_of, read_lengths, windows
 from gradtape.ops.matrices.contraction import conjugate
 from gradtape.ops.reductions.reduction import ANY
 from gradtape.recording.record import record
+
+if TYPE_CHECKING:
+    from gradtape.ops.families.reads import OpReads
 
 
 def _spec(x: Spec, kernel: Spec, strides: Ints, dilations: Ints) -> Spec:
@@ -68,7 +72,13 @@ def convolve(x: Any, kernel: Any, strides: Ints, dilations: Ints) -> Any:
     return record(CONVOLVE, (x, kernel), (strides, dilations))
 
 
-def _jvp(tangents: Any, y: Node, inputs: tuple[Node, ...], strides: Ints, dilations: Ints) -> Any:
+def _jvp(
+    tangents: Sequence[Node | None],
+    y: Node,
+    inputs: tuple[Node, ...],
+    strides: Ints,
+    dilations: Ints,
+) -> Node:
     (dx, dk), (x, kernel) = tangents, inputs
     if dx is None or dk is None:
         left, right = (x, dk) if dx is None else (dx, kernel)
@@ -171,7 +181,7 @@ def _batch(
     return batching.reshaped(apply(y.op, each, y.params), (size, *y.shape))
 
 
-def _sparsity(y: Node, operands: tuple[Operand, ...], strides: Ints, dilations: Ints) -> Any:
+def _sparsity(y: Node, operands: tuple[Operand, ...], strides: Ints, dilations: Ints) -> OpReads:
     x, kernel = operands
     pairs = [(0, 0), (kernel.ndim - 1, y.ndim - 1)]
     by_kernel = agreeing(kernel.shape, y.shape, pairs) if kernel.active else None

@@ -5,7 +5,7 @@ Derivative rules are written for forward mode; reverse mode transposes them.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -49,7 +49,7 @@ def _solve_lower(factor: Node, right: Node) -> Node:
     return record(TRIANGULAR_SOLVE, (factor, right), (True, False))
 
 
-def _cholesky_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...]) -> Any:
+def _cholesky_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...]) -> Node:
     # L⁻¹ dA L⁻ᴴ = L⁻¹ dL + (L⁻¹ dL)ᴴ: its lower triangle with half the diagonal is L⁻¹ dL.
     inner = _solve_lower(y, adjoint(_solve_lower(y, checks.symmetric_part(tangents[0]))))
     halved = tril(inner) - inner * (checks.identity_like(inner) * 0.5)
@@ -93,8 +93,8 @@ class QR(NamedTuple):
     (2, 2)
     """
 
-    Q: Any
-    R: Any
+    Q: Tensor
+    R: Tensor
 
 
 def _qr_spec(x: Spec, complete: bool) -> tuple[Spec, Spec]:
@@ -104,7 +104,9 @@ def _qr_spec(x: Spec, complete: bool) -> tuple[Spec, Spec]:
     return spec((*batch, rows, inner), x.dtype), spec((*batch, inner, columns), x.dtype)
 
 
-def _qr_jvp(tangents: Any, y: Any, inputs: tuple[Node, ...], complete: bool) -> Any:
+def _qr_jvp(
+    tangents: tuple[Node, ...], y: tuple[Node, ...], inputs: tuple[Node, ...], complete: bool
+) -> tuple[Node, Node]:
     (q, r), (x,), (dx,) = y, inputs, tangents
     rows, columns = x.shape[-2:]
     if complete and rows > columns:

@@ -9,9 +9,9 @@ a `matmul` if the axes are in matrix order, else the op `einsum` on canonical su
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 
@@ -37,6 +37,9 @@ from gradtape.ops.matrices.contraction import (
 )
 from gradtape.ops.reductions.reduction import ANY, SUM
 from gradtape.recording.record import record
+
+if TYPE_CHECKING:
+    from gradtape.ops.families.signatures import TensorOrNode
 
 
 def _terms(subscripts: str) -> tuple[list[str], str]:
@@ -131,7 +134,9 @@ def _positions(term: str, *groups: list[str]) -> tuple[int, ...]:
 _lowering = lru_cache(maxsize=4096)(Lowering)
 
 
-def _einsum_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...], subscripts: str) -> Any:
+def _einsum_jvp(
+    tangents: Sequence[Node | None], y: Node, inputs: tuple[Node, ...], subscripts: str
+) -> Node | None:
     total = None
     for index, tangent in enumerate(tangents):
         if tangent is not None:
@@ -219,14 +224,14 @@ EINSUM = declare(Op(
 ))  # fmt: skip
 
 
-def arrange(x: Any, have: Labels, want: Labels) -> Any:
+def arrange(x: TensorOrNode, have: Labels, want: Labels) -> TensorOrNode:
     """The axes of a node or tensor in another order."""
     if have == want:
         return x
     return movement.permute_dims(x, tuple(have.index(label) for label in want))
 
 
-def stretch(x: Any, have: Labels, want: Labels) -> Any:
+def stretch(x: TensorOrNode, have: Labels, want: Labels) -> TensorOrNode:
     """The axes in another order, with an axis of length 1 for every label that `x` lacks."""
     x = arrange(x, have, tuple(label for label in want if label in have))
     shape = iter(x.shape)
@@ -234,7 +239,9 @@ def stretch(x: Any, have: Labels, want: Labels) -> Any:
     return x if x.shape == full else movement.reshape(x, full)
 
 
-def contract_pair(a: Any, left: Labels, b: Any, right: Labels, output: Labels) -> Any:
+def contract_pair(
+    a: TensorOrNode, left: Labels, b: TensorOrNode, right: Labels, output: Labels
+) -> TensorOrNode:
     """Contract two operands; a label occurs once per operand and in two of the three terms."""
     summed = [label for label in left if label in right and label not in output]
     if not summed:
@@ -275,7 +282,9 @@ def _is_rows_times_matrix(left: Labels, right: Labels, output: Labels, summed: s
     )
 
 
-def _matrix_product(a: Any, left: Labels, b: Any, right: Labels, summed: str) -> Any:
+def _matrix_product(
+    a: TensorOrNode, left: Labels, b: TensorOrNode, right: Labels, summed: str
+) -> TensorOrNode:
     if len(left) > 1 and left[-1] != summed:
         a = movement.matrix_transpose(a)
     if len(right) > 1 and right[-2] != summed:
@@ -283,7 +292,7 @@ def _matrix_product(a: Any, left: Labels, b: Any, right: Labels, summed: str) ->
     return matmul(a, b)
 
 
-def reduce_labels(x: Any, have: Labels, needed: Any) -> tuple[Any, Labels]:
+def reduce_labels(x: Any, have: Labels, needed: Collection[str]) -> tuple[Any, Labels]:
     """Take diagonals for repeated labels, and sum over labels that no other term needs."""
     while repeated := next((label for label in have if have.count(label) > 1), None):
         first = have.index(repeated)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import operator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -37,6 +38,9 @@ from gradtape.ops.matrices.factors import (
 from gradtape.ops.matrices.sparse_solve import sparse_solve
 from gradtape.ops.reductions.reduction import sum
 from gradtape.recording.record import record
+
+if TYPE_CHECKING:
+    from gradtape.ops.families.signatures import TensorOrNode
 
 _SINGULAR = "a matrix is singular"
 _PSEUDO = "Add a multiple of the identity, or use gt.linalg.pinv."
@@ -90,7 +94,7 @@ def _system_sparsity(y: Node, operands: tuple[Operand, ...], **_: Any) -> tuple[
     )
 
 
-def _solve_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...]) -> Any:
+def _solve_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...]) -> Node:
     da, db = tangents
     right = db
     if da is not None:
@@ -116,7 +120,7 @@ SOLVE = declare(Op(
 ))  # fmt: skip
 
 
-def solve_matrix(a: Any, b: Any) -> Any:
+def solve_matrix(a: TensorOrNode, b: TensorOrNode) -> TensorOrNode:
     """Solve a system whose right-hand side is a matrix of columns."""
     return record(SOLVE, (a, b))
 
@@ -139,7 +143,9 @@ def solve(x1: TensorLike, x2: TensorLike, /) -> Tensor:
     return solve_matrix(a, b)
 
 
-def _triangular_kernel(a: Any, b: Any, lower: bool, unit_diagonal: bool) -> Any:
+def _triangular_kernel(
+    a: np.ndarray, b: np.ndarray, lower: bool, unit_diagonal: bool
+) -> np.ndarray:
     # SciPy is loaded at first use: importing it takes longer than importing gradtape.
     from scipy.linalg import get_lapack_funcs
 
@@ -171,15 +177,19 @@ def _zero_on_diagonal(position: int) -> MatrixError:
     )
 
 
-def _triangle(x: Any, lower: bool, unit_diagonal: bool) -> Any:
+def _triangle(x: TensorOrNode, lower: bool, unit_diagonal: bool) -> TensorOrNode:
     """The part of a matrix that a triangular solve reads."""
     beside = 1 if unit_diagonal else 0
     return tril(x, k=-beside) if lower else triu(x, k=beside)
 
 
 def _triangular_jvp(
-    tangents: Any, y: Node, inputs: tuple[Node, ...], lower: bool, unit_diagonal: bool
-) -> Any:
+    tangents: Sequence[Node | None],
+    y: Node,
+    inputs: tuple[Node, ...],
+    lower: bool,
+    unit_diagonal: bool,
+) -> Node:
     da, db = tangents
     right = db
     if da is not None:
@@ -229,7 +239,7 @@ def triangular_solve(
     return record(TRIANGULAR_SOLVE, (a, b), params)
 
 
-def _square_spec(name: str) -> Any:
+def _square_spec(name: str) -> Callable[[Spec], Spec]:
     def rule(x: Spec) -> Spec:
         checks.require_square(name, x)
         return x
@@ -260,7 +270,7 @@ def inv(x: TensorLike, /) -> Tensor:
     return record(INV, (x,))
 
 
-def _trace_of_product(a: Any, b: Any) -> Any:
+def _trace_of_product(a: Node, b: Node) -> Node:
     """trace(a @ b), computed without the matrix product."""
     return sum(movement.matrix_transpose(a) * b, axis=(-2, -1))
 
@@ -277,7 +287,7 @@ def _cofactor_kernel(x: np.ndarray) -> np.ndarray:
     return scaled.astype(x.dtype, copy=False)
 
 
-def _cofactor_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...]) -> Any:
+def _cofactor_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...]) -> Node:
     # det(x) (tr(x⁻¹ dx) x⁻ᵀ - (x⁻¹ dx x⁻¹)ᵀ): a second derivative needs the inverse.
     (x,), (dx,) = inputs, tangents
     inverse = record(INV, (x,))
@@ -334,8 +344,8 @@ class Slogdet(NamedTuple):
     -1.0
     """
 
-    sign: Any
-    logabsdet: Any
+    sign: Tensor
+    logabsdet: Tensor
 
 
 def _slogdet_spec(x: Spec) -> tuple[Spec, Spec]:
@@ -343,7 +353,9 @@ def _slogdet_spec(x: Spec) -> tuple[Spec, Spec]:
     return spec(x.shape[:-2], x.dtype), spec(x.shape[:-2], as_dtype(REAL_OF[x.dtype]))
 
 
-def _slogdet_jvp(tangents: tuple[Node, ...], y: tuple[Node, ...], inputs: tuple[Node, ...]) -> Any:
+def _slogdet_jvp(
+    tangents: tuple[Node, ...], y: tuple[Node, ...], inputs: tuple[Node, ...]
+) -> tuple[Node, Node]:
     change = _trace_of_product(record(INV, inputs), tangents[0])
     if change.dtype.kind == "f":
         return zeros_like(y[0]), change

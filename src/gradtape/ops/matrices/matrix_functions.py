@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -75,7 +76,7 @@ def _pinv_kernel(x: np.ndarray, rtol: Any) -> np.ndarray:
     )
 
 
-def _pinv_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...], rtol: Any) -> Any:
+def _pinv_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...], rtol: Any) -> Node:
     # The rule of Golub and Pereyra (1973) is exact while the rank stays the same.
     (x,), (dx,) = inputs, tangents
     back = adjoint(dx)
@@ -181,7 +182,7 @@ def _rank_spec(x: Spec, rtol: Any) -> Spec:
     return spec(x.shape[:-2], np.dtype(np.int64))
 
 
-def _rank_kernel(x: np.ndarray, rtol: Any) -> Any:
+def _rank_kernel(x: np.ndarray, rtol: Any) -> np.ndarray | np.int64:
     values = np.linalg.svd(x, compute_uv=False)
     largest = np.max(values, axis=-1, keepdims=True, initial=0)
     limit = largest * _tolerance(x, rtol)[..., None]
@@ -296,7 +297,9 @@ def _cross_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...], axis: int
     return reduce_to(record(CROSS, pair, (axis,)), inputs[index].shape)
 
 
-def _cross_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...], axis: int) -> Any:
+def _cross_jvp(
+    tangents: Sequence[Node | None], y: Node, inputs: tuple[Node, ...], axis: int
+) -> Node | None:
     (da, db), (a, b) = tangents, inputs
     left = None if da is None else record(CROSS, (da, b), (axis,))
     right = None if db is None else record(CROSS, (a, db), (axis,))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -40,7 +39,7 @@ def tensordot(x1: TensorLike, x2: TensorLike, /, *, axes: int | AxisPair = 2) ->
     return own(contract([a, b], [tuple(left), tuple(right)], tuple(output)))
 
 
-def _axis_pairs(a: Any, b: Any, axes: int | AxisPair) -> list[tuple[int, int]]:
+def _axis_pairs(a: Tensor, b: Tensor, axes: int | AxisPair) -> list[tuple[int, int]]:
     if not isinstance(axes, (tuple, list, np.ndarray)) or np.ndim(axes) == 0:
         axes = as_integer("tensordot: axes", axes)
         if not 0 <= axes <= min(a.ndim, b.ndim):

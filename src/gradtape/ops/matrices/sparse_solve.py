@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -19,24 +19,40 @@ from gradtape.ops.families.signatures import Tensor, TensorLike
 from gradtape.ops.matrices.checks import sample_matrices
 from gradtape.ops.matrices.contraction import adjoint, conjugate, matmul
 from gradtape.ops.reductions.reduction import sum as total
+from gradtape.process.records import dataclass
 from gradtape.recording.record import record
 
-# `system` is an object of an upper room; systems that compute the same are equal. Methods:
-#   solve(b, others)               the solution for arrays; rows of `b` are right-hand sides
-#   adjoint()                      the system of the adjoint map
-#   push(x, others, tangents)      the tangent of A x, for a constant x
-#   pull(index, g, x, others)      the cotangent of others[index], from the cotangent g of A x
+if TYPE_CHECKING:
+
+    class LinearSystem(Protocol):
+        """A linear map A that the op solves with; systems that compute the same are equal."""
+
+        def solve(self, b: np.ndarray, others: tuple[np.ndarray, ...]) -> np.ndarray:
+            """The solution for arrays; rows of `b` are right-hand sides."""
+
+        def adjoint(self) -> LinearSystem:
+            """The system of the adjoint map."""
+
+        def push(
+            self, x: Node, others: tuple[Node, ...], tangents: Sequence[Node | None]
+        ) -> Node | None:
+            """The tangent of A x, for a constant x."""
+
+        def pull(self, index: int, g: Node, x: Node, others: tuple[Node, ...]) -> Node | None:
+            """The cotangent of others[index], from the cotangent g of A x."""
 
 
-def _spec(b: Spec, *others: Spec, system: Any) -> Spec:
+def _spec(b: Spec, *others: Spec, system: LinearSystem) -> Spec:
     return b
 
 
-def _kernel(b: np.ndarray, *others: np.ndarray, system: Any) -> np.ndarray:
+def _kernel(b: np.ndarray, *others: np.ndarray, system: LinearSystem) -> np.ndarray:
     return np.asarray(system.solve(b, others), b.dtype).reshape(b.shape)
 
 
-def _jvp(tangents: Any, y: Node, inputs: tuple[Node, ...], system: Any) -> Node | None:
+def _jvp(
+    tangents: Sequence[Node | None], y: Node, inputs: tuple[Node, ...], system: LinearSystem
+) -> Node | None:
     """From A y = b follows A dy = db - dA y."""
     right = tangents[0]
     if any(tangent is not None for tangent in tangents[1:]):
@@ -46,12 +62,14 @@ def _jvp(tangents: Any, y: Node, inputs: tuple[Node, ...], system: Any) -> Node 
     return None if right is None else apply(SYSTEM, (right, *inputs[1:]), (system,))
 
 
-def _vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...], system: Any) -> Node | None:
+def _vjp(
+    index: int, g: Node, y: Node, inputs: tuple[Node, ...], system: LinearSystem
+) -> Node | None:
     back = apply(SYSTEM, (g, *inputs[1:]), (system.adjoint(),))
     return back if index == 0 else system.pull(index - 1, -back, y, inputs[1:])
 
 
-def _batch(inputs: batching.Inputs, batched: batching.Flags, y: Node, system: Any) -> Node:
+def _batch(inputs: batching.Inputs, batched: batching.Flags, y: Node, system: LinearSystem) -> Node:
     """A map that all examples share solves for all their right-hand sides together."""
     if any(batched[1:]):
         return batching.one_by_one(inputs, batched, y, system=system)
@@ -141,7 +159,9 @@ class SparseSystem:
     def adjoint(self) -> SparseSystem:
         return SparseSystem(self.size, not self.turned)
 
-    def push(self, x: Node, others: Any, tangents: Any) -> Node | None:
+    def push(
+        self, x: Node, others: tuple[Node, ...], tangents: Sequence[Node | None]
+    ) -> Node | None:
         """The product of x with the tangent of the matrix."""
         tangent = tangents[0]
         if tangent is None:

@@ -9,7 +9,8 @@ alike, such as V f(w) Vᵀ, has one: `transforms.ties` adds the limit of these t
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -50,6 +51,8 @@ __all__ = ["Eigh", "SVD", "eigh", "eigvalsh", "svd", "svdvals"]
 
 _SQUARE: tuple[Shape, ...] = ((3, 3), (2, 2, 2), (1, 1), (0, 0), (0, 2, 2))
 _TALL_AND_WIDE: tuple[Shape, ...] = ((3, 2), (2, 3), (2, 2), (2, 3, 2), (1, 1), (2, 0), (0, 2, 2))
+
+Found = TypeVar("Found")
 
 
 # Values that differ by this many units of rounding of the largest one count as equal.
@@ -108,8 +111,8 @@ class Eigh(NamedTuple):
     [1.0, 2.0]
     """
 
-    eigenvalues: Any
-    eigenvectors: Any
+    eigenvalues: Tensor
+    eigenvectors: Tensor
 
 
 def _eigvalsh_spec(name: str, x: Spec) -> Spec:
@@ -117,7 +120,9 @@ def _eigvalsh_spec(name: str, x: Spec) -> Spec:
     return spec(x.shape[:-1], as_dtype(REAL_OF[x.dtype]))
 
 
-def _eigh_jvp(tangents: tuple[Node, ...], y: tuple[Node, ...], inputs: tuple[Node, ...]) -> Any:
+def _eigh_jvp(
+    tangents: tuple[Node, ...], y: tuple[Node, ...], inputs: tuple[Node, ...]
+) -> tuple[Node, Node]:
     w, v = y
     inner = matmul(adjoint(v), matmul(symmetric_part(tangents[0]), v))
     return real(diagonal(inner)), _turned(w, v, inner, 0)
@@ -133,7 +138,7 @@ def _eigh_poles(tangent: Node, y: tuple[Node, ...], power: int) -> tuple[Node | 
     return None, _turned(w, v, inner, power)
 
 
-def _converged(name: str, kernel: Any) -> Any:
+def _converged(name: str, kernel: Callable[[], Found]) -> Found:
     return explained(name, "LAPACK did not converge", "Check the matrix for NaN and inf.", kernel)
 
 
@@ -159,7 +164,7 @@ EIGH = declare(Op(
 ))  # fmt: skip
 
 
-def _eigvalsh_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...]) -> Any:
+def _eigvalsh_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...]) -> Node:
     _, v = outputs_of(record(EIGH, inputs))
     return real(sum(conjugate(v) * matmul(symmetric_part(tangents[0]), v), axis=-2))
 
@@ -205,9 +210,9 @@ class SVD(NamedTuple):
     [4.0, 3.0]
     """
 
-    U: Any
-    S: Any
-    Vh: Any
+    U: Tensor
+    S: Tensor
+    Vh: Tensor
 
 
 def _svd_spec(x: Spec, full_matrices: bool) -> tuple[Spec, Spec, Spec]:
@@ -222,7 +227,9 @@ def _svd_spec(x: Spec, full_matrices: bool) -> tuple[Spec, Spec, Spec]:
     )
 
 
-def _svd_jvp(tangents: Any, y: Any, inputs: tuple[Node, ...], full_matrices: bool) -> Any:
+def _svd_jvp(
+    tangents: tuple[Node, ...], y: tuple[Node, ...], inputs: tuple[Node, ...], full_matrices: bool
+) -> tuple[Node, Node, Node]:
     (u, _, vh), (x,), (dx,) = y, inputs, tangents
     rows, columns = x.shape[-2:]
     if full_matrices and rows != columns:
@@ -285,7 +292,7 @@ SVD_OP = declare(Op(
 ))  # fmt: skip
 
 
-def _svdvals_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...]) -> Any:
+def _svdvals_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...]) -> Node:
     u, _, vh = outputs_of(record(SVD_OP, inputs, (False,)))
     return real(sum(conjugate(u) * matmul(tangents[0], adjoint(vh)), axis=-2))
 

@@ -7,7 +7,7 @@ exact at zeros, and its own derivatives are recurrences again: every order is O(
 
 from __future__ import annotations
 
-from typing import Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from gradtape.ops.families.reads import moved, running
 from gradtape.ops.families.samples import Sample, generator
 from gradtape.ops.families.signatures import DTypeLike, Tensor, TensorLike, kind_of_operand
 from gradtape.recording.record import record
+
+if TYPE_CHECKING:
+    from gradtape.ops.families.signatures import TensorOrNode
 
 # Up to this length a loop over the axis costs less than importing and calling BLAS.
 SHORT = 64
@@ -76,12 +79,14 @@ RESIZE_AXIS = declare(Op(
 ))  # fmt: skip
 
 
-def resize_axis(x: Any, axis: int, before: int, after: int, fill: Any = 0) -> Any:
+def resize_axis(
+    x: TensorOrNode, axis: int, before: int, after: int, fill: float = 0
+) -> TensorOrNode:
     """Put `before` fill values in front of an axis, `after` behind; negative counts drop."""
     return record(RESIZE_AXIS, (x,), (axis, before, after, fill))
 
 
-def previous(x: Any, axis: int, reverse: bool, fill: Any = 0) -> Any:
+def previous(x: TensorOrNode, axis: int, reverse: bool, fill: float = 0) -> TensorOrNode:
     """Each element's predecessor along the axis, its successor if reversed."""
     return resize_axis(x, axis, -1, 1, fill) if reverse else resize_axis(x, axis, 1, -1, fill)
 
@@ -233,7 +238,7 @@ def _recurrence_samples() -> list[Sample]:
 
 
 def _cumulative_prod_jvp(
-    tangents: Any, y: Node, inputs: tuple[Node, ...], axis: int, reverse: bool
+    tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...], axis: int, reverse: bool
 ) -> Node:
     before = previous(y, axis, reverse, fill=1)
     return apply(LINEAR_RECURRENCE, (inputs[0], before * tangents[0]), (axis, reverse))

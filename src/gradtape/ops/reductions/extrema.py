@@ -7,7 +7,7 @@ operand with a saved extremum: a recomputed operand may differ from that in its 
 from __future__ import annotations
 
 import math
-from typing import Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 
@@ -33,6 +33,9 @@ from gradtape.ops.families.shapes import normalize_axes, normalize_axis, reducti
 from gradtape.ops.families.signatures import Axis, Tensor, TensorLike, kind_of_operand
 from gradtape.recording.record import record
 from gradtape.recording.value import host_value
+
+if TYPE_CHECKING:
+    from gradtape.dtypes import DType
 
 _BOOL = np.dtype(bool)
 _INDEX = np.dtype(np.int64)
@@ -74,10 +77,12 @@ def _extremum(name: str, kernel: Rule, reduction: Accumulation) -> Op:
         require_order(name, x, axis)
         return spec(reduced_shape(x.shape, axis, keepdims), x.dtype)
 
-    def number_chosen(mask: Node, dtype: Any, axis: Axes, keepdims: bool) -> Node:
+    def number_chosen(mask: Node, dtype: DType, axis: Axes, keepdims: bool) -> Node:
         return cast(add_up(mask, axis, keepdims), dtype)
 
-    def jvp(tangents: Any, y: Node, inputs: tuple[Node, ...], axis: Axes, keepdims: bool) -> Node:
+    def jvp(
+        tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...], axis: Axes, keepdims: bool
+    ) -> Node:
         mask = apply(chosen, inputs, (axis,))
         total = add_up(where(mask, tangents[0], 0.0), axis, keepdims)
         return total / number_chosen(mask, y.dtype, axis, keepdims)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -79,7 +78,12 @@ def _direction(y: Node, x: Node, ord: float, axis: Axes) -> Node | None:
 
 
 def _jvp(
-    tangents: Any, y: Node, inputs: tuple[Node, ...], ord: float, axis: Axes, keepdims: bool
+    tangents: tuple[Node, ...],
+    y: Node,
+    inputs: tuple[Node, ...],
+    ord: float,
+    axis: Axes,
+    keepdims: bool,
 ) -> Node:
     direction = _direction(y, inputs[0], ord, axis)
     if direction is None:

@@ -99,7 +99,9 @@ def _partial_products(x: Node, axis: Axes) -> Node | None:
     return total
 
 
-def _prod_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...], axis: Axes, keepdims: bool) -> Node:
+def _prod_jvp(
+    tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...], axis: Axes, keepdims: bool
+) -> Node:
     partials = _partial_products(inputs[0], axis)
     terms = tangents[0] if partials is None else tangents[0] * partials
     return apply(SUM, (terms,), (axis, keepdims))

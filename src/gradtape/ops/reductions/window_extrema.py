@@ -8,7 +8,7 @@ The first of equal elements has the derivative, and a NaN is larger than any num
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -33,6 +33,9 @@ from gradtape.ops.families.reads import Listed, Operand, nothing
 from gradtape.ops.families.samples import Sample, generator
 from gradtape.ops.families.windows import Ints, counts_of, positions, windows_of
 from gradtape.recording.record import record
+
+if TYPE_CHECKING:
+    from gradtape.ops.families.reads import OpReads
 
 _POSITION = np.dtype(np.int32)
 
@@ -93,7 +96,7 @@ def _here(position: Node, number: int) -> Node:
     return apply(REGISTRY["equal"], (position, constant(number, position.spec)))
 
 
-def _jvp(tangents: Any, y: Node, inputs: tuple[Node, ...], **params: Any) -> Node:
+def _jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...], **params: Any) -> Node:
     (tangent,), (x,) = tangents, inputs
     position = _position_of(x, y.params)
     first, *others = _parts(tangent, y.params)
@@ -156,7 +159,7 @@ def _examples(y: Node, places: examples.Places) -> examples.Batch:
     return examples.placed(y, axis, place.count)
 
 
-def _sparsity(y: Node, operands: tuple[Operand, ...], **params: Ints) -> Any:
+def _sparsity(y: Node, operands: tuple[Operand, ...], **params: Ints) -> OpReads:
     # Loaded here because few programs ask for the pattern of a pooling.
     from scipy.sparse import csr_array
 

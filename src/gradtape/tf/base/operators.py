@@ -7,7 +7,7 @@ gradtape's function as they are. Everything else is converted first, or refused.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from gradtape.tf.base.conversion import common, convert, refuse_mixture
 from gradtape.tf.base.dispatch import PLAIN, WithoutValue, graphs
 from gradtape.tf.base.errors import InvalidValueError
 from gradtape.tf.base.tensor import Tensor
+
+if TYPE_CHECKING:
+    from gradtape.tf.base.types import TensorLike
 
 # Operands are a tensor and a tensor or number, in either order.
 Binary: TypeAlias = Callable[[Any, Any], Any]
@@ -295,8 +298,8 @@ def install(kind: Any, assignable: bool) -> None:
 
 
 def _array_ufunc(
-    self: Any, ufunc: np.ufunc, method: str, *inputs: object, **options: object
-) -> Any:
+    self: Any, ufunc: np.ufunc, method: str, *inputs: TensorLike, **options: object
+) -> object:
     function = UFUNCS.get(ufunc)
     if method == "__call__" and function is not None and not options:
         return function(*inputs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -45,11 +45,6 @@ class Tensor(core.Tensor):
 
     if TYPE_CHECKING:
         # Ops on a tensor of this class give tensors of this class: see `result_class`.
-        __add__ = __sub__ = __mul__ = __truediv__ = __pow__ = __matmul__ = __getitem__ = cast(
-            Callable[["Tensor", Any], "Tensor"], core.Tensor.__add__
-        )
-        __lt__ = __le__ = __gt__ = __ge__ = __add__
-
         def reshape(self, *shape: Any) -> Tensor: ...
 
         def squeeze(self, axis: Any = None) -> Tensor: ...
@@ -155,7 +150,7 @@ class Tensor(core.Tensor):
 
         def _unary(self) -> Tensor: ...
 
-        def __getitem__(self, key: Any) -> Tensor: ...
+        def __getitem__(self, key: object) -> Tensor: ...
 
         __add__ = __sub__ = __mul__ = __truediv__ = __floordiv__ = __mod__ = __pow__ = _binary
         __radd__ = __rsub__ = __rmul__ = __rtruediv__ = __rfloordiv__ = __rmod__ = _binary

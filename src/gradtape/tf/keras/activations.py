@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from gradtape.nn import activations as core
 from gradtape.ops.arrays.joining import split
@@ -13,6 +14,11 @@ from gradtape.tf.base.conversion import convert
 from gradtape.tf.base.dispatch import documented, operation
 from gradtape.tf.ops import elementwise as functions
 
+if TYPE_CHECKING:
+    from types import FunctionType
+
+    from gradtape.tf.base.tensor import Tensor
+
 __all__ = [
     "celu", "deserialize", "elu", "exponential", "gelu", "get", "glu", "hard_sigmoid", "hard_silu",
     "hard_swish", "hard_tanh", "leaky_relu", "linear", "log_sigmoid", "log_softmax", "mish", "relu",
@@ -21,11 +27,13 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _of_x(function: Any, doc: str, example: str, result: str) -> Any:
+def _of_x(
+    function: Callable[[Tensor], Tensor], doc: str, example: str, result: str
+) -> Callable[..., Tensor]:
     """A row for a function of one argument, which Keras calls x; the example names it."""
 
     @operation
-    def activation(x: Any) -> Any:
+    def activation(x: Any) -> Tensor:
         return function(convert(x))
 
     shown = f"round(tf.keras.activations.{example}.numpy().item(), 4)"
@@ -60,7 +68,7 @@ hard_silu = hard_swish = _of_x(
 @operation
 def relu(
     x: Any, negative_slope: float = 0.0, max_value: float | None = None, threshold: float = 0.0
-) -> Any:
+) -> Tensor:
     """x where it is above a threshold, a slope elsewhere, and not more than a largest value.
 
     >>> tf.keras.activations.relu([-1.0, 8.0], max_value=6.0).numpy().tolist()
@@ -76,7 +84,7 @@ def relu(
 
 
 @operation
-def leaky_relu(x: Any, negative_slope: float = 0.2) -> Any:
+def leaky_relu(x: Any, negative_slope: float = 0.2) -> Tensor:
     """x where it is positive, a slope elsewhere.
 
     >>> tf.keras.activations.leaky_relu([-1.0, 2.0], 0.5).numpy().tolist()
@@ -86,7 +94,7 @@ def leaky_relu(x: Any, negative_slope: float = 0.2) -> Any:
 
 
 @operation
-def elu(x: Any, alpha: float = 1.0) -> Any:
+def elu(x: Any, alpha: float = 1.0) -> Tensor:
     """x where it is positive, alpha * (exp(x) - 1) elsewhere.
 
     >>> tf.keras.activations.elu([0.0, 2.0]).numpy().tolist()
@@ -99,7 +107,7 @@ def elu(x: Any, alpha: float = 1.0) -> Any:
 
 
 @operation
-def celu(x: Any, alpha: float = 1.0) -> Any:
+def celu(x: Any, alpha: float = 1.0) -> Tensor:
     """x where it is positive, alpha * (exp(x / alpha) - 1) elsewhere.
 
     >>> tf.keras.activations.celu([0.0, 2.0]).numpy().tolist()
@@ -111,7 +119,7 @@ def celu(x: Any, alpha: float = 1.0) -> Any:
 
 
 @operation
-def gelu(x: Any, approximate: bool = False) -> Any:
+def gelu(x: Any, approximate: bool = False) -> Tensor:
     """x times the distribution function of the standard normal.
 
     >>> tf.keras.activations.gelu(0.0).numpy().item()
@@ -121,7 +129,7 @@ def gelu(x: Any, approximate: bool = False) -> Any:
 
 
 @operation
-def glu(x: Any, axis: int = -1) -> Any:
+def glu(x: Any, axis: int = -1) -> Tensor:
     """One half of x times the sigmoid of the other.
 
     >>> tf.keras.activations.glu([2.0, 0.0]).numpy().tolist()
@@ -132,7 +140,7 @@ def glu(x: Any, axis: int = -1) -> Any:
 
 
 @operation
-def softmax(x: Any, axis: Any = -1) -> Any:
+def softmax(x: Any, axis: Any = -1) -> Tensor:
     """exp(x) over its sum along an axis.
 
     >>> tf.keras.activations.softmax([[0.0, 0.0]]).numpy().tolist()
@@ -142,7 +150,7 @@ def softmax(x: Any, axis: Any = -1) -> Any:
 
 
 @operation
-def log_softmax(x: Any, axis: Any = -1) -> Any:
+def log_softmax(x: Any, axis: Any = -1) -> Tensor:
     """The logarithm of softmax.
 
     >>> tf.keras.activations.log_softmax([[1e4, 0.0]]).numpy().tolist()
@@ -152,7 +160,7 @@ def log_softmax(x: Any, axis: Any = -1) -> Any:
 
 
 @operation
-def squareplus(x: Any, b: float = 4) -> Any:
+def squareplus(x: Any, b: float = 4) -> Tensor:
     """(x + sqrt(x**2 + b)) / 2.
 
     >>> tf.keras.activations.squareplus(0.0).numpy().item()
@@ -162,7 +170,7 @@ def squareplus(x: Any, b: float = 4) -> Any:
     return 0.5 * (x + elementwise.sqrt(elementwise.square(x) + float(b)))
 
 
-def get(identifier: Any) -> Any:
+def get(identifier: Any) -> Callable[..., Tensor]:
     """The activation of a name; functions as they are, and `linear` for None.
 
     >>> tf.keras.activations.get("relu") is tf.keras.activations.relu
@@ -181,7 +189,7 @@ def get(identifier: Any) -> Any:
 _NO_ACTIVATIONS = ("deserialize", "get", "serialize")
 
 
-def serialize(activation: Any) -> str:
+def serialize(activation: FunctionType) -> str:
     """The name of an activation.
 
     >>> tf.keras.activations.serialize(tf.keras.activations.relu)
@@ -190,7 +198,7 @@ def serialize(activation: Any) -> str:
     return activation.__name__
 
 
-def deserialize(config: Any, custom_objects: Any = None) -> Any:
+def deserialize(config: Any, custom_objects: Any = None) -> Callable[..., Tensor]:
     """The activation of a name, one's own functions included.
 
     >>> tf.keras.activations.deserialize("relu") is tf.keras.activations.relu

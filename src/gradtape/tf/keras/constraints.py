@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gradtape.ops.elementwise.arithmetic import clip
 from gradtape.ops.elementwise.unary import relu, sqrt, square
 from gradtape.ops.reductions.reduction import sum as total
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.base.types import Axis
+
+if TYPE_CHECKING:
+    from gradtape.tf.base.tensor import Tensor
 
 __all__ = [
     "Constraint", "MaxNorm", "MinMaxNorm", "NonNeg", "UnitNorm", "get", "max_norm", "min_max_norm",
@@ -25,7 +28,7 @@ class Constraint:
     [0.0, 2.0]
     """
 
-    def __call__(self, w: Any) -> Any:
+    def __call__(self, w: Any) -> Tensor:
         """The allowed value nearest to one's own."""
         return w
 
@@ -41,11 +44,11 @@ class NonNeg(Constraint):
     [0.0, 2.0]
     """
 
-    def __call__(self, w: Any) -> Any:
+    def __call__(self, w: Any) -> Tensor:
         return relu(convert(w))
 
 
-def _norm(w: Any, axis: Any) -> Any:
+def _norm(w: Tensor, axis: Any) -> Tensor:
     return sqrt(total(square(w), axis=axis, keepdims=True))
 
 
@@ -59,7 +62,7 @@ class MaxNorm(Constraint):
     def __init__(self, max_value: float = 2, axis: Axis = 0) -> None:
         self.max_value, self.axis = float(max_value), axis
 
-    def __call__(self, w: Any) -> Any:
+    def __call__(self, w: Any) -> Tensor:
         w = convert(w)
         norm = _norm(w, self.axis)
         return w * (clip(norm, 0.0, self.max_value) / (norm + _SMALL))
@@ -78,7 +81,7 @@ class MinMaxNorm(Constraint):
         self.min_value, self.max_value = float(min_value), float(max_value)
         self.rate, self.axis = float(rate), axis
 
-    def __call__(self, w: Any) -> Any:
+    def __call__(self, w: Any) -> Tensor:
         w = convert(w)
         norm = _norm(w, self.axis)
         wanted = self.rate * clip(norm, self.min_value, self.max_value) + (1.0 - self.rate) * norm
@@ -95,7 +98,7 @@ class UnitNorm(Constraint):
     def __init__(self, axis: Axis = 0) -> None:
         self.axis = axis
 
-    def __call__(self, w: Any) -> Any:
+    def __call__(self, w: Any) -> Tensor:
         w = convert(w)
         return w / (_norm(w, self.axis) + _SMALL)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from gradtape.nn import initializers as core
 from gradtape.ops.arrays.creation import eye
@@ -10,6 +11,9 @@ from gradtape.tf.base.conversion import as_shape, convert
 from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.dtypes import as_dtype, float32
 from gradtape.tf.base.tensor import adopt
+
+if TYPE_CHECKING:
+    from gradtape.tf.base.tensor import Tensor
 
 __all__ = [
     "Constant", "GlorotNormal", "GlorotUniform", "HeNormal", "HeUniform", "Identity", "Initializer",
@@ -31,18 +35,18 @@ class Initializer:
     def __init__(self, inner: Any = None) -> None:
         self._inner = inner
 
-    def __call__(self, shape: Any, dtype: Any = None) -> Any:
+    def __call__(self, shape: Any, dtype: Any = None) -> Tensor:
         """Values of a shape, float32 unless told otherwise."""
         return _started(self._inner, shape, dtype)
 
 
 @operation
-def _started(inner: Any, shape: Any, dtype: Any) -> Any:
+def _started(inner: Any, shape: Any, dtype: Any) -> Tensor:
     kind = as_dtype(float32 if dtype is None else dtype).dtype
     return adopt(inner(as_shape(shape), kind))
 
 
-def _class(name: str, function: Any, doc: str, arguments: str = "") -> Any:
+def _class(name: str, function: Callable[..., object], doc: str, arguments: str = "") -> Any:
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
         Initializer.__init__(self, function(*args, **kwargs))
 
@@ -98,7 +102,7 @@ random_uniform, truncated_normal = RandomUniform, TruncatedNormal
 variance_scaling, zeros = VarianceScaling, Zeros
 
 
-def get(identifier: Any) -> Any:
+def get(identifier: Any) -> Callable[..., Tensor]:
     """An initializer by name or class; functions as they are, numbers as constants.
 
     >>> tf.keras.initializers.get("zeros")([2]).numpy().tolist()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 from gradtape.errors import ShapeError
 from gradtape.nn import losses as core
@@ -31,6 +31,9 @@ from gradtape.tf.base.dtypes import as_dtype, float32
 from gradtape.tf.base.tensor import Tensor
 from gradtape.tf.keras.weights import snake_case
 from gradtape.tf.ops.indexing import as_indices
+
+if TYPE_CHECKING:
+    from gradtape.tf.base.types import TensorLike
 
 __all__ = [
     "BinaryCrossentropy", "CategoricalCrossentropy", "CategoricalHinge", "CosineSimilarity",
@@ -64,7 +67,9 @@ def _matched(name: str, y_true: Any, y_pred: Any) -> tuple[Any, Any]:
     return given, scores
 
 
-def _loss(function: Callable[..., Any], doc: str, result: str, name: str = "") -> Any:
+def _loss(
+    function: Callable[..., Any], doc: str, result: str, name: str = ""
+) -> Callable[..., Tensor]:
     """A row for a loss of each example, by the name of the function unless there is another."""
     name = name or function.__name__
 
@@ -86,9 +91,9 @@ cosine_similarity = _loss(core.cosine_similarity, "Minus the cosine of the angle
 
 
 def _binary(
-    y_true: Any, y_pred: Any, from_logits: bool = False, label_smoothing: float = 0.0,
+    y_true: Tensor, y_pred: Tensor, from_logits: bool = False, label_smoothing: float = 0.0,
     axis: int = -1, *, reduction: str,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     if axis != -1:
         y_true, y_pred = (moveaxis(y, axis, -1) for y in (y_true, y_pred))
     return core.binary_crossentropy(
@@ -105,19 +110,19 @@ categorical_crossentropy = _loss(core.categorical_crossentropy, "The sum of -t l
 def _own(function: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     """A formula of targets and predictions; the mean along the last axis."""
 
-    def loss(y_true: Any, y_pred: Any, reduction: str) -> Any:
+    def loss(y_true: Tensor, y_pred: Tensor, reduction: str) -> Tensor:
         return mean(function(y_true, y_pred), axis=-1)
 
     return loss
 
 
-def _signed(t: Any) -> Any:
+def _signed(t: Tensor) -> Tensor:
     """Targets as -1 and 1, if they are 0 and 1."""
     binary = reduce_all(logical_or(equal(t, 0.0), equal(t, 1.0)))
     return where(binary, 2.0 * t - 1.0, t)
 
 
-def _categorical_hinge(y_true: Any, y_pred: Any, reduction: str) -> Any:
+def _categorical_hinge(y_true: Tensor, y_pred: Tensor, reduction: str) -> Tensor:
     right = total(y_true * y_pred, axis=-1)
     wrong = largest((1.0 - y_true) * y_pred, axis=-1)
     return maximum(wrong - right + 1.0, 0.0)
@@ -230,11 +235,11 @@ class Loss:
         """The name of the dtype in which the loss is computed."""
         return str(self._dtype.name)
 
-    def call(self, y_true: Any, y_pred: Any) -> Any:
+    def call(self, y_true: Any, y_pred: Any) -> Tensor:
         """The loss of each example."""
         raise NotImplementedError(f"{type(self).__name__}: a loss needs `call(y_true, y_pred)`.")
 
-    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Tensor:
         """The mean over the examples, or their sum, or each."""
         mask = getattr(y_pred, "_keras_mask", None)
         y_true, y_pred = _as_tensors(y_true, y_pred, self._dtype, self._takes_labels)
@@ -243,7 +248,7 @@ class Loss:
             counted = mask if counted is None else logical_and(counted, mask)
         return _reduced(self.call(y_true, y_pred), sample_weight, self.reduction, counted)
 
-    def counted(self, y_true: Any) -> Any:
+    def counted(self, y_true: Any) -> Tensor | None:
         """Which examples count, as booleans; None if all do."""
         return None
 
@@ -252,7 +257,7 @@ class Loss:
         return {"name": self.name, "reduction": self.reduction}
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Any:
+    def from_config(cls, config: dict[str, Any]) -> Self:
         """The loss that a configuration describes."""
         return cls(**config)
 
@@ -261,7 +266,7 @@ class Loss:
 def _as_tensors(y_true: Any, y_pred: Any, dtype: Any, labels: bool) -> Any:
     """Targets and predictions, or nests of them, as tensors of the dtype of the loss."""
 
-    def tensor(y: Any, whole: bool) -> Any:
+    def tensor(y: TensorLike, whole: bool) -> Tensor:
         y = convert(y)
         return y if whole and y.dtype.is_integer else cast(y, dtype)
 
@@ -273,7 +278,7 @@ def _as_tensors(y_true: Any, y_pred: Any, dtype: Any, labels: bool) -> Any:
 
 
 @operation
-def _reduced(loss: Any, sample_weight: Any, reduction: Any, counted: Any = None) -> Any:
+def _reduced(loss: Any, sample_weight: Any, reduction: Any, counted: Any = None) -> Tensor:
     loss = convert(loss)
     weights = None if sample_weight is None else cast(convert(sample_weight), loss.dtype)
     if counted is not None:
@@ -295,13 +300,13 @@ def _reduced(loss: Any, sample_weight: Any, reduction: Any, counted: Any = None)
     return total(loss) / float(max(loss.spec.size, 1))
 
 
-def _beside(loss: Any, weights: Any) -> Any:
+def _beside(loss: Tensor, weights: Tensor) -> Tensor:
     """Values times weights, one of which may have a last axis of length 1 more."""
     loss, weights = _aligned(loss, weights)
     return loss * weights
 
 
-def _aligned(a: Any, b: Any) -> tuple[Any, Any]:
+def _aligned(a: Tensor, b: Tensor) -> tuple[Any, Any]:
     """Both with as many axes, if one has a last axis of length 1 more; columns stay columns."""
     if a.ndim == b.ndim + 1 and a.shape[-1] == 1:
         return (a, b[..., None]) if b.ndim == 1 else (a[..., 0], b)
@@ -325,7 +330,7 @@ class LossFunctionWrapper(Loss):
         super().__init__(name=name, reduction=reduction, dtype=dtype)
         self.fn, self._fn_kwargs = fn, kwargs
 
-    def call(self, y_true: Any, y_pred: Any) -> Any:
+    def call(self, y_true: Any, y_pred: Any) -> Tensor:
         if hasattr(y_true, "ndim") and hasattr(y_pred, "ndim"):
             y_true, y_pred = _aligned(y_true, y_pred)
         return self.fn(y_true, y_pred, **self._fn_kwargs)
@@ -334,7 +339,7 @@ class LossFunctionWrapper(Loss):
         return {**super().get_config(), "fn": self.fn, **self._fn_kwargs}
 
 
-def _class(name: str, function: Any, doc: str, **options: Any) -> Any:
+def _class(name: str, function: Callable[..., Tensor], doc: str, **options: Any) -> Any:
     """A loss of a function, with its options in their order."""
     options = options if "reduction" in options else {**options, "reduction": None}
     defaults = {**options, "reduction": "sum_over_batch_size", "name": function.__name__,
@@ -351,7 +356,7 @@ def _class(name: str, function: Any, doc: str, **options: Any) -> Any:
         self._options = dict(bound.arguments)
         Loss.__init__(self, **shared)
 
-    def call(self: Any, y_true: Any, y_pred: Any) -> Any:
+    def call(self: Any, y_true: Any, y_pred: Any) -> Tensor:
         return function(y_true, y_pred, **self._options)
 
     def get_config(self: Any) -> dict[str, Any]:
@@ -398,7 +403,7 @@ SparseCategoricalCrossentropy = _class(
 )  # fmt: skip
 
 
-def _counted_labels(self: Any, y_true: Any) -> Any:
+def _counted_labels(self: Any, y_true: Any) -> Tensor | None:
     """Labels other than the one to ignore."""
     ignored = self._options["ignore_class"]
     return None if ignored is None else y_true != ignored
@@ -420,7 +425,7 @@ _CLASSES = {
 }  # fmt: skip
 
 
-def get(identifier: Any) -> Any:
+def get(identifier: Any) -> Callable[..., Tensor]:
     """A loss by name; functions and losses as they are.
 
     >>> type(tf.keras.losses.get("mse")).__name__

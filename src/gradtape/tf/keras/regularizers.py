@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from gradtape.ops.elementwise.unary import square
 from gradtape.ops.reductions.reduction import sum as total
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.ops.products import l2_normalize
+
+if TYPE_CHECKING:
+    from gradtape.tf.base.tensor import Tensor
 
 __all__ = ["L1", "L1L2", "L2", "OrthogonalRegularizer", "Regularizer", "get", "l1", "l1_l2", "l2"]
 
@@ -26,7 +29,7 @@ class Regularizer:
     2.0
     """
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: Any) -> Tensor:
         """The penalty; none here."""
         return convert(0.0)
 
@@ -35,7 +38,7 @@ class Regularizer:
         return dict(vars(self))
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Any:
+    def from_config(cls, config: dict[str, Any]) -> Self:
         """The one that a configuration describes."""
         return cls(**config)
 
@@ -50,9 +53,9 @@ class L1L2(Regularizer):
     def __init__(self, l1: float | None = 0.0, l2: float | None = 0.0) -> None:
         self.l1, self.l2 = float(l1 or 0.0), float(l2 or 0.0)
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: Any) -> Tensor:
         x = convert(x)
-        found: Any = None
+        found: Tensor | None = None
         for share, measure in ((self.l1, size), (self.l2, square)):
             if share:
                 part = share * total(measure(x))
@@ -100,7 +103,7 @@ class OrthogonalRegularizer(Regularizer):
             raise ValueError(f'OrthogonalRegularizer: mode={mode!r} is not "rows" or "columns".')
         self.factor, self.mode = float(factor), mode
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: Any) -> Tensor:
         x = convert(x)
         if x.ndim != 2:
             raise ValueError(f"OrthogonalRegularizer: expected a matrix, got shape {x.shape}.")

@@ -29,6 +29,8 @@ __all__ = [
 ]  # fmt: skip
 
 
+# Each tensor is of the class of the operand, which the tuples of gradtape.linalg do not say: lines
+# that pass such tuples on silence the type checker.
 class LogMatrixDeterminant(NamedTuple):
     """The result of `slogdet`."""
 
@@ -91,7 +93,7 @@ def slogdet(input: TensorLike, name: Name = None) -> LogMatrixDeterminant:
     >>> sign.numpy().item(), logarithm.numpy().item()
     (-1.0, 0.0)
     """
-    return LogMatrixDeterminant(*core.slogdet(convert(input)))
+    return LogMatrixDeterminant(*core.slogdet(convert(input)))  # type: ignore[arg-type]
 
 
 def _row(
@@ -181,7 +183,8 @@ def qr(input: TensorLike, full_matrices: bool = False, name: Name = None) -> Qr:
     >>> tf.matmul(q, r).numpy().round(3).tolist()
     [[3.0, 1.0], [4.0, 2.0]]
     """
-    return Qr(*core.qr(convert(input), mode="complete" if full_matrices else "reduced"))
+    mode = "complete" if full_matrices else "reduced"
+    return Qr(*core.qr(convert(input), mode=mode))  # type: ignore[arg-type]
 
 
 @operation
@@ -198,7 +201,7 @@ def svd(
     if not compute_uv:
         return core.svdvals(x)
     u, s, vh = core.svd(x, full_matrices=full_matrices)
-    return s, u, _adjusted(vh, True)
+    return s, u, _adjusted(vh, True)  # type: ignore[return-value, arg-type]
 
 
 @operation
@@ -210,7 +213,7 @@ def eigh(tensor: TensorLike, name: Name = None) -> tuple[Tensor, Tensor]:
     [1.0, 2.0]
     """
     result = core.eigh(_from_below(convert(tensor)))
-    return result[0], result[1]
+    return result[0], result[1]  # type: ignore[return-value]
 
 
 def _from_below(x: Tensor) -> Tensor:

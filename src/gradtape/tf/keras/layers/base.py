@@ -9,7 +9,7 @@ import threading
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Self
 
 from gradtape.pytree import flatten, map_leaves
 from gradtape.tf.base.casting import cast
@@ -93,7 +93,7 @@ class Layer(Module):
         if "build" in cls.__dict__:
             cls.build = _marking(cls.__dict__["build"])  # type: ignore[method-assign]
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         made = super().__new__(cls)
         # What get_config tells, if nobody overrides it.
         made.__dict__["_arguments"] = (args, kwargs)
@@ -347,7 +347,7 @@ class Layer(Module):
         return {**found, "name": self.name}
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Any:
+    def from_config(cls, config: dict[str, Any]) -> Self:
         """The layer that a configuration describes."""
         return cls(**config)
 

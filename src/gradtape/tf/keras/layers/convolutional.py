@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from gradtape.errors import ShapeError
 from gradtape.ops.reductions import reduction
@@ -13,6 +14,15 @@ from gradtape.tf.keras.layers.base import Layer, require_channels_last
 from gradtape.tf.ops.arrays import pad, repeat
 from gradtape.tf.ops.convolution import conv_transpose, convolution, depthwise_conv2d
 from gradtape.tf.ops.windows import avg_pool, max_pool
+
+if TYPE_CHECKING:
+    from gradtape.tf.base.tensor import Tensor
+    from gradtape.tf.keras.types import (
+        ActivationLike,
+        ConstraintLike,
+        InitializerLike,
+        RegularizerLike,
+    )
 
 __all__ = [
     "AveragePooling1D", "AveragePooling2D", "AveragePooling3D", "AvgPool1D", "AvgPool2D",
@@ -37,10 +47,12 @@ class _Convolution(Layer):
     def __init__(
         self, filters: int, kernel_size: Any, strides: Any = 1, padding: str = "valid",
         data_format: str | None = None, dilation_rate: Any = 1, groups: int = 1,
-        activation: Any = None, use_bias: bool = True, kernel_initializer: Any = "glorot_uniform",
-        bias_initializer: Any = "zeros", kernel_regularizer: Any = None,
-        bias_regularizer: Any = None, activity_regularizer: Any = None,
-        kernel_constraint: Any = None, bias_constraint: Any = None, **kwargs: Any,
+        activation: ActivationLike = None, use_bias: bool = True,
+        kernel_initializer: InitializerLike = "glorot_uniform",
+        bias_initializer: InitializerLike = "zeros", kernel_regularizer: RegularizerLike = None,
+        bias_regularizer: RegularizerLike = None, activity_regularizer: RegularizerLike = None,
+        kernel_constraint: ConstraintLike = None, bias_constraint: ConstraintLike = None,
+        **kwargs: Any,
     ) -> None:  # fmt: skip
         super().__init__(activity_regularizer=activity_regularizer, **kwargs)
         require_channels_last(type(self).__name__, data_format)
@@ -83,14 +95,14 @@ class _Convolution(Layer):
     def _outputs(self, channels: int) -> int:
         return self.filters
 
-    def convolve(self, inputs: Any) -> Any:
+    def convolve(self, inputs: Tensor) -> Tensor:
         padding = self.padding.upper()
         if padding == "CAUSAL":
             before = (self.kernel_size[0] - 1) * self.dilation_rate[0]
             inputs, padding = pad(inputs, [[0, 0], [before, 0], [0, 0]]), "VALID"
         return convolution(inputs, self.kernel, self.strides, padding, dilations=self.dilation_rate)
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         y = self.convolve(inputs)
         return self.activation(y if self.bias is None else y + convert(self.bias))
 
@@ -144,7 +156,7 @@ class _Transposed(_Convolution):
         """The shape of the kernel for inputs of so many channels."""
         return (*self.kernel_size, self.filters, channels)
 
-    def convolve(self, inputs: Any) -> Any:
+    def convolve(self, inputs: Tensor) -> Tensor:
         batch, *lengths, _ = inputs.shape
         grown = [
             n * step if self.padding == "same" else n * step + max(window - step, 0)
@@ -184,13 +196,13 @@ class DepthwiseConv2D(_Convolution):
     spatial = 2
 
     def __init__(
-        self, kernel_size: Any, strides: Any = 1, padding: str = "valid",
-        depth_multiplier: int = 1, data_format: Any = None, dilation_rate: Any = 1,
-        activation: Any = None, use_bias: bool = True,
-        depthwise_initializer: Any = "glorot_uniform", bias_initializer: Any = "zeros",
-        depthwise_regularizer: Any = None, bias_regularizer: Any = None,
-        activity_regularizer: Any = None, depthwise_constraint: Any = None,
-        bias_constraint: Any = None, **kwargs: Any,
+        self, kernel_size: Any, strides: Any = 1, padding: str = "valid", depth_multiplier: int = 1,
+        data_format: Any = None, dilation_rate: Any = 1, activation: ActivationLike = None,
+        use_bias: bool = True, depthwise_initializer: InitializerLike = "glorot_uniform",
+        bias_initializer: InitializerLike = "zeros", depthwise_regularizer: RegularizerLike = None,
+        bias_regularizer: RegularizerLike = None, activity_regularizer: RegularizerLike = None,
+        depthwise_constraint: ConstraintLike = None, bias_constraint: ConstraintLike = None,
+        **kwargs: Any,
     ) -> None:  # fmt: skip
         super().__init__(
             depth_multiplier, kernel_size, strides, padding, data_format, dilation_rate, 1,
@@ -202,7 +214,7 @@ class DepthwiseConv2D(_Convolution):
     def _outputs(self, channels: int) -> int:
         return channels * self.filters
 
-    def convolve(self, inputs: Any) -> Any:
+    def convolve(self, inputs: Tensor) -> Tensor:
         return depthwise_conv2d(
             inputs, self.kernel, (1, *self.strides, 1), self.padding.upper(),
             dilations=self.dilation_rate,
@@ -228,7 +240,7 @@ class UpSampling2D(Layer):
             )
         self.size = each(size, 2)
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         return repeat(repeat(inputs, self.size[0], axis=1), self.size[1], axis=2)
 
 
@@ -253,7 +265,7 @@ class _Pooling(Layer):
         self.strides = self.pool_size if strides is None else each(strides, self.spatial)
         self.padding = padding.lower()
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         return self.function(inputs, self.pool_size, self.strides, self.padding.upper())
 
 
@@ -268,12 +280,12 @@ class _Global(Layer):
         require_channels_last(type(self).__name__, data_format)
         self.keepdims = bool(keepdims)
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         axes = tuple(range(1, self.spatial + 1))
         return self.function(inputs, axis=axes, keepdims=self.keepdims)
 
 
-def _masked_call(self: Any, inputs: Any, mask: Any = None) -> Any:
+def _masked_call(self: Any, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
     """The mean of the steps that count."""
     if mask is None:
         return _Global.call(self, inputs)
@@ -282,7 +294,9 @@ def _masked_call(self: Any, inputs: Any, mask: Any = None) -> Any:
     return sums / reduction.sum(shares, axis=1, keepdims=self.keepdims)
 
 
-def _made(name: str, base: Any, spatial: int, function: Any, doc: str) -> Any:
+def _made(
+    name: str, base: type[Layer], spatial: int, function: Callable[..., Tensor], doc: str
+) -> Any:
     shape = [1, *[4] * spatial, 3]
     result = [1, 3] if base is _Global else [1, *[2] * spatial, 3]
     example = f">>> tf.keras.layers.{name}()(tf.zeros({shape})).shape\n    TensorShape({result})"

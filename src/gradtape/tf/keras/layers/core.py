@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gradtape.errors import ShapeError
 from gradtape.nn.layers import Dropout as CoreDropout
@@ -17,6 +17,16 @@ from gradtape.tf.keras.activations import relu
 from gradtape.tf.keras.layers.base import Layer, require_channels_last, takes
 from gradtape.tf.ops.indexing import gather
 from gradtape.tf.ops.neural import softmax
+
+if TYPE_CHECKING:
+    from gradtape.tensor.tensor import Tensor as CoreTensor
+    from gradtape.tf.base.tensor import Tensor
+    from gradtape.tf.keras.types import (
+        ActivationLike,
+        ConstraintLike,
+        InitializerLike,
+        RegularizerLike,
+    )
 
 __all__ = [
     "Activation", "Dense", "Dropout", "Embedding", "Flatten", "Lambda", "ReLU", "Reshape",
@@ -35,11 +45,12 @@ class Dense(Layer):
     supports_masking = True
 
     def __init__(
-        self, units: int, activation: Any = None, use_bias: bool = True,
-        kernel_initializer: Any = "glorot_uniform", bias_initializer: Any = "zeros",
-        kernel_regularizer: Any = None, bias_regularizer: Any = None,
-        activity_regularizer: Any = None, kernel_constraint: Any = None,
-        bias_constraint: Any = None, **kwargs: Any,
+        self, units: int, activation: ActivationLike = None, use_bias: bool = True,
+        kernel_initializer: InitializerLike = "glorot_uniform",
+        bias_initializer: InitializerLike = "zeros", kernel_regularizer: RegularizerLike = None,
+        bias_regularizer: RegularizerLike = None, activity_regularizer: RegularizerLike = None,
+        kernel_constraint: ConstraintLike = None, bias_constraint: ConstraintLike = None,
+        **kwargs: Any,
     ) -> None:  # fmt: skip
         super().__init__(activity_regularizer=activity_regularizer, **kwargs)
         if int(units) <= 0:
@@ -65,7 +76,7 @@ class Dense(Layer):
         if self.use_bias:
             self.bias = self._add_named("bias", (self.units,))
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         """The output for inputs of shape (..., features)."""
         inputs = inputs if inputs.dtype.kind in "fc" else cast(inputs, self.dtype)
         y = project(self.name, inputs, convert(self.kernel))
@@ -80,9 +91,10 @@ class Embedding(Layer):
     """
 
     def __init__(
-        self, input_dim: int, output_dim: int, embeddings_initializer: Any = "uniform",
-        embeddings_regularizer: Any = None, embeddings_constraint: Any = None,
-        mask_zero: bool = False, weights: Any = None, **kwargs: Any,
+        self, input_dim: int, output_dim: int, embeddings_initializer: InitializerLike = "uniform",
+        embeddings_regularizer: RegularizerLike = None,
+        embeddings_constraint: ConstraintLike = None, mask_zero: bool = False, weights: Any = None,
+        **kwargs: Any,
     ) -> None:  # fmt: skip
         super().__init__(**kwargs)
         self.embeddings_regularizer = embeddings_regularizer
@@ -99,11 +111,11 @@ class Embedding(Layer):
             table = self._start[0] if isinstance(self._start, (list, tuple)) else self._start
             self.embeddings.assign(table)
 
-    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+    def compute_mask(self, inputs: Tensor, mask: Tensor | None = None) -> CoreTensor | None:
         """With `mask_zero`, which of the integers are not 0."""
         return convert(inputs) != 0 if self.mask_zero else None
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         inputs = inputs if inputs.dtype.is_integer else cast(inputs, "int32")
         return gather(self.embeddings, inputs)
 
@@ -117,11 +129,11 @@ class Activation(Layer):
 
     supports_masking = True
 
-    def __init__(self, activation: Any, **kwargs: Any) -> None:
+    def __init__(self, activation: ActivationLike, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.activation = activations.get(activation)
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         return self.activation(inputs)
 
 
@@ -143,7 +155,7 @@ class Lambda(Layer):
         self.function, self.output_shape = function, output_shape
         self.mask, self.arguments = mask, dict(arguments or {})
 
-    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+    def compute_mask(self, inputs: Tensor, mask: Tensor | None = None) -> Any:
         """The mask of the output: the one that the user gave, or else the mask of the input."""
         if callable(self.mask):
             return self.mask(inputs, mask)
@@ -173,7 +185,7 @@ class ReLU(Layer):
         self.max_value, self.negative_slope = max_value, float(negative_slope)
         self.threshold = float(threshold)
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         return relu(inputs, self.negative_slope, self.max_value, self.threshold)
 
 
@@ -190,7 +202,7 @@ class Softmax(Layer):
         super().__init__(**kwargs)
         self.axis = axis
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         return softmax(inputs, self.axis)
 
 
@@ -205,7 +217,7 @@ class Flatten(Layer):
         super().__init__(**kwargs)
         require_channels_last("Flatten", data_format)
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         shape = inputs.spec.shape
         return reshape(inputs, (shape[0], math.prod(shape[1:])) if shape else (1, 1))
 
@@ -221,7 +233,7 @@ class Reshape(Layer):
         super().__init__(**kwargs)
         self.target_shape = tuple(target_shape)
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         return reshape(inputs, (inputs.spec.shape[0], *self.target_shape))
 
 
@@ -241,13 +253,13 @@ class Dropout(Layer):
         self._core = CoreDropout(rate, noise_shape, seed)
         self.rate, self.noise_shape, self.seed = float(rate), noise_shape, seed
 
-    def call(self, inputs: Any, training: bool = False) -> Any:
+    def call(self, inputs: Tensor, training: bool = False) -> Tensor | CoreTensor:
         """The input, thinned out if training."""
         return thinned(self._core, inputs) if training and self.rate else inputs
 
 
 @operation
-def thinned(dropout: CoreDropout, inputs: Any) -> Any:
+def thinned(dropout: CoreDropout, inputs: Tensor) -> CoreTensor:
     """The input with elements dropped; None in the noise shape stands for the input's length."""
     shape = inputs.spec.shape
     if dropout.noise_shape is not None:

@@ -24,7 +24,7 @@ class Masked(Tensor):
 Masked.result_class = Masked.view_class = Tensor
 
 
-def mask_of(inputs: Any) -> Any:
+def mask_of(inputs: Any) -> Tensor | list[Tensor | None] | None:
     """The mask of a tensor, the list of masks of several, or None if there is none."""
     found = [getattr(leaf, "_keras_mask", None) for leaf in flatten(inputs)[0]]
     if all(mask is None for mask in found):

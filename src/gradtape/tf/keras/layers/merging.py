@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gradtape import random as streams
 from gradtape.errors import ShapeError
@@ -14,6 +14,9 @@ from gradtape.ops.elementwise import arithmetic
 from gradtape.tf.keras import activations
 from gradtape.tf.keras.layers.base import Layer
 from gradtape.tf.ops.random_numbers import normal
+
+if TYPE_CHECKING:
+    from gradtape.tf.base.tensor import Tensor
 
 __all__ = [
     "Add", "Average", "Concatenate", "ELU", "GaussianNoise", "Identity", "LeakyReLU", "Maximum",
@@ -26,11 +29,11 @@ class _Merge(Layer):
     """A function of two applied along a list of inputs."""
 
     @staticmethod
-    def combine(x: Any, y: Any) -> Any:
+    def combine(x: Tensor, y: Tensor) -> Tensor:
         """One tensor of two."""
         raise NotImplementedError
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Any) -> Tensor:
         if not isinstance(inputs, (list, tuple)) or len(inputs) < 2:
             raise ValueError(
                 f"A `{type(self).__name__}` layer should be called on a list of at least 2 inputs."
@@ -40,7 +43,7 @@ class _Merge(Layer):
             found = self.combine(found, each)
         return self.finish(found, len(inputs))
 
-    def finish(self, found: Any, count: int) -> Any:
+    def finish(self, found: Tensor, count: int) -> Tensor:
         """What becomes of the result for so many inputs."""
         return found
 
@@ -69,10 +72,10 @@ class Average(_Merge):
     """
 
     @staticmethod
-    def combine(x: Any, y: Any) -> Any:
+    def combine(x: Tensor, y: Tensor) -> Tensor:
         return arithmetic.add(x, y)
 
-    def finish(self, found: Any, count: int) -> Any:
+    def finish(self, found: Tensor, count: int) -> Tensor:
         return found / float(count)
 
 
@@ -87,7 +90,7 @@ class Concatenate(Layer):
         super().__init__(**kwargs)
         self.axis = int(axis)
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Any) -> Tensor:
         return concat(list(inputs), axis=self.axis)
 
 
@@ -100,7 +103,7 @@ class Identity(Layer):
 
     supports_masking = True
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         return inputs
 
 
@@ -117,7 +120,7 @@ class Permute(Layer):
         if sorted(self.dims) != list(range(1, len(self.dims) + 1)):
             raise ValueError(f"Permute: dims={dims} is not an order of the axes from 1 on.")
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         return permute_dims(inputs, (0, *self.dims))
 
 
@@ -132,7 +135,7 @@ class RepeatVector(Layer):
         super().__init__(**kwargs)
         self.n = int(n)
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         batch, features = inputs.spec.shape
         return broadcast_to(expand_dims(inputs, 1), (batch, self.n, features))
 
@@ -150,7 +153,7 @@ class Rescaling(Layer):
         super().__init__(**kwargs)
         self.scale, self.offset = scale, offset
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         return inputs * float(self.scale) + float(self.offset)
 
 
@@ -167,7 +170,7 @@ class LeakyReLU(Layer):
         super().__init__(**kwargs)
         self.negative_slope = float(negative_slope)
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         return activations.leaky_relu(inputs, self.negative_slope)
 
 
@@ -184,7 +187,7 @@ class ELU(Layer):
         super().__init__(**kwargs)
         self.alpha = float(alpha)
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         return activations.elu(inputs, self.alpha)
 
 
@@ -202,7 +205,7 @@ class GaussianNoise(Layer):
         self.stddev, self.seed = float(stddev), seed
         self._generator = None if seed is None else streams.Generator(seed)
 
-    def call(self, inputs: Any, training: Any = False) -> Any:
+    def call(self, inputs: Tensor, training: Any = False) -> Tensor:
         """The input, with noise in training."""
         if not training or not self.stddev:
             return inputs
@@ -225,7 +228,7 @@ class ZeroPadding2D(Layer):
         self.padding = tuple((p, p) if isinstance(p, int) else tuple(p) for p in pairs)
         self.data_format = data_format
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         if inputs.ndim != 4:
             raise ShapeError(
                 f"{self.name}: an input of shape {inputs.shape} is not a stack of images."
@@ -235,7 +238,7 @@ class ZeroPadding2D(Layer):
         return pad(inputs, around)
 
 
-def concatenate(inputs: Any, axis: int = -1, **kwargs: Any) -> Any:
+def concatenate(inputs: Any, axis: int = -1, **kwargs: Any) -> Tensor:
     """Inputs one after the other along an axis.
 
     >>> tf.keras.layers.concatenate([tf.ones([1, 2]), tf.ones([1, 3])]).shape
@@ -244,10 +247,10 @@ def concatenate(inputs: Any, axis: int = -1, **kwargs: Any) -> Any:
     return Concatenate(axis, **kwargs)(inputs)
 
 
-def _function(kind: Any, name: str) -> Any:
+def _function(kind: Any, name: str) -> Callable[..., Tensor]:
     """The layer as a function of inputs."""
 
-    def call(inputs: Any, **kwargs: Any) -> Any:
+    def call(inputs: Any, **kwargs: Any) -> Tensor:
         return kind(**kwargs)(inputs)
 
     call.__name__ = call.__qualname__ = name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,16 @@ from gradtape.tf.keras.layers.base import Layer
 from gradtape.tf.ops.creation import ones_like
 from gradtape.tf.ops.neural import batch_normalization
 
+if TYPE_CHECKING:
+    from gradtape.tensor.tensor import Tensor as CoreTensor
+    from gradtape.tf.base.tensor import Tensor
+    from gradtape.tf.keras.types import (
+        ConstraintLike,
+        InitializerLike,
+        RegularizerLike,
+    )
+    from gradtape.tf.programs.variable import Variable
+
 
 class LayerNormalization(Layer):
     """Each example with mean 0 and variance 1 along an axis, then scaled and shifted.
@@ -29,9 +39,10 @@ class LayerNormalization(Layer):
 
     def __init__(
         self, axis: Axis = -1, epsilon: float = 1e-3, center: bool = True, scale: bool = True,
-        beta_initializer: Any = "zeros", gamma_initializer: Any = "ones",
-        beta_regularizer: Any = None, gamma_regularizer: Any = None, beta_constraint: Any = None,
-        gamma_constraint: Any = None, **kwargs: Any,
+        beta_initializer: InitializerLike = "zeros", gamma_initializer: InitializerLike = "ones",
+        beta_regularizer: RegularizerLike = None, gamma_regularizer: RegularizerLike = None,
+        beta_constraint: ConstraintLike = None, gamma_constraint: ConstraintLike = None,
+        **kwargs: Any,
     ) -> None:  # fmt: skip
         super().__init__(**kwargs)
         self.axis, self.epsilon, self.center, self.scale = axis, epsilon, center, scale
@@ -47,12 +58,14 @@ class LayerNormalization(Layer):
         shape = tuple(input_shape[a] for a in axes)
         _add_scale_and_shift(self, shape)
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> CoreTensor:
         gamma, beta = (None if w is None else convert(w) for w in (self.gamma, self.beta))
         return normalized(inputs, self._axes, self.epsilon, gamma, beta)
 
 
-def _add_scale_and_shift(layer: Any, shape: tuple[int, ...]) -> None:
+def _add_scale_and_shift(
+    layer: LayerNormalization | BatchNormalization, shape: tuple[int, ...]
+) -> None:
     for name, wanted in (("gamma", layer.scale), ("beta", layer.center)):
         if wanted:
             setattr(layer, name, layer._add_named(name, shape))
@@ -72,10 +85,13 @@ class BatchNormalization(Layer):
 
     def __init__(
         self, axis: int = -1, momentum: float = 0.99, epsilon: float = 1e-3, center: bool = True,
-        scale: bool = True, beta_initializer: Any = "zeros", gamma_initializer: Any = "ones",
-        moving_mean_initializer: Any = "zeros", moving_variance_initializer: Any = "ones",
-        beta_regularizer: Any = None, gamma_regularizer: Any = None, beta_constraint: Any = None,
-        gamma_constraint: Any = None, synchronized: bool = False, **kwargs: Any,
+        scale: bool = True, beta_initializer: InitializerLike = "zeros",
+        gamma_initializer: InitializerLike = "ones",
+        moving_mean_initializer: InitializerLike = "zeros",
+        moving_variance_initializer: InitializerLike = "ones",
+        beta_regularizer: RegularizerLike = None, gamma_regularizer: RegularizerLike = None,
+        beta_constraint: ConstraintLike = None, gamma_constraint: ConstraintLike = None,
+        synchronized: bool = False, **kwargs: Any,
     ) -> None:  # fmt: skip
         super().__init__(**kwargs)
         self.axis, self.momentum, self.epsilon = axis, float(momentum), float(epsilon)
@@ -102,7 +118,7 @@ class BatchNormalization(Layer):
             shape, self.moving_variance_initializer, trainable=False, name="moving_variance"
         )
 
-    def call(self, inputs: Any, training: bool = False, mask: Any = None) -> Any:
+    def call(self, inputs: Tensor, training: bool = False, mask: Tensor | None = None) -> Tensor:
         """The normalised input; steps that a mask leaves out do not count for the statistics."""
         ndim = inputs.ndim
         at = self.axis % ndim
@@ -118,12 +134,12 @@ class BatchNormalization(Layer):
         shaped = [None if p is None else convert(p).reshape(spread) for p in parts]
         return batch_normalization(inputs, *shaped, self.epsilon)  # type: ignore[call-arg, arg-type]
 
-    def _move(self, cell: Any, now: Any) -> None:
+    def _move(self, cell: Variable, now: Tensor) -> None:
         share = 1.0 - self.momentum
         cell.assign_sub((convert(cell) - stop_gradient(now)) * share)
 
 
-def _moments(x: Any, axes: tuple[int, ...], mask: Any) -> tuple[Any, Any]:
+def _moments(x: Tensor, axes: tuple[int, ...], mask: Tensor | None) -> tuple[Any, Any]:
     if mask is None:
         return reduction.mean(x, axis=axes), reduction.var(x, axis=axes)
     shares = cast(convert(mask), x.dtype)

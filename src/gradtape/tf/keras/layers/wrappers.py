@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gradtape.nn.recurrent import check_mode, merged
 from gradtape.tf.base.casting import cast
@@ -12,6 +12,9 @@ from gradtape.tf.keras.layers.base import Layer, takes
 from gradtape.tf.keras.layers.recurrent import RNN
 from gradtape.tf.ops.arrays import reshape, reverse
 from gradtape.tf.ops.reductions import reduce_any
+
+if TYPE_CHECKING:
+    from gradtape.tf.base.tensor import Tensor
 
 
 class Bidirectional(Layer):
@@ -88,7 +91,7 @@ class TimeDistributed(Layer):
 
     supports_masking = True
 
-    def __init__(self, layer: Any, **kwargs: Any) -> None:
+    def __init__(self, layer: Layer, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if not isinstance(layer, Layer):
             raise ValueError(f"TimeDistributed: {layer!r} is not a layer.")
@@ -97,7 +100,7 @@ class TimeDistributed(Layer):
     def build(self, input_shape: Any) -> None:
         self.layer.ensure_built((input_shape[0], *tuple(input_shape)[2:]))
 
-    def call(self, inputs: Any, training: bool = False, mask: Any = None) -> Any:
+    def call(self, inputs: Tensor, training: bool = False, mask: Tensor | None = None) -> Tensor:
         """What the layer gives for each step, in the order of the steps."""
         batch, steps, *rest = inputs.shape
         more = {"training": training} if training and takes(self.layer.call, "training") else {}
@@ -119,10 +122,10 @@ class Masking(Layer):
         super().__init__(**kwargs)
         self.mask_value = mask_value
 
-    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+    def compute_mask(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
         return reduce_any(convert(inputs) != self.mask_value, axis=-1)
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         """The input, with zeros at the steps that do not count."""
         counts = self.compute_mask(inputs)[..., None]
         return inputs * cast(counts, inputs.dtype)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 from gradtape.errors import ShapeError
 from gradtape.tf.base.casting import cast
@@ -15,6 +15,9 @@ from gradtape.tf.ops.arrays import broadcast_to, expand_dims
 from gradtape.tf.ops.creation import zeros
 from gradtape.tf.ops.reductions import reduce_mean, reduce_sum
 from gradtape.tf.programs.variable import Variable
+
+if TYPE_CHECKING:
+    from gradtape.tf.base.tensor import Tensor
 
 
 class Metric:
@@ -39,7 +42,7 @@ class Metric:
 
     _arguments: tuple[Any, Any]
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         made = super().__new__(cls)
         # What get_config tells, if nobody overrides it.
         made.__dict__["_arguments"] = (args, kwargs)
@@ -118,7 +121,7 @@ class Metric:
         return {**found, "name": self.name, "dtype": self.dtype}
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Any:
+    def from_config(cls, config: dict[str, Any]) -> Self:
         """The metric that a configuration describes."""
         return cls(**config)
 
@@ -174,7 +177,7 @@ class Mean(Metric):
         else:
             self.count.assign_add(float(values.shape[0]) if values.ndim else 1.0)
 
-    def result(self) -> Any:
+    def result(self) -> Tensor:
         """The mean so far, 0 of nothing."""
         return divide_no_nan(self.total, self.count)
 
@@ -194,7 +197,7 @@ class Sum(Metric):
         values, _ = of_examples(values, sample_weight, reduce_sum, self._dtype)
         self.total.assign_add(reduce_sum(values))
 
-    def result(self) -> Any:
+    def result(self) -> Tensor:
         return convert(self.total)
 
 

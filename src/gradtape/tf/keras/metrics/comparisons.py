@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from gradtape.tf.base.casting import cast
 from gradtape.tf.base.conversion import convert
@@ -13,6 +14,9 @@ from gradtape.tf.ops import elementwise
 from gradtape.tf.ops.arrays import expand_dims, reshape
 from gradtape.tf.ops.reductions import argmax
 from gradtape.tf.ops.sorting import in_top_k
+
+if TYPE_CHECKING:
+    from gradtape.tf.base.tensor import Tensor
 
 __all__ = [
     "Accuracy", "BinaryAccuracy", "BinaryCrossentropy", "CategoricalAccuracy",
@@ -52,16 +56,16 @@ def _aligned(y_true: Any, y_pred: Any) -> tuple[Any, Any]:
     return given, scores
 
 
-def _same(a: Any, b: Any) -> Any:
+def _same(a: Tensor, b: Tensor) -> Tensor:
     return cast(elementwise.equal(a, b), "float32")
 
 
-def accuracy(y_true: Any, y_pred: Any) -> Any:
+def accuracy(y_true: Any, y_pred: Any) -> Tensor:
     """1 where prediction and target are equal."""
     return _same(*_aligned(y_true, y_pred))
 
 
-def binary_accuracy(y_true: Any, y_pred: Any, threshold: float = 0.5) -> Any:
+def binary_accuracy(y_true: Any, y_pred: Any, threshold: float = 0.5) -> Tensor:
     """1 where a probability is on the right side of a threshold.
 
     >>> tf.keras.metrics.binary_accuracy([1.0, 0.0], [0.9, 0.8]).numpy().tolist()
@@ -71,7 +75,7 @@ def binary_accuracy(y_true: Any, y_pred: Any, threshold: float = 0.5) -> Any:
     return _same(given, cast(scores > cast(threshold, scores.dtype), given.dtype))
 
 
-def categorical_accuracy(y_true: Any, y_pred: Any) -> Any:
+def categorical_accuracy(y_true: Any, y_pred: Any) -> Tensor:
     """1 where the largest prediction is the class of the target, a distribution.
 
     >>> tf.keras.metrics.categorical_accuracy([[0.0, 1.0]], [[0.1, 0.9]]).numpy().tolist()
@@ -80,14 +84,14 @@ def categorical_accuracy(y_true: Any, y_pred: Any) -> Any:
     return _same(argmax(y_true, -1), argmax(y_pred, -1))
 
 
-def _labels(y_true: Any, scores: Any) -> Any:
+def _labels(y_true: Any, scores: Tensor) -> Tensor:
     given = convert(y_true)
     if given.ndim == scores.ndim and given.shape[-1] == 1:
         given = given[..., 0]
     return cast(given, "int64")
 
 
-def sparse_categorical_accuracy(y_true: Any, y_pred: Any) -> Any:
+def sparse_categorical_accuracy(y_true: Any, y_pred: Any) -> Tensor:
     """1 where the largest prediction is the class that an integer names.
 
     >>> tf.keras.metrics.sparse_categorical_accuracy([1], [[0.1, 0.9]]).numpy().tolist()
@@ -97,7 +101,7 @@ def sparse_categorical_accuracy(y_true: Any, y_pred: Any) -> Any:
     return _same(_labels(y_true, scores), argmax(scores, -1))
 
 
-def sparse_top_k_categorical_accuracy(y_true: Any, y_pred: Any, k: int = 5) -> Any:
+def sparse_top_k_categorical_accuracy(y_true: Any, y_pred: Any, k: int = 5) -> Tensor:
     """1 where the class that an integer names is among the k largest predictions.
 
     >>> tf.keras.metrics.sparse_top_k_categorical_accuracy(
@@ -111,7 +115,7 @@ def sparse_top_k_categorical_accuracy(y_true: Any, y_pred: Any, k: int = 5) -> A
     return reshape(cast(in_top_k(reshape(labels, [-1]), rows, k), "float32"), labels.shape)
 
 
-def top_k_categorical_accuracy(y_true: Any, y_pred: Any, k: int = 5) -> Any:
+def top_k_categorical_accuracy(y_true: Any, y_pred: Any, k: int = 5) -> Tensor:
     """1 where the class of the target is among the k largest predictions.
 
     >>> tf.keras.metrics.top_k_categorical_accuracy(
@@ -122,12 +126,18 @@ def top_k_categorical_accuracy(y_true: Any, y_pred: Any, k: int = 5) -> Any:
     return sparse_top_k_categorical_accuracy(argmax(y_true, -1), y_pred, k)
 
 
-def _cosine(y_true: Any, y_pred: Any, axis: int = -1) -> Any:
+def _cosine(y_true: Any, y_pred: Any, axis: int = -1) -> Tensor:
     return -losses.cosine_similarity(y_true, y_pred, axis=axis)
 
 
 def _mean_of(
-    title: str, function: Any, doc: str, name: str | None = None, /, first: str = "", **options: Any
+    title: str,
+    function: Callable[..., Tensor],
+    doc: str,
+    name: str | None = None,
+    /,
+    first: str = "",
+    **options: Any,
 ) -> Any:
     """A class for the mean of a function; `first` is the option that comes before the name."""
     word = name or function.__name__
@@ -224,5 +234,5 @@ class RootMeanSquaredError(MeanMetricWrapper):
     def __init__(self, name: str | None = "root_mean_squared_error", dtype: Any = None) -> None:
         super().__init__(losses.mean_squared_error, name=name, dtype=dtype)
 
-    def result(self) -> Any:
+    def result(self) -> Tensor:
         return elementwise.sqrt(super().result())

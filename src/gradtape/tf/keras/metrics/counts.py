@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,10 @@ from gradtape.tf.ops import elementwise
 from gradtape.tf.ops.arrays import broadcast_to, expand_dims, reshape
 from gradtape.tf.ops.indexing import where
 from gradtape.tf.ops.reductions import reduce_sum
+
+if TYPE_CHECKING:
+    from gradtape.tf.base.tensor import Tensor
+    from gradtape.tf.programs.variable import Variable
 
 __all__ = [
     "AUC", "FalseNegatives", "FalsePositives", "Precision", "Recall", "TrueNegatives",
@@ -74,7 +78,7 @@ class Counted(Metric):
             found = reduce_sum(where(chosen, weights, cast(0.0, self._dtype)), axis=1)
             getattr(self, case).assign_add(found)
 
-    def shown(self, numbers: Any) -> Any:
+    def shown(self, numbers: Tensor) -> Tensor:
         """One number for one threshold, else one for each."""
         return numbers[0] if len(self.thresholds) == 1 else convert(numbers)
 
@@ -95,8 +99,8 @@ class Precision(Counted):
     """
 
     cases = ("true_positives", "false_positives")
-    true_positives: Any
-    false_positives: Any
+    true_positives: Variable
+    false_positives: Variable
 
     def __init__(
         self, thresholds: Any = None, top_k: Any = None, class_id: int | None = None,
@@ -105,7 +109,7 @@ class Precision(Counted):
         _without_top("Precision", top_k)
         super().__init__(thresholds, name, dtype, class_id)
 
-    def result(self) -> Any:
+    def result(self) -> Tensor:
         said = self.true_positives + self.false_positives
         return self.shown(divide_no_nan(self.true_positives, said))
 
@@ -118,8 +122,8 @@ class Recall(Counted):
     """
 
     cases = ("true_positives", "false_negatives")
-    true_positives: Any
-    false_negatives: Any
+    true_positives: Variable
+    false_negatives: Variable
 
     def __init__(
         self, thresholds: Any = None, top_k: Any = None, class_id: int | None = None,
@@ -128,7 +132,7 @@ class Recall(Counted):
         _without_top("Recall", top_k)
         super().__init__(thresholds, name, dtype, class_id)
 
-    def result(self) -> Any:
+    def result(self) -> Tensor:
         there = self.true_positives + self.false_negatives
         return self.shown(divide_no_nan(self.true_positives, there))
 
@@ -139,7 +143,7 @@ def _count_of(name: str, case: str, doc: str) -> Any:
     ) -> None:
         Counted.__init__(self, thresholds, name, dtype)
 
-    def result(self: Any) -> Any:
+    def result(self: Any) -> Tensor:
         return self.shown(getattr(self, case))
 
     example = f">>> tf.keras.metrics.{name}()([1, 0], [0.9, 0.1]).shape\n    TensorShape([])"
@@ -165,10 +169,10 @@ class AUC(Counted):
     """
 
     cases = _CASES
-    true_positives: Any
-    true_negatives: Any
-    false_positives: Any
-    false_negatives: Any
+    true_positives: Variable
+    true_negatives: Variable
+    false_positives: Variable
+    false_negatives: Variable
 
     def __init__(
         self, num_thresholds: int = 200, curve: str = "ROC",
@@ -196,7 +200,7 @@ class AUC(Counted):
         scores = elementwise.sigmoid(y_pred) if self.from_logits else y_pred
         super().update_state(y_true, scores, sample_weight)
 
-    def result(self) -> Any:
+    def result(self) -> Tensor:
         right, wrong = convert(self.true_positives), convert(self.false_positives)
         missed, spared = convert(self.false_negatives), convert(self.true_negatives)
         if self.curve == "ROC":

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import threading
 
-from gradtape.graph.weak_table import WeakTable
+from gradtape.process.weak_table import WeakTable
 
 _locks: WeakTable[int, threading.RLock] = WeakTable()
 

@@ -3,7 +3,7 @@
 import sys
 import threading
 
-from gradtape.graph.weak_table import WeakTable
+from gradtape.process.weak_table import WeakTable
 
 
 class Thing:

@@ -1,0 +1,10 @@
+"""What gradtape needs of the Python process it runs in. Nothing here knows of ops or values.
+
+Door, what other rooms import:
+
+- `locks`: locks that survive a fork
+- `interrupts`: what signal handlers raised, and code in which none runs
+- `weak_table`: interning without Python callbacks
+- `give_way`: background work that lets the calling thread go first
+- `records`: dataclasses whose methods are compiled at their first use
+"""
