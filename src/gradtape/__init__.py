@@ -251,9 +251,9 @@ __all__ = [
     "py_function", "pytree", "quantile", "random", "real", "reciprocal", "register_pytree", "relu",
     "remainder", "repeat", "reshape", "residuals", "result_type", "roll", "root", "round", "rsqrt",
     "save_any_except", "save_only", "saved_for_backward", "scan", "scatter_add", "scatter_max",
-    "scatter_set", "searchsorted", "set_default_dtype", "set_num_threads", "set_recorder",
-    "show_config", "sigmoid", "sign", "signbit", "sin", "sinc", "sinh", "softplus", "sort",
-    "sparsity_pattern", "split", "spy", "sqrt", "square", "squeeze", "stack", "std",
+    "scatter_set", "searchsorted", "set_default_dtype", "set_num_threads", "set_progress",
+    "set_recorder", "show_config", "sigmoid", "sign", "signbit", "sin", "sinc", "sinh", "softplus",
+    "sort", "sparsity_pattern", "split", "spy", "sqrt", "square", "squeeze", "stack", "std",
     "stop_gradient", "subtract", "sum", "swapaxes", "switch", "take", "take_along_axis", "tan",
     "tanh", "tensordot", "testing", "tf", "tile", "top_k", "tril", "triu", "trunc", "uint8",
     "uint16", "uint32", "uint64", "unique_all", "unique_counts", "unique_inverse", "unique_values",
@@ -281,6 +281,7 @@ _LATER: dict[str, tuple[str, ...]] = {
     "inspect.debug_nans": ("debug_nans",),
     "inspect.plans_and_kernels": ("kernels_of", "plan_of", "show_config"),
     "inspect.profiler.profile": ("Profile", "profile"),
+    "messages.progress_choice": ("set_progress",),
     "solve.implicit": ("fixed_point", "minimize", "root"),
     "solve.linear_operators": ("hessian_operator", "linear_operator", "linearize"),
     "solve.scipy_bridges": ("objective", "ode", "residuals"),
@@ -308,6 +309,7 @@ if _typing.TYPE_CHECKING:
     from gradtape.inspect.debug_nans import debug_nans
     from gradtape.inspect.plans_and_kernels import kernels_of, plan_of, show_config
     from gradtape.inspect.profiler.profile import Profile, profile
+    from gradtape.messages.progress_choice import set_progress
     from gradtape.solve.implicit import fixed_point, minimize, root
     from gradtape.solve.linear_operators import hessian_operator, linear_operator, linearize
     from gradtape.solve.scipy_bridges import objective, ode, residuals
@@ -351,8 +353,8 @@ _face_all(globals(), ("from_dlpack", "gradients", "program_of"))
 # first, because a first import later on would bind the name anew. `evaluate` is a function here.
 for _name in (
     "codegen", "command_line", "control", "derive", "dtypes", "evaluate", "functions", "graph",
-    "inspect", "ops", "optimize", "process", "recording", "runtime", "solve", "sparsity",
-    "suggestions", "tape", "tensor", "transforms", "version",
+    "inspect", "messages", "ops", "optimize", "process", "recording", "runtime", "solve",
+    "sparsity", "suggestions", "tape", "tensor", "transforms", "version",
 ):  # fmt: skip
     _import_module(f"gradtape.{_name}")
     if _name not in __all__:

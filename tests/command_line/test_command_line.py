@@ -1,11 +1,13 @@
 """The command line: each command, its JSON and its exit code."""
 
 import json
+import re
 import subprocess
 import sys
 
 import pytest
 
+import gradtape as gt
 from gradtape.command_line.main import COMMANDS, main
 
 SCRIPT = """
@@ -160,3 +162,37 @@ def test_bench_measures_limits_and_programs(capsys):
     found = json.loads(capsys.readouterr().out)
     assert found["limits"]["bytes_per_second"] > 0
     assert len(found["programs"]) == 4
+
+
+@pytest.fixture
+def help_text(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("question", "calls"),
+    [
+        ("Jacobians take long", ["tape.jacobian", "gt.prepare_jacobian"]),
+        ("a tape takes long", ["tape.report", "gradtape profile"]),
+        ("gt.function seems slower", ["gradtape compare", "explain"]),
+        ("there are state and branches", ["gt.cond", "gt.scan", "gt.while_loop"]),
+        ("gradient is not batch_jacobian", ["tape.gradient", "tape.batch_jacobian"]),
+    ],
+)
+def test_help_answers_each_question(help_text, question, calls):
+    _, _, after = help_text.partition(f"  {question} ")
+    assert after, f"{question} is not in the help"
+    answer = re.split(r"\n(?:  \w|\n)", after)[0]
+    assert [call for call in calls if call not in answer] == []
+
+
+def test_help_names_what_exists(help_text):
+    ours = set(re.findall(r"\bgt\.(\w+)", help_text))
+    assert len(ours) > 5
+    assert [name for name in ours if not hasattr(gt, name)] == []
+    asked = set(re.findall(r"\btape\.(\w+)", help_text))
+    assert len(asked) > 3
+    assert [name for name in asked if not hasattr(gt.GradientTape, name)] == []
+    assert max(map(len, help_text.splitlines())) <= 100

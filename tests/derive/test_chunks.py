@@ -1,6 +1,5 @@
 """Dense Jacobians in chunks: the same numbers, in bounded memory, by one plan."""
 
-import io
 import os
 import subprocess
 import sys
@@ -11,7 +10,6 @@ import pytest
 
 import gradtape as gt
 from gradtape.derive import chunks
-from gradtape.derive.chunks import Progress
 from gradtape.runtime import tiers
 
 WEIGHTS = np.random.default_rng(0).normal(size=(30, 40)) / 5
@@ -215,34 +213,6 @@ def test_wrong_budgets():
         gt.jacobian(layers, memory_budget="lots")(point())
     with pytest.raises(ValueError, match="memory_budget=-1 is less than nothing"):
         gt.jacobian(layers, memory_budget=-1)(point())
-
-
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
-
-
-class TestProgress:
-    def test_nothing_is_shown_of_what_is_quick(self):
-        stream = Terminal()
-        with Progress("jacobian", 10, stream, iter([0.0, 0.5, 1.0]).__next__) as progress:
-            progress.update(5)
-            progress.update(10)
-        assert not stream.getvalue()
-
-    def test_what_takes_long_is_shown_and_removed(self):
-        stream = Terminal()
-        with Progress("jacobian", 10, stream, iter([0.0, 3.0, 6.0]).__next__) as progress:
-            progress.update(5)
-            assert stream.getvalue() == "\rjacobian [###############               ]  50%, 3 s left"
-            progress.update(10)
-        assert stream.getvalue().endswith("\r")
-
-    def test_nothing_is_shown_where_nobody_looks(self):
-        stream = io.StringIO()
-        with Progress("jacobian", 10, stream, iter([0.0, 3.0, 6.0]).__next__) as progress:
-            progress.update(5)
-        assert not stream.getvalue()
 
 
 MEASURED = """

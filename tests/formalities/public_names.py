@@ -9,6 +9,7 @@ import gradtape as gt
 
 # Folders that users do not import from. What they export is public through `gradtape` itself.
 INTERNAL = {
+    "messages",
     "graph",
     "ops",
     "transforms",

@@ -44,6 +44,16 @@ def test_architecture_describes_every_room():
     assert not missing, f"docs/architecture.md does not say what these rooms are for: {missing}"
 
 
+@pytest.mark.parametrize("document", ["README.md", "docs/index.md", "docs/questions/index.md"])
+def test_every_question_is_found_from_the_front(document):
+    path = ROOT / document
+    links = re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", path.read_text("utf-8"))
+    found = {(path.parent / link).resolve() for link in links}
+    pages = set((ROOT / "docs" / "questions").glob("*.md")) - {ROOT / "docs/questions/index.md"}
+    assert len(pages) == 5
+    assert not pages - found
+
+
 def test_missing_file_is_found(tmp_path):
     document = tmp_path / "page.md"
     document.write_text("See `graph/no_such_file.py` and `graph/node.py`.", "utf-8")

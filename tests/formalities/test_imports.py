@@ -18,6 +18,7 @@ ROOMS: dict[str, set[str]] = {
     "dtypes": set(),
     "process": set(),
     "pytree": set(),
+    "messages": {"pytree"},
     "graph": {"pytree"},
     "recording": {"pytree"},
     "ops": {"pytree"},

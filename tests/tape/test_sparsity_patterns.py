@@ -1,6 +1,6 @@
 """Patterns and pictures, as users ask for them."""
 
-import importlib.util
+import sys
 
 import numpy as np
 import pytest
@@ -85,7 +85,43 @@ def test_spy_of_empty_patterns():
     assert gt.spy(np.zeros((0, 3)), dots=False) == "..."
 
 
-@pytest.mark.skipif(importlib.util.find_spec("matplotlib") is not None, reason="it is installed")
-def test_plot_without_matplotlib_says_so():
-    with pytest.raises(ImportError, match="needs matplotlib"):
+def test_plot_without_matplotlib_says_how_to_install_it(monkeypatch):
+    # None in sys.modules is what Python raises ImportError for.
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    with pytest.raises(ImportError, match=r"needs matplotlib.*pip install gradtape\[plot\]"):
         gt.spy(np.eye(2), plot=True)
+
+
+@pytest.fixture
+def pyplot():
+    matplotlib = pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    before = matplotlib.get_backend()
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    yield pyplot
+    pyplot.close("all")
+    matplotlib.use(before)
+
+
+@pytest.mark.parametrize("stored", [np.eye(5, 7), sp.eye_array(5, 7)])
+def test_spy_draws_the_entries(pyplot, stored, tmp_path):
+    axes = gt.spy(stored, plot=True)
+    (marks,) = axes.lines
+    assert sorted(zip(*marks.get_data(), strict=True)) == [(at, at) for at in range(5)]
+    assert axes.get_xlim() == (-0.5, 6.5)
+    assert axes.get_ylim() == (4.5, -0.5)
+    axes.figure.savefig(tmp_path / "spy.png")
+    assert (tmp_path / "spy.png").stat().st_size > 0
+
+
+def test_spy_draws_a_pattern_that_cannot_be_listed(pyplot):
+    axes = gt.spy(Pattern((10**6, 10**5), None, dense=True), plot=True)
+    (block,) = axes.images
+    assert block.get_extent() == [-0.5, 10**5 - 0.5, 10**6 - 0.5, -0.5]
+    assert "1000000" in axes.get_title()
+
+
+def test_spy_draws_nothing_of_an_empty_pattern(pyplot):
+    axes = gt.spy(np.zeros((3, 3)), plot=True)
+    assert len(axes.lines[0].get_xdata()) == 0

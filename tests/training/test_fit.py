@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-from gradtape.training import progress
+from gradtape.messages import progress_choice
 
 X = np.random.default_rng(0).normal(size=(50, 4))
 Y = X @ np.array([1.0, -2.0, 0.5, 3.0])
@@ -250,11 +250,23 @@ def test_rich_progress(monkeypatch):
     assert "epoch 2/2  loss 0.5" in stream.getvalue()
 
 
-def test_progress_without_rich(monkeypatch):
-    monkeypatch.setattr(progress, "find_spec", lambda name: None)
-    assert type(progress.make("auto")) is progress.Plain
+def test_progress_without_rich(monkeypatch, capsys):
+    monkeypatch.setattr(progress_choice, "has_rich", lambda: False)
+    gt.fit(lambda x: 0.5, [1, 2], epochs=1)
+    assert capsys.readouterr().err == "epoch 1/1  loss 0.5\n"
     with pytest.raises(ImportError, match=r"gradtape\[progress\]"):
-        progress.make("rich")
+        gt.fit(lambda x: 0.5, [1, 2], progress="rich")
+
+
+def test_a_function_is_told_the_progress(monkeypatch, capsys):
+    monkeypatch.setattr("gradtape.training.fit.PAUSE", -1.0)
+    seen = []
+    data = np.arange(4.0)
+    gt.fit(lambda x: 0.5, data, batch_size=2, epochs=2, progress=lambda *told: seen.append(told))
+    # Two batches, and the end of the epoch.
+    rounds = [(1, 2), (2, 2), (2, 2)]
+    assert seen == [(f"epoch {epoch}/2", *each) for epoch in (1, 2) for each in rounds]
+    assert not capsys.readouterr().err
 
 
 def test_history_plots(tmp_path):
@@ -263,3 +275,28 @@ def test_history_plots(tmp_path):
     figure = history.plot(tmp_path / "loss.png")
     assert (tmp_path / "loss.png").stat().st_size > 0
     assert [line.get_label() for line in figure.axes[0].lines] == ["loss"]
+
+
+def test_history_with_validation_and_one_epoch(tmp_path):
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    history = gt.fit(
+        lambda x: 0.5, [1, 2], validation=[3], validate=lambda x: {"error": 0.25}, progress=False
+    )
+    (axes,) = history.plot().axes
+    found = {line.get_label(): line.get_ydata().tolist() for line in axes.lines}
+    assert found == {"loss": [0.5], "val_error": [0.25]}
+    # One point makes no line, so it is marked.
+    assert {line.get_marker() for line in axes.lines} == {"o"}
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["loss", "val_error"]
+
+
+def test_an_empty_history_plots():
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    (axes,) = gt.training.History().plot().axes
+    assert not axes.lines
+
+
+def test_history_without_matplotlib_says_how_to_install_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(ImportError, match=r"pip install gradtape\[plot\]"):
+        gt.training.History().plot()

@@ -18,7 +18,10 @@ import threading
 import time
 from typing import Any
 
+from gradtape.messages import Log
 from gradtape.process.give_way import StoppedError, is_in_background, work_in_background
+
+_log = Log("codegen")
 
 # So many jobs wait at most. Who hands in one more asks again later.
 MOST_JOBS = 256
@@ -160,6 +163,7 @@ def _run(state: _State) -> None:
         except Exception as error:
             Counts.failures += 1
             job.error = error.with_traceback(None)
+            _log.info("compiling failed, calls go on without it: %s", repr(error))
         finally:
             job.finished = True
             Counts.jobs += 1

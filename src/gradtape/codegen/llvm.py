@@ -13,14 +13,18 @@ import os
 import platform
 import struct
 import threading
+import time
 import weakref
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
+from gradtape.messages import Log
 from gradtape.process.give_way import is_in_background
 from gradtape.process.interrupts import uninterrupted
 from gradtape.process.records import dataclass
+
+_log = Log("codegen")
 
 # Held around every call into LLVM, and around a fork: a child must not inherit LLVM, nor
 # llvmlite's import and its own lock, in the middle of another thread's compilation.
@@ -50,10 +54,12 @@ class Host:
 class Compiled:
     """The functions of a compiled module, by name. Its code may be freed when this object dies."""
 
-    __slots__ = ("__weakref__", "_addresses", "loaded")
+    __slots__ = ("__weakref__", "_addresses", "loaded", "nbytes")
 
-    def __init__(self, addresses: dict[str, int], loaded: bool = False) -> None:
+    def __init__(self, addresses: dict[str, int], loaded: bool = False, nbytes: int = 0) -> None:
         self._addresses = addresses
+        # The size of its object file.
+        self.nbytes = nbytes
         # Whether the machine code was on disk.
         self.loaded = loaded
 
@@ -202,7 +208,17 @@ def compile_ir(text: str, level: int = 2, for_good: bool = True) -> Compiled:
     Modules.in_all += 1
     if not is_in_background():
         Modules.in_calls += 1
-    return _compile_ir(text, level, for_good)
+    begin = time.perf_counter()
+    found = _compile_ir(text, level, for_good)
+    _log.debug(
+        "%s %s: %d bytes in %.1f ms, %s",
+        "loaded" if found.loaded else "compiled",
+        "native code" if for_good else "a kernel",
+        found.nbytes,
+        (time.perf_counter() - begin) * 1e3,
+        "in the background" if is_in_background() else "while a call waited",
+    )
+    return found
 
 
 @uninterrupted
@@ -220,7 +236,7 @@ def _compiled(llvm: Any, text: str, level: int, for_good: bool) -> Compiled:
     engine.add_object_file(llvm.ObjectFileRef.from_data(content))
     engine.finalize_object()
     addresses = {name: engine.get_function_address(name) for name in names}
-    compiled = Compiled(addresses, loaded)
+    compiled = Compiled(addresses, loaded, len(content))
     # Python does not free it at its end: threads may be in its code even then.
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(engine))
     if not for_good:

@@ -18,6 +18,10 @@ from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 
+from gradtape.messages import Log
+
+_log = Log("codegen")
+
 # Changes whenever entries are written in another form.
 _MAGIC = b"gradtape objects 1\n"
 _DIGEST = 32
@@ -53,12 +57,15 @@ def load(name: str) -> tuple[list[str], bytes] | None:
         data = path.read_bytes()
         found = _unpacked(data)
         if found is None:
+            _log.info("kernel cache: entry %s is damaged or foreign, ignored and removed", name)
             path.unlink()
         elif time.time() - path.stat().st_mtime > _DAY:
             os.utime(path)
     except OSError:
+        _log.debug("kernel cache: miss of %s", name)
         return None
     if found is not None:
+        _log.debug("kernel cache: hit of %s, %d bytes", name, len(data))
         _note_use(name)
     return found
 
@@ -100,7 +107,8 @@ def save(name: str, functions: Iterable[str], content: bytes) -> None:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
             raise
-    except OSError:
+    except OSError as error:
+        _log.info("kernel cache: entry %s could not be written: %s", name, str(error))
         return
     if _written["entries"] % _WRITES_PER_LOOK == 0:
         shrink(folder, LIMIT)
@@ -118,6 +126,7 @@ def shrink(folder: Path, limit: int) -> None:
     total = sum(size for _, size, _ in found)
     if total <= limit:
         return
+    _log.info("kernel cache: %d bytes are over the limit of %d, the oldest go", total, limit)
     for _, size, path in sorted(found, key=lambda entry: entry[0]):
         with contextlib.suppress(OSError):
             path.unlink()
@@ -156,8 +165,17 @@ def _prepared(choice: str) -> Path | None:
             folder = Path(home) / "gradtape" / "kernels"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = folder.stat()
-    except (OSError, RuntimeError):  # there is no home, or it cannot be written to
+    except (OSError, RuntimeError) as error:  # there is no home, or it cannot be written to
+        _tell(choice, f"the folder cannot be used: {error}")
         return None
     others = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     own = not hasattr(os, "getuid") or status.st_uid == os.getuid()
-    return folder if own and not others else None
+    if not own or others:
+        _tell(choice, f"others may write to {folder}, so its code is not run")
+        return None
+    return folder
+
+
+def _tell(choice: str, why: str) -> None:
+    """Say once why no machine code is kept on disk: aloud if the user named the folder."""
+    (_log.warning if choice else _log.info)("kernel cache: %s; kernels are compiled anew", why)

@@ -30,7 +30,7 @@ from gradtape.version import __version__
 OPTIONAL = {
     "rich": "tables in colour: pip install gradtape[cli]",
     "pandas": "Profile.to_pandas",
-    "matplotlib": "gt.spy(plot=True)",
+    "matplotlib": "gt.spy(plot=True) and history.plot(): pip install gradtape[plot]",
     "treescope": "trees of modules in notebooks",
 }
 _VARIABLES = "GRADTAPE_"

@@ -23,11 +23,23 @@ where to begin:
   gradtape bench                     what this machine can do
   gradtape compare model:loss        a function undecorated, as gt.function, and in NumPy
 
-in Python:
+in Python (import gradtape as gt; or, with TensorFlow's names, import gradtape.tf as tf):
   with gt.GradientTape() as tape:    y = f(x); tape.gradient(y, x)
   gt.jacobian(f, sparse=True)(x)     sparse Jacobians
   gt.function(f)                     calls without Python
   with gt.profile() as p:            the same report, of a part of a program
+
+what to call when
+  Jacobians take long                tape.jacobian(y, x): all rows in one compiled program;
+                                     gt.prepare_jacobian(f, x) for many points
+  a tape takes long                  tape.report(loss): what it recorded for nothing, what it keeps;
+                                     gradtape profile: which line, and what mending it saves
+  gt.function seems slower           gradtape compare model:loss: with it and without;
+                                     gt.function(f).explain(): why a call ran in Python
+  there are state and branches       plain Python: lists, assign, if and while on values count as
+                                     they ran; gt.cond, gt.scan and gt.while_loop are ops
+  gradient is not batch_jacobian     tape.gradient(y, x) sums over y; tape.batch_jacobian(y, x) has
+                                     a matrix for each example
 
 exit codes: 0 fine, 1 a fault was found or the script failed, 2 a wrong call
 """

@@ -10,17 +10,15 @@ from __future__ import annotations
 import functools
 import math
 import os
-import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
-from typing import TextIO
 
 from gradtape.derive.python_rules import PythonRules
 from gradtape.derive.window import Window
 from gradtape.evaluate.bound_plans import BoundPlan, bind
 from gradtape.graph import PICK, Node, dependents, placeholder, spec, user_line
 from gradtape.graph.program import Program, program
+from gradtape.messages import Progress
 from gradtape.ops.arrays.movement import reshape_node
 from gradtape.ops.elementwise.arithmetic import equal
 from gradtape.ops.families.casting import cast
@@ -31,62 +29,6 @@ from gradtape.runtime.footprint import intermediate_bytes, total_bytes
 from gradtape.runtime.machine_limits import parse_bytes, physical_memory
 from gradtape.transforms.jacobian import either_way, fewer_seeds, jacobian_dtype, products
 from gradtape.transforms.seeded import Seeded, numbered
-
-# Seconds before the line is shown, and between two updates.
-PATIENCE = 2.0
-INTERVAL = 0.2
-WIDTH = 30
-
-
-class Progress:
-    """Shows the finished part of a known amount of work, if standard error is a terminal."""
-
-    def __init__(
-        self,
-        title: str,
-        total: int,
-        stream: TextIO | None = None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.title = title
-        self.total = total
-        self.stream = sys.stderr if stream is None else stream
-        self.clock = clock
-        self.begun = clock()
-        self.due = self.begun + PATIENCE
-        self.shown = 0
-
-    def __enter__(self) -> Progress:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.shown:
-            self._write("")
-
-    def update(self, done: int) -> None:
-        """Show that `done` of the total amount is finished."""
-        now = self.clock()
-        if now < self.due or not self._on_terminal():
-            return
-        self.due = now + INTERVAL
-        part = done / max(1, self.total)
-        bar = "#" * int(WIDTH * part)
-        left = (now - self.begun) * (1 - part) / max(part, 1e-9)
-        self._write(f"{self.title} [{bar:<{WIDTH}}] {part:4.0%}, {left:.0f} s left")
-
-    def _on_terminal(self) -> bool:
-        try:
-            return bool(self.stream.isatty())
-        except (AttributeError, ValueError):  # no stream, or a closed one
-            return False
-
-    def _write(self, text: str) -> None:
-        self.stream.write(
-            "\r" + text + " " * max(0, self.shown - len(text)) + ("" if text else "\r")
-        )
-        self.stream.flush()
-        self.shown = len(text)
-
 
 # Intermediates may take this fraction of the machine's memory by default: 1 / SHARE.
 SHARE = 8
@@ -160,14 +102,14 @@ class Chunks:
     before: BoundPlan
     bound: BoundPlan
 
-    def run(self, recording: Recording) -> Value:
-        """The whole Jacobian, computed now."""
+    def run(self, recording: Recording, title: str = "jacobian") -> Value:
+        """The whole Jacobian, computed now; progress is shown under the title."""
         of = spec(self.target.shape + self.source.shape, jacobian_dtype(self.target, self.source))
         buffer = allocate(of.nbytes)
         whole = array(buffer, (self.target.size, self.source.size), of.dtype)
         seeds = whole.shape[0 if self.way == "reverse" else 1]
         known = self._known(recording)
-        with Progress("jacobian", seeds) as progress:
+        with Progress(title, seeds) as progress:
             for start in range(0, seeds, self.count):
                 # The last chunk ends with the last seed, and may compute some seeds again.
                 first = min(start, seeds - self.count)

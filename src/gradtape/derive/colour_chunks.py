@@ -11,11 +11,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from gradtape.derive.chunks import PROBE, Limits, Progress, frontier
+from gradtape.derive.chunks import PROBE, Limits, frontier
 from gradtape.dtypes import Array, DType
 from gradtape.evaluate.bound_plans import BoundPlan, bind
 from gradtape.graph import Node, placeholder, spec
 from gradtape.graph.program import program
+from gradtape.messages import Progress
 from gradtape.ops.arrays.movement import reshape_node
 from gradtape.ops.elementwise.arithmetic import equal
 from gradtape.ops.families.casting import cast
@@ -68,10 +69,13 @@ class ColourChunks:
     before: BoundPlan
     bound: BoundPlan
 
-    def pick(self, recording: Recording, places: Array, result: Array, begin: int) -> int:
+    def pick(
+        self, recording: Recording, places: Array, result: Array, begin: int, title: str
+    ) -> int:
         """Write the entries at these places of the products to the result; gives where they end.
 
-        `begin` is the place at which the products of this mode begin.
+        `begin` is the place at which the products of this mode begin. Progress is shown under the
+        title.
         """
         given = {self.seeds.chosen: self.seeds.value()}
         contents = self.before.contents(recording, given)
@@ -81,7 +85,7 @@ class ColourChunks:
         ordered = places[order]
         width = self.bound.outputs[0].size // self.count
         total = self.seeds.colours.count
-        with Progress("jacobian", total) as progress:
+        with Progress(title, total) as progress:
             for start in range(0, total, self.count):
                 # The last chunk ends with the last colour, and may compute some again.
                 first = min(start, total - self.count)
@@ -96,13 +100,17 @@ class ColourChunks:
 
 
 def entries_by_chunks(
-    chunks: Sequence[ColourChunks], recording: Recording, places: Array, dtype: DType
+    chunks: Sequence[ColourChunks],
+    recording: Recording,
+    places: Array,
+    dtype: DType,
+    title: str = "jacobian",
 ) -> Array:
     """The entries at places in the products of all chunks laid end to end."""
     result = np.empty(len(places), dtype)
     begin = 0
     for one in chunks:
-        begin = one.pick(recording, places, result, begin)
+        begin = one.pick(recording, places, result, begin, title)
     return result
 
 

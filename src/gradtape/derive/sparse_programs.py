@@ -150,7 +150,8 @@ class SparseProgram:
         if self.chunks:
             assert self.coloured.positions is not None
             places = np.asarray(self.coloured.positions)
-            return entries_by_chunks(self.chunks, recording, places, self.dtype)
+            title = "hessian" if self.coloured.symmetric else "jacobian"
+            return entries_by_chunks(self.chunks, recording, places, self.dtype, title)
         found = [part.reshape(-1) for part in self.bound.arrays(recording, self.seeds)]
         if not found:
             return np.zeros(self.pattern.nnz, self.dtype)

@@ -29,6 +29,7 @@ from gradtape.distributed.programs import (
 from gradtape.distributed.report import Report
 from gradtape.errors import DtypeError, SparsityError, shown
 from gradtape.graph.argument_checks import as_count
+from gradtape.messages import Choice
 from gradtape.ops.arrays.movement import reshape
 from gradtape.sparsity.choose_colouring import Coloured, colour
 from gradtape.sparsity.pattern import Pattern, pattern_of
@@ -192,7 +193,7 @@ def jacobian(
     workers: int | None = None,
     executor: futures.Executor | None = None,
     address: str | None = None,
-    progress: bool = False,
+    progress: Choice = False,
 ) -> Any:
     """The Jacobian of f at an array x as a matrix, by blocks that workers compute.
 
@@ -226,7 +227,7 @@ def hessian(
     workers: int | None = None,
     executor: futures.Executor | None = None,
     address: str | None = None,
-    progress: bool = False,
+    progress: Choice = False,
 ) -> Any:
     """The Hessian of a scalar f at an array x as a matrix, by blocks of columns.
 
@@ -258,7 +259,7 @@ def _by_blocks(
     workers: int | None,
     executor: futures.Executor | None,
     address: str | None,
-    progress: bool,
+    progress: Choice,
 ) -> Any:
     if mode not in ("auto", "forward", "reverse"):
         raise ValueError(f"{name}: mode={mode!r} is unknown. Use auto, forward or reverse.")

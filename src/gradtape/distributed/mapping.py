@@ -14,12 +14,12 @@ from gradtape.control.vmap import vmap
 from gradtape.distributed import functions_sent, random_streams, ray_tasks
 from gradtape.distributed.functions_sent import Sent
 from gradtape.distributed.programs import NotAProgramError, compile_ahead, travelling
-from gradtape.distributed.progress import Progress
 from gradtape.distributed.ray_tasks import AHEAD, Chunk, RayTasks, raise_failure
 from gradtape.distributed.report import Report
 from gradtape.distributed.tasks import ProgramOfItem, Settings, run_tasks, size_of, takes_generator
 from gradtape.functions.function import Function
 from gradtape.graph.argument_checks import as_count, as_flag
+from gradtape.messages import Choice, Progress, chosen
 from gradtape.pytree import flatten, unflatten
 from gradtape.tensor import Tensor
 
@@ -70,7 +70,7 @@ def map(
     threads: int = 1,
     retries: int = 3,
     copy_variables: bool = False,
-    progress: bool = False,
+    progress: Choice = False,
     executor: futures.Executor | None = None,
     address: str | None = None,
 ) -> Results:
@@ -95,6 +95,7 @@ def map(
     | threads | the CPUs of one task |
     | retries | how often Ray repeats a task whose worker died |
     | copy_variables | f may read Variables from outside: workers get copies |
+    | progress | True, or another choice of `gt.set_progress`: how many results have arrived |
     | executor | any executor of `concurrent.futures`, in the place of Ray |
     | address | a cluster of Ray; without it the current one, or a new one on this machine |
 
@@ -126,12 +127,13 @@ def map(
     else:
         items = xs
     total = len(items) if isinstance(items, Sequence) else getattr(items, "__len__", lambda: None)()
+    bar = Progress("map", total, chosen("map: progress=", progress), patience=0.0)
     report = Report("map")
     items, f = _as_programs(f, items, report, is_traced=batch is not None)
     settings = Settings(random_streams.base_seed(seed), os.getpid(), threads)
     pairs = _started(f, items, chunk, ordered, refs, settings, report, workers, retries, executor,
                      address)  # fmt: skip
-    return Results(_shown(pairs, ordered, Progress("map", total, progress)), report, total)
+    return Results(_shown(pairs, ordered, bar), report, total)
 
 
 def _started(

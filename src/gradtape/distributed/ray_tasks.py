@@ -111,7 +111,7 @@ class RayTasks:
             actor, map_name = self._attempts
             for head in waiting:
                 self._ray.cancel(head, force=False)
-            self._report.retries += self._ray.get(actor.end.remote(map_name))
+            self._report.note_retries(self._ray.get(actor.end.remote(map_name)), "tasks")
             self._metrics.tell()
 
     def _submit(self, number: int, chunk: Chunk) -> list[Any]:

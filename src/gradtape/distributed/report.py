@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field, fields
 from statistics import median
 from typing import Any
 
 from gradtape.runtime.counters import counters
+
+_log = logging.getLogger("gradtape.distributed")
 
 # A task is a straggler if it took so many times as long as the median of those before it.
 STRAGGLES = 3.0
@@ -91,6 +94,22 @@ class Report:
             self.stragglers += 1
         known.append(cost.seconds)
         del known[:-WINDOW]
+
+    def note_retries(self, count: int, what: str) -> None:
+        """So many times, something was computed again because its worker died."""
+        self.retries += count
+        if count:
+            _log.info("%s: %s repeated after a worker died, %d times", self.name, what, count)
+
+    def note_replaced(self, step: int) -> None:
+        """A worker that died is back, without its state."""
+        self.replaced += 1
+        _log.info("%s: a worker died in step %d and was replaced", self.name, step)
+
+    def note_lost(self, left: int) -> None:
+        """A worker is gone for good."""
+        self.lost += 1
+        _log.warning("%s: a worker is lost, %d are left; add one to the cluster", self.name, left)
 
     def __str__(self) -> str:
         text = (

@@ -223,7 +223,7 @@ class DataParallel:
                 loss = self._attempt(shards)
                 break
             except self._errors:
-                self.report.retries += 1
+                self.report.note_retries(1, f"step {self.steps}")
                 done = self._recover()
                 if done is not None:
                     loss = done
@@ -296,11 +296,11 @@ class DataParallel:
         for replica in list(self._replicas):
             found = self._where(replica)
             if found is None:
-                self.report.lost += 1
+                self.report.note_lost(len(self._replicas) - 1)
                 self._replicas.remove(replica)
                 continue
             if found[0] == UNKNOWN:
-                self.report.replaced += 1
+                self.report.note_replaced(self.steps)
             positions.append((replica, found[0], found[1]))
         newest = max((position for _, position, _ in positions), default=UNKNOWN)
         if newest == UNKNOWN:

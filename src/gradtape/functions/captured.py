@@ -25,12 +25,15 @@ from gradtape.functions.replay.captured_steps import CapturedSteps, JournaledErr
 from gradtape.functions.replay.replay_source import Replay, UnknownPath
 from gradtape.graph.lines import warn
 from gradtape.graph.node import Node
+from gradtape.messages import Log
 from gradtape.ops.custom.callback import Outcome, journal
 from gradtape.process.interrupts import is_interrupt
 from gradtape.recording.handle import Handle
 from gradtape.recording.thread_state import state
 from gradtape.recording.value import Value
 from gradtape.runtime.probe import PROBE
+
+_log = Log("functions")
 
 # Past so many paths through one function, it runs in Python.
 PATHS = 64
@@ -208,7 +211,9 @@ class Captured:
         )  # fmt: skip
 
     def _end_run(self, start: float) -> None:
-        self.history.took(time.perf_counter() - start)
+        spent = time.perf_counter() - start
+        self.history.took(spent)
+        _log.debug("%s ran as a capture, in %.1f ms", self.name, spent * 1e3)
         if PROBE.sink is not None:
             PROBE.sink.captured(self, start)
         # The tree may have grown: it is written again when it is next replayed.
@@ -289,6 +294,7 @@ class Captured:
         """Run in Python from now on, and say so."""
         self.history.refused, self.history.remedy = refusal.why, refusal.remedy
         self._begin_anew()
+        _log.info("%s runs in Python for arguments of this kind: %s", self.name, refusal.why)
         if not refusal.silently:
             warn(
                 f"gt.function: {self.name} runs in Python for arguments of this kind: "

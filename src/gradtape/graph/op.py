@@ -68,6 +68,7 @@ class Op:
     | examples | `examples(y, places)` → where the examples are in it; families/examples.py |
     | labels | `labels(y)` → labels of the axes of both operands and of the result, where the op |
     | | multiplies elements and sums over the labels that the result does not have |
+    | flops | `flops(y)` → floating-point operations of one application, of a library call |
     | nest | `nest(y)` → the loops of a sum of products, as lists of NestAxis: "batch", "rows", |
     | | "columns" and "depth", for the compiled tier |
 
@@ -129,6 +130,7 @@ class Op:
     examples: Rule | None = None
     labels: Rule | None = None
     nest: Rule | None = None
+    flops: Rule | None = None
     # In NumPy the result shares memory with the operand: in-place writes to it are refused.
     view: View | None = None
     reduction: Accumulation | None = None

@@ -19,6 +19,7 @@ from gradtape.dtypes import World
 from gradtape.graph.hooks import hooks
 from gradtape.graph.node import retire_tables
 from gradtape.graph.program import Program, forget_dead_bodies, sealed, sealed_inputs
+from gradtape.messages import Log
 from gradtape.ops.control.bodies import calls_python
 from gradtape.optimize.resize import outline
 from gradtape.process.locks import new_lock
@@ -60,6 +61,7 @@ _plans: _Plans = OrderedDict()
 _calling_plans: _Plans = OrderedDict()
 # The latest plan of each outline, with its sizes.
 _models: OrderedDict[Key, tuple[TieredPlan, _Sizes]] = OrderedDict()
+_log = Log("runtime")
 _lock = new_lock()
 
 
@@ -72,8 +74,10 @@ def plan_for(program: Program, fast: bool = False) -> TieredPlan:
         COUNTS.plans_built += 1
         begin = time.perf_counter_ns()
         long = TieredPlan(sealed(program), fast)
+        why = "too long to look for its structure"
+        _log.debug("new plan of %d ops: %s", len(program.nodes), why)
         if PROBE.sink is not None:
-            PROBE.sink.built(long, begin, "too long to look for its structure")
+            PROBE.sink.built(long, begin, why)
         return long
     outlined = outline(program)
     structure = outlined[0] if outlined is not None else program.key()
@@ -85,6 +89,7 @@ def plan_for(program: Program, fast: bool = False) -> TieredPlan:
         if found is not None:
             plans.move_to_end((key, sizes))
             COUNTS.plan_hits += 1
+            _log.debug("found the plan of %d ops", len(program.nodes))
             return found
         model, before = _models.get(key, (None, ()))
     begin = time.perf_counter_ns()
@@ -93,8 +98,9 @@ def plan_for(program: Program, fast: bool = False) -> TieredPlan:
         built = model.resized(sealed_inputs(program), dict(zip(before, sizes, strict=True)))
     if built is None:
         built = TieredPlan(sealed(program), fast)
+    known = "its structure was seen at other sizes" if model is not None else "new structure"
+    _log.debug("new plan of %d ops: %s", len(program.nodes), known)
     if PROBE.sink is not None:
-        known = "its structure was seen at other sizes" if model is not None else "new structure"
         PROBE.sink.built(built, begin, known)
     with _lock:
         COUNTS.plans_built += 1
@@ -112,6 +118,7 @@ def _keep(plans: OrderedDict[_K, _V], key: _K, plan: _V, limit: int) -> None:
     plans.move_to_end(key)
     if len(plans) > limit:
         plans.popitem(last=False)
+        _log.debug("forgot the plan that was not asked for longest: %d are kept", limit)
 
 
 class PlanHolder(Protocol):

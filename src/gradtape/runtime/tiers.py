@@ -25,9 +25,11 @@ from typing import TYPE_CHECKING
 
 from gradtape.codegen import compiler_thread, llvm
 from gradtape.graph import Node, Program
+from gradtape.messages import Log
 from gradtape.ops.control.bodies import held
 from gradtape.optimize import optimize
 from gradtape.optimize.simplify import share_subexpressions
+from gradtape.process.give_way import is_in_background
 from gradtape.process.locks import new_lock
 from gradtape.recording.modes import modes
 from gradtape.recording.value import Content
@@ -67,6 +69,7 @@ if MODE not in MODES:
 # The native recorder and native calls of functions are compiled as plans are.
 compiler_thread.compile_shortcuts_meanwhile(MODE == "auto")
 
+_log = Log("runtime")
 _lock = new_lock()
 _speculations = {"wasted": 0}
 _failures = {"told": False}
@@ -156,6 +159,12 @@ class TieredPlan:
 
                 begin = time.perf_counter_ns()
                 self._compiled = compiled_plan(optimize(self.program, self._fast), self._fast)
+                _log.debug(
+                    "compiled a plan of %d ops in %.1f ms, %s",
+                    len(self.program.nodes),
+                    (time.perf_counter_ns() - begin) * 1e-6,
+                    "in the background" if is_in_background() else "while a call waited",
+                )
                 if PROBE.sink is not None:
                     PROBE.sink.compiled(self, begin)
             return self._compiled

@@ -25,6 +25,7 @@ from functools import cached_property
 import numpy as np
 
 from gradtape.dtypes import Array
+from gradtape.messages import Progress
 from gradtape.process.records import dataclass
 from gradtape.sparsity import colouring, greedy, loop_runner
 from gradtape.sparsity.pattern import Pattern, listed_pattern
@@ -181,24 +182,25 @@ def _partly(pattern: Pattern, wanted: Array, orders: Sequence[str]) -> colouring
     work = float((np.diff(needed.indptr) * lengths).sum()) * 2
     best: colouring.Colours | None = None
     spent = 0.0
-    for order in orders:
-        # Rows that reverse mode computes may be long. They matter little to the colouring, but most
-        # to the time of this order.
-        dear = (
-            order == "smallest_last" and len(orders) > 1 and colouring.work_of(every) > 4.0 * work
-        )
-        if best is not None and (dear or spent + work > colouring.PATIENCE):
-            break
-        sequence = colouring.order_columns(every, order)
-        sequence = sequence[has_colour[sequence]]
-        spent += work
-        colours = np.full(size, -1)
-        forbidden = np.zeros(size + 1, np.int64)
-        count = loop_runner.run(
-            greedy.colour_partly, len(sequence), (sequence, *sides), (colours, forbidden), work
-        )
-        if best is None or count < best.count:
-            best = colouring.Colours(colours, count)
+    with Progress("colouring", len(orders)) as progress:
+        for order in orders:
+            # Rows that reverse mode computes may be long. They matter little to the colouring, but
+            # most to the time of this order.
+            long = len(orders) > 1 and colouring.work_of(every) > 4.0 * work
+            dear = order == "smallest_last" and long
+            if best is not None and (dear or spent + work > colouring.PATIENCE):
+                break
+            sequence = colouring.order_columns(every, order)
+            sequence = sequence[has_colour[sequence]]
+            spent += work
+            colours = np.full(size, -1)
+            forbidden = np.zeros(size + 1, np.int64)
+            count = loop_runner.run(
+                greedy.colour_partly, len(sequence), (sequence, *sides), (colours, forbidden), work
+            )
+            if best is None or count < best.count:
+                best = colouring.Colours(colours, count)
+            progress.advance()
     assert best is not None
     return best
 

@@ -37,6 +37,11 @@ class Coloured:
     split: bidirectional.Split | None = None
 
     @property
+    def symmetric(self) -> bool:
+        """Whether the colours are those of a Hessian."""
+        return self.method in SYMMETRIC_METHODS
+
+    @property
     def forward_count(self) -> int:
         """The number of forward products."""
         return 0 if self.columns is None else self.columns.count

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from gradtape.dtypes import Array
+from gradtape.messages import Progress
 from gradtape.process.records import dataclass
 from gradtape.sparsity import greedy, loop_runner
 from gradtape.sparsity.lattice import lattice_colours
@@ -140,23 +141,26 @@ def _greedy(pattern: Pattern, orders: Sequence[str], lowest: int, present: Array
     # colours and often fewer (Culberson, Iterated greedy graph coloring and the difficulty
     # landscape, technical report 92-07, University of Alberta, 1992).
     repeats = REPEATS if len(orders) > 1 else 0
-    for order in (*orders, *(None,) * repeats):
-        if best is not None and (best.count == lowest or spent + work > PATIENCE):
-            break
-        if order is None:
-            assert best is not None
-            sequence = np.argsort(-best.of, kind="stable")
-        else:
-            sequence = order_columns(pattern, order)
-        spent += 4.0 * work if order == "smallest_last" else work
-        colours = start.copy()
-        forbidden = np.zeros(pattern.shape[1] + 1, np.int64)
-        count = loop_runner.run(
-            greedy.colour_apart, len(sequence), (sequence, *sides), (colours, forbidden), work
-        )
-        count = max(count, int(start.max(initial=-1)) + 1)
-        if best is None or count < best.count + (order is None):
-            best = Colours(np.where(present, colours, -1), count)
+    passes = (*orders, *(None,) * repeats)
+    with Progress("colouring", len(passes)) as progress:
+        for order in passes:
+            if best is not None and (best.count == lowest or spent + work > PATIENCE):
+                break
+            if order is None:
+                assert best is not None
+                sequence = np.argsort(-best.of, kind="stable")
+            else:
+                sequence = order_columns(pattern, order)
+            spent += 4.0 * work if order == "smallest_last" else work
+            colours = start.copy()
+            forbidden = np.zeros(pattern.shape[1] + 1, np.int64)
+            count = loop_runner.run(
+                greedy.colour_apart, len(sequence), (sequence, *sides), (colours, forbidden), work
+            )
+            count = max(count, int(start.max(initial=-1)) + 1)
+            if best is None or count < best.count + (order is None):
+                best = Colours(np.where(present, colours, -1), count)
+            progress.advance()
     assert best is not None
     return best
 

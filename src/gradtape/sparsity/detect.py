@@ -15,6 +15,7 @@ import numpy as np
 
 from gradtape.dtypes import Array
 from gradtape.graph import LEAF, PICK, Node, Rows, constant, dependents, topological
+from gradtape.messages import Log, Progress
 from gradtape.ops.control.bodies import held
 from gradtape.ops.control.composed_reads import indexes
 from gradtape.ops.custom.custom import CUSTOM
@@ -23,6 +24,8 @@ from gradtape.sparsity import dependence
 from gradtape.sparsity.dependence import Dependence
 from gradtape.sparsity.pattern import Pattern, listed_pattern
 from gradtape.transforms.reverse import PythonRule, reverse
+
+_log = Log("sparsity")
 
 # Patterns with up to this many entries are listed however full they are.
 SMALL = 1_000_000
@@ -58,7 +61,10 @@ def detect(
     may depend on everything. A value with more than `budget` entries is treated as dense.
     """
     walk = Walk(outputs, source, known or {}, blocked, follows, budget)
-    return [walk.pattern(output) for output in outputs]
+    found = [walk.pattern(output) for output in outputs]
+    for note in dict.fromkeys(note for pattern in found for note in pattern.notes):
+        _log.info("detection gave up at %s", note)
+    return found
 
 
 def detect_hessian(
@@ -178,18 +184,19 @@ class Walk:
         self.values = Values(known, active)
         uses = Counter(parent for node in order if node in active for parent in node.inputs)
         uses.update(outputs)
-        for node in order:
-            if node not in active or node is source:
-                continue
-            result = self._through(node)
-            if result is not None:
-                self.found[node] = result
-            if self.culprit is None and self._is_too_large(result):
-                self.culprit = node
-            for parent in node.inputs:
-                uses[parent] -= 1
-                if not uses[parent]:
-                    self.found.pop(parent, None)
+        passed = [node for node in order if node in active and node is not source]
+        with Progress("sparsity pattern", len(passed)) as progress:
+            for node in passed:
+                result = self._through(node)
+                if result is not None:
+                    self.found[node] = result
+                if self.culprit is None and self._is_too_large(result):
+                    self.culprit = node
+                for parent in node.inputs:
+                    uses[parent] -= 1
+                    if not uses[parent]:
+                        self.found.pop(parent, None)
+                progress.advance()
 
     def _is_too_large(self, found: Found) -> bool:
         """Whether the entries of a value are too many to be listed."""

@@ -15,6 +15,7 @@ import numpy as np
 
 from gradtape.dtypes import Array
 from gradtape.errors import ShapeError, SparsityError
+from gradtape.messages import Progress
 from gradtape.sparsity import greedy, loop_runner
 from gradtape.sparsity.colouring import ORDERS, Colours, compact, order_columns
 from gradtape.sparsity.lattice import lattice_colours
@@ -66,17 +67,19 @@ def _coloured(pattern: Pattern, orders: Sequence[str], acyclic: bool) -> Colours
     # On a grid one more pass is enough. Elsewhere orders differ much: at least two are tried.
     passes, least = 0, 2 if best is None else 1
     spent = 0.0
-    for order in orders:
-        patient = passes < least or (least > 1 and spent + work <= PATIENCE)
-        if best is not None and (best.count <= lowest or not patient):
-            break
-        # Vertices two steps apart are columns that share a row, the diagonal included.
-        colours = _pass(graph, order_columns(graph, order), acyclic, work)
-        passes += 1  # noqa: SIM113 - not every round is a pass
-        spent += 4.0 * work if order == "smallest_last" else work
-        colours[hubs] = colours.max(initial=-1) + 1 + np.arange(len(hubs))
-        found = compact(colours, present)
-        best = found if best is None or found.count < best.count else best
+    with Progress("colouring", len(orders)) as progress:
+        for order in orders:
+            patient = passes < least or (least > 1 and spent + work <= PATIENCE)
+            if best is not None and (best.count <= lowest or not patient):
+                break
+            # Vertices two steps apart are columns that share a row, the diagonal included.
+            colours = _pass(graph, order_columns(graph, order), acyclic, work)
+            passes += 1
+            spent += 4.0 * work if order == "smallest_last" else work
+            colours[hubs] = colours.max(initial=-1) + 1 + np.arange(len(hubs))
+            found = compact(colours, present)
+            best = found if best is None or found.count < best.count else best
+            progress.advance()
     assert best is not None
     return best
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import shutil
@@ -23,6 +24,9 @@ from gradtape.storage.structure import refuse
 from gradtape.tensor.modes import compiled_first
 
 __all__ = ["Checkpointer", "Restored"]
+
+# Used where no lock is held that a handler could wait for.
+_log = logging.getLogger("gradtape.storage")
 
 _NAME = re.compile(r"checkpoint-(\d{10,})(\.safetensors|\.npz)")
 _NOWHERE: Any = object()
@@ -60,9 +64,11 @@ class _Writing:
         try:
             assert self.content is not None
             files.write_whole(self.path, self.content, "Checkpointer.save")
+            _log.info("checkpoint of step %d written: %s", self.step, self.path)
             delete_all_but(self.path.parent, self.keep)
         except BaseException as error:
             self.error = error
+            _log.info("checkpoint of step %d failed: %r", self.step, error)
         finally:
             # The values of this step are not needed any more.
             self.content = None
@@ -271,6 +277,7 @@ def delete_all_but(directory: Path, keep: int) -> None:
     """Delete the oldest checkpoints; 0 keeps all."""
     for _, path in checkpoints_in(directory)[:-keep] if keep else ():
         path.unlink(missing_ok=True)
+        _log.info("checkpoint removed: %s", path)
 
 
 def _read(path: Path, into: Any) -> Restored:

@@ -134,10 +134,16 @@ def _plotted(pattern: Pattern) -> Any:
         pyplot: Any = import_module("matplotlib.pyplot")
     except ImportError:
         raise ImportError(
-            "spy: plot=True needs matplotlib, which is not installed. Install it, or print the "
-            "text that spy returns without it."
+            "spy: plot=True needs matplotlib, which is not installed. Install it with "
+            "`pip install gradtape[plot]`, or print the text that spy returns without it."
         ) from None
     _, axes = pyplot.subplots()
-    axes.spy(pattern.matrix, markersize=max(0.2, 200 / max(pattern.shape)))
+    if pattern.rows is None:
+        # Too many entries to be listed: the whole matrix is one block.
+        rows, columns = pattern.shape
+        extent = (-0.5, columns - 0.5, rows - 0.5, -0.5)
+        axes.imshow([[1.0]], cmap="binary", vmin=0.0, vmax=1.0, extent=extent)
+    else:
+        axes.spy(pattern.matrix, markersize=max(0.2, 200 / max(1, *pattern.shape)))
     axes.set_title(repr(pattern))
     return axes

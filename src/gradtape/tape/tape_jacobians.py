@@ -322,7 +322,7 @@ def _dense_hessian(
     assert slope is not None
     chunks = chunks_for(window.of_derivative(), slope.node, slope.by, "auto", whole, wanted)
     if chunks is not None:
-        return from_value(chunks.run(window.recording))
+        return from_value(chunks.run(window.recording, "hessian"))
     return _handle(window, whole)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -12,17 +13,20 @@ import numpy as np
 from gradtape import pytree
 from gradtape.errors import shown
 from gradtape.graph.argument_checks import as_count, as_flag, check_function
+from gradtape.messages import Choice
 from gradtape.storage.checkpointer import Checkpointer
 from gradtape.tensor.modes import compiled_first
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
-from gradtape.training import progress as showing
 from gradtape.training.batches import Batches, Shuffle, Stream
 from gradtape.training.early_stopping import EarlyStopping, Watch
 from gradtape.training.history import History
+from gradtape.training.progress import Epochs
 from gradtape.training.read_ahead import ReadAhead
 
 __all__ = ["fit"]
+
+_log = logging.getLogger("gradtape.training")
 
 # Seconds between two moves of a progress bar.
 PAUSE = 0.1
@@ -45,7 +49,7 @@ def fit(
     checkpoints: Any = None,
     resume: bool = True,
     read_ahead: int | None = None,
-    progress: str | bool = "auto",
+    progress: Choice = "auto",
 ) -> History:
     """Call a step on every batch of the data, epoch after epoch, and return the history.
 
@@ -71,7 +75,7 @@ def fit(
     | checkpoints | a `gt.Checkpointer` or a folder: `state` and the position are saved there |
     | resume | go on from the newest checkpoint, if there is one |
     | read_ahead | how many batches a thread makes ahead: by default 2, and 0 for arrays |
-    | progress | "auto", "rich", "plain" or "off" |
+    | progress | "auto", "rich", "plain", "off" or a function, as in `gt.set_progress` |
 
     A tuple or list is passed to the step part by part, any other batch as it is. Losses are looked
     at when an epoch ends, so the step itself decides when it computes.
@@ -100,7 +104,7 @@ def fit(
         ahead=_ahead(read_ahead, source),
         state=state,
         watch=Watch(early_stopping, state),
-        progress=showing.make(progress),
+        progress=Epochs(progress),
     )
     resume = as_flag("fit: resume", resume)
     with contextlib.ExitStack() as stack:
@@ -122,6 +126,7 @@ def fit(
         if run.watch.rule is not None and run.watch.rule.restore_best:
             run.watch.restore()
     run.history.ended = "early stopping" if run.stopped else "all epochs"
+    _log.info("fit ended after %d epochs: %s", run.history.epochs, run.history.ended)
     return run.history
 
 
@@ -206,7 +211,7 @@ class _Run:
 
     def __init__(
         self, *, step: Callable[..., Any], source: Any, epochs: int, most: int | None, ahead: int,
-        state: Any, watch: Watch, progress: showing.Progress,
+        state: Any, watch: Watch, progress: Epochs,
     ) -> None:  # fmt: skip
         self.step, self.source, self.epochs, self.most = step, source, epochs, most
         self.ahead, self.state, self.watch, self.progress = ahead, state, watch, progress
@@ -247,7 +252,10 @@ class _Run:
         logs = {**self.means.means(), **{f"val_{name}": value for name, value in more.items()}}
         self.means = _Means()
         self.history.add(logs)
-        self.progress.end(logs)
+        self.progress.end(self.source.position, logs)
+        if _log.isEnabledFor(logging.INFO):
+            numbers = ", ".join(f"{name} {value:.6g}" for name, value in logs.items())
+            _log.info("epoch %d/%d: %s", self.source.epoch + 1, self.epochs, numbers)
         self.stopped = self.watch.stops(logs)
         self.source.took_all()
         if self.checkpoints is not None and not self.goes_on():
@@ -282,6 +290,7 @@ class _Run:
             return
         (run,) = found.tree["run"]
         self.steps, self.stopped = run["steps"], run["stopped"]
+        _log.info("fit goes on from the checkpoint of step %d", self.steps)
         self.history.numbers, self.history.epochs = run["history"], run["epochs"]
         self.means.values, self.means.counts = run["values"], run["counts"]
         self.means._seen = len(run["counts"])

@@ -8,6 +8,10 @@ from typing import Any
 __all__ = ["History"]
 
 
+# Points are marked if there are so few.
+FEW = 30
+
+
 class History(Mapping[str, list[float]]):
     """The numbers of each epoch by name, as lists.
 
@@ -50,7 +54,10 @@ class History(Mapping[str, list[float]]):
         return f"History({self.epochs} epochs, last: {numbers or 'nothing'})"
 
     def plot(self, path: Any = None) -> Any:
-        """The curves as a matplotlib figure, which is also written to `path` if there is one."""
+        """The curves as a matplotlib figure, which is also written to `path` if there is one.
+
+        matplotlib comes with `pip install gradtape[plot]`.
+        """
         try:
             # An optional package.
             from matplotlib.figure import Figure
@@ -62,7 +69,9 @@ class History(Mapping[str, list[float]]):
         figure = Figure()
         axes = figure.subplots()
         for name, values in self.numbers.items():
-            axes.plot(range(1, len(values) + 1), values, label=name)
+            # A line through one point, or through two with a nan between them, cannot be seen.
+            marker = "o" if self.epochs <= FEW else None
+            axes.plot(range(1, len(values) + 1), values, marker=marker, label=name)
         axes.set_xlabel("epoch")
         if self.numbers:
             axes.legend()

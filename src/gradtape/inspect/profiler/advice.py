@@ -1,7 +1,8 @@
 """Advice: what would save time, one sentence each, with the line and the gain that was measured.
 
 A finding names a fault that the profile has seen in the act, not a rule of thumb: the gain is made
-from times of this run. Gains below `LEAST` of the wall time are not told.
+from times of this run, in which all calls count as steady ones (`steady`), so that it does not
+depend on when the compiler was done. Gains below `LEAST` of the wall time are not told.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from gradtape.graph.recorded_lines import Place
 from gradtape.graph.walk import dependents
 from gradtape.inspect.profiler import costs
 from gradtape.inspect.profiler.groups import Group, PlanRecord
+from gradtape.inspect.profiler.steady import typical, whole_loop
 from gradtape.runtime.tiers import MODE
 
 if TYPE_CHECKING:
@@ -215,7 +217,7 @@ def read_in_a_loop(found: Findings) -> Iterator[Advice]:
     """A value is read back many times: each read runs a plan of its own."""
     others = {each.place for look in (jacobian_by_a_loop, stops_fusion) for each in look(found)}
     wall, rate = found.wall, found.rate
-    for place, reading in found.measured.collector.readings.items():
+    for place, reading in found.readings.items():
         if place is None or reading.count < LOOP or place in others:
             continue
         running = reading.running + reading.cycles / rate
@@ -232,7 +234,8 @@ def read_in_a_loop(found: Findings) -> Iterator[Advice]:
             "read back in a loop",
             f"{reading.count} reads of a value here, {each:.0f} us each, ran a small plan each.",
             "Collect tensors and read them once after the loop, or compute with whole arrays.",
-            place, min(gain, wall), "the time of these reads beside the work in their plans",
+            place, min(gain, wall, whole_loop(reading)),
+            "the time of these reads beside the work in their plans",
         )  # fmt: skip
 
 
@@ -246,7 +249,9 @@ def captured_again(found: Findings) -> Iterator[Advice]:
         if len(again) < 2:
             continue
         label, old, new = again[-1].why
-        gain = sum(record.capture_seconds for record in again)
+        # A capture may have waited for the compiler, which the first would then have done.
+        each = [record.capture_seconds / record.captures for record in again]
+        gain = typical(each) * sum(record.captures for record in again)
         yield Advice(
             "captured again",
             f"{name} was captured for {len(records)} kinds of arguments; lately because {label} "
@@ -272,17 +277,22 @@ def kept_in_python(found: Findings) -> Iterator[Advice]:
         gain = sum(entry["python"] + entry["recording"] + entry["reading"] for entry in inside)
         # A replay has its values at once; here each read of a result is a flush, and each call
         # goes through Python.
+        results = {
+            place: reading
+            for place, reading in found.readings.items()
+            if 0.8 * record.calls <= reading.count <= 1.2 * record.calls
+        }
         gain += sum(
             found.lines[place]["reading"] + found.lines[place]["recording"]
-            for place, reading in found.measured.collector.readings.items()
-            if 0.8 * record.calls <= reading.count <= 1.2 * record.calls
+            for place in results
             if place in found.lines and found.lines[place] not in inside
         )
+        most = min(map(whole_loop, results.values()), default=found.wall)
         yield Advice(
             "kept in Python",
             f"gt.function leaves {record.name} to Python: {record.refused}.",
             record.remedy or "Move this out of the function.",
-            record.place, gain, "the time of Python and recording on its lines",
+            record.place, min(gain, most), "the time of Python and recording on its lines",
         )  # fmt: skip
 
 
@@ -307,7 +317,8 @@ def jacobian_by_a_loop(found: Findings) -> Iterator[Advice]:
             f"{asking.most} gradients of single elements of one recording: the rows of a Jacobian, "
             "one by one.",
             "Call tape.jacobian, or gt.jacobian, which computes all rows in one plan.",
-            place, spent * (1 - 1 / asking.most), "the time of this loop, less one row",
+            place, min(spent, whole_loop(found.readings.get(place))) * (1 - 1 / asking.most),
+            "the time of this loop, less one row",
         )  # fmt: skip
 
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from gradtape.codegen.compiler_thread import waiting_jobs
 from gradtape.evaluate.kept_for_backward import is_expensive
 from gradtape.graph import Node, Program
 from gradtape.graph.recorded_lines import LINES, Place, user_place
@@ -29,6 +31,8 @@ MOST_EVENTS = 4096
 MOST_PLANS = 4096
 # Runs of a bound plan whose inputs and outputs are looked at: after the first, until this one.
 LOOKED_AT = 8
+# Intervals between flushes at one line that are kept.
+LATEST = 256
 
 
 @dataclass
@@ -43,6 +47,19 @@ class Reading:
     building: float = 0.0
     # How many values were given, at most.
     values: int = 0
+    # Those of them during which the compiler thread was at rest, without values.
+    quiet: Reading | None = None
+    # When the last one ended, and nanoseconds from one to the next, of the latest.
+    last: int = 0
+    intervals: deque[int] = field(default_factory=lambda: deque(maxlen=LATEST))
+
+    def add(self, seconds: float, running: float, cycles: int, building: float) -> None:
+        """Count one more flush."""
+        self.count += 1
+        self.seconds += seconds
+        self.running += running
+        self.cycles += cycles
+        self.building += building
 
 
 @dataclass
@@ -165,7 +182,7 @@ class Collector:
         # Plans that the compiler thread compiled, with begin and end.
         self._in_background: list[tuple[Any, int, int]] = []
         self._building_ns = 0
-        self._marks = (0, 0)
+        self._marks = (0, 0, 0)
         self._viewed: set[int] = set()
         self._watched: set[int] = set()
 
@@ -173,7 +190,7 @@ class Collector:
 
     def begin(self) -> int:
         """The time now; a flush begins."""
-        self._marks = self.numpy_ns, self._building_ns
+        self._marks = self.numpy_ns, self._building_ns, waiting_jobs()
         return time.perf_counter_ns()
 
     def flushed(
@@ -192,17 +209,28 @@ class Collector:
         reading = self.readings.get(place)
         if reading is None:
             reading = self.readings[place] = Reading()
-        reading.count += 1
-        reading.seconds += (now - begin) * 1e-9
-        in_numpy, building = self._marks
-        reading.running += (self.numpy_ns - in_numpy) * 1e-9
-        reading.building += (self._building_ns - building) * 1e-9
-        reading.values = max(reading.values, len(held))
+        in_numpy, building, jobs = self._marks
+        cycles = 0
         if bound is not None:
             binding = self.bindings.get(id(bound.plan))
             if binding is not None and threading.get_ident() == self.thread:
                 self._look(binding, bound, recording, held, results)
-                reading.cycles += binding.new_cycles()
+                cycles = binding.new_cycles()
+        spent = (
+            (now - begin) * 1e-9,
+            (self.numpy_ns - in_numpy) * 1e-9,
+            cycles,
+            (self._building_ns - building) * 1e-9,
+        )
+        reading.values = max(reading.values, len(held))
+        reading.add(*spent)
+        if reading.last:
+            reading.intervals.append(now - reading.last)
+        reading.last = now
+        if not jobs and not waiting_jobs():
+            if reading.quiet is None:
+                reading.quiet = Reading()
+            reading.quiet.add(*spent)
         if recording.tapes:
             self._note_kept(recording, place, now)
 

@@ -13,16 +13,17 @@ from typing import Any
 
 from gradtape.graph.recorded_lines import Place
 from gradtape.inspect.profiler import advice, phases, tables
-from gradtape.inspect.profiler.collector import Binding
+from gradtape.inspect.profiler.collector import Binding, Reading
 from gradtape.inspect.profiler.groups import (
     Group,
     PlanRecord,
     compiled_record,
     numpy_record,
 )
-from gradtape.inspect.profiler.limits import machine_limits
+from gradtape.inspect.profiler.limits import Limits, machine_limits
 from gradtape.inspect.profiler.measured import Findings, FunctionRecord, Measured
 from gradtape.inspect.profiler.sampler import PYTHON
+from gradtape.inspect.profiler.steady import Look, steady_looks, steady_plans, steady_readings
 from gradtape.runtime.plan_cache import plan_holders
 from gradtape.runtime.probe import compiled_plans
 
@@ -34,10 +35,10 @@ def contents(measured: Measured) -> dict[str, Any]:
     wall = measured.after.wall - measured.before.wall
     groups = [group for plan in plans for group in plan.groups]
     spent = phases.phases(measured, plans, wall)
-    lines = _lines(measured, groups, spent)
+    readings = measured.collector.readings
+    lines = _lines(measured, groups, _seconds_of_looks(measured, spent), readings)
     limits = machine_limits()
-    findings = Findings(measured, plans, groups, lines, functions, limits, wall, measured.log.rate)
-    told = advice.advice(findings)
+    told = advice.advice(_findings(measured, plans, spent, functions, limits, wall))
     began = measured.collector.began
     title = measured.title or (str(measured.place) if measured.place else "a profile")
     longest = sorted(groups, key=lambda group: -group.seconds)[: tables.MOST_GROUPS]
@@ -68,6 +69,24 @@ def contents(measured: Measured) -> dict[str, Any]:
         "timeline": tables.timeline(measured, plans, began),
         "jacobians": tables.jacobians(measured),
     }
+
+
+def _findings(
+    measured: Measured,
+    plans: Sequence[PlanRecord],
+    spent: Mapping[str, float],
+    functions: Sequence[FunctionRecord],
+    limits: Limits,
+    wall: float,
+) -> Findings:
+    """What advice looks at: the times of steady calls."""
+    steady = steady_plans(plans, measured.log)
+    readings = steady_readings(measured.collector.readings)
+    groups = [group for plan in steady for group in plan.groups]
+    sampled = steady_looks(measured) or _seconds_of_looks(measured, spent)
+    lines = _lines(measured, groups, sampled, readings)
+    rate = measured.log.rate
+    return Findings(measured, readings, steady, groups, lines, functions, limits, wall, rate)
 
 
 # Plans.
@@ -172,7 +191,10 @@ def _functions(measured: Measured) -> list[FunctionRecord]:
 
 
 def _lines(
-    measured: Measured, groups: Sequence[Group], spent: Mapping[str, float]
+    measured: Measured,
+    groups: Sequence[Group],
+    sampled: Mapping[Look, float],
+    readings: Mapping[Place | None, Reading],
 ) -> dict[Place | None, dict[str, float]]:
     """Seconds by line: of plans forward and backward, of Python, of recording, of flushes."""
     found: dict[Place | None, dict[str, float]] = {}
@@ -184,16 +206,23 @@ def _lines(
     for group in groups:
         for (place, backward), share in group.shares.items():
             add(place, "backward" if backward else "forward", share * group.seconds)
-    looks = measured.sampler.looks
-    totals: dict[str, int] = {}
-    for (phase, _), count in looks.items():
-        totals[phase] = totals.get(phase, 0) + count
-    for (phase, place), count in looks.items():
-        if phase in phases.SAMPLED:
-            name = {PYTHON: "python"}.get(phase, "recording")
-            add(place, name, spent.get(phase, 0.0) * count / totals[phase])
-    for place, reading in measured.collector.readings.items():
+    for (phase, place), seconds in sampled.items():
+        add(place, {PYTHON: "python"}.get(phase, "recording"), seconds)
+    for place, reading in readings.items():
         rest = reading.seconds - reading.running - reading.building
         add(place, "reading", max(0.0, rest - reading.cycles / measured.log.rate))
         add(place, "building", reading.building)
     return found
+
+
+def _seconds_of_looks(measured: Measured, spent: Mapping[str, float]) -> dict[Look, float]:
+    """Seconds by phase and line: the phases are divided as the looks are."""
+    looks = measured.sampler.looks
+    totals: dict[str, int] = {}
+    for (phase, _), count in looks.items():
+        totals[phase] = totals.get(phase, 0) + count
+    return {
+        (phase, place): spent.get(phase, 0.0) * count / totals[phase]
+        for (phase, place), count in looks.items()
+        if phase in phases.SAMPLED
+    }

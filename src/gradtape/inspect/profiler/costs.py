@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 
-from gradtape.graph import Node, Program
+from gradtape.graph import PICK, Node, Program
 from gradtape.ops.control.bodies import held
 from gradtape.optimize.fuse import Call, Fused, Loop, Unit
 
@@ -23,12 +23,15 @@ def stored(node: Node) -> int:
 def flops(node: Node) -> float:
     """Floating-point operations of one application, roughly.
 
-    An element-wise op counts its `compiled_cost` for each element, so a sine counts as several. Of
-    library calls that are neither products nor reductions only the elements are known.
+    An element-wise op counts its `compiled_cost` for each element, so a sine counts as several.
+    Decompositions, solves and transforms declare their own count. Of other library calls that are
+    neither products nor reductions only the elements are known.
     """
     op = node.op
     if op.runs_bodies:
         return float(node.keywords.get("length", 1)) * sum(map(program_flops, held(node)))
+    if op.flops is not None:
+        return float(op.flops(node))
     factor = 4 if _dtype_kind(node) == "c" else 1
     if op.labels is not None:
         (left, right), _ = op.labels(node)
@@ -37,7 +40,10 @@ def flops(node: Node) -> float:
             for label, size in zip(labels, operand.shape, strict=True):
                 sizes[label] = max(size, sizes.get(label, 1))
         return 2.0 * factor * math.prod(sizes.values())
-    if op.view is not None or op.moves or op.constant:
+    if op.nest is not None:
+        loops = op.nest(node).values()
+        return 2.0 * factor * math.prod(axis.length for axes in loops for axis in axes)
+    if op is PICK or op.view is not None or op.moves or op.constant:
         return 0.0
     if op.reduces or op.scan is not None:
         return float(factor * elements(node.inputs[0]))

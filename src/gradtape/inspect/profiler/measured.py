@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gradtape.codegen import compiler_thread
 from gradtape.graph.recorded_lines import Place
-from gradtape.inspect.profiler.collector import Collector
+from gradtape.inspect.profiler.collector import Collector, Reading
 from gradtape.inspect.profiler.groups import Baseline, Group, PlanRecord
 from gradtape.inspect.profiler.limits import Limits
 from gradtape.inspect.profiler.plan_log import Runs
@@ -68,9 +68,10 @@ class FunctionRecord:
 
 @dataclass(frozen=True)
 class Findings:
-    """What was measured, put together: what advice looks at."""
+    """What was measured, put together: what advice looks at. Times are those of steady calls."""
 
     measured: Measured
+    readings: Mapping[Place | None, Reading]
     plans: Sequence[PlanRecord]
     groups: Sequence[Group]
     lines: Mapping[Place | None, dict[str, float]]

@@ -16,7 +16,7 @@ from gradtape.ops.elementwise.complexes import imag
 from gradtape.ops.families import Sample, batching, cast, examples, promotion
 from gradtape.ops.families.reads import matrices
 from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand
-from gradtape.ops.matrices import checks, small_matrices
+from gradtape.ops.matrices import checks, operation_counts, small_matrices
 from gradtape.ops.matrices.contraction import adjoint, matmul, own
 from gradtape.ops.matrices.linalg import TRIANGULAR_SOLVE
 from gradtape.recording.record import record
@@ -68,7 +68,8 @@ CHOLESKY = declare(Op(
     "cholesky", "library", spec=_cholesky_spec, numpy=_cholesky_kernel,
     promote=promotion("cholesky", "float", "inexact"), jvp=_cholesky_jvp, mask=checks.batch_mask(2),
     batch=batching.leading, examples=examples.matrices, sparsity=matrices, solves=True,
-    expensive=True, may_fail=True, samples=_positive_samples,
+    flops=operation_counts.of_matrices(operation_counts.cholesky), expensive=True, may_fail=True,
+    samples=_positive_samples,
 ))  # fmt: skip
 
 
@@ -133,7 +134,7 @@ QR_OP = declare(Op(
     "qr", "library", params=("complete",), spec=_qr_spec,
     numpy=lambda x, complete: tuple(np.linalg.qr(x, "complete" if complete else "reduced")),
     promote=promotion("qr", "float", "inexact"), jvp=_qr_jvp, batch=batching.leading,
-    examples=examples.matrices, sparsity=matrices, expensive=True,
+    examples=examples.matrices, sparsity=matrices, flops=operation_counts.qr_flops, expensive=True,
     samples=lambda: [
         Sample((x,), {"complete": complete}, order=0 if complete else 2)
         for complete in (False, True)

@@ -19,7 +19,7 @@ from gradtape.ops.arrays.movement import PERMUTE_DIMS
 from gradtape.ops.families import Sample, batching
 from gradtape.ops.families.reads import dense, matrices
 from gradtape.ops.families.shapes import broadcast_shapes
-from gradtape.ops.matrices import checks
+from gradtape.ops.matrices import checks, operation_counts
 
 # Smaller matrices are factored faster than SciPy is called; stacks go to NumPy.
 _SMALLEST = 64
@@ -121,12 +121,13 @@ def _slogdet_spec(factors: Spec, pivots: Spec) -> tuple[Spec, Spec]:
 LU_FACTORS = declare(Op(
     "lu_factors", "library", spec=_factor_spec,
     numpy=_over_stacks(_factor_kernel, _factor_spec, 2), jvp=_LATER, vjp=_LATER, batch=_batch,
-    sparsity=matrices, solves=True, expensive=True,
-    samples=lambda: [Sample((f,)) for f, _ in _sample_factors()],
+    sparsity=matrices, flops=operation_counts.of_matrices(operation_counts.lu), solves=True,
+    expensive=True, samples=lambda: [Sample((f,)) for f, _ in _sample_factors()],
 ))  # fmt: skip
 LU_SOLVE = declare(Op(
     "lu_solve", "library", params=("transposed",), spec=_solve_spec,
     numpy=_over_stacks(_solve_kernel, _solve_spec, 2, 1, 2), jvp=_LATER, vjp=_LATER, batch=_batch,
+    flops=operation_counts.of_systems(operation_counts.nothing, operation_counts.two_triangles),
     sparsity=dense, solves=True, expensive=True, may_fail=True,
     samples=lambda: [
         Sample((f, p, f[:, :1].copy()), {"transposed": turned})
@@ -136,13 +137,14 @@ LU_SOLVE = declare(Op(
 LU_INVERSE = declare(Op(
     "lu_inverse", "library", spec=_inverse_spec,
     numpy=_over_stacks(_inverse_kernel, _inverse_spec, 2, 1), jvp=_LATER, vjp=_LATER, batch=_batch,
-    sparsity=dense, solves=True, expensive=True, may_fail=True,
-    samples=lambda: [Sample(pair) for pair in _sample_factors()],
+    sparsity=dense, flops=operation_counts.of_matrices(operation_counts.lu_inverse), solves=True,
+    expensive=True, may_fail=True, samples=lambda: [Sample(pair) for pair in _sample_factors()],
 ))  # fmt: skip
 LU_SLOGDET = declare(Op(
     "lu_slogdet", "library", spec=_slogdet_spec,
     numpy=_over_stacks(_slogdet_kernel, _slogdet_spec, 2, 1), jvp=_LATER, vjp=_LATER, batch=_batch,
-    sparsity=dense, expensive=True, samples=lambda: [Sample(pair) for pair in _sample_factors()],
+    sparsity=dense, flops=operation_counts.of_matrices(lambda n, _: float(n)), expensive=True,
+    samples=lambda: [Sample(pair) for pair in _sample_factors()],
 ))  # fmt: skip
 
 

@@ -28,6 +28,7 @@ from gradtape.ops.families.reads import elements, lanes
 from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.families.shapes import listed
 from gradtape.ops.families.signatures import DTypeLike, Tensor, TensorLike, kind_of_operand
+from gradtape.ops.matrices.operation_counts import complex_transform, real_transform
 from gradtape.ops.reductions.reduction import ANY
 from gradtape.recording.record import record
 
@@ -86,6 +87,7 @@ FFT: Op = linear(
         FFT, (g,), (axes, not inverse, ADJOINT[norm])
     ),
     batch=batching.shifted("axes"), examples=examples.along_axis, sparsity=lanes, expensive=True,
+    flops=complex_transform,
     samples=_samples(
         "fft",
         ("complex128", "complex64"),
@@ -139,7 +141,7 @@ RFFT: Op = linear(
     spec=lambda x, axis, norm: _changed(x, axis, x.shape[axis] // 2 + 1, COMPLEX_OF[x.dtype]),
     numpy=lambda x, axis, norm: np.fft.rfft(x, axis=axis, norm=norm), promote=_to_real, mask=_mask,
     transpose=_rfft_transpose, batch=batching.shifted("axis"), examples=examples.along_axis,
-    sparsity=lanes, expensive=True,
+    sparsity=lanes, expensive=True, flops=real_transform,
     samples=_samples(
         "rfft",
         ("float64", "float32"),
@@ -156,7 +158,7 @@ IRFFT: Op = linear(
     spec=lambda x, axis, length, norm: _changed(x, axis, length, REAL_OF[x.dtype]),
     numpy=lambda x, axis, length, norm: np.fft.irfft(x, length, axis=axis, norm=norm),
     promote=_to_complex, mask=_mask, transpose=_irfft_transpose, batch=batching.shifted("axis"),
-    examples=examples.along_axis, sparsity=lanes, expensive=True,
+    examples=examples.along_axis, sparsity=lanes, expensive=True, flops=real_transform,
     samples=_samples(
         "irfft",
         ("complex128", "complex64"),

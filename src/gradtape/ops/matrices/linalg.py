@@ -21,7 +21,7 @@ from gradtape.ops.families.elementwise import zeros_like
 from gradtape.ops.families.reads import Operand, agreeing, matrices
 from gradtape.ops.families.shapes import broadcast_shapes, reduce_to
 from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand, kind_of_operands
-from gradtape.ops.matrices import checks, small_matrices
+from gradtape.ops.matrices import checks, operation_counts, small_matrices
 from gradtape.ops.matrices.contraction import (
     adjoint,
     as_columns,
@@ -114,8 +114,9 @@ SOLVE = declare(Op(
     numpy=lambda a, b: checks.explained("solve", _SINGULAR, _PSEUDO, lambda: np.linalg.solve(a, b)),
     promote=promotion("solve", "float", "inexact"), jvp=_solve_jvp, vjp=_solve_vjp,
     mask=checks.batch_mask(2), batch=_system_batch, examples=examples.matrices,
-    sparsity=_system_sparsity, composition=solve_by_factors, solves=True, expensive=True,
-    may_fail=True, samples=lambda: _system_samples("solve"),
+    sparsity=_system_sparsity, composition=solve_by_factors,
+    flops=operation_counts.of_systems(operation_counts.lu, operation_counts.two_triangles),
+    solves=True, expensive=True, may_fail=True, samples=lambda: _system_samples("solve"),
 ))  # fmt: skip
 
 
@@ -212,6 +213,7 @@ TRIANGULAR_SOLVE = declare(Op(
     numpy=_triangular_kernel, promote=promotion("triangular_solve", "float", "inexact"),
     jvp=_triangular_jvp, vjp=_triangular_vjp, mask=checks.batch_mask(2), batch=_system_batch,
     examples=examples.matrices, sparsity=_system_sparsity, solves=True, expensive=True,
+    flops=operation_counts.of_systems(operation_counts.nothing, operation_counts.one_triangle),
     may_fail=True,
     samples=lambda: [
         *_system_samples("triangular_solve", lower=True, unit_diagonal=False),
@@ -253,6 +255,7 @@ INV = declare(Op(
     vjp=lambda index, g, y, inputs: -matmul(matmul(adjoint(y), g), adjoint(y)),
     mask=checks.batch_mask(2), batch=batching.leading, examples=examples.matrices,
     sparsity=matrices, composition=inverse_by_factors, solves=True, expensive=True, may_fail=True,
+    flops=operation_counts.of_matrices(operation_counts.inverse),
     samples=lambda: [Sample((x,)) for x in checks.sample_matrices("inv", _SQUARE, _DTYPES)],
 ))  # fmt: skip
 
@@ -299,6 +302,7 @@ COFACTOR = declare(Op(
     "cofactor", "library", spec=_square_spec("cofactor"), numpy=_cofactor_kernel,
     promote=promotion("cofactor", "float", "inexact"), jvp=_cofactor_jvp, mask=checks.batch_mask(2),
     batch=batching.leading, examples=examples.matrices, sparsity=matrices, expensive=True,
+    flops=operation_counts.of_matrices(operation_counts.cofactors),
     samples=lambda: [Sample((x,)) for x in checks.sample_matrices("cofactor", _SQUARE, _DTYPES)],
 ))  # fmt: skip
 
@@ -318,7 +322,7 @@ DET = declare(Op(
     promote=promotion("det", "float", "inexact"),
     jvp=lambda tangents, y, inputs: sum(record(COFACTOR, inputs) * tangents[0], axis=(-2, -1)),
     vjp=_det_vjp, mask=checks.batch_mask(0), batch=batching.leading, examples=examples.matrices,
-    sparsity=matrices, expensive=True,
+    sparsity=matrices, expensive=True, flops=operation_counts.of_matrices(operation_counts.lu),
     samples=lambda: [Sample((x,)) for x in checks.sample_matrices("det", _SQUARE, _DTYPES)],
 ))  # fmt: skip
 
@@ -364,6 +368,7 @@ SLOGDET = declare(Op(
     numpy=lambda x: tuple(map(np.asarray, np.linalg.slogdet(x))),
     promote=promotion("slogdet", "float", "inexact"), jvp=_slogdet_jvp, batch=batching.leading,
     examples=examples.matrices, sparsity=matrices, composition=slogdet_by_factors, expensive=True,
+    flops=operation_counts.of_matrices(operation_counts.lu),
     samples=lambda: [Sample((x,)) for x in checks.sample_matrices("slogdet", _SQUARE, _DTYPES)],
 ))  # fmt: skip
 

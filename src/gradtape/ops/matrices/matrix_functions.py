@@ -23,7 +23,7 @@ from gradtape.ops.families.reads import Operand, Reads, agreeing, each, matrices
 from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.families.shapes import broadcast_shapes, broadcast_to, normalize_axis, reduce_to
 from gradtape.ops.families.signatures import Axis, DTypeLike, Tensor, TensorLike, kind_of_operand
-from gradtape.ops.matrices import checks
+from gradtape.ops.matrices import checks, operation_counts
 from gradtape.ops.matrices.contraction import adjoint, conjugate, matmul, own
 from gradtape.ops.matrices.spectral import svdvals
 from gradtape.ops.reductions.extrema import max, min
@@ -98,7 +98,8 @@ PINV = declare(Op(
     "pinv", "library", params=("rtol",), spec=_pinv_spec, numpy=_pinv_kernel,
     promote=promotion("pinv", "float", "inexact"), jvp=_pinv_jvp, mask=checks.batch_mask(2),
     batch=batching.leading, examples=examples.matrices, sparsity=matrices, expensive=True,
-    may_fail=True, samples=_pinv_samples,
+    flops=operation_counts.of_matrices(operation_counts.pseudo_inverse), may_fail=True,
+    samples=_pinv_samples,
 ))  # fmt: skip
 
 
@@ -158,6 +159,7 @@ EXPM = declare(Op(
     jvp=lambda tangents, y, inputs: _expm_along(inputs[0], tangents[0]),
     vjp=lambda index, g, y, inputs: _expm_along(adjoint(inputs[0]), g), mask=checks.batch_mask(2),
     batch=batching.leading, examples=examples.matrices, sparsity=matrices, expensive=True,
+    flops=operation_counts.of_matrices(operation_counts.exponential),
     samples=lambda: [
         Sample((x * np.array(0.2, x.dtype),))
         for x in checks.sample_matrices("expm", ((2, 2), (2, 3, 3), (0, 0)), _DTYPES)
@@ -191,6 +193,7 @@ MATRIX_RANK = declare(Op(
     "matrix_rank", "library", params=("rtol",), spec=_rank_spec, numpy=_rank_kernel,
     promote=promotion("matrix_rank", "float", "inexact"), jvp=Undefined("a rank is an integer"),
     vjp=Undefined("a rank is an integer"), batch=batching.leading, examples=examples.matrices,
+    flops=operation_counts.of_matrices(operation_counts.singular_values),
     sparsity=nothing, expensive=True,
     samples=lambda: [
         Sample((x,), {"rtol": None}, order=0)

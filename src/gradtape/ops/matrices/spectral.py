@@ -30,6 +30,7 @@ from gradtape.ops.elementwise.complexes import abs, real
 from gradtape.ops.families import Sample, batching, broadcast_to, cast, examples, promotion
 from gradtape.ops.families.reads import matrices
 from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand
+from gradtape.ops.matrices import operation_counts
 from gradtape.ops.matrices.checks import (
     as_column,
     as_row,
@@ -157,6 +158,7 @@ EIGH = declare(Op(
     numpy=lambda x: _converged("eigh", lambda: tuple(np.linalg.eigh(symmetric_part(x)))),
     promote=promotion("eigh", "float", "inexact"), jvp=_eigh_jvp,
     spectrum=Spectrum("eigenvalues", 0, _direction, _eigh_poles), batch=batching.leading,
+    flops=operation_counts.of_matrices(operation_counts.eigenvectors),
     examples=examples.matrices, sparsity=matrices, expensive=True, may_fail=True,
     samples=_eigh_samples("eigh", vectors=True),
 ))  # fmt: skip
@@ -173,7 +175,8 @@ EIGVALSH = declare(Op(
     promote=promotion("eigvalsh", "float", "inexact"), jvp=_eigvalsh_jvp,
     spectrum=Spectrum("eigenvalues", 0, _direction), mask=batch_mask(1),
     batch=batching.leading, examples=examples.matrices, sparsity=matrices, expensive=True,
-    may_fail=True, samples=_eigh_samples("eigvalsh", vectors=False),
+    flops=operation_counts.of_matrices(operation_counts.eigenvalues), may_fail=True,
+    samples=_eigh_samples("eigvalsh", vectors=False),
 ))  # fmt: skip
 
 
@@ -278,7 +281,8 @@ SVD_OP = declare(Op(
     ),
     promote=promotion("svd", "float", "inexact"), jvp=_svd_jvp,
     spectrum=Spectrum("singular values", 1, _direction, _svd_poles), batch=batching.leading,
-    examples=examples.matrices, sparsity=matrices, expensive=True, may_fail=True,
+    examples=examples.matrices, sparsity=matrices, flops=operation_counts.svd_flops,
+    expensive=True, may_fail=True,
     samples=lambda: [
         # LAPACK chooses the phases of complex vectors, so finite differences cannot check them.
         Sample((x,), {"full_matrices": full}, order=0 if full or x.dtype.kind == "c" else 2)
@@ -299,7 +303,8 @@ SVDVALS = declare(Op(
     promote=promotion("svdvals", "float", "inexact"), jvp=_svdvals_jvp,
     spectrum=Spectrum("singular values", 0, _direction), mask=batch_mask(1),
     batch=batching.leading, examples=examples.matrices, sparsity=matrices, expensive=True,
-    may_fail=True, samples=lambda: [Sample((x,)) for x in _svd_matrices("svdvals")],
+    flops=operation_counts.of_matrices(operation_counts.singular_values), may_fail=True,
+    samples=lambda: [Sample((x,)) for x in _svd_matrices("svdvals")],
 ))  # fmt: skip
 
 
