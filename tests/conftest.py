@@ -4,6 +4,7 @@ import gc
 import os
 import signal
 import zlib
+from collections import Counter
 
 import pytest
 
@@ -20,6 +21,24 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 import gradtape as gt
 from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import state
+
+# Files of more tests than this are divided by test function between the processes.
+MANY = 500
+
+
+def pytest_collection_modifyitems(items):
+    """With `--dist loadgroup` a file runs in one process, which compiles its programs once.
+
+    Tests that are marked as slow are handed out one by one, so that no process is left with many.
+    """
+    tests_of = Counter(item.location[0] for item in items)
+    for item in items:
+        if item.get_closest_marker("xdist_group") or item.get_closest_marker("slow"):
+            continue
+        file = item.location[0]
+        function = getattr(item, "originalname", item.name)
+        group = f"{file}::{function}" if tests_of[file] > MANY else file
+        item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture(autouse=True)

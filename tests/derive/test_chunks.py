@@ -180,6 +180,7 @@ def test_a_small_jacobian_is_not_chunked():
 
 @pytest.fixture
 def fresh_budget():
+    gt.clear_plans()  # and with them the answers that were found for another budget
     chunks.default_budget.cache_clear()
     yield
     chunks.default_budget.cache_clear()

@@ -152,6 +152,12 @@ def chunks_for(
     return window.remembered(key, derive)
 
 
+def fits(recording: Recording, target: Node, source: Node, whole: Node) -> bool:
+    """Whether the Jacobian `whole` needs no chunks by default, whatever else is recorded."""
+    check_memory(target, source)
+    return _total(recording, whole) <= default_budget()
+
+
 def check_memory(target: Node, source: Node, notes: Sequence[str] = ()) -> None:
     """Raise a MemoryError for a dense matrix that is larger than the memory of the machine."""
     size = target.size * source.size * jacobian_dtype(target, source).itemsize

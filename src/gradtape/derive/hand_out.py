@@ -75,8 +75,16 @@ def _root(recording: Recording, result: Node, copies: dict[Node, Node]) -> Node:
     return recording.application(IDENTITY, (copies.get(result, result),), ())
 
 
+# Kinds of questions that are remembered.
+GRADIENT = "gradient"
+JACOBIAN = "jacobian"
+
+
 def remember_answer(
-    recording: Recording, question: tuple[Node, ...], results: Sequence[Node | Rows | None]
+    recording: Recording,
+    kind: str,
+    question: tuple[Node, ...],
+    results: Sequence[Node | Rows | None],
 ) -> None:
     """Note how the derivatives that answer a question are applied if no tape records.
 
@@ -93,27 +101,28 @@ def remember_answer(
             answer.append((result.op, result.inputs, result.params))
         else:
             answer.append((IDENTITY, (result,), ()))
-    recording.table.derived["answer", question] = answer
+    recording.table.derived["answer", kind, question] = answer
 
 
 def hold_answer(
-    recording: Recording, question: tuple[Node, ...], complete: bool
+    recording: Recording, kind: str, question: tuple[Node, ...], complete: bool
 ) -> list[Any] | None:
     """What `hold_results` gives for a question that was asked before, in one look-up; or None.
 
     A `complete` answer has no None in it.
     """
-    answer: list[_Application | None] | None = recording.table.derived.get(("answer", question))
+    answer: list[_Application | None] | None
+    answer = recording.table.derived.get(("answer", kind, question))
     if answer is None or (complete and None in answer):
         return None
     if PROBE.sink is not None:
         return None  # the long way tells the profile
     COUNTS.derivative_hits += 1
     target = question[0]
-    if target.spec.size == 1:
+    if kind is GRADIENT and target.spec.size == 1:
         recording.targets[target] = None
-    kind, apply = hooks.handle_class, recording.application
-    return [None if each is None else recording.hold(apply(*each), kind) for each in answer]
+    tensor, apply = hooks.handle_class, recording.application
+    return [None if each is None else recording.hold(apply(*each), tensor) for each in answer]
 
 
 class _Copies(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 from collections.abc import Callable
@@ -96,6 +97,7 @@ def parse_bytes(name: str, given: str, least: str) -> int:
     return int(found)
 
 
+@functools.cache
 def physical_memory() -> int:
     """The machine's memory, or the container's if that is less."""
     try:

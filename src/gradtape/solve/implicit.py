@@ -221,7 +221,7 @@ def root(
     if method == "newton":
         _check_options("root", method, options)
     search = searches.RootSearch("root", method, tol, options, solver, sparse)
-    return _solution(search, lambda x: f(x, *args), x0)
+    return _solution(search, _real("root", lambda x: f(x, *args)), x0)
 
 
 @overload
@@ -263,7 +263,7 @@ def fixed_point(
     sparse = _check("fixed_point", solver, sparse, tol)
     _check_options("fixed_point", method, options)
     search = searches.FixedPointSearch("fixed_point", method, tol, options, solver, sparse)
-    return _solution(search, lambda x: f(x, *args), x0)
+    return _solution(search, _real("fixed_point", lambda x: f(x, *args)), x0)
 
 
 @overload
@@ -356,6 +356,25 @@ def _check(name: str, solver: str, sparse: SparseOption, tol: float | None) -> S
             "solver='direct'."
         )
     return sparse
+
+
+def _real(name: str, function: searches.Function) -> searches.Function:
+    """The function, which raises a DtypeError for complex values: their imaginary part counts."""
+
+    def real(x: Any) -> Any:
+        value = function(x)
+        for leaf in flatten(value)[0]:
+            if (
+                isinstance(leaf, complex)
+                or getattr(getattr(leaf, "dtype", None), "kind", "") == "c"
+            ):
+                raise DtypeError(
+                    f"{name}: the function gives complex values, and x0 is real. Return their real "
+                    "and imaginary parts, as a pair, or use gt.real if they are real numbers."
+                )
+        return value
+
+    return real
 
 
 def _solution(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, overload
 
 from gradtape.derive.gradient import derive_reverse
-from gradtape.derive.hand_out import hold_answer, remember_answer
+from gradtape.derive.hand_out import GRADIENT, hold_answer, remember_answer
 from gradtape.errors import NotRecordingError, TapeConsumedError
 from gradtape.graph.argument_checks import as_flag
 from gradtape.graph.node import Node
@@ -17,6 +17,7 @@ from gradtape.pytree import flatten, unflatten
 from gradtape.recording.handle import Handle
 from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import state
+from gradtape.tape.asked_before import NONE, ZERO, question_of
 from gradtape.tape.recording_scope import check_unconnected, direction, directions, finish, push
 from gradtape.tape.tape_jacobians import Jacobians, check_real
 from gradtape.tape.tape_report import TapeReport, tape_report
@@ -24,9 +25,6 @@ from gradtape.tensor.tensor import Tensor, asarray
 from gradtape.tensor.variable import Variable
 
 __all__ = ["GradientTape", "gradients"]
-
-# The two values of `unconnected_gradients`.
-NONE, ZERO = "none", "zero"
 
 
 def function_tape(persistent: bool = False) -> GradientTape:
@@ -215,9 +213,9 @@ class GradientTape(Jacobians):
         # By identity: anything may be passed here, and `check_unconnected` refuses it below.
         zeros = unconnected_gradients is ZERO
         if output_gradients is None and (zeros or unconnected_gradients is NONE):
-            question = self._question(target, sources)
+            question = question_of(self, target, sources)
             if question is not None:
-                known = hold_answer(self._recording, question, zeros)  # type: ignore[arg-type]
+                known = hold_answer(state.recording, GRADIENT, question, zeros)
                 if known is not None:
                     self._answered()
                     return known if type(sources) is list else known[0]
@@ -235,7 +233,7 @@ class GradientTape(Jacobians):
         leaves, structure = flatten(sources)
         found = self._reverse(nodes, cotangents, leaves)
         if question is not None:
-            remember_answer(recording, question, found)
+            remember_answer(recording, GRADIENT, question, found)
         results = finish(recording, leaves, found, unconnected_gradients)
         self._answered()
         return unflatten(structure, results)
@@ -351,41 +349,6 @@ class GradientTape(Jacobians):
         if self._recording is not state.recording:
             self._recording.asked_at = len(self._recording.nodes)
         return self._recording
-
-    def _question(self, target: object, sources: object) -> tuple[Node, ...] | None:
-        """The nodes of a target and its sources, if nothing else can matter for the answer.
-
-        That holds for the usual tape: it was entered once and is left, all of its recording is in
-        its window, the sources are watched, and no tape records now. None for any other.
-        """
-        recording, windows = self._recording, self._windows
-        if (
-            self._active
-            or self._consumed
-            or type(recording) is not Recording
-            or recording is not state.recording
-            or state.tapes
-            or type(target) is not Tensor
-            or target.recording is not recording
-            or (recording.parts is not None and not recording.parts.lie_before(windows[-1][1]))
-            or recording.placed
-            or recording.rules
-            or len(windows) != 1
-            or windows[0] != [0, len(recording.nodes)]
-            or not target.node.spec.inexact
-        ):
-            return None
-        nodes: list[Node] = [target.node]
-        for leaf in sources if type(sources) is list else (sources,):
-            entry = self._watched.get(id(leaf))
-            if entry is None or entry[0] is not leaf:
-                return None
-            if type(leaf) is not Tensor:
-                variable = self._variables.get(getattr(leaf, "number", -1))
-                if variable is None or variable[1] is not entry[1]:
-                    return None
-            nodes.append(entry[1])
-        return tuple(nodes)
 
     def _answered(self) -> None:
         if not self.persistent:
