@@ -406,12 +406,11 @@ def test_a_large_sparse_system():
     [
         lambda a: gt.root(lambda x, a: x**3 + x - gt.sin(a), np.zeros(2), a),
         lambda a: gt.fixed_point(lambda x, a: 0.5 * x + a, np.zeros(2), a),
-        lambda a: gt.minimize(lambda x, a: gt.sum((x - a) ** 2), np.zeros(2), a),
     ],
 )
 def test_complex_values_of_a_real_unknown_are_refused_in_every_mode(search, taped):
     a = gt.asarray(np.zeros(2, "complex128"))
-    with pytest.raises(gt.DtypeError, match="gives complex values, and x0 is real"):
+    with pytest.raises(gt.errors.DtypeError, match="gives complex values, and x0 is real"):
         if taped:
             with gt.GradientTape() as tape:
                 tape.watch(a)

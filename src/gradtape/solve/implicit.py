@@ -364,10 +364,8 @@ def _real(name: str, function: searches.Function) -> searches.Function:
     def real(x: Any) -> Any:
         value = function(x)
         for leaf in flatten(value)[0]:
-            if (
-                isinstance(leaf, complex)
-                or getattr(getattr(leaf, "dtype", None), "kind", "") == "c"
-            ):
+            kind = getattr(getattr(leaf, "dtype", None), "kind", "")
+            if isinstance(leaf, complex) or kind == "c":
                 raise DtypeError(
                     f"{name}: the function gives complex values, and x0 is real. Return their real "
                     "and imaginary parts, as a pair, or use gt.real if they are real numbers."
