@@ -23,6 +23,8 @@ from gradtape.derive.sparse_programs import (
 from gradtape.derive.window import Window
 from gradtape.errors import NoValueError
 from gradtape.graph.node import Node
+from gradtape.recording.recording import Recording
+from gradtape.runtime.counters import COUNTS
 from gradtape.sparsity.pattern import SparseMatrix
 from gradtape.transforms.jacobian import jacobian_dtype
 
@@ -52,6 +54,30 @@ def sparse_jacobian(
     if not prepared.connected:
         return None
     return _matrix(prepared, window, dense if is_auto(wanted) else None)
+
+
+def known_sparse_jacobian(recording: Recording, question: tuple[Node, ...]) -> SparseProgram | None:
+    """The program that `remember_sparse_jacobian` noted for a target and a source, if any."""
+    # What the recording has computed already, and keeps, is an input of the program.
+    key = ("sparse answer", question, recording.available)
+    found: SparseProgram | None = recording.table.derived.get(key)
+    if found is not None:
+        COUNTS.derivative_hits += 1
+    return found
+
+
+def remember_sparse_jacobian(window: Window, target: Node, source: Node) -> None:
+    """Note the program of a question to which there is one answer.
+
+    Its pattern must follow from the graph alone, and not from integers that index.
+    """
+    if not (target.spec.inexact and source.spec.inexact and window.connected(source, (target,))):
+        return
+    prepared = prepare_sparse_jacobian(window, target, source, "auto", None)
+    if prepared.connected and prepared.of_structure and not prepared.trials:
+        recording = window.recording
+        key = ("sparse answer", (target, source), recording.available)
+        recording.table.derived[key] = prepared
 
 
 def sparse_hessian(

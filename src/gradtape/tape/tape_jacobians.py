@@ -17,7 +17,13 @@ from gradtape.derive.jacobians import (
     derive_jacobian,
     derive_slope,
 )
-from gradtape.derive.sparse_jacobians import no_entries, sparse_hessian, sparse_jacobian
+from gradtape.derive.sparse_jacobians import (
+    known_sparse_jacobian,
+    no_entries,
+    remember_sparse_jacobian,
+    sparse_hessian,
+    sparse_jacobian,
+)
 from gradtape.derive.sparse_patterns import follows, is_block_diagonal
 from gradtape.derive.window import Window
 from gradtape.errors import DtypeError, MixedExamplesError, shown
@@ -130,7 +136,7 @@ class Jacobians(Scope):
         question = None
         # By identity: anything may be passed here, and the checks below refuse it.
         if (
-            sparse is False
+            (sparse is False or sparse is True)
             and chunk_size is None
             and memory_budget is None
             and mode is AUTO
@@ -139,10 +145,10 @@ class Jacobians(Scope):
         ):
             question = question_of(self, target, sources)
             if question is not None:
-                known = hold_answer(state.recording, JACOBIAN, question, True)
+                known = _asked_before(state.recording, question, sparse)
                 if known is not None:
                     self._answered()
-                    return known[0]
+                    return known
         check_unconnected(unconnected_gradients)
         check_mode("jacobian", mode)
         wanted = check_sparse("jacobian", sparse)
@@ -161,7 +167,7 @@ class Jacobians(Scope):
 
         zeros = _zeros(window, wanted) if unconnected_gradients == "zero" else None
         if question is not None:
-            _remember_jacobian(window, question)
+            _remember_jacobian(window, question, sparse is True)
         return self._blocks(block, zeros, (rows, shape), (nodes, structure))
 
     def batch_jacobian(
@@ -322,9 +328,21 @@ def _limits(name: str, chunk_size: int | None, memory_budget: int | str | None) 
     return limits(name, chunk_size, memory_budget)
 
 
-def _remember_jacobian(window: Window, question: tuple[Node, ...]) -> None:
+def _asked_before(recording: Recording, question: tuple[Node, ...], sparse: bool) -> Matrix | None:
+    """The answer to a question that was asked before."""
+    if sparse:
+        program = known_sparse_jacobian(recording, question)
+        return None if program is None else program.matrix(recording)
+    known = hold_answer(recording, JACOBIAN, question, True)
+    return None if known is None else known[0]
+
+
+def _remember_jacobian(window: Window, question: tuple[Node, ...], sparse: bool) -> None:
     """Note the answer for the next time, unless it may have to be computed in chunks."""
     target, source = question
+    if sparse:
+        remember_sparse_jacobian(window, target, source)
+        return
     whole = derive_jacobian(window, target, source, AUTO)
     if whole is not None and fits(window.recording, target, source, whole):
         remember_answer(window.recording, JACOBIAN, question, [whole])
