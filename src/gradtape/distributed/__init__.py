@@ -13,7 +13,8 @@ any executor of `concurrent.futures`.
 from gradtape.distributed.derivative_blocks import Blocks, hessian, jacobian
 from gradtape.distributed.mapping import Results, map
 from gradtape.distributed.report import Report
-from gradtape.distributed.training import DataParallel, data_parallel
+from gradtape.distributed.starting import data_parallel
+from gradtape.distributed.training import DataParallel
 from gradtape.graph.public_face import face_all as _face_all
 
 __all__ = [
