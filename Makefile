@@ -74,8 +74,8 @@ docs: $(DOCS_READY)
 test: lint types
 	$(BIN)/python $(PYTEST)
 
-# Tests of one group, such as those that share a cluster of Ray, run in one process.
-PYTEST = -m pytest -n $(WORKERS) --dist loadgroup $(TEST_ARGS)
+# A file runs in one process, which compiles its programs once and starts one cluster of Ray.
+PYTEST = -m pytest -n $(WORKERS) --dist loadfile $(TEST_ARGS)
 
 test-scalar test-own: test-%: $(DEV_READY)
 	GRADTAPE_VECTOR_MATH=$* $(BIN)/python $(PYTEST)

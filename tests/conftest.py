@@ -4,7 +4,6 @@ import gc
 import os
 import signal
 import zlib
-from collections import Counter
 
 import pytest
 
@@ -22,24 +21,6 @@ import gradtape as gt
 from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import state
 
-# Files of more tests than this are divided by test function between the processes.
-MANY = 500
-
-
-def pytest_collection_modifyitems(items):
-    """With `--dist loadgroup` a file runs in one process, which compiles its programs once.
-
-    Tests that are marked as slow are handed out one by one, so that no process is left with many.
-    """
-    tests_of = Counter(item.location[0] for item in items)
-    for item in items:
-        if item.get_closest_marker("xdist_group") or item.get_closest_marker("slow"):
-            continue
-        file = item.location[0]
-        function = getattr(item, "originalname", item.name)
-        group = f"{file}::{function}" if tests_of[file] > MANY else file
-        item.add_marker(pytest.mark.xdist_group(group))
-
 
 @pytest.fixture(autouse=True)
 def fresh_recording():
@@ -50,7 +31,8 @@ def fresh_recording():
 @pytest.fixture(autouse=True)
 def fixed_random_numbers(request, fresh_recording):
     """A test draws the same weights at every run, and so fails at every run or at none."""
-    gt.random.seed(zlib.crc32(request.node.nodeid.encode()))
+    name = f"{request.node.location[0]}::{request.node.name}"
+    gt.random.seed(zlib.crc32(name.encode()))
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -7,13 +7,6 @@ import warnings
 import pytest
 
 
-def pytest_collection_modifyitems(items):
-    """One process runs all tests of this folder: a cluster takes seconds to start."""
-    for item in items:
-        if "tests/distributed" in item.path.as_posix():
-            item.add_marker(pytest.mark.xdist_group("ray"))
-
-
 @pytest.fixture(scope="session")
 def kernel_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("kernels")
