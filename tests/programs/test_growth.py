@@ -15,6 +15,7 @@ from tests.programs.growth import KINDS, X, chained
 
 import gradtape as gt
 from gradtape.codegen import llvm
+from gradtape.codegen.cpython import switch
 from gradtape.functions import thread_captures
 from gradtape.graph import node
 from gradtape.runtime import plan_cache, tiers
@@ -112,6 +113,16 @@ def test_a_call_that_is_repeated_stays_captured(small_caches):
     np.testing.assert_array_equal(f(x, "often"), 5 * X)
 
 
+@pytest.fixture
+def recorder_in_python():
+    """The native recorder is compiled after some recordings, and its code stays."""
+    before = switch.MODE
+    gt.set_recorder("python")
+    yield
+    gt.set_recorder(before)
+
+
+@pytest.mark.usefixtures("recorder_in_python")
 def test_clearing_frees_machine_code(monkeypatch):
     monkeypatch.setattr(tiers, "MODE", "always")
     gt.clear_plans()
