@@ -205,14 +205,11 @@ class MixedSteps:
             mark(error, node)
             raise
         if type(node.spec) is tuple:
-            # Views of memory that later steps use again must become values of their own.
-            alive[node] = tuple(np.array(part) for part in result)
+            alive[node] = tuple(_kept(np.asarray(part), arrays) for part in result)
         elif step.placed:  # a loop that could not be compiled: its result has a place already
             self._array(node, inputs, alive)[...] = result
         else:
-            if isinstance(result, np.ndarray) and not result.flags.owndata:
-                result = np.array(result)
-            result = np.ascontiguousarray(result, node.dtype).reshape(node.shape)
+            result = _kept(np.ascontiguousarray(result, node.dtype), arrays).reshape(node.shape)
             alive[node] = result
             struct.pack_into("=q", memory, 8 * self._lowered.place[node][0], result.ctypes.data)
 
@@ -261,6 +258,29 @@ class MixedSteps:
             return written
         result: np.ndarray = self._array(node, inputs, alive)
         return result if how == "called" else np.array(result)
+
+
+def _root(array: np.ndarray) -> np.ndarray:
+    """The array whose memory an array is a view of."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
+
+
+def _kept(result: np.ndarray, operands: Sequence[Any]) -> np.ndarray:
+    """The result of a NumPy call as a value of its own.
+
+    A view of an operand, or of memory that later steps use again, is copied, and so is a small part
+    of something large.
+    """
+    root = _root(result)
+    if (
+        root.flags.owndata
+        and root.nbytes <= 2 * result.nbytes
+        and not any(root is _root(each) for each in operands if isinstance(each, np.ndarray))
+    ):
+        return result
+    return np.array(result)
 
 
 def compiled_plan(program: Program, fast: bool) -> CompiledPlan:
