@@ -5,6 +5,7 @@ import os
 
 import pytest
 
+from gradtape.runtime import lowered_program
 from gradtape.runtime import machine_limits as limits
 
 
@@ -62,3 +63,20 @@ def test_quota_of_version_1(tmp_path):
 def test_no_quota(tmp_path):
     assert groups(tmp_path, "0::/\n", {}) == math.inf
     assert limits.cpu_quota(tmp_path / "missing", tmp_path) == math.inf
+
+
+def test_the_third_cache_is_read_or_unknown(tmp_path):
+    assert limits.third_cache(tmp_path) == 0
+    (tmp_path / "size").write_text("32768K\n")
+    assert limits.third_cache(tmp_path) == 32 << 20
+    (tmp_path / "size").write_text("much\n")
+    assert limits.third_cache(tmp_path) == 0
+
+
+@pytest.mark.parametrize(
+    ("cache", "bytes_"),
+    [(0, 1 << 21), (3 << 20, 1 << 21), (32 << 20, 16 << 20), (1 << 30, 16 << 20)],
+)
+def test_where_results_are_written_past_the_caches(monkeypatch, cache, bytes_):
+    monkeypatch.setattr(lowered_program, "third_cache", lambda: cache)
+    assert lowered_program.streamed_bytes.__wrapped__() == bytes_

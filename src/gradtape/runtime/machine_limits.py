@@ -110,3 +110,11 @@ def physical_memory() -> int:
         except (OSError, ValueError):
             continue
     return found
+
+
+def third_cache(folder: FilePath = "/sys/devices/system/cpu/cpu0/cache/index3") -> int:
+    """The bytes of the third-level cache, which processors share; 0 where it is not known."""
+    try:
+        return parse_bytes("third-level cache ", _text(folder, "size").strip(), "1M")
+    except (OSError, ValueError):
+        return 0
