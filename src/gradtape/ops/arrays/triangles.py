@@ -9,20 +9,48 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import ShapeError
-from gradtape.graph import Op, Spec, apply
+from gradtape.graph import Node, Op, Spec, Undefined, apply, constant, declare, spec
 from gradtape.ops.arrays.movement import moveaxis, movement_samples, reshape
 from gradtape.ops.arrays.slicing import UNSLICE, along_axis, axis_part, mask_moved
-from gradtape.ops.elementwise.arithmetic import identity, record_operand
-from gradtape.ops.families import batching, examples
+from gradtape.ops.elementwise.arithmetic import identity, record_operand, where
+from gradtape.ops.families import Sample, batching, examples
 from gradtape.ops.families.linear import linear
-from gradtape.ops.families.reads import moved
+from gradtape.ops.families.reads import moved, nothing
 from gradtape.ops.families.shapes import normalize_axes, normalize_axis
 from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand
 from gradtape.recording.record import record
 
+_LATER = Undefined("masks of triangles appear in compiled programs, after differentiation")
 
-def _triangle(name: str, kernel: Callable[..., Any]) -> Op:
+
+def _mask(rows: int, columns: int, k: int, lower: bool) -> np.ndarray:
+    below: np.ndarray = np.tri(rows, columns, k if lower else k - 1, dtype=bool)
+    return below if lower else ~below
+
+
+# Which entries a triangle keeps. It appears in compiled programs only, after differentiation.
+TRIANGLE_MASK = declare(Op(
+    "triangle_mask", "creation", params=("rows", "columns", "k", "lower"),
+    spec=lambda rows, columns, k, lower: spec((rows, columns), np.dtype(bool)), numpy=_mask,
+    jvp=_LATER, vjp=_LATER, batch=_LATER, sparsity=nothing,
+    samples=lambda: [
+        Sample((), {"rows": rows, "columns": columns, "k": k, "lower": lower})
+        for rows, columns, k, lower in ((2, 3, 0, True), (3, 2, -1, False), (0, 2, 0, True))
+    ],
+))  # fmt: skip
+# A plan keeps the mask of matrices up to this size; triangles of larger ones are library calls.
+_LARGEST_MASK = 1 << 20
+
+
+def _triangle(name: str, kernel: Callable[..., Any], lower: bool) -> Op:
     """Declare an op that keeps one triangle, which is its own transpose."""
+
+    def composed(x: Node, k: int) -> Node | None:
+        rows, columns = x.shape[-2:]
+        if not 0 < rows * columns <= _LARGEST_MASK:
+            return None
+        mask = apply(TRIANGLE_MASK, (), (rows, columns, k, lower))
+        return where(mask, x, constant(0, spec((), x.dtype)))
 
     def rule(x: Spec, k: int) -> Spec:
         if x.ndim < 2:
@@ -35,7 +63,7 @@ def _triangle(name: str, kernel: Callable[..., Any]) -> Op:
         name, "movement", params=("k",), spec=rule, numpy=lambda x, k: kernel(x, k),
         mask=mask_moved, transpose=lambda g, x, k: apply(op, (g,), (k,)), batch=batching.leading,
         # The elements that are kept stay in place.
-        examples=examples.in_place, sparsity=moved,
+        examples=examples.in_place, sparsity=moved, composition=composed,
         samples=movement_samples(
             ((3, 3), {"k": 0}), ((2, 3), {"k": 1}), ((2, 3, 2), {"k": -1}), ((0, 2), {"k": 0})
         ),
@@ -43,8 +71,8 @@ def _triangle(name: str, kernel: Callable[..., Any]) -> Op:
     return op
 
 
-TRIL = _triangle("tril", np.tril)
-TRIU = _triangle("triu", np.triu)
+TRIL = _triangle("tril", np.tril, True)
+TRIU = _triangle("triu", np.triu, False)
 
 
 @kind_of_operand
