@@ -370,13 +370,13 @@ def _stacked_products(a: Node, b: Node) -> Node | None:
         return None
     total: Node | None = None
     for at in range(depth):
-        column = _part(a, a.ndim - 1, at)
-        term = column * _part(b, b.ndim - 2, at)
+        column = entry(a, a.ndim - 1, at)
+        term = column * entry(b, b.ndim - 2, at)
         total = term if total is None else total + term
     return total
 
 
-def _part(x: Node, axis: int, at: int) -> Node:
+def entry(x: Node, axis: int, at: int) -> Node:
     """One row or column of each matrix, with its axis of length 1."""
     starts, lengths, steps = axis_part(x.shape, axis, at, 1)
     value = constant_value(x)

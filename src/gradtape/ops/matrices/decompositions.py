@@ -16,7 +16,7 @@ from gradtape.ops.elementwise.complexes import imag
 from gradtape.ops.families import Sample, batching, cast, examples, promotion
 from gradtape.ops.families.reads import matrices
 from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand
-from gradtape.ops.matrices import checks, operation_counts, small_matrices
+from gradtape.ops.matrices import checks, operation_counts, small_matrices, unrolled
 from gradtape.ops.matrices.contraction import adjoint, matmul, own
 from gradtape.ops.matrices.linalg import TRIANGULAR_SOLVE
 from gradtape.recording.record import record
@@ -64,12 +64,14 @@ def _positive_samples() -> list[Sample]:
     ]
 
 
+_POSITIVE = unrolled.definiteness_test("positive_diagonal", _cholesky_kernel)
+
 CHOLESKY = declare(Op(
     "cholesky", "library", spec=_cholesky_spec, numpy=_cholesky_kernel,
     promote=promotion("cholesky", "float", "inexact"), jvp=_cholesky_jvp, mask=checks.batch_mask(2),
     batch=batching.leading, examples=examples.matrices, sparsity=matrices, solves=True,
     flops=operation_counts.of_matrices(operation_counts.cholesky), expensive=True, may_fail=True,
-    samples=_positive_samples,
+    composition=lambda x: unrolled.cholesky_factor(x, _POSITIVE), samples=_positive_samples,
 ))  # fmt: skip
 
 

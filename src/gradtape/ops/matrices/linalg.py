@@ -21,7 +21,7 @@ from gradtape.ops.families.elementwise import zeros_like
 from gradtape.ops.families.reads import Operand, agreeing, matrices
 from gradtape.ops.families.shapes import broadcast_shapes, reduce_to
 from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand, kind_of_operands
-from gradtape.ops.matrices import checks, operation_counts, small_matrices
+from gradtape.ops.matrices import checks, operation_counts, small_matrices, unrolled
 from gradtape.ops.matrices.contraction import (
     adjoint,
     as_columns,
@@ -207,6 +207,8 @@ def _triangular_vjp(
     return reduce_to(back, inputs[index].shape)
 
 
+_NO_ZEROS = unrolled.zero_test("nonzero_diagonal", _zero_on_diagonal)
+
 TRIANGULAR_SOLVE = declare(Op(
     "triangular_solve", "library", params=("lower", "unit_diagonal"),
     spec=lambda a, b, lower, unit_diagonal: _system_spec("triangular_solve", a, b),
@@ -215,6 +217,9 @@ TRIANGULAR_SOLVE = declare(Op(
     examples=examples.matrices, sparsity=_system_sparsity, solves=True, expensive=True,
     flops=operation_counts.of_systems(operation_counts.nothing, operation_counts.one_triangle),
     may_fail=True,
+    composition=lambda a, b, lower, unit_diagonal: unrolled.triangular_solution(
+        a, b, lower, unit_diagonal, _NO_ZEROS
+    ),
     samples=lambda: [
         *_system_samples("triangular_solve", lower=True, unit_diagonal=False),
         *_system_samples("triangular_solve", lower=False, unit_diagonal=True),
