@@ -181,7 +181,7 @@ def test_in_a_program(dtype):
 def test_heads_of_attention_are_not_copied():
     """Permuted stacks of matrices are one instruction: no loop copies them."""
     rng = np.random.default_rng(1)
-    q, k = rng.normal(size=(2, 2, 5, 3, 4))
+    q, k = rng.normal(size=(2, 2, 5, 3, 8))
 
     @gt.function
     def scores(q, k):
