@@ -272,3 +272,22 @@ def test_weighted_metrics_beside_others_of_the_same_name():
     y, weights = np.float32([[1.0], [3.0]]), np.float32([3.0, 1.0])
     found = model.evaluate(x, y, sample_weight=weights, verbose=0, return_dict=True)
     assert found == {"loss": 6.0, "mae": 2.0, "weighted_mae": 1.5, "mse": 3.0}
+
+
+@pytest.mark.parametrize(
+    ("call", "counts"),
+    [
+        ("fit", ["batch_size", "steps_per_epoch", "validation_steps", "validation_batch_size"]),
+        ("evaluate", ["batch_size", "steps"]),
+        ("predict", ["batch_size", "steps"]),
+    ],
+)
+def test_counts_are_checked(call, counts):
+    model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    x, y = np.ones((4, 2), "float32"), np.ones((4, 1), "float32")
+    for count in counts:
+        for bad in (0, -3, 2.5):
+            arguments = (x,) if call == "predict" else (x, y)
+            with pytest.raises((TypeError, ValueError), match=f"{call}: {count}"):
+                getattr(model, call)(*arguments, **{count: bad})

@@ -165,6 +165,10 @@ class Trainer(Layer):
     ) -> History:  # fmt: skip
         """Train on arrays, or on an iterable of batches, and give the history of the metrics."""
         self._require_compiled()
+        _check_counts(
+            "fit", batch_size=batch_size, steps_per_epoch=steps_per_epoch,
+            validation_steps=validation_steps, validation_batch_size=validation_batch_size,
+        )  # fmt: skip
         if validation_split:
             if not is_in_arrays(x):
                 raise ValueError(
@@ -211,6 +215,7 @@ class Trainer(Layer):
     ) -> Any:  # fmt: skip
         """The loss, and the metrics if there are any."""
         self._require_compiled()
+        _check_counts("evaluate", batch_size=batch_size, steps=steps)
         data = batches(x, y, sample_weight, batch_size)
         calls = as_list(callbacks, self, verbose=verbose, epochs=1, steps=steps or data.steps)
         logs = self._tested(data.first(steps), calls)
@@ -223,6 +228,7 @@ class Trainer(Layer):
         steps: int | None = None, callbacks: Any = None,
     ) -> Any:  # fmt: skip
         """The outputs for all inputs, as NumPy arrays. There is no progress bar to be verbose."""
+        _check_counts("predict", batch_size=batch_size, steps=steps)
         data = batches(x, batch_size=batch_size)
         calls = as_list(callbacks, self, verbose=verbose, epochs=1, steps=steps or data.steps)
         calls.on_predict_begin()
@@ -341,6 +347,13 @@ def _plain(found: Any) -> dict[str, Any]:
 
 def _numbers(logs: dict[str, Any]) -> Any:
     return list(logs.values()) if len(logs) > 1 else next(iter(logs.values()), None)
+
+
+def _check_counts(name: str, **counts: object) -> None:
+    """Raise an error for a count that is given and is not a whole number of at least 1."""
+    for key, value in counts.items():
+        if value is not None:
+            as_count(f"{name}: {key}", value, least=1)
 
 
 def _shown(logs: dict[str, Any]) -> str:
