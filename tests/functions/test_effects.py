@@ -15,6 +15,7 @@ import pytest
 from tests.functions.twins import assert_twins
 
 import gradtape as gt
+from gradtape.functions.capture.containers import ContainerChanges
 
 A = gt.asarray
 EFFECTS = {
@@ -164,3 +165,10 @@ def test_numbers_that_move_are_not_repeated(name):
     read = MOVING[name]
     found = called(gt.function(lambda x: x * read()), 8)
     assert len({float(each) for each in found}) == 8
+
+
+def test_a_list_that_another_thread_empties_is_an_error_of_the_caller():
+    """The stand-in has been made from entries that the caller's list does not hold any more."""
+    box = [gt.asarray([1.0])]
+    with pytest.raises(RuntimeError, match="another thread changed a list among the arguments"):
+        ContainerChanges([[]], [box], [])

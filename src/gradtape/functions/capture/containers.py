@@ -42,6 +42,12 @@ class ContainerChanges:
         if not isinstance(mine, tuple):
             self._pairs.append((original, mine, held))
             self._theirs[id(mine)] = original
+        if not held.keys() <= theirs.keys():
+            # As Python says of a dict whose size changes during iteration.
+            raise RuntimeError(
+                f"gt.function: another thread changed a {type(original).__name__} among the "
+                "arguments while they were read. Pass a copy, or use a lock."
+            )
         for key, part in held.items():
             self._pair(theirs[key], part)
 
