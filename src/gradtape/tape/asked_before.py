@@ -7,6 +7,7 @@ answer, unless something besides them can matter for it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gradtape.graph.node import Node
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
 NONE, ZERO, AUTO = "none", "zero", "auto"
 
 
-def question_of(tape: Jacobians, target: object, sources: object) -> tuple[Node, ...] | None:
+def question_of(
+    tape: Jacobians, target: object, sources: Sequence[object]
+) -> tuple[Node, ...] | None:
     """The nodes of a target and its sources, if nothing else can matter for the answer.
 
     That holds for the usual tape: it was entered once and is left, all of its recording is in
@@ -45,7 +48,7 @@ def question_of(tape: Jacobians, target: object, sources: object) -> tuple[Node,
     ):
         return None
     nodes: list[Node] = [target.node]
-    for leaf in sources if type(sources) is list else (sources,):
+    for leaf in sources:
         entry = tape._watched.get(id(leaf))
         if entry is None or entry[0] is not leaf:
             return None

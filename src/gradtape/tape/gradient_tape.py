@@ -210,15 +210,16 @@ class GradientTape(Jacobians):
         `unconnected_gradients="zero"`.
         """
         question = None
+        leaves, structure = flatten(sources)
         # By identity: anything may be passed here, and `check_unconnected` refuses it below.
         zeros = unconnected_gradients is ZERO
         if output_gradients is None and (zeros or unconnected_gradients is NONE):
-            question = question_of(self, target, sources)
+            question = question_of(self, target, leaves)
             if question is not None:
                 known = hold_answer(state.recording, GRADIENT, question, zeros)
                 if known is not None:
                     self._answered()
-                    return known if type(sources) is list else known[0]
+                    return unflatten(structure, known)
         check_unconnected(unconnected_gradients)
         recording = self._ask()
         targets, shape = flatten(target)
@@ -230,7 +231,6 @@ class GradientTape(Jacobians):
                 continue
             nodes.append(node)
             cotangents.append(direction(recording, node, weights[position]))
-        leaves, structure = flatten(sources)
         found = self._reverse(nodes, cotangents, leaves)
         if question is not None:
             remember_answer(recording, GRADIENT, question, found)

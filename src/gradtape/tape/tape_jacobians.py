@@ -141,9 +141,8 @@ class Jacobians(Scope):
             and memory_budget is None
             and mode is AUTO
             and (unconnected_gradients is NONE or unconnected_gradients is ZERO)
-            and type(sources) is not list
         ):
-            question = question_of(self, target, sources)
+            question = question_of(self, target, (sources,))
             if question is not None:
                 known = _asked_before(state.recording, question, sparse)
                 if known is not None:

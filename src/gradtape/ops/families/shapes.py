@@ -40,6 +40,8 @@ def _broadcast_pair(name: str, left: Shape, right: Shape, shapes: list[Shape]) -
 
 def normalize_axis(name: str, axis: Any, ndim: int) -> int:
     """The axis as a non-negative int, or an error that names the allowed range."""
+    if type(axis) is int and -ndim <= axis < ndim:
+        return axis % ndim
     try:
         found = operator.index(axis)
     except TypeError:
@@ -57,7 +59,10 @@ def listed(value: Any) -> Any:
 
     NumPy takes arrays of integers for axes, shapes and shifts.
     """
-    if isinstance(value, (tuple, list, range)):
+    kind = type(value)
+    if kind is int:
+        return (value,)
+    if kind is tuple or isinstance(value, (tuple, list, range)):
         return value
     if isinstance(value, np.ndarray) and value.ndim and value.dtype.kind in "iu":
         return value.tolist()
@@ -100,7 +105,11 @@ def sizes(name: str, shape: Any) -> Shape:
 
 def normalize_integers(where: str, numbers: Any) -> tuple[int, ...]:
     """A tuple of ints from an int or a sequence of ints, under the name of the argument."""
-    return tuple(as_integer(where, n) for n in listed(numbers))
+    found = listed(numbers)
+    for n in found:
+        if type(n) is not int:
+            return tuple(as_integer(where, n) for n in found)
+    return tuple(found)
 
 
 def reduce_to(node: Node, shape: Shape, reduction: str = "sum") -> Node:
