@@ -27,6 +27,8 @@ LEAST = 0.01
 # Reads at one line, or gradients of one recording, that look like a loop.
 LOOP = 16
 ROWS = 8
+# Seconds of work in a plan above which reading its result is no call for its own sake.
+SMALL_PLAN = 50e-6
 # Flops per byte below which a group takes the time of its memory.
 MEMORY_BOUND = 0.5
 
@@ -223,9 +225,9 @@ def read_in_a_loop(found: Findings) -> Iterator[Advice]:
         running = reading.running + reading.cycles / rate
         overhead = reading.seconds - running - reading.building
         overhead += found.lines.get(place, {}).get("recording", 0.0)
-        # Plans of a few microseconds are calls, not work.
-        small = running < 0.5 * (overhead + running)
-        if not small:
+        # Plans of a few microseconds are calls, not work. A longer plan is a step of the program,
+        # and what its read takes besides is time in which the thread waited for others.
+        if running >= 0.5 * (overhead + running) or running >= SMALL_PLAN * reading.count:
             continue
         # The loop's own reads of a result per step are few beside its work.
         gain = overhead * (1 - 1 / reading.count) + running * 0.5
