@@ -272,6 +272,12 @@ def _deliver(recording: Recording, held: list[Handle], contents: Sequence[Conten
         # Here, too, no signal handler is called in between.
         handle.computed = found
         handle.node = handle.recording = None
+    elif len(held) == 2:  # a gradient and its loss
+        first, second = held
+        found = Value(contents[0], first.node.spec)
+        other = Value(contents[1], second.node.spec)
+        first.computed, second.computed = found, other
+        first.node = second.node = first.recording = second.recording = None
     else:
         news = [Value(content, h.node.spec) for h, content in zip(held, contents, strict=True)]
         nothing = itertools.repeat(None)
