@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-from gradtape.ops.control import scan_products
+from gradtape.ops.control import scan_products, scan_pullback
 from gradtape.optimize import optimize
 
 STEPS, ROWS, STATES = 10, 32, 8
@@ -13,20 +13,21 @@ WEIGHTS = 0.3 * RNG.standard_normal((STATES, STATES))
 GIVEN = RNG.standard_normal((STEPS, ROWS, STATES))
 
 
-def loss(weights, bias):
+def loss(weights, bias, squared_after=False):
     def step(x, given):
-        return gt.tanh(x @ weights + bias + given), gt.sum(x * x)
+        after = gt.tanh(x @ weights + bias + given)
+        return after, gt.sum((after if squared_after else x) ** 2)
 
     last, squares = gt.scan(step, gt.zeros((ROWS, STATES)), gt.asarray(GIVEN))
     return gt.sum(last) + gt.sum(squares)
 
 
-def gradient():
+def gradient(squared_after=False):
     """The gradient, and how many values of each step its program keeps."""
     weights, bias = gt.asarray(WEIGHTS), gt.asarray(np.ones(STATES))
     with gt.GradientTape() as tape:
         tape.watch([weights, bias])
-        found = loss(weights, bias)
+        found = loss(weights, bias, squared_after)
     slopes = tape.gradient(found, [weights, bias])
     kept = [
         of
@@ -50,5 +51,18 @@ def test_large_stacks_of_cotangents_are_summed_in_the_loop(monkeypatch, rows):
     found, stacks = gradient()
     # Steps with few rows are multiplied after the loop, however many they are.
     assert stacks == (2 if rows == ROWS else 3)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
+
+
+def test_small_stacks_of_functions_are_kept_and_large_ones_computed_again(monkeypatch):
+    gt.clear_plans()
+    expected, stacks = gradient(squared_after=True)
+    # The states before, the argument of tanh, its result, and the cotangents.
+    assert stacks == 4
+    monkeypatch.setattr(scan_pullback, "SMALL_STACK", 8 * STEPS * ROWS * STATES - 1)
+    gt.clear_plans()
+    found, stacks = gradient(squared_after=True)
+    assert stacks == 3
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12)

@@ -1,9 +1,10 @@
 """Reverse mode through a scan: a scan in the other direction over residuals of the first one.
 
-Residuals are the carried values and the results of expensive ops that the backward scan reads; it
-recomputes cheap ops from them. The cotangent of a constant is a sum over all steps. If each term is
-a product, such as the outer product for a weight matrix, the factors are stacked and multiplied in
-one matrix product after the loop, instead of one for each step.
+Residuals are the carried values and the results of expensive ops that the backward scan reads, and
+of mathematical functions if their stacks are small; it recomputes cheap ops from them. The
+cotangent of a constant is a sum over all steps. If each term is a product, such as the outer
+product for a weight matrix, the factors are stacked and multiplied in one matrix product after the
+loop, instead of one for each step.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ from gradtape.process.records import dataclass
 
 # The source of a node of the backward scan: a kind (see `places`), and a position in that kind.
 Source = tuple[str, int]
+# Up to so many bytes, which stay in a cache, the results of a mathematical function are read in
+# less time than they are computed in.
+SMALL_STACK = 1 << 20
 
 
 def saved(scan: Scan) -> tuple[Program, tuple[Node, ...]]:
@@ -30,7 +34,7 @@ def saved(scan: Scan) -> tuple[Program, tuple[Node, ...]]:
 
     The second value is the nodes of the body that are these residuals.
     """
-    key = ("scan saved", scan.constants, scan.carries, scan.recompute)
+    key = ("scan saved", scan.constants, scan.carries, scan.length, scan.recompute)
     found: tuple[Program, tuple[Node, ...]] = bodies.remembered(
         scan.body, key, lambda: _body_that_saves(scan)
     )
@@ -44,7 +48,9 @@ def _body_that_saves(scan: Scan) -> tuple[Program, tuple[Node, ...]]:
     varying = bodies.depends(body, body.inputs[scan.constants :])
     known = {*body.inputs, *body.outputs[carries:]}
     if not scan.recompute:
-        known.update(node for node in body.nodes if node in varying and _is_expensive(node))
+        known.update(
+            node for node in body.nodes if node in varying and _is_worth_saving(node, scan)
+        )
     try:
         seeds, found = bodies.pulled(body, wanted, given)
     except UndefinedRuleError:
@@ -99,9 +105,11 @@ def residuals(node: Node) -> list[Node]:
     return list(outputs(again)[len(scan.body.outputs) :]) if more else []
 
 
-def _is_expensive(node: Node) -> bool:
+def _is_worth_saving(node: Node, scan: Scan) -> bool:
     if type(node.spec) is tuple:
         return False
+    if node.op.function is not None and scan.length * node.spec.nbytes <= SMALL_STACK:
+        return True
     return node.inputs[0].op.expensive if node.op is PICK else node.op.expensive
 
 
