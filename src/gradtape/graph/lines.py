@@ -8,6 +8,8 @@ import warnings
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from gradtape.process.frames import current_line
+
 if TYPE_CHECKING:
     from gradtape.graph.node import Node
 
@@ -17,7 +19,7 @@ def user_line() -> str:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if not is_between(frame):
-            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+            return f"{frame.f_code.co_filename}:{current_line(frame)}"
         frame = frame.f_back
     return "unknown"
 

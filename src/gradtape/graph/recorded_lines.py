@@ -18,6 +18,7 @@ from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gradtape.graph.lines import is_between, user_line
+from gradtape.process.frames import current_line
 from gradtape.process.give_way import is_in_background
 from gradtape.process.records import dataclass
 
@@ -76,7 +77,7 @@ def user_place(depth: int = 1) -> Place | None:
     frame: FrameType | None = sys._getframe(depth + 1)
     while frame is not None:
         if not is_library(frame):
-            return place_of(frame.f_code, frame.f_lineno)
+            return place_of(frame.f_code, current_line(frame))
         frame = frame.f_back
     return None
 

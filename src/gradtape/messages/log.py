@@ -20,6 +20,8 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
+from gradtape.process.frames import current_line
+
 if TYPE_CHECKING:
     import logging
 
@@ -77,7 +79,7 @@ def _keep(logger: logging.Logger, level: int, message: str, args: tuple[float | 
     at = sys._getframe(2)
     code = at.f_code
     made = logger.makeRecord(
-        logger.name, level, code.co_filename, at.f_lineno, message, args, None, code.co_name
+        logger.name, level, code.co_filename, current_line(at), message, args, None, code.co_name
     )
     _state.add(logger, made)
 

@@ -5,6 +5,7 @@ Door, what other rooms import:
 - `locks`: locks that survive a fork
 - `interrupts`: what signal handlers raised, and code in which none runs
 - `weak_table`: interning without Python callbacks
+- `frames`: the line that a frame executes
 - `give_way`: background work that lets the calling thread go first
 - `records`: dataclasses whose methods are compiled at their first use
 """

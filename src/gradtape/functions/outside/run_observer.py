@@ -24,6 +24,7 @@ from gradtape.functions.outside.trusted_code import (
     is_trusted_module,
 )
 from gradtape.ops.custom.callback import isolated
+from gradtape.process.frames import current_line
 from gradtape.process.records import dataclass
 from gradtape.recording.unobserved import PASSED_OVER, Observer, pass_over
 from gradtape.tensor.tensor import Tensor
@@ -185,7 +186,7 @@ class RunObserver(Observer):
 
     def _note_impure(self, what: str, frame: FrameType) -> None:
         if self.observation.impure is None:
-            self.observation.impure = (what, f"{frame.f_code.co_filename}:{frame.f_lineno}")
+            self.observation.impure = (what, f"{frame.f_code.co_filename}:{current_line(frame)}")
 
     def _called(self, frame: FrameType, function: Any) -> None:
         owner = getattr(function, "__self__", None)

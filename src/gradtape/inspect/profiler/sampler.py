@@ -18,6 +18,7 @@ from typing import Any
 
 from gradtape.codegen.compiler_thread import waiting_jobs
 from gradtape.graph.recorded_lines import Place, is_library, place_of
+from gradtape.process.frames import current_line
 from gradtape.runtime.buffer_pool import pool_counts
 
 # Seconds of processor time between two looks.
@@ -107,7 +108,7 @@ class Sampler:
                 break
             if not is_library(frame):
                 phase = PYTHON if best is None else PHASES[best][0]
-                return phase, place_of(frame.f_code, frame.f_lineno)
+                return phase, place_of(frame.f_code, current_line(frame))
             code = frame.f_code
             if id(code) not in self._ranks:
                 self._ranks[id(code)] = code, _rank(frame.f_globals.get("__name__", ""))
