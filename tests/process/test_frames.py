@@ -14,11 +14,7 @@ def here():
 
 def test_line_of_a_running_frame():
     frame = here()
-    assert (
-        current_line(frame)
-        == frame.f_lineno
-        == test_current_line_a_running_frame.__code__.co_firstlineno + 2
-    )
+    assert current_line(frame) == frame.f_lineno
 
 
 def code() -> CodeType:
