@@ -98,3 +98,11 @@ def test_demo_fails_where_an_answer_is_wrong(monkeypatch, tmp_path):
     monkeypatch.setattr(demo, "questions", lambda: True)
     # A network that was hardly trained is not right in 97 of 100 cases.
     assert demo.main(tmp_path) == 1
+
+
+def test_demo_may_be_profiled_as_a_whole(tmp_path, capsys):
+    with gt.profile():
+        assert demo.report(tmp_path, lambda: gt.asarray(1.0))
+    assert "another profile is running" in capsys.readouterr().out
+    assert demo.report(tmp_path, lambda: gt.asarray(1.0))
+    assert (tmp_path / "report.html").exists()
