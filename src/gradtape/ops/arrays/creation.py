@@ -10,6 +10,7 @@ import numpy as np
 from gradtape.dtypes import COMPLEX_OF, Array, DType, as_dtype, default_dtype, of_scalar
 from gradtape.errors import DtypeError, ShapeError, shown
 from gradtape.graph import Node, Op, Shape, Spec, Undefined, apply, declare, spec
+from gradtape.graph.annotated_kinds import Count
 from gradtape.graph.argument_checks import as_integer, is_choice
 from gradtape.ops.arrays.movement import broadcast_to
 from gradtape.ops.elementwise.arithmetic import identity, record_operand
@@ -238,8 +239,8 @@ def full_like(
 
 
 def eye(
-    n_rows: int,
-    n_cols: int | None = None,
+    n_rows: Count,
+    n_cols: Count | None = None,
     /,
     *,
     k: int = 0,
