@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from gradtape.errors import ShapeError, shown
+from gradtape.graph.annotated_kinds import Count
 from gradtape.ops.families.shapes import broadcast_shapes
 from gradtape.tf.base.dtypes import DType, as_dtype, float32
 
@@ -113,23 +114,23 @@ class TensorShape(tuple[Any, ...]):
             return TensorShape(None)
         return TensorShape((*self, *shape))
 
-    def with_rank(self, rank: int) -> TensorShape:
+    def with_rank(self, rank: Count) -> TensorShape:
         """This shape, if it can have this many axes."""
         return self.merge_with([None] * rank)
 
-    def with_rank_at_least(self, rank: int) -> TensorShape:
+    def with_rank_at_least(self, rank: Count) -> TensorShape:
         """This shape, if it can have this many axes or more."""
         if not self._unknown and len(self) < rank:
             raise ShapeError(f"shape {self} has fewer than {rank} axes.")
         return self
 
-    def with_rank_at_most(self, rank: int) -> TensorShape:
+    def with_rank_at_most(self, rank: Count) -> TensorShape:
         """This shape, if it can have this many axes or fewer."""
         if not self._unknown and len(self) > rank:
             raise ShapeError(f"shape {self} has more than {rank} axes.")
         return self
 
-    def assert_has_rank(self, rank: int) -> None:
+    def assert_has_rank(self, rank: Count) -> None:
         """Raise a ValueError unless it can have that many axes."""
         if self.rank not in (None, rank):
             raise ShapeError(f"shape {self} must have rank {rank}.")
