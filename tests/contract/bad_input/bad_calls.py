@@ -16,6 +16,7 @@ import numpy as np
 from tests.contract.bad_input import call_sites, judge
 from tests.contract.bad_input.bad_values import LONG, VALUES
 from tests.contract.bad_input.call_sites import Site, Stop
+from tests.contract.bad_input.parameter_kinds import is_silent, kind_of
 
 import gradtape as gt
 from gradtape.tf.base.dispatch import graphs as dispatch
@@ -52,10 +53,10 @@ class BadCall:
         found = []
         for place, value in self.edits:
             name, annotation = self.parameter(place)
-            kind = judge.kind_of(name, annotation, self.site.name)
+            kind = kind_of(name, annotation, self.site.name)
             if value == "None" and "None" in annotation:
                 continue
-            if value in VALUES and judge.is_silent(self.site.name, kind, value):
+            if value in VALUES and is_silent(self.site.name, name, kind, value):
                 found.append(f"{name} ({kind}) = {value}")
         return found
 
@@ -179,35 +180,44 @@ def make(call: BadCall, code: types.CodeType) -> Outcome:
         nonlocal outcome
         if number != call.site.number:
             return function(*args, **kwargs)
-        found, named = _exchanged(call, args, kwargs)
-        try:
-            signal.setitimer(signal.ITIMER_REAL, SECONDS)
-            try:
-                settle(_in_mode(call.mode, lambda: function(*found, **named)))
-            finally:
-                signal.setitimer(signal.ITIMER_REAL, 0)
-            # In a graph of TensorFlow 1 a call is noted down, and made when a session runs it.
-            silent = [] if dispatch.in_use else call.silent_places()
-            outcome = Outcome("silent" if silent else "accepted", text="; ".join(silent))
-        except _Late as late:
-            outcome = Outcome("long" if _is_long(call, late) else "slow")
-        except Exception as error:
-            step = traceback.extract_tb(error.__traceback__)[-1]
-            outcome = Outcome(
-                judge.verdict(error, call.site.name), type(error).__name__,
-                str(error)[:300],
-                f"{step.filename.removeprefix(judge.LIBRARY)}:{step.lineno} {step.name}",
-            )  # fmt: skip
+        outcome = attempt(call, function, args, kwargs)
         raise Stop
 
+    try:
+        run(code, through)
+    except Exception as error:
+        outcome = Outcome("example failed", type(error).__name__, str(error))
+    return outcome
+
+
+def run(code: types.CodeType, through: Any) -> None:
+    """Run an example with its calls going through a function, and without its warnings."""
     signal.signal(signal.SIGALRM, _ring)
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
+        call_sites.run(code, through)
+
+
+def attempt(call: BadCall, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Outcome:
+    """Call a function with the bad arguments, and say what came of it."""
+    found, named = _exchanged(call, args, kwargs)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, SECONDS)
         try:
-            call_sites.run(code, through)
-        except Exception as error:
-            outcome = Outcome("example failed", type(error).__name__, str(error))
-    return outcome
+            settle(_in_mode(call.mode, lambda: function(*found, **named)))
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        # In a graph of TensorFlow 1 a call is noted down, and made when a session runs it.
+        silent = [] if dispatch.in_use else call.silent_places()
+        return Outcome("silent" if silent else "accepted", text="; ".join(silent))
+    except _Late as late:
+        return Outcome("long" if _is_long(call, late) else "slow")
+    except Exception as error:
+        step = traceback.extract_tb(error.__traceback__)[-1]
+        return Outcome(
+            judge.verdict(error, call.site.name), type(error).__name__, str(error)[:300],
+            f"{step.filename.removeprefix(judge.LIBRARY)}:{step.lineno} {step.name}",
+        )  # fmt: skip
 
 
 def _is_long(call: BadCall, late: BaseException) -> bool:

@@ -16,7 +16,7 @@ to check arguments ("'int' object is not iterable"), or an `assert` did, or the 
 
 A call is silently accepted if it gives a result though the value belongs to a kind that the
 parameter never means (`bad_values.SILENT`): a bool for an axis, a text for a flag, an array with
-masked entries for a tensor. The kind of a parameter follows from its annotation and name.
+masked entries for a tensor. `parameter_kinds` says which kind a parameter is of.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ import types
 from pathlib import Path
 
 from tests.contract.bad_input import bad_values
-from tests.contract.bad_input.bad_values import SILENT, Broken
+from tests.contract.bad_input.bad_values import Broken
 from tests.contract.bad_input.call_sites import FILE
+from tests.contract.bad_input.parameter_kinds import TESTING
 
 import gradtape as gt
 
@@ -37,17 +38,8 @@ BINDING = re.compile(
     r"([\w<][\w.<>]*)\(\) (takes|missing|got an unexpected|got multiple|got some positional|"
     r"does not take|requires|argument)"
 )
-TESTING = (
-    "gradtape.extend.check",
-    "gradtape.testing.",
-    "gradtape.tf.programs.testing.",
-    "gradtape.tf.programs.assertions.",
-)
 # Functions that examples decorate.
 OF_EXAMPLES = {"step", "root", "total", "f", "double", "<lambda>"}
-# These read the shape and the dtype of their operand only, so a mask is not lost.
-OF_SHAPE_ONLY = {"empty_like", "full_like", "ones_like", "size", "type_spec_from_value",
-                 "zeros_like", "shape", "rank", "result_type"}  # fmt: skip
 
 
 def _innermost(error: BaseException) -> types.TracebackType:
@@ -100,45 +92,3 @@ def _names(callee: str) -> set[str]:
     found = {*parts[-2:], "__init__", "__new__"}
     # A gt.function is called as the user's function is: Python names that.
     return found | OF_EXAMPLES if parts[-2:-1] == ["Function"] else found
-
-
-def kind_of(name: str, annotation: str, callee: str) -> str:
-    """The kind of values that a parameter takes: a key of `SILENT`."""
-    text = annotation.replace("typing.", "").replace("collections.abc.", "")
-    text = re.sub(r"\s*\|\s*None|None\s*\|\s*|Optional\[(.*)\]", r"\1", text).strip("'\" ")
-    if callee.startswith(("operator.", *TESTING)):
-        return "anything"
-    if name in ("keepdims", "persistent", "training", "include_initial", "descending"):
-        return "flag" if text != "Any" or name == "keepdims" else "anything"
-    if text == "bool":
-        return "flag"
-    if name in ("axis", "axes") and text in ("int", "SupportsIndex", "Axis", "Any"):
-        return "axis"
-    if text in ("int", "SupportsIndex"):
-        return "axis" if "ax" in name or name.startswith("dim") or name in _SIGNED else "count"
-    if text == "ShapeLike":
-        # As in NumPy, a shift may be negative.
-        return "anything" if name == "shift" else "shape"
-    if text == "float":
-        return "rate"
-    if text in ("TensorLike", "Tensor"):
-        return "tensor"
-    if text == "DTypeLike":
-        return "dtype"
-    if text.startswith("Callable") and "|" not in text:
-        return "function"
-    return "anything"
-
-
-# Whole numbers that may be negative.
-_SIGNED = {"offset", "k", "shift", "seed", "start", "stop", "low", "high", "lower", "upper",
-           "value", "repeats", "num_lower", "num_upper", "diagonal", "verbose",
-           "order"}  # fmt: skip
-
-
-def is_silent(callee: str, kind: str, value: str) -> bool:
-    if value == "NaN" and kind == "rate" and not callee.rpartition(".")[2][:1].isupper():
-        return False  # NaN is a number to compute with; an object must not keep it
-    if value == "masked array" and callee.rpartition(".")[2] in OF_SHAPE_ONLY:
-        return False
-    return value in SILENT[kind]
