@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from numbers import Integral
 from typing import Any, TypeVar
 
+from gradtape.errors import shown
 from gradtape.process.records import dataclass
 
 __all__ = [
@@ -309,7 +310,7 @@ def map_leaves(function: Callable[..., object], tree: object, *rest: object) -> 
     [11, 22]
     """
     if not callable(function):
-        raise TypeError(f"map_leaves: {function!r} is not callable. Pass a function.")
+        raise TypeError(f"map_leaves: {shown(function)} is not callable. Pass a function.")
     if not rest and type(tree) in _leaf_types:
         return function(tree)
     leaves, structure = flatten(tree)

@@ -163,8 +163,10 @@ def _iterable(value: Any) -> bool:
     return isinstance(value, Iterable) and not isinstance(value, _TEXT)
 
 
-def _in_range(least: float, most: float = math.inf, ends: str = "[]") -> Callable[[Any], bool]:
-    """Whether a number, or each of several, is finite and in an interval; a tensor always is."""
+def _in_range(
+    least: float, most: float = math.inf, ends: str = "[]", infinite: bool = False
+) -> Callable[[Any], bool]:
+    """Whether a number, or each of several, is in an interval; a tensor always is."""
 
     def within(value: Any) -> bool:
         if isinstance(value, (list, tuple)):
@@ -174,8 +176,8 @@ def _in_range(least: float, most: float = math.inf, ends: str = "[]") -> Callabl
         if not isinstance(value, (int, float, np.integer, np.floating)):
             return True
         above = value > least if ends[0] == "(" else value >= least
-        below = value < most if ends[1] == ")" or most == math.inf else value <= most
-        return bool(above and below and value != -math.inf)
+        below = value < most if ends[1] == ")" else value <= most
+        return bool(above and below and (infinite or abs(value) != math.inf))
 
     return within
 
@@ -211,7 +213,7 @@ KINDS: dict[str, Kind] = {
     "Bound": Kind(
         "a number of at least 0",
         lambda value: is_real(value) and not _is_nan(value),
-        within=lambda value: value == math.inf or _in_range(0)(value),
+        within=_in_range(0, math.inf, "[]", infinite=True),
     ),
     "Positive": _real("a finite number above 0", 0, math.inf, "()"),
     "Probability": _real("a number from 0 to 1", 0, 1),

@@ -84,9 +84,10 @@ def fit(
     check_function("fit: step", step)
     source = _source(data, batch_size, shuffle)
     held_out = None
+    if validate is not None:
+        check_function("fit: validate", validate)
     if validation is not None:
         held_out = _source(validation, batch_size, None)
-        check_function("fit: validate", step if validate is None else validate)
         if validate is None:
             raise ValueError("fit: validation data need validate=, a function that takes a batch.")
     if (optimizer is None) != (schedule is None):

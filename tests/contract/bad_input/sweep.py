@@ -1,4 +1,4 @@
-"""Sweep: every parameter that is a number, a flag or an axis, with every senseless value.
+"""Sweep: every parameter that is a number, flag, axis or function, with every senseless value.
 
 Random bad calls find such a parameter sooner or later; the sweep finds it always. For every public
 callable it takes one good call and exchanges one argument at a time for the values in `SENSELESS`
@@ -18,8 +18,8 @@ from tests.contract.bad_input.parameter_kinds import excuse, is_silent, kind_of
 
 SENSELESS = ("True", "-1", "-3", "-1.5", "0", "2.5", "7", "99", "text", "None", "NaN", "infinity",
              "list")  # fmt: skip
-KINDS = ("axis", "count", "finite", "flag", "integer", "not negative", "positive", "probability",
-         "rate", "shape", "size", "sizes")  # fmt: skip
+KINDS = ("axis", "count", "finite", "flag", "function", "integer", "not negative", "positive",
+         "probability", "rate", "shape", "size", "sizes")  # fmt: skip
 
 
 def sweep(sites: Iterable[Site], examples: dict[str, str]) -> Iterator[tuple[BadCall, Outcome]]:

@@ -31,8 +31,13 @@ def test_senseless_values_are_refused(sites, examples, tmp_path, monkeypatch):
     assert len(names) > 500
     assert len(found) > 9000
     # A few tell what follows from the value: "fill: shape (-3, 2) has a negative length".
-    told = sum(_tells(call, outcome.text) for call, outcome in found)
-    assert told * 100 >= 98 * len(found)
+    told = [_tells(call, outcome.text) for call, outcome in found if not _of_a_function(call)]
+    assert sum(told) * 100 >= 98 * len(told)
+
+
+def _of_a_function(call):
+    """Whether a function is exchanged: "grad: None is not callable" needs no name of it."""
+    return kind_of(*call.parameter(call.edits[0][0]), call.site.name) == "function"
 
 
 def _tells(call, text):

@@ -42,8 +42,17 @@ FULL = declare(Op(
 def _arange_spec(start: Any, stop: Any, step: Any, dtype: DType) -> Spec:
     exact = all(isinstance(value, int) for value in (start, stop, step))
     # -(-a // b) is a / b rounded up, which floats would get wrong past 2**53.
-    count = -((start - stop) // step) if exact else math.ceil((stop - start) / step)
+    count = -((start - stop) // step) if exact else _steps_in(stop - start, step)
     return spec((max(count, 0),), dtype)
+
+
+def _steps_in(distance: float, step: float) -> int:
+    """How many numbers there are from the start of a range on, one every `step`."""
+    share = distance / step
+    if share == 0 and distance:
+        # An infinite step, or a quotient that is too small: the start is in the range, as in NumPy.
+        return int(math.copysign(1.0, share) > 0)
+    return math.ceil(share)
 
 
 ARANGE = declare(Op(
@@ -64,7 +73,8 @@ def _range(start: Any, stop: Any, step: Any, dtype: DType) -> Array:
     count = _arange_spec(start, stop, step, dtype).shape[0]
     exact = all(isinstance(value, int) for value in (start, step))
     steps = np.arange(count, dtype=np.int64 if exact else np.float64)
-    return (start + steps * step).astype(dtype)
+    # A step that is never taken may be too large for an int64.
+    return (start + steps * (step if count > 1 else 0)).astype(dtype)
 
 
 LINSPACE = declare(Op(
