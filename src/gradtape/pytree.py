@@ -283,6 +283,8 @@ def leaf_names(structure: Structure, name: str) -> list[str]:
     >>> gt.pytree.leaf_names(structure, "x")
     ["x['a']", "x['b'][0]", "x['b'][1]"]
     """
+    if not isinstance(name, str):
+        raise TypeError(f"leaf_names: name={shown(name)} is not a text. Pass one.")
     try:
         kind = structure.kind
     except AttributeError:

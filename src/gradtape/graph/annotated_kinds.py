@@ -137,11 +137,16 @@ def is_dtype(value: Any) -> bool:
     return value is not None
 
 
+def _integer_or_tensor(value: Any) -> bool:
+    return value is None or is_integer_like(value) or is_tensor(value)
+
+
 def _integers(value: Any) -> bool:
+    if isinstance(value, (list, tuple, range)):
+        # Almost all are plain numbers, and this runs in every call that has a shape or axes.
+        return all(type(each) is int or _integer_or_tensor(each) for each in value)
     if isinstance(value, np.ndarray):
         return value.dtype.kind in "iu"
-    if isinstance(value, (list, tuple, range)):
-        return all(each is None or is_integer_like(each) or is_tensor(each) for each in value)
     if is_tensor(value):
         return _may_be_whole(value)
     if is_integer(value):

@@ -9,7 +9,7 @@ An error is ours if it tells the caller what is wrong. That is so if
 - a function for tests says that an assertion does not hold.
 
 It is the user's if the user's own code raised it: the object that was passed, a function in the
-example, or the operator of another class that was asked first.
+example or what that called, or the operator of another class that was asked first.
 
 Every other error is internal: a line of the library, of NumPy or of SciPy failed that nobody wrote
 to check arguments ("'int' object is not iterable"), or an `assert` did, or the stack overflowed.
@@ -50,6 +50,19 @@ def _innermost(error: BaseException) -> types.TracebackType:
     return found
 
 
+def _in_the_users_function(error: BaseException) -> bool:
+    """Whether the library called a function of the example, and an error came from what it did."""
+    found, inner, inside = error.__traceback__, False, False
+    while found is not None:
+        file = found.tb_frame.f_code.co_filename
+        inside = inside or file.startswith(LIBRARY)
+        # What other libraries do counts as the user's or ours, by who called them.
+        if file == FILE or file.startswith(LIBRARY):
+            inner = inside and file == FILE
+        found = found.tb_next
+    return inner
+
+
 def _executes_raise(step: types.TracebackType) -> bool:
     code = step.tb_frame.f_code.co_code
     # A bare `raise` has the argument 0: it passes on what another line raised.
@@ -61,6 +74,8 @@ def verdict(error: BaseException, callee: str) -> str:
     text = str(error)
     if Broken.TEXT in text:
         return "user's"
+    if _in_the_users_function(error):
+        return "user's"
     step = _innermost(error)
     file = step.tb_frame.f_code.co_filename
     if file == FILE or file == bad_values.__file__:
@@ -70,6 +85,8 @@ def verdict(error: BaseException, callee: str) -> str:
         return "user's"
     if isinstance(error, MemoryError) and text:
         return "ours"
+    if isinstance(error, OSError) and error.filename is not None:
+        return "ours"  # the system's sentence names the file
     if isinstance(error, AssertionError) and text and callee.startswith(TESTING):
         return "ours"
     if isinstance(error, (AssertionError, RecursionError)) and not _by_design(error):
@@ -90,5 +107,6 @@ def _names(callee: str) -> set[str]:
     """Names by which Python may call a callable: its own, its class's, and those of wrappers."""
     parts = callee.split(".")
     found = {*parts[-2:], "__init__", "__new__"}
-    # A gt.function is called as the user's function is: Python names that.
-    return found | OF_EXAMPLES if parts[-2:-1] == ["Function"] else found
+    # A gt.function is called as the user's function is, and map_leaves calls it: Python names it.
+    of_users = parts[-2:-1] == ["Function"] or parts[-1] in ("map_leaves", "shares")
+    return found | OF_EXAMPLES if of_users else found

@@ -11,6 +11,7 @@ NEGATIVE = ("-1", "-3", "-1.5", "np.int8")
 Row = tuple[str, str, tuple[str, ...], str]
 LEGAL: tuple[Row, ...] = (
     (r"pattern$|\.prepare_", "argnums", ("-1",), "as an index: the last argument"),
+    (r"\.concat$", "values", ("ragged list",), "vectors of several lengths, end to end"),
     (r"Dataset\.range", "args", NEGATIVE, "bounds and a step, as in Python"),
     (r"Dataset\.(take|repeat)", "count", NEGATIVE, "all, or without end, as in TensorFlow"),
     (r"Dataset\.skip", "count", NEGATIVE, "all are skipped, as in TensorFlow"),

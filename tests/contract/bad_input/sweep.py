@@ -13,7 +13,7 @@ from typing import Any
 from tests.contract.bad_input import bad_calls, call_sites
 from tests.contract.bad_input.bad_calls import BadCall, Outcome, places_of
 from tests.contract.bad_input.call_sites import Site, Stop
-from tests.contract.bad_input.legal_values import Row
+from tests.contract.bad_input.legal_values import LEGAL, Row
 from tests.contract.bad_input.parameter_kinds import excuse, is_silent, kind_of
 
 SENSELESS = ("True", "-1", "-3", "-1.5", "0", "2.5", "7", "99", "text", "None", "NaN", "infinity",
@@ -62,12 +62,11 @@ def excused_calls(sites: Iterable[Site]) -> Iterator[tuple[Row, BadCall]]:
     """The calls that a row of `LEGAL` excuses."""
     for site in sites:
         for place in places_of(site):
-            name, annotation = BadCall(site, ()).parameter(place)
-            if kind_of(name, annotation, site.name) in KINDS:
-                for value in SENSELESS:
-                    row = excuse(site.name, name, value)
-                    if row is not None:
-                        yield row, BadCall(site, ((place, value),))
+            name, _ = BadCall(site, ()).parameter(place)
+            for value in {value for row in LEGAL for value in row[2]}:
+                row = excuse(site.name, name, value)
+                if row is not None:
+                    yield row, BadCall(site, ((place, value),))
 
 
 def _made(site: Site, calls: list[BadCall], code: Any) -> Iterator[tuple[BadCall, Outcome]]:

@@ -43,6 +43,9 @@ def _arange_spec(start: Any, stop: Any, step: Any, dtype: DType) -> Spec:
     exact = all(isinstance(value, int) for value in (start, stop, step))
     # -(-a // b) is a / b rounded up, which floats would get wrong past 2**53.
     count = -((start - stop) // step) if exact else _steps_in(stop - start, step)
+    ends = (start, start + (count - 1) * step) if exact and count > 0 else ()
+    if any(not -(2**63) <= end < 2**63 for end in ends):
+        raise ValueError(f"arange: integers from {start} to {stop} do not fit into 64 bits.")
     return spec((max(count, 0),), dtype)
 
 
@@ -73,8 +76,9 @@ def _range(start: Any, stop: Any, step: Any, dtype: DType) -> Array:
     count = _arange_spec(start, stop, step, dtype).shape[0]
     exact = all(isinstance(value, int) for value in (start, step))
     steps = np.arange(count, dtype=np.int64 if exact else np.float64)
-    # A step that is never taken may be too large for an int64.
-    return (start + steps * (step if count > 1 else 0)).astype(dtype)
+    # Numbers that are never reached may be too large for an int64.
+    start, step = (start if count else 0), (step if count > 1 else 0)
+    return (start + steps * step).astype(dtype)
 
 
 LINSPACE = declare(Op(

@@ -50,7 +50,9 @@ class TensorShape(tuple[Any, ...]):
             result = super().__new__(cls, ())
             result._unknown = True
             return result
-        items: Iterable[Any] = dims if hasattr(dims, "__iter__") else (dims,)
+        # An array without axes has `__iter__`, and is one length.
+        several = hasattr(dims, "__iter__") and getattr(dims, "ndim", 1) != 0
+        items: Iterable[Any] = dims if several else (dims,)  # type: ignore[assignment]
         return super().__new__(cls, map(_length, items))
 
     @property
