@@ -103,6 +103,8 @@ REFUSED = [
     ("tf.keras.callbacks.ReduceLROnPlateau(patience=-3)", "patience=-3 is not"),
     ("tf.keras.callbacks.ReduceLROnPlateau(factor=1.0)", "factor=1.0 is not"),
     ("tf.IndexedSlices(tf.constant([1.0]), tf.constant([0]), [-3])", "negative length"),
+    ("tf.TensorShape(None).with_rank(2**40)", "is more than 254"),
+    ("tf.TensorShape(None).with_rank(-1)", "rank=-1 is not a whole number of at least 0"),
     ("tf.repeat([1, 2], [[2]], axis=0)", "repeats=.*not a whole number or a sequence"),
     ("tf.math.confusion_matrix([0, -1], [0, 0], 2)", "-1 to 0"),
     ("tf.math.confusion_matrix([0, 5], [0, 0], 2)", "0 to 5"),

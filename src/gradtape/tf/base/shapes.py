@@ -31,6 +31,10 @@ def _length(n: Any) -> int | None:
     return found
 
 
+# As in TensorFlow.
+_MOST_AXES = 254
+
+
 class TensorShape(tuple[Any, ...]):
     """The shape of a tensor: a tuple that also compares to lists, prints and adds as TensorFlow's.
 
@@ -118,6 +122,8 @@ class TensorShape(tuple[Any, ...]):
 
     def with_rank(self, rank: Count) -> TensorShape:
         """This shape, if it can have this many axes."""
+        if rank > _MOST_AXES:
+            raise ShapeError(f"with_rank: rank={rank} is more than {_MOST_AXES}, the most axes.")
         return self.merge_with([None] * rank)
 
     def with_rank_at_least(self, rank: Count) -> TensorShape:

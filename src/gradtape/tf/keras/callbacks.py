@@ -159,7 +159,7 @@ def _to_each(name: str) -> Callable[..., None]:
         for callback in self.callbacks:
             getattr(callback, name)(*numbers, logs=given)
 
-    forward.__name__ = name
+    forward.__name__, forward.__qualname__ = name, f"CallbackList.{name}"
     forward.__doc__ = "Called on each."
     return forward
 
