@@ -21,6 +21,7 @@
 #   make fuzz-functions    gt.function while its surroundings change: 5,000 random programs
 #   make fuzz-numpy        every NumPy function on tensors with every parameter, 30,000 calls
 #   make fuzz-bad-input    every public callable on bad arguments, 20,000 calls (some minutes)
+#   make sweep-bad-input   every parameter with every senseless value (half a minute)
 #   make fuzz-derivatives  every way to a derivative against the others: each op, random compositions
 #   make conformance-hips HIPS=path   the tests of a checkout of HIPS autograd, run on gradtape
 #   make fuzz-memory       10,000 structures, functions, index patterns … made and dropped (an hour)
@@ -208,6 +209,10 @@ BAD_INPUT_FUZZ ?= 20000
 .PHONY: fuzz-bad-input
 fuzz-bad-input: $(DEV_READY)
 	$(BIN)/python -m tests.contract.bad_input --count $(BAD_INPUT_FUZZ) --workers $(WORKERS)
+
+.PHONY: sweep-bad-input
+sweep-bad-input: $(DEV_READY)
+	$(BIN)/python -m tests.contract.bad_input --sweep
 
 lint: $(DEV_READY)
 	$(BIN)/ruff check .

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from gradtape.dtypes import as_dtype
+from gradtape.graph.annotated_kinds import Size
 from gradtape.graph.facts import View
 from gradtape.graph.node import Node, placeholder
 from gradtape.graph.op import REGISTRY, Op, Undefined, declare
@@ -78,7 +79,7 @@ def elementwise(
     numpy: Rule | None = None,
     partials: Sequence[Rule] | None = None,
     *,
-    arity: int | None = None,
+    arity: Size | None = None,
     params: Params = (),
     promote: str = "float",
     accepts: str = "any",
@@ -393,7 +394,7 @@ def _frozen(value: object) -> object:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _function(found: Op, defaults: Mapping[str, object], doc: str, arity: int | None) -> Recorder:
+def _function(found: Op, defaults: Mapping[str, object], doc: str, arity: Size | None) -> Recorder:
     """The function that records an op: operands by position, params by name."""
     name = found.name
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from numbers import Integral
 from typing import Any, TypeVar
 
+from gradtape.errors import shown
 from gradtape.process.records import dataclass
 
 __all__ = [
@@ -282,6 +283,8 @@ def leaf_names(structure: Structure, name: str) -> list[str]:
     >>> gt.pytree.leaf_names(structure, "x")
     ["x['a']", "x['b'][0]", "x['b'][1]"]
     """
+    if not isinstance(name, str):
+        raise TypeError(f"leaf_names: name={shown(name)} is not a text. Pass one.")
     try:
         kind = structure.kind
     except AttributeError:
@@ -309,7 +312,7 @@ def map_leaves(function: Callable[..., object], tree: object, *rest: object) -> 
     [11, 22]
     """
     if not callable(function):
-        raise TypeError(f"map_leaves: {function!r} is not callable. Pass a function.")
+        raise TypeError(f"map_leaves: {shown(function)} is not callable. Pass a function.")
     if not rest and type(tree) in _leaf_types:
         return function(tree)
     leaves, structure = flatten(tree)

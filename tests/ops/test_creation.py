@@ -108,6 +108,14 @@ def test_arange(arguments):
     np.testing.assert_allclose(found.numpy(), expected, rtol=1e-15, atol=1e-15)
 
 
+@pytest.mark.parametrize("step", [2**63, 2**80, 1e300, np.inf])
+def test_arange_of_a_step_that_is_never_taken(step):
+    assert gt.arange(1, 3, step).tolist() == [1]
+    assert gt.arange(3, 1, step).tolist() == []
+    assert gt.arange(3, 1, -step).tolist() == [3]
+    assert gt.arange(1, 1, step).tolist() == []
+
+
 def test_arange_options():
     assert_same(arange(3, dtype="float32"), np.arange(3, dtype="float32"))
     assert_same(arange(gt.asarray(3)), np.arange(3))

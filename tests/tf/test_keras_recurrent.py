@@ -92,7 +92,7 @@ class TestLayers:
             L.GRU(4, recurrent_dropout=0.5)
         with pytest.raises(TypeError):
             L.GRU(4, bogus=1)
-        with pytest.raises(ValueError, match="positive"):
+        with pytest.raises(ValueError, match="units=0 is not a whole number of at least 1"):
             L.LSTM(0)
         with pytest.raises(ValueError, match="features"):
             L.LSTM(4)(tf.ones([2, 3]))

@@ -225,6 +225,11 @@ def test_errors_of_step_and_data_pass_through_and_end_threads():
         ({"data": [1], "checkpoints": "folder"}, "need state="),
         ({"data": [1], "progress": "loud"}, "progress='loud'"),
         ({"data": [1], "step": 3}, "not callable"),
+        ({"data": [1], "validate": 3}, "validate: 3 is not callable"),
+        (
+            {"data": [1], "steps_per_epoch": 0},
+            "steps_per_epoch=0 is not a whole number of at least 1",
+        ),
         ({"data": [1], "step": lambda x: "text"}, "the step returned 'text'"),
     ],
 )

@@ -285,7 +285,7 @@ def _count(name: str, given: object, least: int) -> int | None:
     """A number of examples that a user gave."""
     if given is None:
         return None
-    if not isinstance(given, Integral):
+    if not isinstance(given, Integral) or isinstance(given, bool):
         raise TypeError(f"vmap: {name}={given!r} is not a number of examples. Use an int, or None.")
     count = int(given)
     if count < least:

@@ -18,6 +18,7 @@ from gradtape.distributed.ray_tasks import AHEAD, Chunk, RayTasks, raise_failure
 from gradtape.distributed.report import Report
 from gradtape.distributed.tasks import ProgramOfItem, Settings, run_tasks, size_of, takes_generator
 from gradtape.functions.function import Function
+from gradtape.graph.annotated_kinds import Count
 from gradtape.graph.argument_checks import as_count, as_flag
 from gradtape.messages import Choice, Progress, chosen
 from gradtape.pytree import flatten, unflatten
@@ -68,7 +69,7 @@ def map(
     seed: int | None = None,
     workers: int | None = None,
     threads: int = 1,
-    retries: int = 3,
+    retries: Count = 3,
     copy_variables: bool = False,
     progress: Choice = False,
     executor: futures.Executor | None = None,
@@ -145,7 +146,7 @@ def _started(
     settings: Settings,
     report: Report,
     workers: int | None,
-    retries: int,
+    retries: Count,
     executor: futures.Executor | None,
     address: str | None,
 ) -> Iterator[tuple[int, Any]]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradtape.distributed import gradient_parts
 from gradtape.distributed.training import DataParallel
+from gradtape.graph.annotated_kinds import Count, Size
 from gradtape.graph.argument_checks import as_count
 
 if TYPE_CHECKING:
@@ -21,13 +22,13 @@ def data_parallel(
     optimizer: Any,
     *,
     workers: int = 2,
-    shards: int | None = None,
+    shards: Size | None = None,
     data: Sequence[Any] | None = None,
     checkpoints: Checkpointer | None = None,
     seed: int | None = None,
-    threads: int = 1,
-    check_every: int = 100,
-    bucket: int = gradient_parts.BUCKET,
+    threads: Size = 1,
+    check_every: Count = 100,
+    bucket: Size = gradient_parts.BUCKET,
     address: str | None = None,
 ) -> DataParallel:
     """Train a model on many workers of Ray: `with data_parallel(...) as train: train.step(x, y)`.

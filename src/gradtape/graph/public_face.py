@@ -38,15 +38,18 @@ _ACCIDENTS = (
     RecursionError, NotImplementedError, BufferError,
 )  # fmt: skip
 # Kinds of values for which Python takes almost anything: they are checked before the call.
-_CHECKED_BEFORE = frozenset(("bool", "int", "SupportsIndex", "float"))
+_CHECKED_BEFORE = frozenset((
+    "bool", "int", "SupportsIndex", "IntLike", "Count", "CountLike", "Size", "SizeLike", "Seed",
+    "IntsLike", "Sizes", "PerAxis", "ShapeLike", "Axis",
+    "float", "Finite", "NonNegative", "Positive", "Bound", "Probability", "Decay",
+))  # fmt: skip
 # A constructor stores these, and whoever reads them later cannot say where they came from.
-_CHECKED_AT_CONSTRUCTION = frozenset(
-    ("Axis", "Callable", "IntLike", "IntsLike", "ShapeLike", "str")
-)
+_CHECKED_AT_CONSTRUCTION = frozenset(("Callable", "str"))
 # Functions that take these say in sentences of their own what they may be.
 _OWN_SENTENCES = frozenset(("argnums", "chunk_size"))
 _PLAIN: dict[str, type] = {
-    "a flag": bool, "a whole number": int, "a real number": int, "a text": str, "None": type(None),
+    "a flag": bool, "a whole number": int, "a whole number or a sequence of them": int,
+    "a real number": int, "a text": str, "None": type(None),
 }  # fmt: skip
 _CALLED_WRONGLY = re.compile(r"\(\) (takes|missing|got)\b")
 _CALLED = ("__init__", "__call__")
@@ -100,9 +103,7 @@ class Face:
             checked = checked | _CHECKED_AT_CONSTRUCTION
         for each in parameters:
             text = str(each.annotation).partition("[")[0].removesuffix("| None").strip()
-            kinds = kinds_of(each.annotation)
-            if constructs:
-                kinds = tuple(KEPT_NUMBER if k is KINDS["float"] else k for k in kinds)
+            kinds = _kept_kinds(each.annotation) if constructs else kinds_of(each.annotation)
             if each.name in _OWN_SENTENCES or each.kind is each.VAR_POSITIONAL:
                 continue
             if text in checked and kinds:
@@ -116,18 +117,17 @@ class Face:
 
     def _check(self, args: Any, parameter: str, value: object, kinds: tuple[Kind, ...]) -> None:
         for kind in kinds:
-            if kind.takes(value):
+            if kind.allows(value):
                 return
         raise self._refusal(args, parameter, value, kinds)
 
     def _titled(self, args: Any) -> str:
         return self.title or type(args[0]).__name__
 
-    def _refusal(self, args: Any, parameter: str, value: object, kinds: Any) -> TypeError:
-        words = " or ".join(dict.fromkeys(kind.words for kind in kinds))
-        remedy = kinds[0].remedy
-        where = f"{self._titled(args)}: {parameter}"
-        return TypeError(f"{where}={shown(value)} is not {words}. Pass {remedy}.")
+    def _refusal(
+        self, args: Any, parameter: str, value: object, kinds: tuple[Kind, ...]
+    ) -> TypeError | ValueError:
+        return refusal(f"{self._titled(args)}: {parameter}", value, kinds)
 
     def blame(self, error: Exception, args: Any, kwargs: Mapping[str, Any]) -> Exception:
         """The error that names the argument to blame, or this one if it was raised on purpose."""
@@ -147,7 +147,7 @@ class Face:
         title = self._titled(args)
         for parameter, (value, annotation) in arguments.items():
             kinds = kinds_of(annotation)
-            if kinds and not any(kind.takes(value) for kind in kinds):
+            if kinds and not any(kind.allows(value) for kind in kinds):
                 return self._refusal(args, parameter, value, kinds)
         if isinstance(error, TypeError) and _CALLED_WRONGLY.search(str(error)):
             return TypeError(f"{title}: a function is called with other arguments: {error}.")
@@ -158,6 +158,38 @@ class Face:
             f"{title}: no result exists for these arguments, or one has a type, shape or "
             f"value that it does not take: {listed}. The error before this one says what failed."
         )
+
+
+def refusal(where: str, value: object, kinds: tuple[Kind, ...]) -> TypeError | ValueError:
+    """The error for a value of none of these kinds; its class says whether the type was right."""
+    words = " or ".join(dict.fromkeys(kind.words for kind in kinds))
+    error = ValueError if any(kind.takes(value) for kind in kinds) else TypeError
+    return error(f"{where}={shown(value)} is not {words}. Pass {kinds[0].remedy}.")
+
+
+def _kept_kinds(annotation: object) -> tuple[Kind, ...]:
+    """The kinds that a constructor takes: NaN is no number that an object should keep."""
+    return tuple(KEPT_NUMBER if k is KINDS["float"] else k for k in kinds_of(annotation))
+
+
+def check_arguments(title: str, signature: inspect.Signature, given: Mapping[str, Any]) -> None:
+    """Raise if an argument of a constructor is not of the kind that its signature says.
+
+    This is for signatures that are made from tables; others are read by the face.
+
+    >>> import inspect
+    >>> from gradtape.graph.public_face import check_arguments
+    >>> def wait(patience: "Count"): ...
+    >>> try:
+    ...     check_arguments("wait", inspect.signature(wait), {"patience": -3})
+    ... except ValueError as error:
+    ...     print(error)
+    wait: patience=-3 is not a whole number of at least 0. Pass one.
+    """
+    for name, value in given.items():
+        kinds = _kept_kinds(signature.parameters[name].annotation)
+        if kinds and not any(kind.allows(value) for kind in kinds):
+            raise refusal(f"{title}: {name}", value, kinds)
 
 
 def faced(function: F, name: str | None = None) -> F:

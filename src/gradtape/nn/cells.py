@@ -7,6 +7,7 @@ from typing import Any
 
 from gradtape.dtypes import DTypeLike, default_dtype
 from gradtape.errors import ShapeError
+from gradtape.graph.annotated_kinds import Count
 from gradtape.graph.argument_checks import as_count
 from gradtape.nn import activations, initializers
 from gradtape.nn.activations import ActivationLike
@@ -85,12 +86,12 @@ class Cell(Layer):
         """Output and next state, from a projected input and the state."""
         raise NotImplementedError
 
-    def initial_state(self, batch: int) -> State:
+    def initial_state(self, batch: Count) -> State:
         """A state of zeros for so many examples."""
         dtype = default_dtype() if self.dtype is None else self.dtype
         return tuple(zeros((batch, self.units), dtype=dtype) for _ in range(self.states))
 
-    def as_state(self, state: StateLike, batch: int) -> State:
+    def as_state(self, state: StateLike, batch: Count) -> State:
         """The checked state from one tensor or a list of them; zeros for None."""
         if state is None:
             return self.initial_state(batch)

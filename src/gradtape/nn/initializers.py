@@ -23,6 +23,7 @@ import numpy as np
 from gradtape import random
 from gradtape.dtypes import DTypeLike, default_dtype
 from gradtape.errors import ShapeError
+from gradtape.graph.annotated_kinds import Finite, NonNegative
 from gradtape.graph.public_face import faced
 from gradtape.ops.arrays.creation import full
 from gradtape.storage.encode import Made
@@ -132,7 +133,7 @@ def uniform(minval: float = -0.05, maxval: float = 0.05, seed: Seed = None) -> I
 
 
 @_noted
-def normal(mean: float = 0.0, stddev: float = 0.05, seed: Seed = None) -> Initializer:
+def normal(mean: float = 0.0, stddev: NonNegative = 0.05, seed: Seed = None) -> Initializer:
     """Normally distributed numbers.
 
     >>> gt.nn.initializers.normal(seed=0)((2, 3)).shape
@@ -147,7 +148,9 @@ def normal(mean: float = 0.0, stddev: float = 0.05, seed: Seed = None) -> Initia
 
 
 @_noted
-def truncated_normal(mean: float = 0.0, stddev: float = 0.05, seed: Seed = None) -> Initializer:
+def truncated_normal(
+    mean: float = 0.0, stddev: NonNegative = 0.05, seed: Seed = None
+) -> Initializer:
     """Normally distributed numbers, none further than two standard deviations from the mean.
 
     >>> bool(gt.all(gt.abs(gt.nn.initializers.truncated_normal(seed=0)((100,))) <= 0.1))
@@ -274,7 +277,7 @@ def lecun_normal(seed: Seed = None) -> Initializer:
 
 
 @_noted
-def orthogonal(gain: float = 1.0, seed: Seed = None) -> Initializer:
+def orthogonal(gain: Finite = 1.0, seed: Seed = None) -> Initializer:
     """A random orthogonal matrix times `gain`; columns or rows of one where it is not square.
 
     Further leading axes count as rows (Saxe et al. 2014).

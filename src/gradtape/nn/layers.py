@@ -9,6 +9,7 @@ from typing import Any
 from gradtape import random
 from gradtape.dtypes import DTypeLike, default_dtype, to_inexact
 from gradtape.errors import ShapeError
+from gradtape.graph.annotated_kinds import NonNegative, Size
 from gradtape.graph.argument_checks import as_count
 from gradtape.nn import activations
 from gradtape.nn.activations import ActivationLike
@@ -41,13 +42,13 @@ class Dense(Layer):
 
     def __init__(
         self,
-        units: int,
+        units: Size,
         activation: ActivationLike = None,
         use_bias: bool = True,
         kernel_initializer: InitializerLike = "glorot_uniform",
         bias_initializer: InitializerLike = "zeros",
         *,
-        in_features: int | None = None,
+        in_features: Size | None = None,
         dtype: DTypeLike | None = None,
         name: str | None = None,
     ) -> None:
@@ -112,7 +113,7 @@ class LayerNorm(Layer):
     def __init__(
         self,
         axis: Axis = -1,
-        epsilon: float = 1e-3,
+        epsilon: NonNegative = 1e-3,
         center: bool = True,
         scale: bool = True,
         beta_initializer: InitializerLike = "zeros",
@@ -149,7 +150,7 @@ class LayerNorm(Layer):
 
 
 def normalized(
-    x: Tensor, axes: tuple[int, ...], epsilon: float, gamma: Parameter, beta: Parameter
+    x: Tensor, axes: tuple[int, ...], epsilon: NonNegative, gamma: Parameter, beta: Parameter
 ) -> Tensor:
     """The input with mean 0 and variance 1 along axes, then scaled by gamma and shifted by beta."""
     distance = x - mean(x, axis=axes, keepdims=True)
@@ -172,8 +173,8 @@ class Embedding(Layer):
 
     def __init__(
         self,
-        input_dim: int,
-        output_dim: int,
+        input_dim: Size,
+        output_dim: Size,
         embeddings_initializer: InitializerLike = "uniform",
         *,
         dtype: DTypeLike | None = None,

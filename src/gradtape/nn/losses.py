@@ -15,6 +15,7 @@ import numpy as np
 
 from gradtape.dtypes import default_dtype, promote
 from gradtape.errors import DtypeError, IndexRangeError, ShapeError
+from gradtape.graph.annotated_kinds import Positive, Probability
 from gradtape.nn.activations import log_softmax
 from gradtape.ops.arrays.movement import reshape
 from gradtape.ops.arrays.positions import known_value
@@ -119,7 +120,7 @@ def binary_crossentropy(
     y_true: TensorLike,
     y_pred: TensorLike,
     from_logits: bool = False,
-    label_smoothing: float = 0.0,
+    label_smoothing: Probability = 0.0,
     *,
     reduction: str = "mean",
 ) -> Tensor:
@@ -152,7 +153,7 @@ def categorical_crossentropy(
     y_true: TensorLike,
     y_pred: TensorLike,
     from_logits: bool = False,
-    label_smoothing: float = 0.0,
+    label_smoothing: Probability = 0.0,
     axis: int = -1,
     *,
     reduction: str = "mean",
@@ -257,7 +258,7 @@ def mean_absolute_error(
 
 @kind_of_operand
 def huber(
-    y_true: TensorLike, y_pred: TensorLike, delta: float = 1.0, *, reduction: str = "mean"
+    y_true: TensorLike, y_pred: TensorLike, delta: Positive = 1.0, *, reduction: str = "mean"
 ) -> Tensor:
     """The mean of e² / 2 for errors up to delta, and of delta * (|e| - delta / 2) beyond.
 

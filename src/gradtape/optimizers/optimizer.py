@@ -12,6 +12,7 @@ import numpy as np
 
 from gradtape.dtypes import REAL_OF, DType
 from gradtape.errors import MismatchError
+from gradtape.graph.annotated_kinds import NonNegative
 from gradtape.ops.elementwise.arithmetic import equal, where
 from gradtape.ops.elementwise.unary import sqrt
 from gradtape.ops.families.casting import cast
@@ -67,7 +68,7 @@ class Optimizer(TellsChanges):
     def __init__(
         self,
         learning_rate: LearningRate = 0.001,
-        weight_decay: float | None = None,
+        weight_decay: NonNegative | None = None,
         clipnorm: float | None = None,
         clipvalue: float | None = None,
         global_clipnorm: float | None = None,
@@ -409,7 +410,7 @@ class ArgumentsAfterDecay(TypedDict, total=False):
 class SharedArguments(ArgumentsAfterDecay, total=False):
     """Arguments of `Optimizer` that every optimiser takes after its own."""
 
-    weight_decay: float | None
+    weight_decay: NonNegative | None
 
 
 _SHARED = [

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gradtape.dtypes import float64
+from gradtape.graph.annotated_kinds import NonNegative, Positive
 from gradtape.ops.elementwise.arithmetic import equal, minimum, where
 from gradtape.ops.elementwise.arithmetic import pow as power_of
 from gradtape.ops.elementwise.unary import ceil, cos, floor, log
@@ -74,15 +75,6 @@ def _counted(step: TensorLike) -> Tensor:
     return cast(asarray(step), float64)
 
 
-def _require_steps(schedule: LearningRateSchedule, *names: str) -> None:
-    for name in names:
-        if not getattr(schedule, name) > 0:
-            raise ValueError(
-                f"{type(schedule).__name__}: {name}={getattr(schedule, name)} is not positive. "
-                "Give the number of steps."
-            )
-
-
 @dataclass(frozen=True)
 class ExponentialDecay(LearningRateSchedule):
     """initial_learning_rate * decay_rate ** (step / decay_steps).
@@ -94,14 +86,11 @@ class ExponentialDecay(LearningRateSchedule):
     [1.0, 1.0, 0.5, 0.25]
     """
 
-    initial_learning_rate: float
-    decay_steps: float
-    decay_rate: float
+    initial_learning_rate: NonNegative
+    decay_steps: Positive
+    decay_rate: NonNegative
     staircase: bool = False
     name: str = "ExponentialDecay"
-
-    def __post_init__(self) -> None:
-        _require_steps(self, "decay_steps")
 
     def __call__(self, step: TensorLike) -> Tensor:
         exponent = _counted(step) / self.decay_steps
@@ -120,14 +109,11 @@ class InverseTimeDecay(LearningRateSchedule):
     0.5
     """
 
-    initial_learning_rate: float
-    decay_steps: float
-    decay_rate: float
+    initial_learning_rate: NonNegative
+    decay_steps: Positive
+    decay_rate: NonNegative
     staircase: bool = False
     name: str = "InverseTimeDecay"
-
-    def __post_init__(self) -> None:
-        _require_steps(self, "decay_steps")
 
     def __call__(self, step: TensorLike) -> Tensor:
         times = _counted(step) / self.decay_steps
@@ -180,15 +166,12 @@ class PolynomialDecay(LearningRateSchedule):
     [1.0, 0.5, 0.0, 0.0]
     """
 
-    initial_learning_rate: float
-    decay_steps: float
-    end_learning_rate: float = 0.0001
-    power: float = 1.0
+    initial_learning_rate: NonNegative
+    decay_steps: Positive
+    end_learning_rate: NonNegative = 0.0001
+    power: NonNegative = 1.0
     cycle: bool = False
     name: str = "PolynomialDecay"
-
-    def __post_init__(self) -> None:
-        _require_steps(self, "decay_steps")
 
     def __call__(self, step: TensorLike) -> Tensor:
         step = _counted(step)
@@ -213,15 +196,12 @@ class CosineDecay(LearningRateSchedule):
     [0.0, 0.5, 1.0, 0.5, 0.0, 0.0]
     """
 
-    initial_learning_rate: float
-    decay_steps: float
-    alpha: float = 0.0
+    initial_learning_rate: NonNegative
+    decay_steps: Positive
+    alpha: NonNegative = 0.0
     name: str = "CosineDecay"
-    warmup_target: float | None = None
-    warmup_steps: float = 0
-
-    def __post_init__(self) -> None:
-        _require_steps(self, "decay_steps")
+    warmup_target: NonNegative | None = None
+    warmup_steps: NonNegative = 0
 
     def __call__(self, step: TensorLike) -> Tensor:
         step = _counted(step)
@@ -249,15 +229,12 @@ class CosineDecayRestarts(LearningRateSchedule):
     [1.0, 0.5, 0.5, 0.25, 0.25]
     """
 
-    initial_learning_rate: float
-    first_decay_steps: float
-    t_mul: float = 2.0
-    m_mul: float = 1.0
-    alpha: float = 0.0
+    initial_learning_rate: NonNegative
+    first_decay_steps: Positive
+    t_mul: Positive = 2.0
+    m_mul: NonNegative = 1.0
+    alpha: NonNegative = 0.0
     name: str = "SGDRDecay"
-
-    def __post_init__(self) -> None:
-        _require_steps(self, "first_decay_steps")
 
     def __call__(self, step: TensorLike) -> Tensor:
         periods = _counted(step) / self.first_decay_steps

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Unpack
 
 from gradtape.dtypes import float64
+from gradtape.graph.annotated_kinds import Decay, NonNegative, Probability
 from gradtape.ops.elementwise.arithmetic import maximum
 from gradtape.ops.elementwise.arithmetic import pow as power_of
 from gradtape.ops.elementwise.unary import sqrt, square
@@ -51,13 +52,11 @@ class SGD(Optimizer):
     def __init__(
         self,
         learning_rate: LearningRate = 0.01,
-        momentum: float = 0.0,
+        momentum: Probability = 0.0,
         nesterov: bool = False,
         **shared: Unpack[SharedArguments],
     ) -> None:
         super().__init__(learning_rate, **shared)
-        if not 0.0 <= momentum <= 1.0:
-            raise ValueError(f"SGD: momentum={momentum} is not between 0 and 1.")
         self.momentum = float(momentum)
         self.nesterov = bool(nesterov)
         self.slots = ("momentum",) if self.momentum else ()
@@ -109,8 +108,8 @@ class Adagrad(Optimizer):
     def __init__(
         self,
         learning_rate: LearningRate = 0.001,
-        initial_accumulator_value: float = 0.1,
-        epsilon: float = 1e-7,
+        initial_accumulator_value: NonNegative = 0.1,
+        epsilon: NonNegative = 1e-7,
         **shared: Unpack[SharedArguments],
     ) -> None:
         super().__init__(learning_rate, **shared)
@@ -155,9 +154,9 @@ class RMSprop(Optimizer):
     def __init__(
         self,
         learning_rate: LearningRate = 0.001,
-        rho: float = 0.9,
-        momentum: float = 0.0,
-        epsilon: float = 1e-7,
+        rho: Probability = 0.9,
+        momentum: Probability = 0.0,
+        epsilon: NonNegative = 1e-7,
         centered: bool = False,
         **shared: Unpack[SharedArguments],
     ) -> None:
@@ -217,16 +216,13 @@ class Adam(Optimizer):
     def __init__(
         self,
         learning_rate: LearningRate = 0.001,
-        beta_1: float = 0.9,
-        beta_2: float = 0.999,
-        epsilon: float = 1e-7,
+        beta_1: Decay = 0.9,
+        beta_2: Decay = 0.999,
+        epsilon: NonNegative = 1e-7,
         amsgrad: bool = False,
         **shared: Unpack[SharedArguments],
     ) -> None:
         super().__init__(learning_rate, **shared)
-        for word, beta in (("beta_1", beta_1), ("beta_2", beta_2)):
-            if not 0.0 <= beta < 1.0:
-                raise ValueError(f"{type(self).__name__}: {word}={beta} is not from 0 to below 1.")
         self.beta_1 = float(beta_1)
         self.beta_2 = float(beta_2)
         self.epsilon = float(epsilon)
@@ -271,10 +267,10 @@ class AdamW(Adam):
     def __init__(
         self,
         learning_rate: LearningRate = 0.001,
-        weight_decay: float | None = 0.004,
-        beta_1: float = 0.9,
-        beta_2: float = 0.999,
-        epsilon: float = 1e-7,
+        weight_decay: NonNegative | None = 0.004,
+        beta_1: Decay = 0.9,
+        beta_2: Decay = 0.999,
+        epsilon: NonNegative = 1e-7,
         amsgrad: bool = False,
         **shared: Unpack[ArgumentsAfterDecay],
     ) -> None:

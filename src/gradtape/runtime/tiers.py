@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 
 from gradtape.codegen import compiler_thread, llvm
 from gradtape.graph import Node, Program
+from gradtape.graph.annotated_kinds import Bound
 from gradtape.messages import Log
 from gradtape.ops.control.bodies import held
 from gradtape.optimize import optimize
@@ -309,7 +310,7 @@ def for_numpy(program: Program, fast: bool, elements: int) -> Program:
     return optimize(program, fast)
 
 
-def wait_for_compiler(timeout: float | None = None) -> bool:
+def wait_for_compiler(timeout: Bound | None = None) -> bool:
     """Wait until everything that repeated calls have asked for is compiled; see `GRADTAPE_JIT`.
 
     Calls never need this: they run in NumPy while a thread compiles. A benchmark does, between its

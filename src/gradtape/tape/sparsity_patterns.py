@@ -10,6 +10,7 @@ import numpy as np
 
 from gradtape.derive.sparse_patterns import follows, known_positions
 from gradtape.derive.sparse_patterns import hessian_pattern as recorded_hessian_pattern
+from gradtape.graph.annotated_kinds import Size
 from gradtape.pytree import flatten, unflatten
 from gradtape.recording.recording import Recording
 from gradtape.sparsity.detect import detect
@@ -93,7 +94,7 @@ def _recorded(
 _DOTS = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]])
 
 
-def spy(pattern: PatternLike, *, dots: bool = True, width: int = 80, plot: bool = False) -> Any:
+def spy(pattern: PatternLike, *, dots: bool = True, width: Size = 80, plot: bool = False) -> Any:
     """A picture of a pattern, a sparse matrix or an array, as text to print.
 
     Each character stands for 4 × 2 entries, as Braille dots, or with `dots=False` for one entry, as

@@ -325,7 +325,12 @@ class Variable(Operators):
                     self.value, indices, values if sign > 0 else -values
                 )
             else:
-                new = self.value + delta if sign > 0 else self.value - delta
+                try:
+                    new = self.value + delta if sign > 0 else self.value - delta
+                except TypeError:
+                    # Python names the operator only; `asarray` says what is wrong with the value.
+                    asarray(delta)
+                    raise
             return self.assign(new)
 
     def __setitem__(self, key: object, value: TensorLike) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from gradtape.graph.annotated_kinds import Count
 from gradtape.runtime.thread_team import get_num_threads, set_num_threads
 from gradtape.tf.programs.function import Switch
 
@@ -85,7 +86,7 @@ class threading:  # noqa: N801 - TensorFlow's name
         return get_num_threads()
 
     @staticmethod
-    def set_intra_op_parallelism_threads(num_threads: int) -> None:
+    def set_intra_op_parallelism_threads(num_threads: Count) -> None:
         """Choose how many threads compute one op; 0 keeps the default."""
         if num_threads:
             set_num_threads(num_threads)
@@ -96,7 +97,7 @@ class threading:  # noqa: N801 - TensorFlow's name
         return 1
 
     @staticmethod
-    def set_inter_op_parallelism_threads(num_threads: int) -> None:
+    def set_inter_op_parallelism_threads(num_threads: Count) -> None:
         """Accepted, and without effect."""
 
 

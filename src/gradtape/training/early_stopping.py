@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gradtape.graph.argument_checks import as_count
+from gradtape.graph.annotated_kinds import Count, NonNegative
 from gradtape.graph.spec import spec
 from gradtape.recording.value import Value
 from gradtape.storage.decode import tree_into
@@ -30,13 +30,12 @@ class EarlyStopping:
     """
 
     monitor: str = "val_loss"
-    patience: int = 3
-    min_delta: float = 0.0
+    patience: Count = 3
+    min_delta: NonNegative = 0.0
     mode: str = "min"
     restore_best: bool = False
 
     def __post_init__(self) -> None:
-        as_count("EarlyStopping: patience", self.patience)
         if self.mode not in ("min", "max"):
             raise ValueError(f"EarlyStopping: mode={self.mode!r} is not 'min' or 'max'.")
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from gradtape import pytree
 from gradtape.errors import shown
+from gradtape.graph.annotated_kinds import Count, Size
 from gradtape.graph.argument_checks import as_count, as_flag, check_function
 from gradtape.messages import Choice
 from gradtape.storage.checkpointer import Checkpointer
@@ -36,10 +37,10 @@ def fit(
     step: Callable[..., Any],
     data: Any,
     *,
-    epochs: int = 1,
-    batch_size: int = 32,
+    epochs: Count = 1,
+    batch_size: Size = 32,
     shuffle: Shuffle = None,
-    steps_per_epoch: int | None = None,
+    steps_per_epoch: Size | None = None,
     validation: Any = None,
     validate: Callable[..., Any] | None = None,
     early_stopping: EarlyStopping | None = None,
@@ -48,7 +49,7 @@ def fit(
     state: Any = None,
     checkpoints: Any = None,
     resume: bool = True,
-    read_ahead: int | None = None,
+    read_ahead: Count | None = None,
     progress: Choice = "auto",
 ) -> History:
     """Call a step on every batch of the data, epoch after epoch, and return the history.
@@ -83,9 +84,10 @@ def fit(
     check_function("fit: step", step)
     source = _source(data, batch_size, shuffle)
     held_out = None
+    if validate is not None:
+        check_function("fit: validate", validate)
     if validation is not None:
         held_out = _source(validation, batch_size, None)
-        check_function("fit: validate", step if validate is None else validate)
         if validate is None:
             raise ValueError("fit: validation data need validate=, a function that takes a batch.")
     if (optimizer is None) != (schedule is None):
@@ -130,7 +132,7 @@ def fit(
     return run.history
 
 
-def _source(data: Any, batch_size: int, shuffle: Shuffle) -> Batches | Stream:
+def _source(data: Any, batch_size: Size, shuffle: Shuffle) -> Batches | Stream:
     if isinstance(data, (Batches, Stream)):
         return data
     leaves = pytree.flatten(data)[0] if isinstance(data, (tuple, dict)) else [data]
@@ -210,7 +212,7 @@ class _Run:
     """One run: where it is, and what it has measured."""
 
     def __init__(
-        self, *, step: Callable[..., Any], source: Any, epochs: int, most: int | None, ahead: int,
+        self, *, step: Callable[..., Any], source: Any, epochs: Count, most: int | None, ahead: int,
         state: Any, watch: Watch, progress: Epochs,
     ) -> None:  # fmt: skip
         self.step, self.source, self.epochs, self.most = step, source, epochs, most

@@ -3,6 +3,9 @@
 Good calls come from the examples of the documentation; one or two arguments are exchanged for bad
 ones. The command prints the counts and fails if a call crashed or hung, if a value was silently
 accepted, or if a hundredth of the errors or more are internal (see `judge`).
+
+With `--sweep` the calls are not random: every parameter that is a number, a flag or an axis gets
+every senseless value (see `sweep`).
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from collections import Counter
 
 from tests.contract.bad_input import call_sites
 from tests.contract.bad_input.bad_calls import bad_calls
+from tests.contract.bad_input.sweep import sweep
 from tests.contract.bad_input.workers import EACH, outcomes
 
 WORDS = {
@@ -32,16 +36,24 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--only", default="", help="part of the callables' names")
+    parser.add_argument("--sweep", action="store_true", help="every senseless value, in order")
     parser.add_argument("--log", help="a file for one line of JSON for each call")
     options = parser.parse_args()
     start = time.perf_counter()
     examples = call_sites.sources()
     sites = [site for site in call_sites.sites(examples) if options.only in site.name]
     names = {site.name for site in sites}
-    calls = itertools.islice(bad_calls(sites, options.seed), options.count)
+    made_calls = (
+        sweep(sites, examples)
+        if options.sweep
+        else outcomes(
+            itertools.islice(bad_calls(sites, options.seed), options.count), examples,
+            options.workers,
+        )
+    )  # fmt: skip
     counts, listed = Counter[str](), Counter[str]()
     log = open(options.log, "w") if options.log else None  # noqa: SIM115
-    for call, outcome in outcomes(calls, examples, options.workers):
+    for call, outcome in made_calls:
         counts[outcome.verdict] += 1
         if log:
             row = [call.site.name, call.edits, call.site.example, vars(outcome)]

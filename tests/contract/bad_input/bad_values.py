@@ -87,6 +87,7 @@ VALUES: dict[str, Callable[[], Any]] = {
     "np.False_": lambda: np.False_,
     "2.5": lambda: 2.5,
     "7": lambda: 7,
+    "99": lambda: 99,
     "2**40": lambda: 2**40,
     "2**63": lambda: 2**63,
     "2**80": lambda: 2**80,
@@ -153,16 +154,24 @@ _NEVER = (
     "datetime", "NotImplemented", "text", "bytes",
 )  # fmt: skip
 _NO_NUMBER = (*_NEVER, "class", "dict", "function", "complex", "empty text", "set", "generator")
+_NO_INTEGER = (*_NO_NUMBER, "True", "np.False_", "2.5", "NaN", "infinity", "-1.5", "Decimal",
+               "Fraction", "np.float64", "list")  # fmt: skip
+_NEGATIVE = ("-1", "-3", "-1.5", "np.int8")
+_NO_RATE = (*_NO_NUMBER, "NaN", "infinity", "list", "ragged list", "None")
 SILENT: dict[str, frozenset[str]] = {
-    "count": frozenset((*_NO_NUMBER, "True", "np.False_", "2.5", "NaN", "infinity", "-1.5", "-3",
-                        "Decimal", "Fraction", "np.float64", "None")),
-    "axis": frozenset((*_NO_NUMBER, "True", "np.False_", "2.5", "NaN", "infinity", "-1.5",
-                       "Decimal", "Fraction", "np.float64")),
-    "shape": frozenset((*_NO_NUMBER, "True", "np.False_", "2.5", "NaN", "infinity", "-1.5", "-3",
-                        "Decimal", "Fraction", "np.float64")),
+    "count": frozenset((*_NO_INTEGER, *_NEGATIVE, "None")),
+    "size": frozenset((*_NO_INTEGER, *_NEGATIVE, "0", "None")),
+    "sizes": frozenset((*_NO_INTEGER, *_NEGATIVE, "0")),
+    "integer": frozenset((*_NO_INTEGER, "None")),
+    "axis": frozenset((*_NO_INTEGER, "99")),
+    "shape": frozenset((*_NO_INTEGER, "-3")),
     "flag": frozenset((*_NO_NUMBER, "NaN", "infinity", "-1", "-3", "2.5", "7", "list", "None",
                        "empty list", "-1.5", "2**80", "ellipsis", "array of length 7")),
-    "rate": frozenset((*_NO_NUMBER, "NaN", "list that contains itself", "ragged list")),
+    "rate": frozenset(_NO_RATE) - {"infinity"},
+    "finite": frozenset(_NO_RATE),
+    "not negative": frozenset((*_NO_RATE, *_NEGATIVE)),
+    "positive": frozenset((*_NO_RATE, *_NEGATIVE, "0")),
+    "probability": frozenset((*_NO_RATE, *_NEGATIVE, "2.5", "7")),
     "tensor": frozenset(name for name in (*_NEVER, "class", "dict", "set", "function", "slice",
                                           "ragged list", "list of a number and text",
                                           "list of objects", "array of dates", "ellipsis")),

@@ -21,63 +21,22 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from tests.contract.bad_input.examples import EXAMPLES
 from tests.formalities.public_names import public_methods, public_names
 
 import gradtape as gt
 from gradtape import pytree
 from gradtape.codegen.cpython import switch
 from gradtape.graph import REGISTRY
+from gradtape.messages.progress_choice import current as current_progress
 from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import state
 from gradtape.tf.base.dispatch import graphs as dispatch
+from gradtape.tf.ops import random_numbers
 from gradtape.tf.v1 import graphs
 
 # The name under which examples are compiled: a traceback that ends there ends in the user's code.
 FILE = "<example>"
-
-# Calls that no docstring shows: what is written with operators and brackets.
-OPERATORS = {
-    "operators": """
-x = gt.asarray([1.0, 2.0])
-n = gt.asarray([1, 2])
-v = gt.Variable([1.0, 2.0])
-u = gt.Variable([1.0, 2.0])
-operator.add(x, 1.0)
-operator.sub(x, 1.0)
-operator.mul(x, v)
-operator.truediv(x, 2.0)
-operator.pow(x, 2)
-operator.matmul(x, x)
-operator.and_(n, 1)
-operator.eq(x, x)
-operator.lt(x, 1.0)
-operator.getitem(x, 0)
-operator.getitem(v, 0)
-operator.setitem(u, 0, 3.0)
-operator.iadd(v, x)
-x.__dlpack__()
-""",
-    "results": """
-square = gt.function(lambda x: x * x)
-square(2.0)
-gt.grad(lambda x: gt.sum(x * x))(np.ones(2))
-gt.value_and_grad(lambda x, y: gt.sum(x * y), argnums=0)(np.ones(2), 2.0)
-gt.jacobian(lambda x: x * x)(np.ones(2))
-gt.hessian(lambda x: gt.sum(x * x))(np.ones(2))
-gt.vmap(lambda x, y: x * y, in_axes=(0, None))(np.ones(3), 2.0)
-v = gt.Variable([1.0, 2.0])
-with gt.GradientTape(persistent=True) as tape:
-    y = v * v
-tape.gradient(y, v)
-tape.gradient(y, [v], output_gradients=np.ones(2))
-tape.jacobian(y, v)
-tape.watch(gt.asarray(1.0))
-optimizer = gt.optimizers.Adam(0.1)
-optimizer.apply_gradients([(np.ones(2), v)])
-layer = gt.nn.Dense(3)
-layer(np.ones((2, 4)))
-""",
-}
 
 
 class Stop(BaseException):
@@ -130,7 +89,7 @@ def sources() -> dict[str, str]:
         document = inspect.cleandoc(getattr(thing, "__doc__", None) or "")
         if ">>>" in document:
             found[name] = "".join(e.source for e in doctest.DocTestParser().get_examples(document))
-    return found | OPERATORS
+    return found | EXAMPLES
 
 
 def compiled(source: str) -> types.CodeType:
@@ -157,6 +116,8 @@ class _Settings:
         self.containers = dict(pytree._registered)
         self.dtype, self.threads = gt.asarray(1.0).dtype, gt.get_num_threads()
         self.recorder, self.graphs_in_use = switch.MODE, dispatch.in_use
+        self.progress = current_progress()
+        self.generator = dict(random_numbers._global)
 
     def restore(self) -> None:
         """Undo what has changed, and drop what is pending."""
@@ -170,6 +131,9 @@ class _Settings:
         gt.set_num_threads(self.threads)
         if self.recorder != switch.MODE:
             gt.set_recorder(self.recorder)
+        gt.set_progress(self.progress)
+        random_numbers._global.clear()
+        random_numbers._global.update(self.generator)
         graphs.stop_building()
         graphs.local.probes.clear()
         dispatch.in_use = self.graphs_in_use
@@ -203,11 +167,21 @@ def called_name(function: Any) -> str | None:
 
 
 def _parameters(function: Any) -> tuple[tuple[str, str, str], ...]:
+    plain = (type, types.FunctionType, types.MethodType, types.BuiltinFunctionType)
+    called = function if isinstance(function, plain) else type(function).__call__
     try:
-        found = inspect.signature(function).parameters.values()
+        found = list(inspect.signature(called).parameters.values())
     except (TypeError, ValueError):
         return ()
-    return tuple((p.name, str(p.annotation), p.kind.name) for p in found)
+    # An instance has the signature of its class, and is called with that of `__call__`.
+    found = found if called is function else found[1:]
+    return tuple((each.name, _annotation(each), each.kind.name) for each in found)
+
+
+def _annotation(parameter: inspect.Parameter) -> str:
+    """The text of an annotation; one whose default is None allows None."""
+    text = "" if parameter.annotation is parameter.empty else str(parameter.annotation)
+    return f"{text} | None" if parameter.default is None and "None" not in text else text
 
 
 def _sites_in(example: str, source: str) -> list[Site]:
@@ -227,14 +201,12 @@ def _sites_in(example: str, source: str) -> list[Site]:
 
 
 def sites(examples: dict[str, str], each: int = 2) -> Iterator[Site]:
-    """Up to `each` call sites of every public callable that the examples call."""
+    """Up to `each` call sites of every public callable that the examples call, and its own."""
     seen: dict[str, int] = {}
     for example, source in examples.items():
-        found = _sites_in(example, source)
-        # An example's own subject comes first: the others are called on the way.
-        for site in sorted(
-            found, key=lambda site: not example.endswith(site.name.rpartition(".")[2])
-        ):
-            if seen.get(site.name, 0) < each:
+        for site in _sites_in(example, source):
+            # An example's own subject always counts: the others are called on the way.
+            own = example.endswith(f".{site.name.rpartition('.')[2]}")
+            if seen.get(site.name, 0) < each + own:
                 seen[site.name] = seen.get(site.name, 0) + 1
                 yield site

@@ -9,14 +9,14 @@ An error is ours if it tells the caller what is wrong. That is so if
 - a function for tests says that an assertion does not hold.
 
 It is the user's if the user's own code raised it: the object that was passed, a function in the
-example, or the operator of another class that was asked first.
+example or what that called, or the operator of another class that was asked first.
 
 Every other error is internal: a line of the library, of NumPy or of SciPy failed that nobody wrote
 to check arguments ("'int' object is not iterable"), or an `assert` did, or the stack overflowed.
 
 A call is silently accepted if it gives a result though the value belongs to a kind that the
 parameter never means (`bad_values.SILENT`): a bool for an axis, a text for a flag, an array with
-masked entries for a tensor. The kind of a parameter follows from its annotation and name.
+masked entries for a tensor. `parameter_kinds` says which kind a parameter is of.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ import types
 from pathlib import Path
 
 from tests.contract.bad_input import bad_values
-from tests.contract.bad_input.bad_values import SILENT, Broken
+from tests.contract.bad_input.bad_values import Broken
 from tests.contract.bad_input.call_sites import FILE
+from tests.contract.bad_input.parameter_kinds import TESTING
 
 import gradtape as gt
 
@@ -37,17 +38,8 @@ BINDING = re.compile(
     r"([\w<][\w.<>]*)\(\) (takes|missing|got an unexpected|got multiple|got some positional|"
     r"does not take|requires|argument)"
 )
-TESTING = (
-    "gradtape.extend.check",
-    "gradtape.testing.",
-    "gradtape.tf.programs.testing.",
-    "gradtape.tf.programs.assertions.",
-)
 # Functions that examples decorate.
 OF_EXAMPLES = {"step", "root", "total", "f", "double", "<lambda>"}
-# These read the shape and the dtype of their operand only, so a mask is not lost.
-OF_SHAPE_ONLY = {"empty_like", "full_like", "ones_like", "size", "type_spec_from_value",
-                 "zeros_like", "shape", "rank", "result_type"}  # fmt: skip
 
 
 def _innermost(error: BaseException) -> types.TracebackType:
@@ -56,6 +48,19 @@ def _innermost(error: BaseException) -> types.TracebackType:
     while found.tb_next is not None:
         found = found.tb_next
     return found
+
+
+def _in_the_users_function(error: BaseException) -> bool:
+    """Whether the library called a function of the example, and an error came from what it did."""
+    found, inner, inside = error.__traceback__, False, False
+    while found is not None:
+        file = found.tb_frame.f_code.co_filename
+        inside = inside or file.startswith(LIBRARY)
+        # What other libraries do counts as the user's or ours, by who called them.
+        if file == FILE or file.startswith(LIBRARY):
+            inner = inside and file == FILE
+        found = found.tb_next
+    return inner
 
 
 def _executes_raise(step: types.TracebackType) -> bool:
@@ -69,6 +74,8 @@ def verdict(error: BaseException, callee: str) -> str:
     text = str(error)
     if Broken.TEXT in text:
         return "user's"
+    if _in_the_users_function(error):
+        return "user's"
     step = _innermost(error)
     file = step.tb_frame.f_code.co_filename
     if file == FILE or file == bad_values.__file__:
@@ -78,6 +85,8 @@ def verdict(error: BaseException, callee: str) -> str:
         return "user's"
     if isinstance(error, MemoryError) and text:
         return "ours"
+    if isinstance(error, OSError) and error.filename is not None:
+        return "ours"  # the system's sentence names the file
     if isinstance(error, AssertionError) and text and callee.startswith(TESTING):
         return "ours"
     if isinstance(error, (AssertionError, RecursionError)) and not _by_design(error):
@@ -98,47 +107,6 @@ def _names(callee: str) -> set[str]:
     """Names by which Python may call a callable: its own, its class's, and those of wrappers."""
     parts = callee.split(".")
     found = {*parts[-2:], "__init__", "__new__"}
-    # A gt.function is called as the user's function is: Python names that.
-    return found | OF_EXAMPLES if parts[-2:-1] == ["Function"] else found
-
-
-def kind_of(name: str, annotation: str, callee: str) -> str:
-    """The kind of values that a parameter takes: a key of `SILENT`."""
-    text = annotation.replace("typing.", "").replace("collections.abc.", "")
-    text = re.sub(r"\s*\|\s*None|None\s*\|\s*|Optional\[(.*)\]", r"\1", text).strip("'\" ")
-    if callee.startswith(("operator.", *TESTING)):
-        return "anything"
-    if name in ("keepdims", "persistent", "training", "include_initial", "descending"):
-        return "flag" if text != "Any" or name == "keepdims" else "anything"
-    if text == "bool":
-        return "flag"
-    if name in ("axis", "axes") and text in ("int", "SupportsIndex", "Axis", "Any"):
-        return "axis"
-    if text in ("int", "SupportsIndex"):
-        return "axis" if "ax" in name or name.startswith("dim") or name in _SIGNED else "count"
-    if text == "ShapeLike":
-        # As in NumPy, a shift may be negative.
-        return "anything" if name == "shift" else "shape"
-    if text == "float":
-        return "rate"
-    if text in ("TensorLike", "Tensor"):
-        return "tensor"
-    if text == "DTypeLike":
-        return "dtype"
-    if text.startswith("Callable") and "|" not in text:
-        return "function"
-    return "anything"
-
-
-# Whole numbers that may be negative.
-_SIGNED = {"offset", "k", "shift", "seed", "start", "stop", "low", "high", "lower", "upper",
-           "value", "repeats", "num_lower", "num_upper", "diagonal", "verbose",
-           "order"}  # fmt: skip
-
-
-def is_silent(callee: str, kind: str, value: str) -> bool:
-    if value == "NaN" and kind == "rate" and not callee.rpartition(".")[2][:1].isupper():
-        return False  # NaN is a number to compute with; an object must not keep it
-    if value == "masked array" and callee.rpartition(".")[2] in OF_SHAPE_ONLY:
-        return False
-    return value in SILENT[kind]
+    # A gt.function is called as the user's function is, and map_leaves calls it: Python names it.
+    of_users = parts[-2:-1] == ["Function"] or parts[-1] in ("map_leaves", "shares")
+    return found | OF_EXAMPLES if of_users else found

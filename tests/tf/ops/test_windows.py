@@ -19,6 +19,19 @@ def flat(found, shape):
     return found.numpy().ravel().tolist()
 
 
+@pytest.mark.parametrize("stride", [3, 4, 2**40, 2**80])
+def test_steps_beyond_the_axis(stride):
+    """They leave one window; padding on purpose makes room for more."""
+    row = counted(1, 3, 1)
+    assert flat(tf.nn.max_pool1d(row, 1, stride, "VALID"), [1, 1, 1]) == [0.0]
+    assert flat(tf.nn.max_pool1d(row, 2, stride, "SAME"), [1, 1, 1]) == [1.0]
+    plane = tf.nn.conv2d(
+        counted(1, 3, 3, 1), np.ones((1, 1, 1, 1), np.float32), [1, stride, 1, 1],
+        [[0, 0], [5, 5], [0, 0], [0, 0]],
+    )  # fmt: skip
+    assert plane.shape[1] == 12 // stride + 1
+
+
 class TestDepthwise:
     def test_values(self):
         found = tf.nn.depthwise_conv2d(TWO, counted(2, 2, 2, 2), [1, 1, 1, 1], "VALID")

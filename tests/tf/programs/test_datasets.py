@@ -27,6 +27,7 @@ def listed(dataset):
         (lambda: D.zip((D.range(2), D.range(5))).map(lambda a, b: a + b), [0, 2]),
         (lambda: D.range(3).repeat().take(5), [0, 1, 2, 0, 1]),
         (lambda: D.range(5).skip(3).concatenate(D.range(1)), [3, 4, 0]),
+        (lambda: D.range(5).skip(-1).concatenate(D.range(2).take(-1)), [0, 1]),
         (lambda: D.range(10).filter(lambda x: x % 3 == 0), [0, 3, 6, 9]),
         (lambda: D.range(2).enumerate(5), [(5, 0), (6, 1)]),
         (lambda: D.range(5).batch(2).unbatch(), [0, 1, 2, 3, 4]),
@@ -54,6 +55,22 @@ def test_lengths():
         len(D.range(5).repeat())
     with pytest.raises(ValueError, match="first axis"):
         D.from_tensor_slices(([1, 2], [1]))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: D.range(5).batch(2.5), "batch_size=2.5 is not a whole number of at least 1"),
+        (lambda: D.range(5).batch(0), "batch_size=0 is not a whole number of at least 1"),
+        (lambda: D.range(5).shuffle(-1), "buffer_size=-1 is not a whole number of at least 1"),
+        (lambda: D.range(5).shard(2, 2), "index=2 is not below num_shards=2"),
+        (lambda: D.range(5).shard(0, 0), "num_shards=0 is not"),
+        (lambda: D.range(5).prefetch(-3), "buffer_size=-3 is neither AUTOTUNE"),
+    ],
+)
+def test_numbers_that_make_no_sense(make, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        make()
 
 
 def test_shuffling():

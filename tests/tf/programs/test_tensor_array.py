@@ -20,6 +20,13 @@ class TestTensorArray:
         with pytest.raises(tf.errors.InvalidArgumentError, match="twice"):
             array.read(1)
 
+    def test_lengths_of_parts(self):
+        array = tf.TensorArray(tf.float32, 2, clear_after_read=False)
+        assert array.split([1.0, 2.0, 3.0], [1, 2]).read(1).numpy().tolist() == [2.0, 3.0]
+        for lengths in ([1, 1], [4, -1]):
+            with pytest.raises(ValueError, match="do not add up to the length 3"):
+                array.split([1.0, 2.0, 3.0], lengths)
+
     def test_growing(self):
         array = tf.TensorArray(tf.float32, 0, dynamic_size=True)
         for i in range(3):

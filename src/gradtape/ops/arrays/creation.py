@@ -10,6 +10,7 @@ import numpy as np
 from gradtape.dtypes import COMPLEX_OF, Array, DType, as_dtype, default_dtype, of_scalar
 from gradtape.errors import DtypeError, ShapeError, shown
 from gradtape.graph import Node, Op, Shape, Spec, Undefined, apply, declare, spec
+from gradtape.graph.annotated_kinds import Count
 from gradtape.graph.argument_checks import as_integer, is_choice
 from gradtape.ops.arrays.movement import broadcast_to
 from gradtape.ops.elementwise.arithmetic import identity, record_operand
@@ -41,8 +42,20 @@ FULL = declare(Op(
 def _arange_spec(start: Any, stop: Any, step: Any, dtype: DType) -> Spec:
     exact = all(isinstance(value, int) for value in (start, stop, step))
     # -(-a // b) is a / b rounded up, which floats would get wrong past 2**53.
-    count = -((start - stop) // step) if exact else math.ceil((stop - start) / step)
+    count = -((start - stop) // step) if exact else _steps_in(stop - start, step)
+    ends = (start, start + (count - 1) * step) if exact and count > 0 else ()
+    if any(not -(2**63) <= end < 2**63 for end in ends):
+        raise ValueError(f"arange: integers from {start} to {stop} do not fit into 64 bits.")
     return spec((max(count, 0),), dtype)
+
+
+def _steps_in(distance: float, step: float) -> int:
+    """How many numbers there are from the start of a range on, one every `step`."""
+    share = distance / step
+    if share == 0 and distance:
+        # An infinite step, or a quotient that is too small: the start is in the range, as in NumPy.
+        return int(math.copysign(1.0, share) > 0)
+    return math.ceil(share)
 
 
 ARANGE = declare(Op(
@@ -63,6 +76,8 @@ def _range(start: Any, stop: Any, step: Any, dtype: DType) -> Array:
     count = _arange_spec(start, stop, step, dtype).shape[0]
     exact = all(isinstance(value, int) for value in (start, step))
     steps = np.arange(count, dtype=np.int64 if exact else np.float64)
+    # Numbers that are never reached may be too large for an int64.
+    start, step = (start if count else 0), (step if count > 1 else 0)
     return (start + steps * step).astype(dtype)
 
 
@@ -238,8 +253,8 @@ def full_like(
 
 
 def eye(
-    n_rows: int,
-    n_cols: int | None = None,
+    n_rows: Count,
+    n_cols: Count | None = None,
     /,
     *,
     k: int = 0,

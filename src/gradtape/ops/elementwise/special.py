@@ -10,6 +10,7 @@ from typing import Any, overload
 
 import numpy as np
 
+from gradtape.errors import shown
 from gradtape.graph.node import Node
 from gradtape.ops.elementwise.arithmetic import equal, where
 from gradtape.ops.elementwise.compositions import LOG_SIGMOID, MULTIPLY_NO_NAN, SINC, XLOGY
@@ -152,7 +153,7 @@ def _order(name: str, n: Any) -> int:
         if isinstance(n, (bool, np.bool_)):
             raise TypeError
     except TypeError:
-        raise TypeError(f"{name}: order {n!r} is not an integer. Pass an int.") from None
+        raise TypeError(f"{name}: order {shown(n)} is not an integer. Pass an int.") from None
     if found < 0:
         raise ValueError(f"{name}: order {found} is negative. Choose 0 or more.")
     return found

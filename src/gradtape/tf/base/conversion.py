@@ -12,6 +12,7 @@ from typing import Any, NoReturn, overload
 import numpy as np
 
 from gradtape.errors import DtypeError, ShapeError, shown
+from gradtape.graph.annotated_kinds import is_integer
 from gradtape.ops.arrays.joining import stack as core_stack
 from gradtape.ops.arrays.movement import broadcast_to as core_broadcast
 from gradtape.ops.arrays.movement import reshape as core_reshape
@@ -214,11 +215,13 @@ def as_shape(shape: ShapeLike) -> tuple[int, ...]:
 def _whole(what: str, value: Any) -> int:
     if type(value) is int or isinstance(value, Deferred):
         return int(value)
+    # A tensor says by its dtype whether it is whole. As in TensorFlow, 2.0 is not.
+    whole = value.dtype.kind in "iu" if hasattr(value, "dtype") else is_integer(value)
     try:
-        result = None if isinstance(value, (bool, str, bytes)) else int(value)
-    except (TypeError, ValueError, OverflowError):
+        result = int(value) if whole else None
+    except (TypeError, ValueError):
         result = None
-    if result is None or result != value:
+    if result is None:
         raise TypeError(f"Cannot convert {shown(value)} to an integer: {what} is a whole number.")
     return result
 

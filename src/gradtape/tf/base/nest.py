@@ -45,9 +45,19 @@ def flatten(structure: object, expand_composites: bool = False) -> list[Any]:
     >>> tf.nest.flatten({"b": 1, "a": [2, 3]})
     [2, 3, 1]
     """
+    try:
+        return _leaves(structure)
+    except RecursionError:
+        raise ValueError(
+            f"flatten: a {type(structure).__name__} contains itself, or is nested too deeply. Pass "
+            "a nest with fewer levels."
+        ) from None
+
+
+def _leaves(structure: object) -> list[Any]:
     if not is_nested(structure):
         return [structure]
-    return [leaf for child in _children(structure) for leaf in flatten(child)]
+    return [leaf for child in _children(structure) for leaf in _leaves(child)]
 
 
 def pack_sequence_as(

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from gradtape.errors import ShapeError, shown
+from gradtape.graph.annotated_kinds import Count
 from gradtape.ops.families.shapes import broadcast_shapes
 from gradtape.tf.base.dtypes import DType, as_dtype, float32
 
@@ -30,6 +31,10 @@ def _length(n: Any) -> int | None:
     return found
 
 
+# As in TensorFlow.
+_MOST_AXES = 254
+
+
 class TensorShape(tuple[Any, ...]):
     """The shape of a tensor: a tuple that also compares to lists, prints and adds as TensorFlow's.
 
@@ -49,7 +54,9 @@ class TensorShape(tuple[Any, ...]):
             result = super().__new__(cls, ())
             result._unknown = True
             return result
-        items: Iterable[Any] = dims if hasattr(dims, "__iter__") else (dims,)
+        # An array without axes has `__iter__`, and is one length.
+        several = hasattr(dims, "__iter__") and getattr(dims, "ndim", 1) != 0
+        items: Iterable[Any] = dims if several else (dims,)  # type: ignore[assignment]
         return super().__new__(cls, map(_length, items))
 
     @property
@@ -113,23 +120,25 @@ class TensorShape(tuple[Any, ...]):
             return TensorShape(None)
         return TensorShape((*self, *shape))
 
-    def with_rank(self, rank: int) -> TensorShape:
+    def with_rank(self, rank: Count) -> TensorShape:
         """This shape, if it can have this many axes."""
+        if rank > _MOST_AXES:
+            raise ShapeError(f"with_rank: rank={rank} is more than {_MOST_AXES}, the most axes.")
         return self.merge_with([None] * rank)
 
-    def with_rank_at_least(self, rank: int) -> TensorShape:
+    def with_rank_at_least(self, rank: Count) -> TensorShape:
         """This shape, if it can have this many axes or more."""
         if not self._unknown and len(self) < rank:
             raise ShapeError(f"shape {self} has fewer than {rank} axes.")
         return self
 
-    def with_rank_at_most(self, rank: int) -> TensorShape:
+    def with_rank_at_most(self, rank: Count) -> TensorShape:
         """This shape, if it can have this many axes or fewer."""
         if not self._unknown and len(self) > rank:
             raise ShapeError(f"shape {self} has more than {rank} axes.")
         return self
 
-    def assert_has_rank(self, rank: int) -> None:
+    def assert_has_rank(self, rank: Count) -> None:
         """Raise a ValueError unless it can have that many axes."""
         if self.rank not in (None, rank):
             raise ShapeError(f"shape {self} must have rank {rank}.")

@@ -44,6 +44,8 @@ class IndexedSlices(KeptAsRows, Tensor):
                 f"IndexedSlices: values of shape {values.shape} and indices of shape "
                 f"{indices.shape} do not fill rows of a tensor of shape {shape}."
             )
+        if dense_shape is not None and min(shape, default=0) < 0:
+            raise ValueError(f"IndexedSlices: dense_shape={shape} has a negative length.")
         whole: Any = None if dense_shape is None else spec(shape, values.spec.dtype)
         super().__init__(indices, values, whole)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from gradtape.graph.annotated_kinds import Bound
 from gradtape.nn import activations as core
 from gradtape.ops.arrays.joining import split
 from gradtape.ops.elementwise import arithmetic
@@ -67,7 +68,7 @@ hard_silu = hard_swish = _of_x(
 
 @operation
 def relu(
-    x: Any, negative_slope: float = 0.0, max_value: float | None = None, threshold: float = 0.0
+    x: Any, negative_slope: float = 0.0, max_value: Bound | None = None, threshold: float = 0.0
 ) -> Tensor:
     """x where it is above a threshold, a slope elsewhere, and not more than a largest value.
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.graph.annotated_kinds import Count, Decay, Finite, NonNegative
 from gradtape.tf.keras import metrics as all_metrics
 
 __all__ = [
@@ -158,7 +159,7 @@ def _to_each(name: str) -> Callable[..., None]:
         for callback in self.callbacks:
             getattr(callback, name)(*numbers, logs=given)
 
-    forward.__name__ = name
+    forward.__name__, forward.__qualname__ = name, f"CallbackList.{name}"
     forward.__doc__ = "Called on each."
     return forward
 
@@ -224,7 +225,7 @@ class LambdaCallback(Callback):
 class _Monitor(Callback):
     """What watches one of the numbers of an epoch."""
 
-    def __init__(self, monitor: str, mode: str, min_delta: float) -> None:
+    def __init__(self, monitor: str, mode: str, min_delta: Finite) -> None:
         if mode not in ("auto", "min", "max"):
             raise ValueError(f'mode: {mode!r} is unknown. Use "auto", "min" or "max".')
         self.monitor, self.mode = monitor, mode
@@ -278,9 +279,9 @@ class EarlyStopping(_Monitor):
     """
 
     def __init__(
-        self, monitor: str = "val_loss", min_delta: float = 0, patience: int = 0, verbose: int = 0,
-        mode: str = "auto", baseline: float | None = None, restore_best_weights: bool = False,
-        start_from_epoch: int = 0,
+        self, monitor: str = "val_loss", min_delta: Finite = 0, patience: Count = 0,
+        verbose: int = 0, mode: str = "auto", baseline: float | None = None,
+        restore_best_weights: bool = False, start_from_epoch: Count = 0,
     ) -> None:  # fmt: skip
         super().__init__(monitor, mode, min_delta)
         self.patience, self.verbose, self.baseline = patience, verbose, baseline
@@ -332,12 +333,11 @@ class ReduceLROnPlateau(_Monitor):
     """
 
     def __init__(
-        self, monitor: str = "val_loss", factor: float = 0.1, patience: int = 10, verbose: int = 0,
-        mode: str = "auto", min_delta: float = 1e-4, cooldown: int = 0, min_lr: float = 0.0,
+        self, monitor: str = "val_loss", factor: Decay = 0.1, patience: Count = 10,
+        verbose: int = 0, mode: str = "auto", min_delta: Finite = 1e-4, cooldown: Count = 0,
+        min_lr: NonNegative = 0.0,
     ) -> None:  # fmt: skip
         super().__init__(monitor, mode, min_delta)
-        if factor >= 1.0:
-            raise ValueError(f"ReduceLROnPlateau: factor={factor} is not below 1.")
         self.factor, self.patience, self.verbose = factor, patience, verbose
         self.cooldown, self.min_lr = cooldown, min_lr
         self.on_train_begin()

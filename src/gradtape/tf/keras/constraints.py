@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gradtape.graph.annotated_kinds import NonNegative, Probability
 from gradtape.ops.elementwise.arithmetic import clip
 from gradtape.ops.elementwise.unary import relu, sqrt, square
 from gradtape.ops.reductions.reduction import sum as total
@@ -59,7 +60,7 @@ class MaxNorm(Constraint):
     [[0.6000000238418579], [0.800000011920929]]
     """
 
-    def __init__(self, max_value: float = 2, axis: Axis = 0) -> None:
+    def __init__(self, max_value: NonNegative = 2, axis: Axis = 0) -> None:
         self.max_value, self.axis = float(max_value), axis
 
     def __call__(self, w: Any) -> Tensor:
@@ -76,7 +77,11 @@ class MinMaxNorm(Constraint):
     """
 
     def __init__(
-        self, min_value: float = 0.0, max_value: float = 1.0, rate: float = 1.0, axis: Axis = 0
+        self,
+        min_value: NonNegative = 0.0,
+        max_value: NonNegative = 1.0,
+        rate: Probability = 1.0,
+        axis: Axis = 0,
     ) -> None:
         self.min_value, self.max_value = float(min_value), float(max_value)
         self.rate, self.axis = float(rate), axis

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.graph.annotated_kinds import Count
 from gradtape.tf import random
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.keras.batches import pack, unpack
@@ -53,7 +54,7 @@ class PyDataset:
     """
 
     def __init__(
-        self, workers: int = 1, use_multiprocessing: bool = False, max_queue_size: int = 10
+        self, workers: Count = 1, use_multiprocessing: bool = False, max_queue_size: Count = 10
     ) -> None:
         # Batches are read one after the other, whatever is said here.
         self.workers, self.max_queue_size = workers, max_queue_size

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gradtape.graph.annotated_kinds import Size
 from gradtape.pytree import flatten, unflatten
 from gradtape.tf.base.dispatch import graphs
 from gradtape.tf.base.dtypes import float32
@@ -30,7 +31,7 @@ class InputTensor(Placeholder):
 
 def Input(  # noqa: N802 - Keras' name
     shape: Any = None,
-    batch_size: int | None = None,
+    batch_size: Size | None = None,
     dtype: Any = None,
     sparse: Any = None,
     ragged: Any = None,

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
 from gradtape.errors import ShapeError
+from gradtape.graph.annotated_kinds import Probability
 from gradtape.nn import losses as core
 from gradtape.ops.arrays.movement import moveaxis, reshape
 from gradtape.ops.elementwise.arithmetic import (
@@ -29,6 +30,7 @@ from gradtape.tf.base.conversion import convert
 from gradtape.tf.base.dispatch import documented, operation
 from gradtape.tf.base.dtypes import as_dtype, float32
 from gradtape.tf.base.tensor import Tensor
+from gradtape.tf.keras.option_kinds import checked, parameter
 from gradtape.tf.keras.weights import snake_case
 from gradtape.tf.ops.indexing import as_indices
 
@@ -91,7 +93,7 @@ cosine_similarity = _loss(core.cosine_similarity, "Minus the cosine of the angle
 
 
 def _binary(
-    y_true: Tensor, y_pred: Tensor, from_logits: bool = False, label_smoothing: float = 0.0,
+    y_true: Tensor, y_pred: Tensor, from_logits: bool = False, label_smoothing: Probability = 0.0,
     axis: int = -1, *, reduction: str,
 ) -> Tensor:  # fmt: skip
     if axis != -1:
@@ -344,16 +346,12 @@ def _class(name: str, function: Callable[..., Tensor], doc: str, **options: Any)
     options = options if "reduction" in options else {**options, "reduction": None}
     defaults = {**options, "reduction": "sum_over_batch_size", "name": function.__name__,
                 "dtype": None}  # fmt: skip
-    signature = inspect.Signature([
-        inspect.Parameter(key, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=value)
-        for key, value in defaults.items()
-    ])  # fmt: skip
+    signature = inspect.Signature([parameter(key, value) for key, value in defaults.items()])
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
-        bound = signature.bind(*args, **kwargs)
-        bound.apply_defaults()
-        shared = {key: bound.arguments.pop(key) for key in ("name", "reduction", "dtype")}
-        self._options = dict(bound.arguments)
+        given = checked(type(self).__name__, signature, args, kwargs)
+        shared = {key: given.pop(key) for key in ("name", "reduction", "dtype")}
+        self._options = given
         Loss.__init__(self, **shared)
 
     def call(self: Any, y_true: Any, y_pred: Any) -> Tensor:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from gradtape import optimizers as core
+from gradtape.graph.annotated_kinds import Positive
 from gradtape.ops.elementwise.arithmetic import where
 from gradtape.tensor.row_sparse import RowSparse
 from gradtape.tf.base.conversion import convert
@@ -147,7 +148,7 @@ class Optimizer(core.Optimizer):
 
     def __init__(
         self, *args: Any, use_ema: bool = False, ema_momentum: float = 0.99,
-        ema_overwrite_frequency: int | None = None, loss_scale_factor: float | None = None,
+        ema_overwrite_frequency: int | None = None, loss_scale_factor: Positive | None = None,
         gradient_accumulation_steps: int | None = None, **kwargs: Any,
     ) -> None:  # fmt: skip
         known = inspect.signature(super().__init__).parameters

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.dtypes import float64
+from gradtape.graph.annotated_kinds import Decay, Finite, NonNegative, Probability
 from gradtape.ops.elementwise.arithmetic import clip, maximum
 from gradtape.ops.elementwise.arithmetic import pow as power_of
 from gradtape.ops.elementwise.complexes import abs as size
@@ -80,8 +81,8 @@ class Adadelta(_Configured):
     """
 
     slots = ("accumulated_grad", "accumulated_delta_var")
-    rho: float = 0.95
-    epsilon: float = 1e-7
+    rho: Probability = 0.95
+    epsilon: NonNegative = 1e-7
 
     def update(self, gradient: Any, weight: Any, slots: list[Any], *rates: Any) -> Update:
         squares, steps = slots
@@ -100,9 +101,9 @@ class Adamax(_Configured):
     """
 
     slots = ("momentum", "norm")
-    beta_1: float = 0.9
-    beta_2: float = 0.999
-    epsilon: float = 1e-7
+    beta_1: Decay = 0.9
+    beta_2: Decay = 0.999
+    epsilon: NonNegative = 1e-7
 
     def rates(self, learning_rate: Any, step: Any) -> tuple[Any, ...]:
         """The learning rate corrected for a moment that begins at 0."""
@@ -128,9 +129,9 @@ class Nadam(_Configured):
     """
 
     slots = ("momentum", "velocity")
-    beta_1: float = 0.9
-    beta_2: float = 0.999
-    epsilon: float = 1e-7
+    beta_1: Decay = 0.9
+    beta_2: Decay = 0.999
+    epsilon: NonNegative = 1e-7
 
     def _prepare(self) -> None:
         """Make the product of momenta."""
@@ -172,12 +173,19 @@ class Ftrl(_Configured):
     """
 
     slots = ("accumulator", "linear")
-    learning_rate_power: float = -0.5
-    initial_accumulator_value: float = 0.1
-    l1_regularization_strength: float = 0.0
-    l2_regularization_strength: float = 0.0
-    l2_shrinkage_regularization_strength: float = 0.0
-    beta: float = 0.0
+    learning_rate_power: Finite = -0.5
+    initial_accumulator_value: NonNegative = 0.1
+    l1_regularization_strength: NonNegative = 0.0
+    l2_regularization_strength: NonNegative = 0.0
+    l2_shrinkage_regularization_strength: NonNegative = 0.0
+    beta: Finite = 0.0
+
+    def _prepare(self) -> None:
+        if self.learning_rate_power > 0:
+            raise ValueError(
+                f"Ftrl: learning_rate_power={self.learning_rate_power} is above 0. Pass 0 for "
+                "one rate at all steps, or a negative number such as -0.5."
+            )
 
     def start_of(self, slot: str) -> float:
         """The number that a slot is filled with at the beginning."""
@@ -205,8 +213,8 @@ class Lion(_Configured):
     """
 
     slots = ("momentum",)
-    beta_1: float = 0.9
-    beta_2: float = 0.99
+    beta_1: Decay = 0.9
+    beta_2: Decay = 0.99
 
     def update(self, gradient: Any, weight: Any, slots: list[Any], *rates: Any) -> Update:
         (momentum,) = slots

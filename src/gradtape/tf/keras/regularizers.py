@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from gradtape.graph.annotated_kinds import NonNegative
 from gradtape.ops.arrays.movement import matrix_transpose
 from gradtape.ops.elementwise.complexes import abs as size
 from gradtape.ops.elementwise.unary import square
@@ -50,7 +51,7 @@ class L1L2(Regularizer):
     1.3
     """
 
-    def __init__(self, l1: float | None = 0.0, l2: float | None = 0.0) -> None:
+    def __init__(self, l1: NonNegative | None = 0.0, l2: NonNegative | None = 0.0) -> None:
         self.l1, self.l2 = float(l1 or 0.0), float(l2 or 0.0)
 
     def __call__(self, x: Any) -> Tensor:
@@ -70,7 +71,7 @@ class L1(L1L2):
     0.3
     """
 
-    def __init__(self, l1: float | None = 0.01) -> None:
+    def __init__(self, l1: NonNegative | None = 0.01) -> None:
         super().__init__(0.01 if l1 is None else l1, 0.0)
 
     def get_config(self) -> dict[str, Any]:
@@ -84,7 +85,7 @@ class L2(L1L2):
     0.5
     """
 
-    def __init__(self, l2: float | None = 0.01) -> None:
+    def __init__(self, l2: NonNegative | None = 0.01) -> None:
         super().__init__(0.0, 0.01 if l2 is None else l2)
 
     def get_config(self) -> dict[str, Any]:
@@ -98,7 +99,7 @@ class OrthogonalRegularizer(Regularizer):
     0.0
     """
 
-    def __init__(self, factor: float = 0.01, mode: str = "rows") -> None:
+    def __init__(self, factor: NonNegative = 0.01, mode: str = "rows") -> None:
         if mode not in ("rows", "columns"):
             raise ValueError(f'OrthogonalRegularizer: mode={mode!r} is not "rows" or "columns".')
         self.factor, self.mode = float(factor), mode

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+from gradtape.graph.annotated_kinds import Count
 from gradtape.graph.argument_checks import as_count
 from gradtape.pytree import flatten
 from gradtape.tf.base.casting import cast
@@ -159,7 +160,7 @@ class Trainer(Layer):
         self, x: Any = None, y: Any = None, batch_size: int | None = None, epochs: int = 1,
         verbose: Any = "auto", callbacks: Any = None, validation_split: float = 0.0,
         validation_data: Any = None, shuffle: bool = True, class_weight: Any = None,
-        sample_weight: Any = None, initial_epoch: int = 0, steps_per_epoch: int | None = None,
+        sample_weight: Any = None, initial_epoch: Count = 0, steps_per_epoch: int | None = None,
         validation_steps: int | None = None, validation_batch_size: int | None = None,
         validation_freq: Any = 1,
     ) -> History:  # fmt: skip

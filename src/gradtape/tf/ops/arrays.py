@@ -17,7 +17,16 @@ from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.dtypes import as_dtype, int32
 from gradtape.tf.base.shapes import Dims, TensorShape
 from gradtape.tf.base.tensor import Tensor, from_value
-from gradtape.tf.base.types import Axis, DTypeLike, IntLike, IntsLike, Name, ShapeLike, TensorLike
+from gradtape.tf.base.types import (
+    Axis,
+    CountLike,
+    DTypeLike,
+    IntLike,
+    IntsLike,
+    Name,
+    ShapeLike,
+    TensorLike,
+)
 
 __all__ = [
     "broadcast_to", "concat", "ensure_shape", "expand_dims", "identity", "identity_n", "pad",
@@ -221,7 +230,7 @@ def stack(values: TensorLike, axis: IntLike = 0, name: str = "stack") -> Tensor:
 
 @operation
 def unstack(
-    value: TensorLike, num: IntLike | None = None, axis: IntLike = 0, name: str = "unstack"
+    value: TensorLike, num: CountLike | None = None, axis: IntLike = 0, name: str = "unstack"
 ) -> list[Tensor]:
     """The tensors along an axis, without that axis.
 
@@ -236,8 +245,8 @@ def unstack(
 
 @operation
 def split(
-    value: TensorLike, num_or_size_splits: IntsLike, axis: IntLike = 0, num: IntLike | None = None,
-    name: str = "split",
+    value: TensorLike, num_or_size_splits: IntsLike, axis: IntLike = 0,
+    num: CountLike | None = None, name: str = "split",
 ) -> list[Tensor]:  # fmt: skip
     """Parts along an axis: a number of equal ones, or a list of sizes, one of which may be -1.
 
@@ -250,6 +259,8 @@ def split(
     axis = normalize_axis("split", int(axis), x.ndim)
     length = x.spec.shape[axis]
     sizes = concrete(num_or_size_splits)
+    if sizes.ndim and num is not None and int(num) != len(sizes):
+        raise ShapeError(f"split: num is {num} and there are {len(sizes)} sizes.")
     if sizes.ndim == 0:
         count = int(sizes)
         if count < 1 or length % count:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from gradtape.errors import ShapeError
+from gradtape.graph.annotated_kinds import Size
 from gradtape.ops.arrays.joining import stack
 from gradtape.ops.arrays.movement import flip, moveaxis, reshape
 from gradtape.ops.arrays.padding import pad
@@ -116,7 +117,7 @@ conv3d = _convolution(3, "NDHWC",
 
 @operation
 def atrous_conv2d(
-    value: TensorLike, filters: TensorLike, rate: int, padding: Padding, name: Name = None
+    value: TensorLike, filters: TensorLike, rate: Size, padding: Padding, name: Name = None
 ) -> Tensor:
     """conv2d with dilated filters: they read elements that are `rate` apart.
 

@@ -13,13 +13,14 @@ from gradtape.ops.arrays import creation as core
 from gradtape.ops.arrays.joining import meshgrid as core_meshgrid
 from gradtape.ops.arrays.movement import broadcast_to, reshape
 from gradtape.ops.families.casting import cast
+from gradtape.ops.families.shapes import normalize_axis
 from gradtape.tf.base.conversion import as_int, as_shape, common, concrete, convert
 from gradtape.tf.base.dispatch import documented, operation
 from gradtape.tf.base.dtypes import as_dtype, float32
 from gradtape.tf.base.dtypes import bool as boolean
 from gradtape.tf.base.errors import InvalidValueError
 from gradtape.tf.base.tensor import Tensor, adopt
-from gradtape.tf.base.types import DTypeLike, IntLike, Name, ShapeLike, TensorLike
+from gradtape.tf.base.types import CountLike, DTypeLike, Name, ShapeLike, TensorLike
 
 __all__ = [
     "eye", "fill", "linspace", "meshgrid", "ones", "ones_like", "range",
@@ -80,7 +81,7 @@ def fill(dims: ShapeLike, value: TensorLike, name: Name = None, layout: object =
 
 @operation
 def eye(
-    num_rows: IntLike, num_columns: IntLike | None = None, batch_shape: ShapeLike | None = None,
+    num_rows: CountLike, num_columns: CountLike | None = None, batch_shape: ShapeLike | None = None,
     dtype: DTypeLike = float32, name: Name = None,
 ) -> Tensor:  # fmt: skip
     """The identity matrix, or a stack of them.
@@ -128,7 +129,7 @@ def range(
 
 @operation
 def linspace(
-    start: TensorLike, stop: TensorLike, num: IntLike, name: Name = None, axis: int = 0
+    start: TensorLike, stop: TensorLike, num: CountLike, name: Name = None, axis: int = 0
 ) -> Tensor:
     """`num` numbers from start to stop, at equal distances.
 
@@ -143,10 +144,8 @@ def linspace(
             f"linspace: bounds of dtype {first.dtype.name} have no order. Use tf.cast."
         )
     count = int(num)
-    if count < 0:
-        raise InvalidValueError(f"linspace: num {count} is negative.")
     shape = np.broadcast_shapes(first.spec.shape, last.spec.shape)
-    at = axis % (len(shape) + 1)
+    at = normalize_axis("linspace", axis, len(shape) + 1)
     shares = np.linspace(0.0, 1.0, count, dtype=first.spec.dtype)
     shares = shares.reshape((count,) + (1,) * (len(shape) - at))
     first, last = (_with_axis(broadcast_to(x, shape), at) for x in (first, last))
@@ -171,7 +170,7 @@ def meshgrid(*args: TensorLike, **kwargs: Any) -> list[Tensor]:
 
 @operation
 def sequence_mask(
-    lengths: TensorLike, maxlen: IntLike | None = None, dtype: DTypeLike = boolean,
+    lengths: TensorLike, maxlen: CountLike | None = None, dtype: DTypeLike = boolean,
     name: Name = None,
 ) -> Tensor:  # fmt: skip
     """For each length, a row with as many true elements, and false ones after them.

@@ -10,7 +10,7 @@ from gradtape.errors import ShapeError
 from gradtape.ops.arrays import triangles
 from gradtape.ops.arrays.movement import reshape
 from gradtape.ops.elementwise import arithmetic
-from gradtape.tf.base.conversion import common, convert
+from gradtape.tf.base.conversion import common, concrete, convert
 from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.errors import InvalidValueError
 from gradtape.tf.base.tensor import Tensor
@@ -69,7 +69,7 @@ class _Band:
 
 
 def _numbers(name: str, k: IntsLike) -> tuple[int, int]:
-    result = [int(n) for n in np.atleast_1d(np.asarray(k))]
+    result = np.atleast_1d(concrete(k)).tolist()
     if len(result) > 2 or result[0] > result[-1]:
         raise InvalidValueError(f"{name}: k = {k} is neither one number nor a low and a high one.")
     return result[0], result[-1]
@@ -83,7 +83,7 @@ def _spread(x: Tensor, band: _Band, otherwise: Tensor) -> Tensor:
 
 @operation
 def diag(
-    diagonal: TensorLike, name: str = "diag", k: IntLike = 0, num_rows: int = -1,
+    diagonal: TensorLike, name: str = "diag", k: IntsLike = 0, num_rows: int = -1,
     num_cols: int = -1, padding_value: TensorLike = 0, align: str = "RIGHT_LEFT",
 ) -> Tensor:  # fmt: skip
     """Matrices with these values on diagonal `k`, or on a range of diagonals, and zeros elsewhere.
@@ -116,7 +116,7 @@ def diag(
 
 @operation
 def diag_part(
-    input: TensorLike, name: str = "diag_part", k: IntLike = 0, padding_value: TensorLike = 0,
+    input: TensorLike, name: str = "diag_part", k: IntsLike = 0, padding_value: TensorLike = 0,
     align: str = "RIGHT_LEFT",
 ) -> Tensor:  # fmt: skip
     """Diagonal `k` of the last two axes, or a range of diagonals.
@@ -138,7 +138,7 @@ def diag_part(
 
 @operation
 def set_diag(
-    input: TensorLike, diagonal: TensorLike, name: str = "set_diag", k: IntLike = 0,
+    input: TensorLike, diagonal: TensorLike, name: str = "set_diag", k: IntsLike = 0,
     align: str = "RIGHT_LEFT",
 ) -> Tensor:  # fmt: skip
     """Matrices with diagonal `k`, or a range of diagonals, replaced.

@@ -20,11 +20,12 @@ from gradtape.ops.arrays.positions import known_value
 from gradtape.ops.arrays.sorting import nonzero
 from gradtape.ops.elementwise import arithmetic
 from gradtape.ops.families.casting import cast
+from gradtape.ops.families.shapes import normalize_axis
 from gradtape.tf.base.conversion import as_int, as_shape, common, convert
 from gradtape.tf.base.dispatch import documented, named_in, operation
 from gradtape.tf.base.dtypes import as_dtype, float32
 from gradtape.tf.base.tensor import Tensor, adopt
-from gradtape.tf.base.types import Array, DTypeLike, IntLike, Name, ShapeLike, TensorLike
+from gradtape.tf.base.types import Array, CountLike, DTypeLike, IntLike, Name, ShapeLike, TensorLike
 from gradtape.tf.ops.custom import custom_gradient
 
 __all__ = [
@@ -149,7 +150,7 @@ def boolean_mask(
     [1, 3]
     """
     x, chosen = convert(tensor), convert(mask)
-    at = 0 if axis is None else int(axis) % max(x.ndim, 1)
+    at = 0 if axis is None else normalize_axis("boolean_mask", int(axis), x.ndim)
     shape = chosen.spec.shape
     if not shape:
         raise ValueError("boolean_mask: the mask cannot be a scalar.")
@@ -225,7 +226,7 @@ def strided_slice(
 
 @operation
 def one_hot(
-    indices: TensorLike, depth: IntLike, on_value: TensorLike | None = None,
+    indices: TensorLike, depth: CountLike, on_value: TensorLike | None = None,
     off_value: TensorLike | None = None, axis: IntLike | None = None,
     dtype: DTypeLike | None = None, name: Name = None,
 ) -> Tensor:  # fmt: skip

@@ -9,6 +9,7 @@ import numpy as np
 
 from gradtape import linalg as core
 from gradtape.errors import ShapeError
+from gradtape.graph.annotated_kinds import NonNegative
 from gradtape.ops.arrays import triangles
 from gradtape.ops.arrays.movement import matrix_transpose as core_transpose
 from gradtape.ops.elementwise.complexes import conj, real
@@ -235,7 +236,7 @@ def eigvalsh(tensor: TensorLike, name: Name = None) -> Tensor:
 
 @operation
 def lstsq(
-    matrix: TensorLike, rhs: TensorLike, l2_regularizer: float = 0.0, fast: bool = True,
+    matrix: TensorLike, rhs: TensorLike, l2_regularizer: NonNegative = 0.0, fast: bool = True,
     name: Name = None,
 ) -> Tensor:  # fmt: skip
     """The x for which matrix @ x is nearest to rhs, with a penalty on its length if asked for.

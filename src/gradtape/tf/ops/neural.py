@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import DtypeError, ShapeError
+from gradtape.graph.annotated_kinds import Bound, Count, NonNegative
 from gradtape.nn import activations, losses
 from gradtape.ops.arrays.joining import concat
 from gradtape.ops.arrays.movement import broadcast_to
@@ -26,7 +27,7 @@ from gradtape.ops.reductions.reduction import sum as total
 from gradtape.tf.base.conversion import as_axes, common, convert
 from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.tensor import Tensor
-from gradtape.tf.base.types import Axis, IntLike, IntsLike, Name, TensorLike
+from gradtape.tf.base.types import Axis, IntLike, IntsLike, Name, SizeLike, TensorLike
 from gradtape.tf.ops.elementwise import activation, divide_no_nan
 from gradtape.tf.ops.indexing import as_indices, gather
 from gradtape.tf.ops.random_numbers import bernoulli_mask
@@ -258,7 +259,7 @@ def moments(
 @operation
 def batch_normalization(
     x: TensorLike, mean: TensorLike, variance: TensorLike, offset: TensorLike, scale: TensorLike,
-    variance_epsilon: float, name: Name = None,
+    variance_epsilon: NonNegative, name: Name = None,
 ) -> Tensor:  # fmt: skip
     """(x - mean) / sqrt(variance + epsilon) * scale + offset.
 
@@ -297,7 +298,7 @@ def dropout(
 
 @operation
 def embedding_lookup(
-    params: TensorLike, ids: TensorLike, max_norm: float | None = None, name: Name = None
+    params: TensorLike, ids: TensorLike, max_norm: Bound | None = None, name: Name = None
 ) -> Tensor:
     """Rows of a table, or of a list of tables, one after the other; its gradient is IndexedSlices.
 
@@ -378,8 +379,8 @@ def normalize_moments(
 
 @operation
 def local_response_normalization(
-    input: TensorLike, depth_radius: int = 5, bias: float = 1, alpha: float = 1, beta: float = 0.5,
-    name: Name = None,
+    input: TensorLike, depth_radius: Count = 5, bias: float = 1, alpha: float = 1,
+    beta: float = 0.5, name: Name = None,
 ) -> Tensor:  # fmt: skip
     """Each channel divided by a power of the sum of squares of the channels around it.
 
@@ -399,7 +400,7 @@ def local_response_normalization(
 def compute_average_loss(
     per_example_loss: TensorLike,
     sample_weight: TensorLike | None = None,
-    global_batch_size: IntLike | None = None,
+    global_batch_size: SizeLike | None = None,
 ) -> Tensor:
     """The sum of losses divided by the number of examples.
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import DtypeError, ShapeError
+from gradtape.graph.annotated_kinds import NonNegative
 from gradtape.ops.arrays.movement import matrix_transpose, moveaxis
 from gradtape.ops.elementwise.arithmetic import clip, equal, maximum, minimum, where
 from gradtape.ops.elementwise.complexes import conj
@@ -140,7 +141,11 @@ def _norm(x: Tensor, ord: float | str, axes: int | tuple[int, ...] | None, keep:
 
 @operation
 def l2_normalize(
-    x: TensorLike, axis: Axis = None, epsilon: float = 1e-12, name: Name = None, dim: Axis = None
+    x: TensorLike,
+    axis: Axis = None,
+    epsilon: NonNegative = 1e-12,
+    name: Name = None,
+    dim: Axis = None,
 ) -> Tensor:
     """Vectors along axes divided by their length, which is at least the root of epsilon.
 

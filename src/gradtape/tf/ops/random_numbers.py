@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from gradtape import random as core
+from gradtape.graph.annotated_kinds import Count
 from gradtape.ops.elementwise import arithmetic
 from gradtape.ops.elementwise import unary as elementwise
 from gradtape.ops.families.casting import cast
@@ -22,7 +23,16 @@ from gradtape.tf.base.dispatch import documented, operation
 from gradtape.tf.base.dtypes import as_dtype, float32, int32, int64
 from gradtape.tf.base.shapes import TensorSpec
 from gradtape.tf.base.tensor import Tensor, adopt
-from gradtape.tf.base.types import Array, DTypeLike, IntLike, IntsLike, Name, ShapeLike, TensorLike
+from gradtape.tf.base.types import (
+    Array,
+    CountLike,
+    DTypeLike,
+    IntLike,
+    IntsLike,
+    Name,
+    ShapeLike,
+    TensorLike,
+)
 from gradtape.tf.ops.custom import numpy_function
 
 __all__ = [
@@ -87,7 +97,7 @@ def _as_float(value: Any) -> Any:
 
 
 def _categorical(
-    stream: Any, logits: TensorLike, num_samples: IntLike, dtype: DTypeLike | None
+    stream: Any, logits: TensorLike, num_samples: CountLike, dtype: DTypeLike | None
 ) -> Tensor:
     x = convert(logits)
     top = reduction.max(x, axis=-1, keepdims=True)
@@ -226,7 +236,7 @@ def shuffle(value: TensorLike, seed: IntsLike | None = None, name: Name = None) 
 
 @operation
 def categorical(
-    logits: TensorLike, num_samples: IntLike, dtype: DTypeLike | None = None,
+    logits: TensorLike, num_samples: CountLike, dtype: DTypeLike | None = None,
     seed: IntsLike | None = None, name: Name = None,
 ) -> Tensor:  # fmt: skip
     """Classes drawn with probabilities softmax(logits), `num_samples` for each row.
@@ -239,7 +249,7 @@ def categorical(
 
 @operation
 def stateless_categorical(
-    logits: TensorLike, num_samples: IntLike, seed: IntsLike, dtype: DTypeLike = int64,
+    logits: TensorLike, num_samples: CountLike, seed: IntsLike, dtype: DTypeLike = int64,
     name: Name = None,
 ) -> Tensor:  # fmt: skip
     """Classes drawn with probabilities softmax(logits), which depend on the seed alone.
@@ -316,7 +326,7 @@ def stateless_binomial(
 
 
 @operation
-def split(seed: TensorLike, num: int = 2, alg: object = "auto_select") -> Tensor:
+def split(seed: TensorLike, num: Count = 2, alg: object = "auto_select") -> Tensor:
     """Seeds that follow from a seed, and start streams that do not overlap.
 
     >>> tf.random.split([1, 2], 3).shape
@@ -396,7 +406,7 @@ class Generator:
         """Numbers of binomial distributions."""
         return convert(_binomial(self._stream, shape, counts, probs, dtype))
 
-    def split(self, count: int = 1) -> list[Generator]:
+    def split(self, count: Count = 1) -> list[Generator]:
         """Streams that do not overlap."""
         words = np.asarray(self._stream.bits((count,)).numpy()).tolist()
         return [Generator(core.Generator(word)) for word in words]

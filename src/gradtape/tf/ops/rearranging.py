@@ -12,12 +12,13 @@ from gradtape.ops.arrays.indexing import take
 from gradtape.ops.arrays.joining import concat
 from gradtape.ops.arrays.movement import moveaxis, permute_dims, reshape
 from gradtape.ops.arrays.padding import pad
+from gradtape.ops.families.shapes import normalize_axis
 from gradtape.tf.base.conversion import as_shape, common, concrete, convert
 from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.dtypes import as_dtype
 from gradtape.tf.base.errors import InvalidValueError
 from gradtape.tf.base.tensor import Tensor
-from gradtape.tf.base.types import DTypeLike, IntLike, Name, ShapeLike, TensorLike
+from gradtape.tf.base.types import DTypeLike, IntLike, Name, ShapeLike, SizeLike, TensorLike
 from gradtape.tf.ops.indexing import as_indices
 
 __all__ = [
@@ -98,7 +99,7 @@ def _formatted(name: str, data_format: str) -> bool:
 
 @operation
 def space_to_depth(
-    input: TensorLike, block_size: IntLike, data_format: str = "NHWC", name: Name = None
+    input: TensorLike, block_size: SizeLike, data_format: str = "NHWC", name: Name = None
 ) -> Tensor:
     """Blocks of an image as channels.
 
@@ -119,7 +120,7 @@ def space_to_depth(
 
 @operation
 def depth_to_space(
-    input: TensorLike, block_size: IntLike, data_format: str = "NHWC", name: Name = None
+    input: TensorLike, block_size: SizeLike, data_format: str = "NHWC", name: Name = None
 ) -> Tensor:
     """Channels of an image as blocks: the inverse of space_to_depth.
 
@@ -142,7 +143,7 @@ def depth_to_space(
 
 @operation
 def dynamic_partition(
-    data: TensorLike, partitions: TensorLike, num_partitions: IntLike, name: Name = None
+    data: TensorLike, partitions: TensorLike, num_partitions: SizeLike, name: Name = None
 ) -> list[Tensor]:
     """The slices of a tensor as several tensors; a number for each slice says which one.
 
@@ -208,7 +209,8 @@ def reverse_sequence(
     x = convert(input)
     if seq_axis is None:
         raise TypeError("reverse_sequence: seq_axis is missing.")
-    along, batch = int(seq_axis) % x.ndim, int(batch_axis or 0) % x.ndim
+    along = normalize_axis("reverse_sequence", int(seq_axis), x.ndim)
+    batch = normalize_axis("reverse_sequence", int(batch_axis or 0), x.ndim)
     lengths = np.asarray(as_indices("reverse_sequence", seq_lengths).read())
     count, most = x.spec.shape[batch], x.spec.shape[along]
     if lengths.shape != (count,) or lengths.max(initial=0) > most or lengths.min(initial=0) < 0:

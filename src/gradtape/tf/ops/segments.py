@@ -21,7 +21,7 @@ from gradtape.ops.reductions import reduction
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.base.dispatch import documented, named_in, operation
 from gradtape.tf.base.tensor import Tensor, adopt
-from gradtape.tf.base.types import Array, IntLike, Name, TensorLike
+from gradtape.tf.base.types import Array, CountLike, IntLike, Name, TensorLike
 from gradtape.tf.ops.elementwise import truediv, truncatediv
 from gradtape.tf.ops.indexing import as_indices
 
@@ -154,7 +154,7 @@ def _of_unsorted(
     own = named_in(example)
 
     def segment(
-        data: TensorLike, segment_ids: TensorLike, num_segments: IntLike, name: Name = None
+        data: TensorLike, segment_ids: TensorLike, num_segments: CountLike, name: Name = None
     ) -> Tensor:
         return compute(_Segments(own, data, segment_ids, num_segments))
 

@@ -21,7 +21,7 @@ from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.dtypes import as_dtype, int32
 from gradtape.tf.base.errors import InvalidValueError
 from gradtape.tf.base.tensor import Tensor, adopt
-from gradtape.tf.base.types import Array, DTypeLike, IntLike, Name, TensorLike
+from gradtape.tf.base.types import Array, CountLike, DTypeLike, IntLike, Name, SizeLike, TensorLike
 from gradtape.tf.ops.indexing import as_indices
 
 __all__ = [
@@ -101,7 +101,7 @@ def argsort(
 
 @operation
 def top_k(
-    input: TensorLike, k: IntLike = 1, sorted: bool = True, index_type: DTypeLike = int32,
+    input: TensorLike, k: CountLike = 1, sorted: bool = True, index_type: DTypeLike = int32,
     name: Name = None,
 ) -> TopKV2:  # fmt: skip
     """The k largest elements along the last axis, largest first, and their indices.
@@ -201,8 +201,8 @@ def searchsorted(
 
 @operation
 def bincount(
-    arr: TensorLike, weights: TensorLike | None = None, minlength: IntLike | None = None,
-    maxlength: IntLike | None = None, dtype: DTypeLike = int32, name: Name = None,
+    arr: TensorLike, weights: TensorLike | None = None, minlength: CountLike | None = None,
+    maxlength: CountLike | None = None, dtype: DTypeLike = int32, name: Name = None,
     axis: IntLike | None = None, binary_output: bool = False,
 ) -> Tensor:  # fmt: skip
     """How often each integer from 0 on occurs, or the sum of the weights of its occurrences.
@@ -238,7 +238,7 @@ def bincount(
 
 @operation
 def histogram_fixed_width(
-    values: TensorLike, value_range: TensorLike, nbins: IntLike = 100, dtype: DTypeLike = int32,
+    values: TensorLike, value_range: TensorLike, nbins: SizeLike = 100, dtype: DTypeLike = int32,
     name: Name = None,
 ) -> Tensor:  # fmt: skip
     """The number of values in each of equal bins; values outside count in the end bins.
@@ -252,7 +252,7 @@ def histogram_fixed_width(
 
 @operation
 def histogram_fixed_width_bins(
-    values: TensorLike, value_range: TensorLike, nbins: IntLike = 100, dtype: DTypeLike = int32,
+    values: TensorLike, value_range: TensorLike, nbins: SizeLike = 100, dtype: DTypeLike = int32,
     name: Name = None,
 ) -> Tensor:  # fmt: skip
     """The number of the bin of each value; values outside are in the first or the last bin.
@@ -263,7 +263,7 @@ def histogram_fixed_width_bins(
     return convert(_bins(values, value_range, nbins).astype(as_dtype(dtype)))
 
 
-def _bins(values: TensorLike, value_range: TensorLike, nbins: IntLike) -> Array:
+def _bins(values: TensorLike, value_range: TensorLike, nbins: SizeLike) -> Array:
     x = np.asarray(convert(values).read())
     low, high = np.asarray(convert(value_range).read(), float)
     if not low < high:
@@ -288,7 +288,7 @@ def invert_permutation(x: TensorLike, name: Name = None) -> Tensor:
 
 @operation
 def confusion_matrix(
-    labels: TensorLike, predictions: TensorLike, num_classes: IntLike | None = None,
+    labels: TensorLike, predictions: TensorLike, num_classes: CountLike | None = None,
     weights: TensorLike | None = None, dtype: DTypeLike = int32, name: Name = None,
 ) -> Tensor:  # fmt: skip
     """How often each label (row) was predicted as each class (column).

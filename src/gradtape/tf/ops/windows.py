@@ -70,7 +70,7 @@ class Windows:
         self, name: str, lengths: Sequence[int], window: Sequence[int], strides: Sequence[int],
         dilations: Sequence[int], padding: Padding,
     ) -> None:  # fmt: skip
-        self.window, self.strides, self.dilations = window, strides, dilations
+        self.window, self.dilations = window, dilations
         reach = [(w - 1) * d + 1 for w, d in zip(window, dilations, strict=True)]
         if isinstance(padding, str):
             kind = padding.upper()
@@ -84,10 +84,11 @@ class Windows:
             ]
         else:
             self.padding = [(int(before), int(after)) for before, after in padding]
-        self.counts = [
-            (n + sum(pair) - r) // s + 1
-            for n, pair, r, s in zip(lengths, self.padding, reach, strides, strict=True)
-        ]
+        wide = [n + sum(pair) for n, pair in zip(lengths, self.padding, strict=True)]
+        # A step beyond the padded axis leaves one window, as a step of its length does. NumPy's
+        # strides could not hold such a step.
+        self.strides = [min(s, max(n, 1)) for n, s in zip(wide, strides, strict=True)]
+        self.counts = [(n - r) // s + 1 for n, r, s in zip(wide, reach, self.strides, strict=True)]
         if min(self.counts) < 1:
             raise ShapeError(
                 f"{name}: windows of {tuple(window)} do not fit into {tuple(lengths)}. Pad it."

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.graph.annotated_kinds import Count, NonNegative, Size
 from gradtape.graph.spec import spec
 from gradtape.recording.value import Value
 from gradtape.storage import files
@@ -279,8 +280,8 @@ class CheckpointManager:
 
     def __init__(
         self, checkpoint: Checkpoint, directory: PathLike, max_to_keep: int | None,
-        keep_checkpoint_every_n_hours: float | None = None, checkpoint_name: str = "ckpt",
-        step_counter: Variable | None = None, checkpoint_interval: int | None = None,
+        keep_checkpoint_every_n_hours: NonNegative | None = None, checkpoint_name: str = "ckpt",
+        step_counter: Variable | None = None, checkpoint_interval: Size | None = None,
         init_fn: Callable[[], object] | None = None,
     ) -> None:  # fmt: skip
         if max_to_keep is not None and max_to_keep <= 0:
@@ -318,7 +319,7 @@ class CheckpointManager:
         return found[-1] if found else None
 
     def save(
-        self, checkpoint_number: int | None = None, check_interval: bool = True,
+        self, checkpoint_number: Count | None = None, check_interval: bool = True,
         options: object = None,
     ) -> str | None:  # fmt: skip
         """Write a checkpoint, delete the oldest, and give the prefix; None if it is too early."""

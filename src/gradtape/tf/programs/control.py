@@ -17,6 +17,7 @@ from gradtape.control import branches, loops, vmap
 from gradtape.control.loops import map as core_map
 from gradtape.control.scan import scan as core_scan
 from gradtape.errors import DtypeError, NoValueError, ShapeError
+from gradtape.graph.annotated_kinds import Size
 from gradtape.ops.arrays.creation import zeros
 from gradtape.ops.arrays.joining import concat, stack
 from gradtape.ops.elementwise.arithmetic import stop_gradient
@@ -162,7 +163,7 @@ def switch_case(
 @_may_end_gradients
 def while_loop(
     cond: UserFunction, body: UserFunction, loop_vars: object, shape_invariants: object = None,
-    parallel_iterations: int = 10, back_prop: bool = True, swap_memory: bool = False,
+    parallel_iterations: Size = 10, back_prop: bool = True, swap_memory: bool = False,
     maximum_iterations: IntLike | None = None, name: Name = None,
 ) -> Any:  # fmt: skip
     """`body(*loop_vars)` again and again, as long as `cond(*loop_vars)` holds.
@@ -244,7 +245,7 @@ def _stacked(rows: list[Any]) -> Any:
 @operation
 @_may_end_gradients
 def map_fn(
-    fn: UserFunction, elems: object, dtype: object = None, parallel_iterations: int | None = None,
+    fn: UserFunction, elems: object, dtype: object = None, parallel_iterations: Size | None = None,
     back_prop: bool = True, swap_memory: bool = False, infer_shape: bool = True, name: Name = None,
     fn_output_signature: object = None,
 ) -> Any:  # fmt: skip
@@ -286,7 +287,7 @@ def _declared(result: object, declared: object) -> Any:
 @operation
 @_may_end_gradients
 def scan(
-    fn: UserFunction, elems: object, initializer: object = None, parallel_iterations: int = 10,
+    fn: UserFunction, elems: object, initializer: object = None, parallel_iterations: Size = 10,
     back_prop: bool = True, swap_memory: bool = False, infer_shape: bool = True,
     reverse: bool = False, name: Name = None,
 ) -> Any:  # fmt: skip
@@ -343,7 +344,7 @@ def _scanned(
 @operation
 @_may_end_gradients
 def foldl(
-    fn: UserFunction, elems: object, initializer: object = None, parallel_iterations: int = 10,
+    fn: UserFunction, elems: object, initializer: object = None, parallel_iterations: Size = 10,
     back_prop: bool = True, swap_memory: bool = False, name: Name = None,
 ) -> Any:  # fmt: skip
     """The last value of `a = fn(a, x)` along axis 0.
@@ -357,7 +358,7 @@ def foldl(
 @operation
 @_may_end_gradients
 def foldr(
-    fn: UserFunction, elems: object, initializer: object = None, parallel_iterations: int = 10,
+    fn: UserFunction, elems: object, initializer: object = None, parallel_iterations: Size = 10,
     back_prop: bool = True, swap_memory: bool = False, name: Name = None,
 ) -> Any:  # fmt: skip
     """The last value of `a = fn(a, x)` along axis 0, from the last element to the first.

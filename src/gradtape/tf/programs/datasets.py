@@ -21,7 +21,7 @@ from gradtape.tf.base.conversion import as_int, convert
 from gradtape.tf.base.dtypes import as_dtype
 from gradtape.tf.base.shapes import TensorSpec
 from gradtape.tf.base.tensor import Tensor
-from gradtape.tf.base.types import DTypeLike, IntLike, Name, UserFunction
+from gradtape.tf.base.types import CountLike, DTypeLike, IntLike, Name, SizeLike, UserFunction
 
 __all__ = ["AUTOTUNE", "INFINITE_CARDINALITY", "UNKNOWN_CARDINALITY", "Dataset", "experimental"]
 
@@ -155,7 +155,7 @@ class Dataset:
         return Dataset(lambda: (e for e in self if bool(_apply(predicate, e))), None)
 
     def batch(
-        self, batch_size: IntLike, drop_remainder: bool = False, num_parallel_calls: object = None,
+        self, batch_size: SizeLike, drop_remainder: bool = False, num_parallel_calls: object = None,
         deterministic: object = None, name: Name = None,
     ) -> Dataset:  # fmt: skip
         """Groups of `batch_size` elements, stacked."""
@@ -182,7 +182,7 @@ class Dataset:
         return Dataset(rows, None)
 
     def shuffle(
-        self, buffer_size: IntLike, seed: IntLike | None = None,
+        self, buffer_size: SizeLike, seed: IntLike | None = None,
         reshuffle_each_iteration: bool | None = None, name: Name = None,
     ) -> Dataset:  # fmt: skip
         """Elements in random order, drawn from a buffer of `buffer_size`."""
@@ -226,13 +226,17 @@ class Dataset:
         return Dataset(lambda: itertools.islice(self, most), length)
 
     def skip(self, count: IntLike, name: Name = None) -> Dataset:
-        """All but the first `count` elements."""
+        """All but the first `count` elements; none of them for -1."""
         most, known = int(count), self._length
+        if most < 0:
+            return self.take(0)
         length = known if known is None or known < 0 else max(known - most, 0)
         return Dataset(lambda: itertools.islice(self, most, None), length)
 
-    def shard(self, num_shards: IntLike, index: IntLike, name: Name = None) -> Dataset:
+    def shard(self, num_shards: SizeLike, index: CountLike, name: Name = None) -> Dataset:
         """Every element of number `index` modulo `num_shards`."""
+        if int(index) >= int(num_shards):
+            raise ValueError(f"shard: index={index} is not below num_shards={num_shards}.")
         return Dataset(lambda: itertools.islice(self, int(index), None, int(num_shards)), None)
 
     def enumerate(self, start: IntLike = 0, name: Name = None) -> Dataset:
@@ -275,6 +279,11 @@ class Dataset:
 
     def prefetch(self, buffer_size: IntLike | None = None, name: Name = None) -> Dataset:
         """The same elements; nothing is read ahead."""
+        if buffer_size is not None and int(buffer_size) < AUTOTUNE:
+            raise ValueError(
+                f"prefetch: buffer_size={buffer_size} is neither AUTOTUNE (-1) nor a number of "
+                "elements. Pass one of them."
+            )
         return self
 
     def with_options(self, options: object, name: Name = None) -> Dataset:

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from gradtape.errors import ArgumentError
+from gradtape.errors import ArgumentError, ShapeError
 from gradtape.ops.arrays.creation import zeros
 from gradtape.ops.arrays.joining import concat as joined
 from gradtape.ops.arrays.joining import stack as stacked
@@ -18,7 +18,7 @@ from gradtape.tf.base.dtypes import DType, as_dtype
 from gradtape.tf.base.errors import OutOfRangeError
 from gradtape.tf.base.shapes import Dims, TensorShape
 from gradtape.tf.base.tensor import Tensor, adopt, from_array
-from gradtape.tf.base.types import DTypeLike, IntLike, Name, ShapeLike, TensorLike
+from gradtape.tf.base.types import CountLike, DTypeLike, IntLike, Name, ShapeLike, TensorLike
 
 __all__ = ["TensorArray"]
 
@@ -34,7 +34,7 @@ class TensorArray:
     """
 
     def __init__(
-        self, dtype: DTypeLike, size: IntLike | None = None, dynamic_size: bool | None = None,
+        self, dtype: DTypeLike, size: CountLike | None = None, dynamic_size: bool | None = None,
         clear_after_read: bool | None = None, tensor_array_name: object = None,
         handle: object = None, flow: object = None, infer_shape: bool = True,
         element_shape: Dims = None, colocate_with_first_write_call: bool = True, name: Name = None,
@@ -152,7 +152,13 @@ class TensorArray:
     def split(self, value: TensorLike, lengths: ShapeLike, name: Name = None) -> TensorArray:
         """The array with parts of a tensor, of the given lengths along its first axis."""
         whole, start, parts = convert(value, self._dtype), 0, []
-        for length in as_shape(lengths):
+        sizes = as_shape(lengths)
+        if min(sizes, default=0) < 0 or sum(sizes) != whole.shape[0]:
+            raise ShapeError(
+                f"TensorArray.split: lengths {list(sizes)} do not add up to the length "
+                f"{whole.shape[0]} of the first axis."
+            )
+        for length in sizes:
             parts.append(whole[start : start + length])
             start += length
         return self._with(parts)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.graph.annotated_kinds import Probability
 from gradtape.tf import nn as _new
 from gradtape.tf.base.casting import cast
 from gradtape.tf.base.conversion import convert
@@ -38,9 +39,9 @@ def softmax_cross_entropy_with_logits(
 
 
 def dropout(
-    x: TensorLike, keep_prob: float | None = None,
+    x: TensorLike, keep_prob: Probability | None = None,
     noise_shape: Sequence[IntLike | None] | None = None, seed: IntLike | None = None,
-    name: Name = None, rate: float | None = None,
+    name: Name = None, rate: Probability | None = None,
 ) -> Tensor:  # fmt: skip
     """Elements kept with a probability, or dropped at a rate, and scaled to keep the mean.
 

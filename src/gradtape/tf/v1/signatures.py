@@ -13,6 +13,8 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from gradtape.graph.public_face import faced
+
 _ROWS = """
 arg_max arg_min: input dimension=axis output_type name
 argmax argmin: input axis name dimension=axis output_type
@@ -103,6 +105,8 @@ def with_old_arguments(function: Callable[..., Any], name: str = "") -> Callable
     if names is None:
         return function
     order = list(names)
+    # The face of the function checks arguments under their new names.
+    function = function if hasattr(function, "face") else faced(function, name)
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -126,10 +130,19 @@ def with_old_arguments(function: Callable[..., Any], name: str = "") -> Callable
             new[target] = value
         return function(**new)
 
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    signature = inspect.Signature([inspect.Parameter(each, kind, default=None) for each in order])
-    call.__signature__ = signature  # type: ignore[attr-defined]
+    known = inspect.signature(function).parameters
+    parameters = [_optional(old, known.get(new or "")) for old, new in names.items()]
+    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return call
+
+
+def _optional(name: str, new: inspect.Parameter | None) -> inspect.Parameter:
+    """An old parameter with the annotation of the new one; any of them can be left out."""
+    found = inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None)
+    if new is None or not isinstance(new.annotation, str):
+        return found
+    text = new.annotation if "None" in new.annotation else f"{new.annotation} | None"
+    return found.replace(annotation=text)
 
 
 class OldNamespace(ModuleType):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
 from gradtape import optimizers as core
+from gradtape.graph.annotated_kinds import Decay, NonNegative, Positive, Probability
 from gradtape.tensor.tensor import Tensor as CoreTensor
 from gradtape.tf.base.casting import cast
 from gradtape.tf.base.tensor import Tensor
@@ -51,7 +52,7 @@ class Optimizer:
         name: str | None = None, grad_loss: object = None,
     ) -> Symbolic:  # fmt: skip
         """A call to run that takes one step down the gradient of a loss."""
-        pairs = self.compute_gradients(loss, var_list, grad_loss=grad_loss)
+        pairs = self.compute_gradients(loss, var_list, gate_gradients, grad_loss=grad_loss)
         return self.apply_gradients(pairs, global_step)
 
     def compute_gradients(
@@ -60,6 +61,11 @@ class Optimizer:
         grad_loss: object = None,
     ) -> list[tuple[Any, Variable]]:  # fmt: skip
         """Pairs of a gradient and its variable; `grad_loss` is the gradient of the loss itself."""
+        if gate_gradients not in (0, 1, 2):
+            raise ValueError(
+                f"compute_gradients: gate_gradients={gate_gradients} is none of GATE_NONE, GATE_OP "
+                "and GATE_GRAPH (0, 1, 2). Leave it out: it has no effect."
+            )
         variables = _variables(var_list)
         if not variables:
             raise ValueError("No variables to optimize.")
@@ -135,7 +141,7 @@ class MomentumOptimizer(Optimizer):
     """
 
     def __init__(
-        self, learning_rate: Rate, momentum: float, use_locking: bool = False,
+        self, learning_rate: Rate, momentum: Probability, use_locking: bool = False,
         name: str = "Momentum", use_nesterov: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(_Momentum(_rate(learning_rate), momentum, use_nesterov), name)
@@ -149,8 +155,8 @@ class AdamOptimizer(Optimizer):
     """
 
     def __init__(
-        self, learning_rate: Rate = 0.001, beta1: float = 0.9, beta2: float = 0.999,
-        epsilon: float = 1e-8, use_locking: bool = False, name: str = "Adam",
+        self, learning_rate: Rate = 0.001, beta1: Decay = 0.9, beta2: Decay = 0.999,
+        epsilon: NonNegative = 1e-8, use_locking: bool = False, name: str = "Adam",
     ) -> None:  # fmt: skip
         inner = core.Adam(_rate(learning_rate), beta_1=beta1, beta_2=beta2, epsilon=epsilon)
         super().__init__(inner, name)
@@ -172,8 +178,8 @@ class RMSPropOptimizer(Optimizer):
     """
 
     def __init__(
-        self, learning_rate: Rate, decay: float = 0.9, momentum: float = 0.0,
-        epsilon: float = 1e-10, use_locking: bool = False, centered: bool = False,
+        self, learning_rate: Rate, decay: Probability = 0.9, momentum: Probability = 0.0,
+        epsilon: NonNegative = 1e-10, use_locking: bool = False, centered: bool = False,
         name: str = "RMSProp",
     ) -> None:  # fmt: skip
         inner = _FromOne(
@@ -190,7 +196,7 @@ class AdagradOptimizer(Optimizer):
     """
 
     def __init__(
-        self, learning_rate: Rate, initial_accumulator_value: float = 0.1,
+        self, learning_rate: Rate, initial_accumulator_value: NonNegative = 0.1,
         use_locking: bool = False, name: str = "Adagrad",
     ) -> None:  # fmt: skip
         inner = core.Adagrad(
@@ -207,7 +213,7 @@ def _rate(rate: Rate) -> Any:
 
 
 def exponential_decay(
-    learning_rate: float, global_step: TensorLike, decay_steps: int, decay_rate: float,
+    learning_rate: float, global_step: TensorLike, decay_steps: Positive, decay_rate: NonNegative,
     staircase: bool = False, name: str | None = None,
 ) -> Tensor:  # fmt: skip
     """learning_rate * decay_rate ** (global_step / decay_steps).

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any, Self
 
+from gradtape.graph.annotated_kinds import Size
 from gradtape.pytree import flatten, map_leaves
 from gradtape.tf.base.casting import cast
 from gradtape.tf.base.conversion import convert
@@ -457,8 +458,8 @@ class InputLayer(Layer):
     """
 
     def __init__(
-        self, shape: Any = None, batch_size: int | None = None, dtype: Any = None, name: Any = None,
-        **kwargs: Any,
+        self, shape: Any = None, batch_size: Size | None = None, dtype: Any = None,
+        name: Any = None, **kwargs: Any,
     ) -> None:  # fmt: skip
         shape = kwargs.pop("input_shape", shape)
         super().__init__(name=name, dtype=dtype, **kwargs)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gradtape.errors import ShapeError
+from gradtape.graph.annotated_kinds import Size, Sizes
 from gradtape.graph.argument_checks import as_count
 from gradtape.ops.reductions import reduction
 from gradtape.tf.base.casting import cast
@@ -46,8 +47,8 @@ class _Convolution(Layer):
     spatial = 1
 
     def __init__(
-        self, filters: int, kernel_size: Any, strides: Any = 1, padding: str = "valid",
-        data_format: str | None = None, dilation_rate: Any = 1, groups: int = 1,
+        self, filters: Size, kernel_size: Sizes, strides: Sizes = 1, padding: str = "valid",
+        data_format: str | None = None, dilation_rate: Sizes = 1, groups: Size = 1,
         activation: ActivationLike = None, use_bias: bool = True,
         kernel_initializer: InitializerLike = "glorot_uniform",
         bias_initializer: InitializerLike = "zeros", kernel_regularizer: RegularizerLike = None,
@@ -144,8 +145,9 @@ class _Transposed(_Convolution):
     """What transposed convolutions share."""
 
     def __init__(
-        self, filters: int, kernel_size: Any, strides: Any = 1, padding: str = "valid",
-        output_padding: Any = None, data_format: Any = None, dilation_rate: Any = 1, **kwargs: Any,
+        self, filters: Size, kernel_size: Sizes, strides: Sizes = 1, padding: str = "valid",
+        output_padding: Any = None, data_format: Any = None, dilation_rate: Sizes = 1,
+        **kwargs: Any,
     ) -> None:  # fmt: skip
         if output_padding is not None or any(n != 1 for n in each(dilation_rate, 1)):
             raise ValueError(
@@ -198,9 +200,10 @@ class DepthwiseConv2D(_Convolution):
     spatial = 2
 
     def __init__(
-        self, kernel_size: Any, strides: Any = 1, padding: str = "valid", depth_multiplier: int = 1,
-        data_format: Any = None, dilation_rate: Any = 1, activation: ActivationLike = None,
-        use_bias: bool = True, depthwise_initializer: InitializerLike = "glorot_uniform",
+        self, kernel_size: Sizes, strides: Sizes = 1, padding: str = "valid",
+        depth_multiplier: Size = 1, data_format: Any = None, dilation_rate: Sizes = 1,
+        activation: ActivationLike = None, use_bias: bool = True,
+        depthwise_initializer: InitializerLike = "glorot_uniform",
         bias_initializer: InitializerLike = "zeros", depthwise_regularizer: RegularizerLike = None,
         bias_regularizer: RegularizerLike = None, activity_regularizer: RegularizerLike = None,
         depthwise_constraint: ConstraintLike = None, bias_constraint: ConstraintLike = None,
@@ -233,7 +236,7 @@ class UpSampling2D(Layer):
     """
 
     def __init__(
-        self, size: Any = (2, 2), data_format: Any = None, interpolation: str = "nearest",
+        self, size: Sizes = (2, 2), data_format: Any = None, interpolation: str = "nearest",
         **kwargs: Any,
     ) -> None:  # fmt: skip
         super().__init__(**kwargs)
@@ -258,7 +261,7 @@ class _Pooling(Layer):
     function: Any = staticmethod(max_pool)
 
     def __init__(
-        self, pool_size: Any = 2, strides: Any = None, padding: str = "valid",
+        self, pool_size: Sizes = 2, strides: Sizes | None = None, padding: str = "valid",
         data_format: Any = None, **kwargs: Any,
     ) -> None:  # fmt: skip
         super().__init__(**kwargs)

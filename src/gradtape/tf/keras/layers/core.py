@@ -6,7 +6,9 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from gradtape.errors import ShapeError
+from gradtape.graph.annotated_kinds import NonNegative, Size
 from gradtape.graph.argument_checks import as_count
+from gradtape.nn.initializers import Seed
 from gradtape.nn.layers import Dropout as CoreDropout
 from gradtape.nn.layers import project
 from gradtape.ops.arrays.movement import reshape
@@ -46,7 +48,7 @@ class Dense(Layer):
     supports_masking = True
 
     def __init__(
-        self, units: int, activation: ActivationLike = None, use_bias: bool = True,
+        self, units: Size, activation: ActivationLike = None, use_bias: bool = True,
         kernel_initializer: InitializerLike = "glorot_uniform",
         bias_initializer: InitializerLike = "zeros", kernel_regularizer: RegularizerLike = None,
         bias_regularizer: RegularizerLike = None, activity_regularizer: RegularizerLike = None,
@@ -92,7 +94,8 @@ class Embedding(Layer):
     """
 
     def __init__(
-        self, input_dim: int, output_dim: int, embeddings_initializer: InitializerLike = "uniform",
+        self, input_dim: Size, output_dim: Size,
+        embeddings_initializer: InitializerLike = "uniform",
         embeddings_regularizer: RegularizerLike = None,
         embeddings_constraint: ConstraintLike = None, mask_zero: bool = False, weights: Any = None,
         **kwargs: Any,
@@ -180,8 +183,8 @@ class ReLU(Layer):
     supports_masking = True
 
     def __init__(
-        self, max_value: float | None = None, negative_slope: float = 0.0, threshold: float = 0.0,
-        **kwargs: Any,
+        self, max_value: NonNegative | None = None, negative_slope: NonNegative = 0.0,
+        threshold: NonNegative = 0.0, **kwargs: Any,
     ) -> None:  # fmt: skip
         super().__init__(**kwargs)
         self.max_value, self.negative_slope = max_value, float(negative_slope)
@@ -249,7 +252,7 @@ class Dropout(Layer):
     supports_masking = True
 
     def __init__(
-        self, rate: float, noise_shape: Any = None, seed: Any = None, **kwargs: Any
+        self, rate: float, noise_shape: Any = None, seed: Seed = None, **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
         self._core = CoreDropout(rate, noise_shape, seed)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradtape import random as streams
 from gradtape.errors import ShapeError
+from gradtape.graph.annotated_kinds import Finite, NonNegative
 from gradtape.graph.argument_checks import as_count
 from gradtape.ops.arrays.joining import concat
 from gradtape.ops.arrays.movement import broadcast_to, expand_dims, permute_dims
@@ -150,7 +151,7 @@ class Rescaling(Layer):
 
     supports_masking = True
 
-    def __init__(self, scale: float, offset: float = 0.0, **kwargs: Any) -> None:
+    def __init__(self, scale: Finite, offset: Finite = 0.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.scale, self.offset = scale, offset
 
@@ -167,7 +168,7 @@ class LeakyReLU(Layer):
 
     supports_masking = True
 
-    def __init__(self, negative_slope: float = 0.3, **kwargs: Any) -> None:
+    def __init__(self, negative_slope: NonNegative = 0.3, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.negative_slope = float(negative_slope)
 
@@ -184,7 +185,7 @@ class ELU(Layer):
 
     supports_masking = True
 
-    def __init__(self, alpha: float = 1.0, **kwargs: Any) -> None:
+    def __init__(self, alpha: Finite = 1.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.alpha = float(alpha)
 
@@ -201,7 +202,7 @@ class GaussianNoise(Layer):
 
     supports_masking = True
 
-    def __init__(self, stddev: float, seed: int | None = None, **kwargs: Any) -> None:
+    def __init__(self, stddev: NonNegative, seed: int | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.stddev, self.seed = float(stddev), seed
         self._generator = None if seed is None else streams.Generator(seed)

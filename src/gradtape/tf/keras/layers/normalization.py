@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gradtape.graph.annotated_kinds import NonNegative, Probability
 from gradtape.nn.layers import normalized
 from gradtape.ops.elementwise.arithmetic import stop_gradient
 from gradtape.ops.elementwise.unary import square
@@ -38,7 +39,7 @@ class LayerNormalization(Layer):
     supports_masking = True
 
     def __init__(
-        self, axis: Axis = -1, epsilon: float = 1e-3, center: bool = True, scale: bool = True,
+        self, axis: Axis = -1, epsilon: NonNegative = 1e-3, center: bool = True, scale: bool = True,
         beta_initializer: InitializerLike = "zeros", gamma_initializer: InitializerLike = "ones",
         beta_regularizer: RegularizerLike = None, gamma_regularizer: RegularizerLike = None,
         beta_constraint: ConstraintLike = None, gamma_constraint: ConstraintLike = None,
@@ -84,8 +85,8 @@ class BatchNormalization(Layer):
     supports_masking = True
 
     def __init__(
-        self, axis: int = -1, momentum: float = 0.99, epsilon: float = 1e-3, center: bool = True,
-        scale: bool = True, beta_initializer: InitializerLike = "zeros",
+        self, axis: int = -1, momentum: Probability = 0.99, epsilon: NonNegative = 1e-3,
+        center: bool = True, scale: bool = True, beta_initializer: InitializerLike = "zeros",
         gamma_initializer: InitializerLike = "ones",
         moving_mean_initializer: InitializerLike = "zeros",
         moving_variance_initializer: InitializerLike = "ones",

@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 from gradtape import nn as core
 from gradtape.control.scan import scan
 from gradtape.errors import ShapeError
-from gradtape.graph.argument_checks import as_count
 from gradtape.nn.recurrent import over_time
 from gradtape.tf.base.casting import cast
 from gradtape.tf.base.conversion import convert
@@ -16,6 +15,7 @@ from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.tensor import adopt
 from gradtape.tf.keras import activations, initializers
 from gradtape.tf.keras.layers.base import Layer, takes
+from gradtape.tf.keras.option_kinds import checked, parameter
 from gradtape.tf.ops.arrays import reverse, transpose
 from gradtape.tf.ops.creation import zeros
 from gradtape.tf.ops.indexing import where
@@ -43,12 +43,9 @@ class _Cell(Layer):
     own: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, units: int, *args: Any, **kwargs: Any) -> None:
-        bound = inspect.signature(type(self)).bind(units, *args, **kwargs)
-        bound.apply_defaults()
-        given = dict(bound.arguments)
+        signature = inspect.signature(type(self))
+        given = checked(type(self).__name__, signature, (units, *args), kwargs)
         super().__init__(**given.pop("kwargs"))
-        if int(units) <= 0:
-            raise ValueError(f"{type(self).__name__}: units={units} is not a positive number.")
         if given["recurrent_dropout"]:
             raise ValueError(
                 f"{type(self).__name__}: recurrent_dropout={given['recurrent_dropout']} is not "
@@ -60,7 +57,7 @@ class _Cell(Layer):
         own |= {name: getattr(self, name) for name in own if "activation" in name}
         self._core = self.kind(int(units), name=self.name, **own)
         self._dropout = core.Dropout(given["dropout"], seed=given["seed"])
-        self.units = as_count(f"{type(self).__name__}: units", units, least=1)
+        self.units = int(units)
         self.state_size: Any = [self.units] * self.kind.states
         if len(self.state_size) == 1:
             self.state_size = self.units
@@ -135,11 +132,7 @@ def _with_signature(kind: type, doc: str, layer: bool) -> None:
     if layer:
         own = {**own, **_OF_LAYERS, "activity_regularizer": None}
         own["seed"] = own.pop("seed")
-    parameters = [inspect.Parameter("units", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
-    parameters += [
-        inspect.Parameter(key, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=value)
-        for key, value in own.items()
-    ]
+    parameters = [parameter("units"), *(parameter(key, value) for key, value in own.items())]
     parameters.append(inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD))
     kind.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     kind.__doc__ = doc
@@ -313,9 +306,8 @@ class _OfUnits(RNN):
     own: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, units: int, *args: Any, **kwargs: Any) -> None:
-        bound = inspect.signature(type(self)).bind(units, *args, **kwargs)
-        bound.apply_defaults()
-        given = dict(bound.arguments)
+        signature = inspect.signature(type(self))
+        given = checked(type(self).__name__, signature, (units, *args), kwargs)
         rest = given.pop("kwargs")
         of_layer = {name: given.pop(name) for name in _OF_LAYERS}
         rest["activity_regularizer"] = given.pop("activity_regularizer")

@@ -10,6 +10,7 @@ from gradtape.tf.base.casting import cast
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.keras import losses
 from gradtape.tf.keras.metrics.base import MeanMetricWrapper
+from gradtape.tf.keras.option_kinds import checked, parameter
 from gradtape.tf.ops import elementwise
 from gradtape.tf.ops.arrays import expand_dims, reshape
 from gradtape.tf.ops.reductions import argmax
@@ -144,17 +145,13 @@ def _mean_of(
     shared = {"name": word, "dtype": None}
     ahead = {first: options[first]} if first else {}
     defaults = {**ahead, **shared, **options}
-    signature = inspect.Signature([
-        inspect.Parameter(key, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=value)
-        for key, value in defaults.items()
-    ])  # fmt: skip
+    signature = inspect.Signature([parameter(key, value) for key, value in defaults.items()])
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
-        bound = signature.bind(*args, **kwargs)
-        bound.apply_defaults()
-        MeanMetricWrapper.__init__(self, function, **bound.arguments)
+        given = checked(type(self).__name__, signature, args, kwargs)
+        MeanMetricWrapper.__init__(self, function, **given)
         for key in options:
-            setattr(self, key, bound.arguments[key])
+            setattr(self, key, given[key])
 
     arguments = "[1], [[0.5, 0.5]]" if "Sparse" in title else "[[0.0, 1.0]], [[0.5, 0.5]]"
     example = f">>> tf.keras.metrics.{title}()({arguments}).shape\n    TensorShape([])"
