@@ -55,7 +55,7 @@ def test_large_stacks_of_cotangents_are_summed_in_the_loop(monkeypatch, rows):
         np.testing.assert_allclose(one, other, rtol=1e-12)
 
 
-def test_small_stacks_of_functions_are_kept_and_large_ones_computed_again(monkeypatch):
+def test_small_stacks_of_carried_functions_are_kept_and_large_ones_computed_again(monkeypatch):
     gt.clear_plans()
     expected, stacks = gradient(squared_after=True)
     # The states before, the argument of tanh, its result, and the cotangents.

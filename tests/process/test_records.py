@@ -3,8 +3,10 @@
 import dataclasses
 import pickle
 
+import numpy as np
 import pytest
 
+import gradtape as gt
 from gradtape.process import records
 
 
@@ -140,3 +142,25 @@ class Sent:
 
 def test_pickle():
     assert pickle.loads(pickle.dumps(Sent(3))) == Sent(3)
+
+
+def test_methods_call_code_that_imports():
+    class Importing:
+        def __repr__(self):
+            return repr(np.dtype("float64"))
+
+        def __eq__(self, other):
+            return __import__("math").pi > 3
+
+        __hash__ = object.__hash__
+
+    @records.dataclass
+    class Holder:
+        dtype: object
+        importing: object
+
+    holder = Holder(np.dtype([("a", "f8")]), Importing())
+    assert repr(holder).endswith("Holder(dtype=dtype([('a', '<f8')]), importing=dtype('float64'))")
+    assert holder == Holder(np.dtype([("a", "f8")]), Importing())
+    saved = gt.saved_for_backward(lambda x: gt.sum(gt.sin(x @ x)), gt.ones((2, 2)))
+    assert "float64" in repr(list(saved))

@@ -9,6 +9,7 @@ takes the standard decorator, because `inspect.signature` has to show its fields
 
 from __future__ import annotations
 
+import builtins
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
@@ -57,8 +58,9 @@ def _until_first_use(cls: type, name: str, names: list[str], frozen: bool) -> Ca
 def _compiled(cls: type, names: list[str], frozen: bool) -> dict[str, Any]:
     fields = dataclasses.fields(cls)
     known: dict[str, Any] = {
-        "__name__": __name__, "__builtins__": {}, "hash": hash, "type": type, "absent": _ABSENT,
-        "NotImplemented": NotImplemented, "write": object.__setattr__,
+        # C code that a method calls imports by the builtins of its caller: NumPy's dtypes do.
+        "__name__": __name__, "__builtins__": builtins, "absent": _ABSENT,
+        "write": object.__setattr__,
     }  # fmt: skip
     texts = {
         "__init__": lambda: _init_text(cls, fields, frozen, known),

@@ -1,7 +1,7 @@
 """Reverse mode through a scan: a scan in the other direction over residuals of the first one.
 
 Residuals are the carried values and the results of expensive ops that the backward scan reads, and
-of mathematical functions if their stacks are small; it recomputes cheap ops from them. The
+of a mathematical function that is carried on if the stack is small; it recomputes the others. The
 cotangent of a constant is a sum over all steps. If each term is a product, such as the outer
 product for a weight matrix, the factors are stacked and multiplied in one matrix product after the
 loop, instead of one for each step.
@@ -24,7 +24,7 @@ from gradtape.process.records import dataclass
 
 # The source of a node of the backward scan: a kind (see `places`), and a position in that kind.
 Source = tuple[str, int]
-# Up to so many bytes, which stay in a cache, the results of a mathematical function are read in
+# Up to so many bytes, which stay in a cache, carried results of a mathematical function are read in
 # less time than they are computed in.
 SMALL_STACK = 1 << 20
 
@@ -108,8 +108,8 @@ def residuals(node: Node) -> list[Node]:
 def _is_worth_saving(node: Node, scan: Scan) -> bool:
     if type(node.spec) is tuple:
         return False
-    if node.op.function is not None and scan.length * node.spec.nbytes <= SMALL_STACK:
-        return True
+    if node.op.function is not None and node in scan.body.outputs[: scan.carries]:
+        return scan.length * node.spec.nbytes <= SMALL_STACK
     return node.inputs[0].op.expensive if node.op is PICK else node.op.expensive
 
 
