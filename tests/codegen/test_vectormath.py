@@ -184,7 +184,9 @@ def test_single_precision_over_the_whole_range(prefer, case):
     module = Module(UNARY, "float", lanes)
     x = points(np.float32, 200_000 if case == 0 else 40_000)
     for name in ELEMENTARY + STEPS:
-        assert_within(LIMIT, ulps(module(name, x), reference(name)(x.astype(float))), x, x)
+        # Its own roundings come on top of those of libmvec's exp, which has less care at 128 bits.
+        limit = LIMIT + 1 if (choice, name) == ("libmvec", "tanh_slope") else LIMIT
+        assert_within(limit, ulps(module(name, x), reference(name)(x.astype(float))), x, x)
 
 
 def mpmath_errors(name, x, found):
