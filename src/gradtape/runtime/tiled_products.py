@@ -35,8 +35,8 @@ TURNED_COLUMNS = 256
 # The most entries of a table.
 LONGEST = 1 << 21
 # Measured on a processor with vectors of 256 bits, beside OpenBLAS on one core, for more than a few
-# columns: the greatest depth, and bytes of the left operand by the size of an element, or if rows of
-# the left operand do not lie in runs.
+# columns: the greatest depth, and bytes of the left operand by the size of an element, or if its
+# rows do not lie in runs.
 DEEPEST = 2048
 HELD = {4: 1 << 19, 8: 1 << 18}
 HELD_APART = 1 << 16

@@ -128,8 +128,10 @@ declare {vector} @llvm.fmuladd.{shape.suffix}({vector}, {vector}, {vector})
 declare {vector} @llvm.masked.load.{shape.suffix}.p0(ptr, i32, {mask}, {vector})
 declare void @llvm.prefetch.p0(ptr, i32, i32, i32)
 """
-    return declarations + _turned_offsets(shape) + "".join(
-        write(shape) for write in (_tile, _pack, _turn, _kernel)
+    return (
+        declarations
+        + _turned_offsets(shape)
+        + "".join(write(shape) for write in (_tile, _pack, _turn, _kernel))
     )
 
 
