@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 
 import numpy as np
@@ -147,11 +148,15 @@ def test_the_first_of_a_chain_runs_all_of_it():
     assert any(row[0] and row[1:] and not any(row[1:]) for row in words)
 
 
-# What may be a chain: accesses of 10 rows, as slot, start, length, step and whether it is written.
+# What may be a chain: accesses of 10 rows, as slot, start, length, step and whether it is written;
+# the bytes of each are in one run.
 
 
 def may_follow(first, second, rows=10):
-    pair = [[Access(*each) for each in accesses] for accesses in (first, second)]
+    def access(slot, start, length, step, written):
+        return Access(slot, start, length, step, length, written)
+
+    pair = [[access(*each) for each in accesses] for accesses in (first, second)]
     return kernel_chains._may_follow(pair, rows)
 
 
@@ -185,8 +190,42 @@ def test_loops_with_nothing_in_common():
 
 
 def test_rows_of_several_numbers():
-    flat = Rows(30, [Access(0, 0, 4, 4, True)])
-    assert flat.scaled(10) == [Access(0, 0, 12, 12, True)]
+    flat = Rows(30, [Access(0, 0, 4, 4, 4, True), Access(0, 0, 4, 0, 4, False)])
+    assert flat.scaled(10) == [Access(0, 0, 12, 12, 12, True), Access(0, 0, 4, 0, 4, False)]
+
+
+def narrow_columns(monkeypatch):
+    """Chains of a few columns."""
+    monkeypatch.setattr(kernel_chains, "third_cache", lambda: 1 << 13)
+    monkeypatch.setattr(kernel_chains, "LEAST_COLUMNS", 3)
+    monkeypatch.setattr(kernel_chains, "COLUMNS", 3)
+
+
+@pytest.mark.parametrize("shape", [(30, 137), (7, 90, 50)])
+def test_along_columns(shape, chains, monkeypatch):
+    narrow_columns(monkeypatch)
+    x = RNG.standard_normal(shape)
+    (found,) = computed(lambda n, x: n.var(x, axis=0), x)
+    np.testing.assert_allclose(found, np.var(x, axis=0), rtol=1e-12)
+    assert chains
+
+
+def test_columns_of_several_stacks_are_no_chains(chains, monkeypatch):
+    """Threads divide the stacks, whose bytes are in one run each."""
+    narrow_columns(monkeypatch)
+    x = RNG.standard_normal((20, 30, 40))
+    (found,) = computed(lambda n, x: n.var(x, axis=1), x)
+    np.testing.assert_allclose(found, np.var(x, axis=1), rtol=1e-12)
+    assert not chains
+
+
+def test_columns_that_are_written_elsewhere():
+    a = Access(0, 0, 804, 4, 8, False, True)
+    assert kernel_chains._may_follow([[a], [a]], 10)
+    written = dataclasses.replace(a, written=True)
+    assert kernel_chains._may_follow([[a], [written]], 10)
+    assert not kernel_chains._may_follow([[a], [dataclasses.replace(written, start=4)]], 10)
+    assert not kernel_chains._may_follow([[a], [Access(0, 0, 4, 4, 4, True)]], 10)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -194,6 +233,7 @@ def test_random_programs(seed, monkeypatch):
     """Rows and flat loops in any order, on little memory, with chains wherever they are right."""
     monkeypatch.setattr(kernel_chains, "LEAST_SHARED", 1)
     monkeypatch.setattr(kernel_chains, "AT_ONCE", 1 << 11)
+    narrow_columns(monkeypatch)
     rng = np.random.default_rng(seed)
     x = rng.standard_normal((int(rng.integers(2, 40)), int(rng.integers(1, 40))))
     choices = rng.integers(0, 8, 14)
@@ -206,7 +246,7 @@ def test_random_programs(seed, monkeypatch):
                 (
                     lambda a=a, b=b: n.sin(a) + b,
                     lambda a=a: a - n.max(a, axis=1, keepdims=True),
-                    lambda a=a: a - n.mean(a, axis=0, keepdims=True),
+                    lambda a=a: (a - n.mean(a, axis=0, keepdims=True)) * n.var(a, axis=0),
                     lambda a=a, b=b: a[::-1] + b,
                     lambda a=a, b=b: a + n.sum(b, axis=1, keepdims=True) * 0.1,
                     lambda a=a: n.concat([a[1:], a[:1]]) if n is gt else np.roll(a, -1, 0),

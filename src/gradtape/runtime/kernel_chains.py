@@ -1,13 +1,18 @@
 """Chains of loops: which loops that follow one another may run for some rows at a time.
 
-A loop divides its range into rows: the part of its arrays at one index of its outermost axis. Loops
-may be a chain if no row of one reads or writes what another row of another one writes. Places in
-memory decide this, because values share the arena.
+A loop divides its range into rows: the part of its arrays at one index of the axis that threads
+divide. Loops may be a chain if no row of one reads or writes what another row of another one
+writes. Places in memory decide this, because values share the arena.
+
+For sums along columns, the rows of this page are columns of the array: the bytes of one lie between
+those of others. Only runs of many columns are read as fast as whole arrays, so a chain of such
+loops works on a part of the array that the third cache holds.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
@@ -18,7 +23,9 @@ from gradtape.codegen.plans.chains import chain_ir
 from gradtape.codegen.plans.instructions import Chain
 from gradtape.graph.node import Node
 from gradtape.process.records import dataclass
+from gradtape.runtime.machine_limits import third_cache
 from gradtape.runtime.plan import Place
+from gradtape.runtime.thread_team import get_num_threads
 
 # A loop and the places of its values.
 Placed = tuple[Lowered, Mapping[Node | str, Place]]
@@ -27,22 +34,30 @@ Placed = tuple[Lowered, Mapping[Node | str, Place]]
 AT_ONCE = 1 << 18
 # A chain is worth it if so many bytes are read again by a later loop.
 LEAST_SHARED = 1 << 20
+# The fewest columns of a chain of sums along columns, and what their number is a multiple of.
+LEAST_COLUMNS, COLUMNS = 256, 64
 # The most loops of a chain.
 LONGEST = 8
 
 
 @dataclass(frozen=True)
 class Access:
-    """The bytes of a slot that one loop uses: `length` from `start` on, moved by `step` per row."""
+    """The bytes of a slot that one loop uses: from `start` to `length` beyond it, moved by `step`.
+
+    If `bytes` is less than `length`, they are not in one run.
+    """
 
     slot: int
     start: int
     length: int
     step: int
+    bytes: int
     written: bool
+    # Whether the bytes of all rows lie between one another, and no two rows have one in common.
+    interleaved: bool = False
 
     def end(self, rows: int) -> int:
-        """One past the last byte, if the step is not negative."""
+        """One past the last byte."""
         return self.start + (rows - 1) * self.step + self.length
 
 
@@ -58,7 +73,10 @@ class Rows:
         scale = self.total // rows
         return [
             dataclasses.replace(
-                each, length=each.length + (scale - 1) * each.step, step=each.step * scale
+                each,
+                length=each.length + (scale - 1) * each.step,
+                step=each.step * scale,
+                bytes=each.bytes * (scale if each.step else 1),
             )
             for each in self.accesses
         ]
@@ -67,8 +85,10 @@ class Rows:
 def rows_of(placed: Placed) -> Rows | None:
     """How a loop works row by row; None if it does not."""
     (lowered, places), kernel = placed, placed[0].kernel
-    if not _goes_by_rows(kernel) or lowered.total != lowered.sizes[0] or lowered.total < 2:
+    divided = kernel.axes - 1 if kernel.layout is Layout.COLUMNS else 0
+    if not _goes_by_rows(kernel) or lowered.total != lowered.sizes[divided] or lowered.total < 2:
         return None
+    sizes = [n for axis, n in enumerate(lowered.sizes) if axis != divided]
     dtypes = [operand.dtype for operand in kernel.operands]
     dtypes += [store.target.dtype for store in kernel.stores]
     dtypes += [reduction.dtype for reduction in kernel.reductions]
@@ -77,22 +97,29 @@ def rows_of(placed: Placed) -> Rows | None:
         if any(stride < 0 for stride in strides):
             return None
         slot, start = places[owner]
-        step, *inner = (*strides, *[0] * (kernel.axes - len(strides)))
-        length = element_bytes(dtypes[number]) + sum(
-            (n - 1) * stride for n, stride in zip(lowered.sizes[1:], inner, strict=True)
-        )
+        steps = [*strides, *[0] * (kernel.axes - len(strides))]
+        step = steps.pop(divided)
+        item = element_bytes(dtypes[number])
+        moving = [(n, stride) for n, stride in zip(sizes, steps, strict=True) if stride and n > 1]
+        length = item + sum((n - 1) * stride for n, stride in moving)
+        touched = item * math.prod(n for n, _ in moving)
+        apart = min((stride for _, stride in moving), default=0)
         shift = 0 if isinstance(owner, str) else offset
         written = number >= len(kernel.operands)
-        accesses.append(Access(slot, start + shift, length, step, written))
+        between = length > step >= item and apart >= lowered.total * step
+        accesses.append(
+            Access(slot, start + shift, length, step, min(touched, length), written, between)
+        )
     return Rows(lowered.total, accesses)
 
 
 def _goes_by_rows(kernel: Kernel) -> bool:
-    """Whether the range of a kernel is its outermost axis, and indices say which bytes it uses."""
-    if kernel.layout is Layout.ROWS:
-        by_rows = kernel.axes > kernel.reduced
-    else:
-        by_rows = kernel.layout is Layout.MAP
+    """Whether the range of a kernel is one of its axes, whose index says which bytes it uses."""
+    by_rows = {
+        Layout.MAP: True,
+        Layout.ROWS: kernel.axes > kernel.reduced,
+        Layout.COLUMNS: kernel.axes == kernel.reduced + 1,
+    }.get(kernel.layout, False)
     # Stores past the caches need vectors that are aligned, and leave nothing to read again.
     return (
         by_rows
@@ -108,6 +135,8 @@ def _meet(a: Access, b: Access, rows: int) -> bool:
 
 def _by_rows(a: Access, b: Access) -> bool:
     """Whether common bytes of two loops are in the same row of both."""
+    if a.interleaved or b.interleaved:
+        return dataclasses.replace(a, written=False) == dataclasses.replace(b, written=False)
     start, end = min(a.start, b.start), max(a.start + a.length, b.start + b.length)
     return a.step == b.step and end - start <= a.step
 
@@ -153,16 +182,24 @@ def chain_of(loops: Sequence[Placed | None]) -> Chain | None:
 def _worthwhile(
     members: Sequence[Sequence[Access]], scales: Sequence[int], total: int
 ) -> Chain | None:
-    """The chain of some loops, if a later one reads much again and rows fit the cache."""
+    """The chain of some loops, if a later one reads much again and rows fit a cache."""
     users: dict[tuple[int, int, int], int] = {}
+    columns = False
     for accesses in members:
-        for place in {(a.slot, a.start, a.length) for a in accesses if a.step >= a.length}:
+        moving = [a for a in accesses if a.interleaved or a.step >= a.length]
+        columns = columns or any(a.interleaved for a in moving)
+        for place in {(a.slot, a.start, a.bytes) for a in moving}:
             users[place] = users.get(place, 0) + 1
-    shared = sum(length for (_, _, length), count in users.items() if count > 1)
-    row = sum(length for _, _, length in users)
-    if shared * total < LEAST_SHARED or row > AT_ONCE:
-        return None
-    return Chain(_function(), total, max(1, AT_ONCE // row), tuple(scales))
+    shared = total * sum(size for (_, _, size), count in users.items() if count > 1)
+    row = sum(size for _, _, size in users)
+    if columns:
+        room = third_cache() // 2
+        at_once = room // get_num_threads() // row // COLUMNS * COLUMNS
+        worth = shared >= room and at_once >= LEAST_COLUMNS
+    else:
+        at_once = AT_ONCE // row if row else 0
+        worth = shared >= LEAST_SHARED and at_once > 0
+    return Chain(_function(), total, at_once, tuple(scales)) if worth else None
 
 
 def chains_among(loops: Sequence[Placed | None]) -> Iterator[tuple[int, Chain]]:
