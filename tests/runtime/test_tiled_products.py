@@ -9,10 +9,10 @@ import gradtape as gt
 from gradtape.codegen import llvm
 from gradtape.codegen.plans.gemm import GemmArguments, Operand
 from gradtape.codegen.plans.instructions import Instructions
-from gradtape.codegen.plans.tiles import DEPTH, TileArguments, shape_for
+from gradtape.codegen.plans.tiles import DEPTH, LINE, TileArguments, shape_for
 from gradtape.runtime import blas
 from gradtape.runtime import thread_team as threads
-from gradtape.runtime.tiled_products import Axis, Contraction, matrix_product
+from gradtape.runtime.tiled_products import TURNED_COLUMNS, Axis, Contraction, matrix_product
 
 BITS = llvm.host().bits
 
@@ -73,6 +73,42 @@ def test_any_shape_and_any_order(seed, dtype):
     found, rest = multiplied(a, b, room=int(rng.integers(3)))
     close(found, a, b)
     assert np.all(rest == 7.0)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("seed", range(8))
+def test_left_operands_that_are_turned(seed, dtype):
+    """Transposed left operands of several blocks, whose tiles are turned before panels pass."""
+    rng = np.random.default_rng(seed)
+    m, k = int(rng.integers(1, 400)), int(rng.integers(1, 3 * DEPTH))
+    n = TURNED_COLUMNS + int(rng.integers(60))
+    wide = max(m, LINE // 4)
+    a = rng.standard_normal((k, wide)).astype(dtype)[:, :m].T
+    b = lying(rng, (k, n), dtype)
+    c = np.empty((m, n), dtype)
+    found = matrix_product(dtype, operand(0, a), operand(1, b), operand(2, c)).instruction()
+    assert found.arguments.turns == (k > 1)
+    close(multiplied(a, b)[0], a, b)
+
+
+def test_turned_tiles_of_outer_rows_and_depth():
+    """Rows and depth of two axes each, of which the outer ones are outside the tables."""
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((4, 70, 5, 50)), rng.standard_normal((4, 70, 300))
+    c = np.zeros((5, 50, 300))
+    contraction = Contraction(
+        "float64", (0, 0), (1, 0), (2, 0),
+        rows=[Axis(5, a=a.strides[2], c=c.strides[0]), Axis(50, a=a.strides[3], c=c.strides[1])],
+        columns=[Axis(300, b=b.strides[2], c=c.strides[2])],
+        depth=[
+            Axis(4, a=a.strides[0], b=b.strides[0]), Axis(70, a=a.strides[1], b=b.strides[1]),
+        ],
+    )  # fmt: skip
+    found = contraction.instruction()
+    assert (found.arguments.outer_rows, found.arguments.outer_depth) == (5, 4)
+    assert found.arguments.turns
+    run(found, a, b, c)
+    np.testing.assert_allclose(c, np.einsum("pqab,pqx->abx", a, b), rtol=1e-11, atol=1e-11)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -142,6 +178,10 @@ def test_which_products():
     assert asked(128, 32, 128, outer=(64,))
     assert not asked(512, 1024, 64, "complex64")
     assert not asked(2048, 2048, 2048)
+    # Few columns at any depth, and a left operand of half a million bytes.
+    assert asked(256, 64, 10_000)
+    assert asked(128, 512, 784)
+    assert not asked(128, 512, 784, "float64")
     assert not asked(512, 1, 512)
     assert not asked(1, 512, 512)
 

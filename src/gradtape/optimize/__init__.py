@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 from gradtape.graph import Node, Program, closed
 from gradtape.graph.walk import count_visits
+from gradtape.optimize.add_parts import add_parts
 from gradtape.optimize.compositions import expand_compositions, split_reductions
 from gradtape.optimize.fuse import Fused, fuse
 from gradtape.optimize.join_parts import join_parts
@@ -75,7 +76,7 @@ def _optimized_body(body: Program) -> Program:
 
 def for_loops(program: Program) -> Program:
     """An optimised program in the ops that the compiler makes loops of."""
-    return split_reductions(join_parts(expand_compositions(program)))
+    return split_reductions(join_parts(add_parts(expand_compositions(program))))
 
 
 def loops_of(program: Program, fusible: Callable[[Node], bool]) -> tuple[Program, Fused]:

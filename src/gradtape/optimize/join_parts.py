@@ -25,19 +25,8 @@ def join_parts(program: Program) -> Program:
     """Before: `add(unslice(a), unslice(b))` at disjoint places. After: `concat(a, b)`."""
     if sum(node.op is UNSLICE for node in program.nodes) < 2:
         return program
-    readers: dict[Node, int] = {}
-    for node in program.nodes:
-        for parent in node.inputs:
-            readers[parent] = readers.get(parent, 0) + 1
-    for node in program.outputs:
-        readers[node] = readers.get(node, 0) + 1
-    inner = {
-        parent
-        for node in program.nodes
-        if node.op is _ADD
-        for parent in node.inputs
-        if parent.op is _ADD and readers[parent] == 1 and parent.shape == node.shape
-    }
+    readers = readers_of(program)
+    inner = inner_sums(program, readers)
     new: dict[Node, Node] = {node: node for node in program.inputs}
     nodes: list[Node] = []
 
@@ -46,7 +35,7 @@ def join_parts(program: Program) -> Program:
         return node
 
     for node in program.nodes:
-        terms = _terms(node, inner) if node.op is _ADD and node not in inner else []
+        terms = terms_of(node, inner) if node.op is ADD and node not in inner else []
         joins = _joins(terms, node, readers)
         if not joins:
             new[node] = rebuilt(node, tuple([new[parent] for parent in node.inputs]))
@@ -58,15 +47,37 @@ def join_parts(program: Program) -> Program:
         found += [new[term] for term in terms if term not in gone]
         total = found[0]
         for term in found[1:]:
-            total = written(Node(_ADD, (total, term), (), node.spec))
+            total = written(Node(ADD, (total, term), (), node.spec))
         if LINES.following:
             follow_all(node, [total], new.values())
         new[node] = total
     outputs = tuple(new[node] for node in program.outputs)
-    return _without_unread(Program(program.inputs, tuple(nodes), outputs))
+    return without_unread(Program(program.inputs, tuple(nodes), outputs))
 
 
-_ADD = op_of(add)
+ADD = op_of(add)
+
+
+def readers_of(program: Program) -> dict[Node, int]:
+    """How often each node is read, as an operand or as an output."""
+    readers: dict[Node, int] = {}
+    for node in program.nodes:
+        for parent in node.inputs:
+            readers[parent] = readers.get(parent, 0) + 1
+    for node in program.outputs:
+        readers[node] = readers.get(node, 0) + 1
+    return readers
+
+
+def inner_sums(program: Program, readers: dict[Node, int]) -> set[Node]:
+    """Sums that only another sum of the same shape reads."""
+    return {
+        parent
+        for node in program.nodes
+        if node.op is ADD
+        for parent in node.inputs
+        if parent.op is ADD and readers[parent] == 1 and parent.shape == node.shape
+    }
 
 
 @dataclass(frozen=True)
@@ -79,7 +90,7 @@ class _Part:
     length: int
 
 
-def _terms(root: Node, inner: set[Node]) -> list[Node]:
+def terms_of(root: Node, inner: set[Node]) -> list[Node]:
     """What a tree of sums adds up, in order."""
     found: list[Node] = []
     waiting = [root]
@@ -152,7 +163,7 @@ def _joined(
     return written(Node(CONCAT, tuple(pieces), (axis,), whole.spec))
 
 
-def _without_unread(program: Program) -> Program:
+def without_unread(program: Program) -> Program:
     """The program without nodes that nothing reads any more."""
     used = set(program.outputs)
     for node in reversed(program.nodes):

@@ -17,6 +17,9 @@ ALIGNMENT = 64
 # in the first cache, where all nine belong to the same eight lines.
 PAGE = 4096
 GAP = 5 * ALIGNMENT
+# A value does not take a part of free space that is so many times as large. The space of a large
+# value then goes to the next large one as a whole, row for row, as a chain of loops needs it.
+SMALL_PART = 64
 
 
 def stored_bytes(node: Node) -> int:
@@ -40,6 +43,8 @@ class Arena:
         if nbytes >= PAGE:
             need += GAP
         for position, (size, offset) in enumerate(self._free):
+            if size >= SMALL_PART * need:
+                break
             if size >= need:
                 del self._free[position]
                 if size > need:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from gradtape.codegen.kernels.arguments import Lowered
 from gradtape.codegen.kernels.compile import KernelCode, compile_kernels
@@ -13,6 +14,7 @@ from gradtape.process.records import dataclass
 from gradtape.runtime import blas
 from gradtape.runtime import thread_team as threads
 from gradtape.runtime.counters import COUNTS
+from gradtape.runtime.kernel_chains import chains_among
 from gradtape.runtime.plan import Place, Stretch
 
 # Work, in operand loads, below which a second thread costs more than it brings.
@@ -75,6 +77,11 @@ def stretch_of(items: Sequence[StretchItem], codes: Mapping[Kernel, KernelCode])
     """Native instructions as one call."""
     found = assembled(items, codes)
     instructions, preparing = found.instructions, 0
+    loops = [(i.lowered, i.places) if isinstance(i, PlacedKernel) else None for i in items]
+    for first, chain in chains_among(loops):
+        members = instructions[first : first + len(chain.scales)]
+        parallel = any(each.parallel for each in members)
+        instructions[first] = replace(instructions[first], chain=chain, parallel=parallel)
     if found.products:
         before, after = blas.hold_instruction(), blas.release_instruction()
         instructions = [i for i in (before, *instructions, after) if i is not None]

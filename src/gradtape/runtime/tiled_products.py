@@ -29,12 +29,17 @@ INNER_DEPTH = 64
 # rows for which a panel is packed.
 BLOCK = 1 << 17
 LEAST_ROWS = 64
+# Turning tiles of the left operand pays from so many columns on, if each step of depth is in a line
+# of the cache of its own.
+TURNED_COLUMNS = 256
 # The most entries of a table.
 LONGEST = 1 << 21
-# Measured on a processor with vectors of 256 bits, beside OpenBLAS on one core: the greatest depth,
-# and the bytes of a left operand that is read again for each panel.
+# Measured on a processor with vectors of 256 bits, beside OpenBLAS on one core, for more than a few
+# columns: the greatest depth, and bytes of the left operand by the size of an element, or if its
+# rows do not lie in runs.
 DEEPEST = 2048
-HELD = 1 << 18
+HELD = {4: 1 << 19, 8: 1 << 18}
+HELD_APART = 1 << 16
 # Measured with vectors of 512 bits, where OpenBLAS has kernels for small products of its own: the
 # deepest product by the size of an element, the fewest rows that a packed panel must serve (more if
 # its columns are read one by one), and the fewest multiplications.
@@ -91,18 +96,19 @@ class Contraction:
         """Whether tiles were measured to take less time than BLAS."""
         m, n, k = _length(self.rows), _length(self.columns), _length(self.depth)
         item = np.dtype(self.dtype).itemsize
-        across = min((abs(axis.a) for axis in _longer(self.depth)), default=item)
+        across = _across(self.depth, item)
         if llvm.host().bits == 512:
             beside = any(axis.b == item for axis in _longer(self.columns))
             return _is_shallow(m, n, k, item, beside and len(self.batch) == 0)
         lanes = llvm.host().bits // (8 * item)
-        if 2 * n < max(lanes, 3) or m < 2 or k < 8 or k > DEEPEST:
+        if 2 * n < max(lanes, 3) or m < 2 or k < 8:
             return False
         if item == 8 and m < 5 and n > 128:
             return False
-        # A left operand that is read again for each panel should stay in the second cache.
-        held, narrow = (HELD, 64) if across == item else (HELD // 4, 32)
-        return n <= narrow or m * k * item <= held
+        in_runs = across == item or (item == 4 and _turns(n, across))
+        if n <= (64 if in_runs else 32):
+            return True
+        return k <= DEEPEST and m * k * item <= (HELD[item] if in_runs else HELD_APART)
 
     def instruction(self) -> Instruction:
         """The instruction that computes it; no axis may be empty."""
@@ -131,10 +137,13 @@ class Contraction:
             lie = tiles.SIDE_BY_SIDE
         elif _in_one_run(tables[-1], item):
             lie = tiles.IN_ONE_RUN
+        deep_inside = min(_length(depth), tiles.DEPTH)
+        turned = math.prod(blocks) * shape.rows * item * deep_inside
+        turns = int(_turns(n, _across(depth, item)) and turned <= tiles.TURNED)
         words = TileArguments(
             *(*self.a, *self.b, *self.c, len(batch), batch_table),
             *(row.length, row.a, row.c, count, rows_a, rows_c, *blocks, n, columns_b, lie),
-            *(deep.length, deep.a, deep.b, _length(depth), depth_a, depth_b, 0),
+            *(deep.length, deep.a, deep.b, _length(depth), depth_a, depth_b, 0, turns),
         )
         split, total = _cut(words, -(-n // shape.width))
         parallel = self.work >= PARALLEL_WORK and total > 1
@@ -198,6 +207,16 @@ def _longer(axes: Axes) -> list[Axis]:
     return [axis for axis in axes if axis.length != 1]
 
 
+def _across(depth: Axes, item: int) -> int:
+    """Bytes between neighbours of the left operand along its depth."""
+    return min((abs(axis.a) for axis in _longer(depth)), default=item)
+
+
+def _turns(columns: int, across: int) -> bool:
+    """Whether it pays to turn tiles of the left operand before panels pass."""
+    return columns >= TURNED_COLUMNS and across >= tiles.LINE
+
+
 def _outer(axes: list[Axis], inner: int) -> tuple[Axis, list[Axis]]:
     """The first axis, if the others alone are long enough for a table, and the rest."""
     if len(axes) > 1 and _length(axes[1:]) >= inner:
@@ -232,13 +251,16 @@ def _filled(table: np.ndarray, length: int) -> np.ndarray:
 
 
 def _cut(words: TileArguments, panels: int) -> tuple[int, int]:
-    """What the threads share, and how many of it there are: what divides most evenly."""
+    """What the threads share, and how many of it there are: what divides most evenly.
+
+    Of equals, panels: threads that share tiles pack every panel each.
+    """
     threads = get_num_threads()
     counts = {
         tiles.SPLIT_BATCH: words.batch,
         tiles.SPLIT_ROWS: words.outer_rows,
-        tiles.SPLIT_TILES: words.tiles,
         tiles.SPLIT_PANELS: panels,
+        tiles.SPLIT_TILES: words.tiles,
     }
 
     def evenness(split: int) -> float:

@@ -12,12 +12,19 @@ from dataclasses import dataclass
 from gradtape.codegen import llvm
 from gradtape.codegen.kernels import builder
 from gradtape.codegen.kernels.columns import emit_columns
-from gradtape.codegen.kernels.kernel import LONG_BODY, Kernel, Layout, lane_count
+from gradtape.codegen.kernels.kernel import LONG_BODY, STRIDED, Kernel, Layout, lane_count
 from gradtape.codegen.kernels.loops import Emitter
 from gradtape.codegen.kernels.reductions import emit_rows, emit_running, emit_whole
 from gradtape.process.give_way import give_way
 from gradtape.process.locks import new_lock
 from gradtape.process.weak_table import WeakTable
+
+# A block has as many rows as a line of the cache has numbers of 32 bits, and at most so many
+# vectors of columns: each column is a line of an array that lies along the rows. The innermost
+# cache has at least so many bytes.
+_BLOCK_ROWS = 16
+_BLOCK_VECTORS = 8
+_CACHE = 1 << 15
 
 
 def kernel_text(kernel: Kernel, lanes: int, name: str) -> tuple[str, list[str]]:
@@ -54,8 +61,60 @@ def _row(e: Emitter, outer: list[str], low: str, high: str) -> None:
 
 def _map(e: Emitter) -> None:
     inner = e.kernel.axes - 1
+    if inner and any(operand.access == STRIDED for operand in e.operands):
+        _map_in_blocks(e)
+        return
     low, high = ("%lo", "%hi") if inner == 0 else ("0", e.sizes[inner])
     e.outer_loops(inner, lambda outer: _row(e, outer, low, high))
+
+
+def _map_in_blocks(e: Emitter) -> None:
+    """Blocks of the two innermost axes, if some array lies along the other of them.
+
+    All rows of a block then use the same lines of such an array, which stay in the innermost cache.
+    """
+    inner = e.kernel.axes - 1
+    across = inner - 1
+    columns = e.sizes[inner]
+    width = columns
+    for operand, strides in zip(e.operands, e.strides, strict=True):
+        if operand.access == STRIDED:
+            width = _block_width(e, width, strides[across], strides[inner])
+
+    def block(outer: list[str]) -> None:
+        low, high = ("%lo", "%hi") if not outer else ("0", e.sizes[across])
+
+        def some_rows(first: str) -> None:
+            last = e.bounded(first, str(_BLOCK_ROWS), high)
+            e.loop("0", columns, width, lambda start: some_columns(first, last, start))
+
+        def some_columns(first: str, last: str, start: str) -> None:
+            end = e.bounded(start, width, columns)
+            e.loop(first, last, "1", lambda row: _row(e, [*outer, row], start, end))
+
+        e.loop(low, high, str(_BLOCK_ROWS), some_rows)
+
+    e.outer_loops(across, block)
+
+
+def _block_width(e: Emitter, width: str, across: str, along: str) -> str:
+    """The columns of a block, bounded for an array with these strides if it lies along the rows."""
+    b = e.b
+    for name in ("abs", "smin", "smax"):
+        second = "i1" if name == "abs" else "i64"
+        b.define(f"declare i64 @llvm.{name}.i64(i64, {second})")
+    short, long = (
+        b.let(f"call i64 @llvm.abs.i64(i64 {stride}, i1 false)") for stride in (across, along)
+    )
+    turned = b.let(f"icmp slt i64 {short}, {long}")
+    # Lines whose distance is a multiple of a large power of two share few sets of the cache.
+    power = b.let(f"and i64 {long}, {b.let(f'sub i64 0, {long}')}")
+    power = b.let(f"call i64 @llvm.smax.i64(i64 {power}, i64 1)")
+    fitting = b.let(f"udiv i64 {_CACHE}, {power}")
+    fitting = b.let(f"call i64 @llvm.smax.i64(i64 {fitting}, i64 {e.lanes})")
+    fitting = b.let(f"call i64 @llvm.smin.i64(i64 {fitting}, i64 {_BLOCK_VECTORS * e.lanes})")
+    bounded = b.let(f"call i64 @llvm.smin.i64(i64 {fitting}, i64 {width})")
+    return b.let(f"select i1 {turned}, i64 {bounded}, i64 {width}")
 
 
 def _scatter(e: Emitter) -> None:

@@ -186,6 +186,11 @@ def lane_count(kernel: Kernel, bits: int) -> int:
     return max(2, bits // (8 * kernel.width))
 
 
+def element_bytes(dtype: str) -> int:
+    """Bytes of one element in memory, by its dtype code."""
+    return int(dtype[1:])
+
+
 def _size(dtype: str) -> int:
     """Bytes of one real number of a dtype code such as `f8`."""
     if dtype[0] == "c":

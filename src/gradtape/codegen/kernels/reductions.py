@@ -14,15 +14,17 @@ from gradtape.codegen.kernels.kernel import (
     LONG_BODY,
     RADIX,
     SCALAR,
+    Kernel,
     memory_type,
 )
 from gradtape.codegen.kernels.loops import Emitter
 from gradtape.graph.vector_code import Vector
 
-# Bodies up to this cost are computed for UNROLLED vectors at once: the additions of a chain would
-# otherwise take longer than the loads.
+# Bodies up to this cost are computed for four vectors at once: the additions of a chain would
+# otherwise take longer than the loads. Others that are short go in pairs: a sum that is carried
+# across the call of a function lies on the stack, and to go there and back takes as long.
 _CHEAP_COST = 6
-_UNROLLED = 4
+_SHORT_BODY = 12
 
 
 def levels(
@@ -142,13 +144,19 @@ def _along(
     count = e.b.let(f"sub nsw i64 {high}, {low}")
     if len(e.kernel.body) > LONG_BODY:
         return levels(e, totals, stretch, e.lanes, masked, _row_spans(e, count, e.lanes))
-    vectors = _UNROLLED if e.kernel.cost <= _CHEAP_COST else 1
+    vectors = _vectors_at_once(e.kernel)
     unit = vectors * e.lanes
     rest = e.b.let(f"and i64 {count}, {unit - 1}")
     full = e.b.let(f"sub nsw i64 {high}, {rest}")
     found = levels(e, totals, (low, full), unit, several, _row_spans(e, count, unit))
     start = list(zip(totals.types, found, strict=True))
     return e.carry(full, high, str(e.lanes), start, lambda i, c: totals.merge(c, masked(i)))
+
+
+def _vectors_at_once(kernel: Kernel) -> int:
+    if kernel.cost <= _CHEAP_COST:
+        return 4
+    return 2 if len(kernel.body) <= _SHORT_BODY else 1
 
 
 def _row_spans(e: Emitter, count: str, unit: int) -> list[str]:

@@ -13,9 +13,15 @@ from collections.abc import Sequence
 from gradtape.codegen.routine import Routine
 from gradtape.process.records import dataclass
 
-# Words of an instruction: function, args, total, grain, parallel, work, always, and the address of
-# its times.
-WORDS = 8
+# Words of an instruction.
+INSTRUCTION = (
+    "function", "args", "total", "grain", "parallel", "work", "always",
+    # The same four for runs that are not timed, in which the first of a chain runs all of it; the
+    # function is null in the others of a chain.
+    "joint_function", "joint_args", "joint_total", "joint_grain",
+    "times",
+)  # fmt: skip
+WORDS = len(INSTRUCTION)
 # Words before the first instruction, in which timed runs are counted: see `timing`.
 HEADER_WORDS = 4
 # Words of the times of one instruction: cycles of shared runs, and of serial runs.
@@ -25,6 +31,20 @@ TIME_WORDS = 2
 def kernel_routine(name: str) -> Routine:
     """The empty routine of a kernel."""
     return Routine(f"void @{name}(ptr %slots, ptr %args, i64 %lo, i64 %hi, i64 %part)")
+
+
+@dataclass(frozen=True)
+class Chain:
+    """How an instruction and those after it run for some rows at a time: see `chains`.
+
+    There are `total` rows. A row is so many numbers of the range of each instruction as its scale
+    says.
+    """
+
+    function: int
+    total: int
+    rows_at_once: int
+    scales: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -45,13 +65,16 @@ class Instruction:
     always: bool = False
     # Holds the machine code of the function, if that may be freed.
     code: object = None
+    # The chain that begins with this instruction.
+    chain: Chain | None = None
 
 
 class Instructions:
     """Instructions as `run_plan` reads them. The object must live while they may run."""
 
     __slots__ = (
-        "__weakref__", "_arguments", "_code", "_times", "_words", "address", "count", "parallel",
+        "__weakref__", "_arguments", "_chains", "_code", "_times", "_words", "address", "count",
+        "parallel",
     )  # fmt: skip
 
     def __init__(self, instructions: Sequence[Instruction]) -> None:
@@ -63,21 +86,39 @@ class Instructions:
         self._words = (ctypes.c_int64 * (HEADER_WORDS + WORDS * self.count))()
         self.address = ctypes.addressof(self._words) + 8 * HEADER_WORDS
         self._times = (ctypes.c_int64 * (TIME_WORDS * max(self.count, 1)))()
-        start = 0
-        for index, (each, size) in enumerate(zip(instructions, sizes, strict=True)):
+        self._chains: list[ctypes.Array[ctypes.c_int64]] = []
+        base, start = ctypes.addressof(self._arguments), 0
+        places: list[int] = []
+        for each, size in zip(instructions, sizes, strict=True):
             self._arguments[start : start + size] = list(each.arguments)
-            row = HEADER_WORDS + index * WORDS
-            self._words[row : row + WORDS] = [
-                each.function,
-                ctypes.addressof(self._arguments) + 8 * start,
-                each.total,
-                max(each.grain, 1),
-                int(each.parallel),
-                each.work,
-                int(each.always),
-                ctypes.addressof(self._times) + 8 * TIME_WORDS * index,
-            ]
+            places.append(base + 8 * start)
             start += size
+        chained = 0
+        for index, (each, place) in enumerate(zip(instructions, places, strict=True)):
+            own = [each.function, place, each.total, max(each.grain, 1)]
+            joint = own
+            if each.chain is not None:
+                chained = len(each.chain.scales)
+                members = slice(index, index + chained)
+                joint = self._chained(each.chain, instructions[members], places[members])
+            elif chained:
+                joint = [0, 0, 0, 1]
+            chained = max(0, chained - 1)
+            flags = [int(each.parallel), each.work, int(each.always)]
+            times = ctypes.addressof(self._times) + 8 * TIME_WORDS * index
+            row = HEADER_WORDS + index * WORDS
+            self._words[row : row + WORDS] = [*own, *flags, *joint, times]
+
+    def _chained(
+        self, chain: Chain, members: Sequence[Instruction], places: Sequence[int]
+    ) -> list[int]:
+        """The joint words of the first of a chain."""
+        words = [chain.rows_at_once, len(chain.scales)]
+        for each, place, scale in zip(members, places, chain.scales, strict=True):
+            words += [each.function, place, scale]
+        table = (ctypes.c_int64 * len(words))(*words)
+        self._chains.append(table)
+        return [chain.function, ctypes.addressof(table), chain.total, 1]
 
     def counted(self) -> tuple[int, int, int, int]:
         """Of timed runs: how many, their cycles, how many were serial, and the cycles of those."""

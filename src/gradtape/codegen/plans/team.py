@@ -26,7 +26,7 @@ import platform
 import sys
 from collections.abc import Callable
 
-from gradtape.codegen.plans.instructions import WORDS
+from gradtape.codegen.plans.instructions import INSTRUCTION, WORDS
 from gradtape.codegen.plans.interrupts import POLL_WORK, interrupts_ir
 from gradtape.codegen.plans.timing import is_timed, timed_plan_ir
 from gradtape.codegen.routine import Routine, Word
@@ -157,8 +157,9 @@ PROCESSOR = JOB + 64  # where the caller runs
 STATES = 3 * LINE
 
 _JOB = ("function", "slots", "args", "total", "grain", "parts")
-_INSTRUCTION = ("function", "args", "total", "grain", "parallel", "work", "always")
-_POINTERS = {"function", "slots", "args"}
+_POINTERS = {"function", "slots", "args", "joint_function", "joint_args"}
+
+_WHAT_RUNS = ("function", "args", "total", "grain")
 
 _IDLE, _POSTED, _CLAIMED, _ASLEEP, _AWAITED, _LEAVING = range(6)
 
@@ -343,8 +344,12 @@ def _instructions(r: Routine, no_team: str, ran: Callable[[str], None] | None = 
     r.put(work, 0, 0)
     with r.loop("%count") as index:
         row = r.row("%instructions", index, WORDS)
-        words = {**r.words(row, _INSTRUCTION, _POINTERS), "slots": "%slots"}
+        words = {**r.words(row, INSTRUCTION, _POINTERS), "slots": "%slots"}
         r.go_if(r.both(r.unequal(r.word(stopped), 0), r.equal(words["always"], 0)), "over")
+        if ran is None:
+            # Timed instructions run one by one; else the first of a chain runs all of it.
+            words |= {name: words[f"joint_{name}"] for name in _WHAT_RUNS}
+            r.go_if_null(words["function"], "ran")
         r.go_if(r.either(r.equal(words["parallel"], 0), no_team), "serial")
         # Looking first keeps the cache line shared while another thread has the team.
         owner = r.let("load atomic i32, ptr %team monotonic, align 4")

@@ -11,8 +11,10 @@ columns of `b`, up to `DEPTH` deep, is packed into the innermost cache, and tile
 `a` pass over it, with all sums in registers. Each element of `a` is loaded by itself and spread
 over a vector.
 
-The loops, from the outside in: batch, blocks of rows, panels, outer depth, blocks of `DEPTH`, outer
-rows, tiles. A block of rows of `a` stays in the second cache while all panels pass.
+The loops, from the outside in: batch, blocks of rows, outer depth, blocks of `DEPTH`, panels, outer
+rows, tiles. A block of rows of `a`, as deep as a panel, stays in the second cache while all panels
+pass. If its rows do not lie in runs, as in a transposed operand, it is turned before: each step of
+depth would touch a line of the cache of its own, for a few elements.
 """
 
 from __future__ import annotations
@@ -25,6 +27,9 @@ from gradtape.codegen.plans.instructions import kernel_routine
 from gradtape.codegen.routine import Routine
 
 DEPTH = 256
+LINE = 64  # bytes of a line of the cache
+# Bytes of the memory for turned tiles of the left operand.
+TURNED = 3 << 16
 
 # Values of `split`: what the range of the kernel counts.
 SPLIT_BATCH, SPLIT_PANELS, SPLIT_ROWS, SPLIT_TILES = range(4)
@@ -70,6 +75,8 @@ class TileArguments(NamedTuple):
     depth_a: int
     depth_b: int
     split: int
+    # Whether tiles of `a` are turned into memory of their own before panels pass.
+    turns: int
 
 
 class Shape(NamedTuple):
@@ -119,8 +126,24 @@ def tiles_ir(shape: Shape) -> str:
     declarations = f"""
 declare {vector} @llvm.fmuladd.{shape.suffix}({vector}, {vector}, {vector})
 declare {vector} @llvm.masked.load.{shape.suffix}.p0(ptr, i32, {mask}, {vector})
+declare void @llvm.prefetch.p0(ptr, i32, i32, i32)
 """
-    return declarations + _tile(shape) + _pack(shape) + _kernel(shape)
+    return (
+        declarations
+        + _turned_offsets(shape)
+        + "".join(write(shape) for write in (_tile, _pack, _turn, _kernel))
+    )
+
+
+def _turned_offsets(shape: Shape) -> str:
+    """The tables of offsets of a tile that was turned: depth after depth, its rows side by side."""
+    rows = [row * shape.size for row in range(shape.rows)]
+    depth = [step * shape.rows * shape.size for step in range(DEPTH)]
+    return "".join(
+        f"@turned.{name} = internal constant [{len(words)} x i64] "
+        f"[{', '.join(f'i64 {word}' for word in words)}]\n"
+        for name, words in (("rows", rows), ("depth", depth))
+    )
 
 
 def _splat(r: Routine, shape: Shape, scalar: str) -> str:
@@ -277,6 +300,10 @@ def _pack(shape: Shape) -> str:
     with r.loop("%k") as row:
         source = r.at(start, r.word("%depth", r.scaled(row)))
         target = r.at("%to", r.multiply(row, size * shape.width))
+        for near in range(0, shape.width * size, LINE):
+            # The next panel: rows of a wide operand are pages apart, and nothing else fetches them.
+            ahead = r.at(source, shape.width * size + near)
+            r.do("@llvm.prefetch.p0", f"ptr {ahead}", "i32 0", "i32 2", "i32 1")
         for offset in offsets:
             found = r.let(f"load {shape.vector}, ptr {r.at(source, offset)}, align {size}")
             r.line(f"store {shape.vector} {found}, ptr {r.at(target, offset)}, align {size}")
@@ -316,6 +343,24 @@ def _pack(shape: Shape) -> str:
     return r.text()
 
 
+def _turn(shape: Shape) -> str:
+    """The elements of a tile of the left operand, depth after depth, with its rows side by side."""
+    size, kind = shape.size, shape.kind
+    r = Routine(
+        "internal void @turn(ptr noalias %to, ptr noalias %a, ptr noalias %rows, "
+        "ptr noalias %depth, i64 %k)"
+    )
+    starts = [r.at("%a", r.word("%rows", 8 * row)) for row in range(shape.rows)]
+    with r.loop("%k") as step:
+        along = r.word("%depth", r.scaled(step))
+        target = r.at("%to", r.multiply(step, shape.rows * size))
+        for row, start in enumerate(starts):
+            element = r.let(f"load {kind}, ptr {r.at(start, along)}, align {size}")
+            r.line(f"store {kind} {element}, ptr {r.at(target, row * size)}, align {size}")
+    r.end("ret void")
+    return r.text()
+
+
 def _transposed(r: Routine, shape: Shape, rows: list[str]) -> list[str]:
     """A square block of vectors with rows and columns exchanged, by swapping ever larger parts."""
     lanes = shape.lanes
@@ -340,6 +385,7 @@ def _kernel(shape: Shape) -> str:
     size, width = shape.size, shape.width
     r = kernel_routine("tiles")
     r.line(f"%panel = alloca [{DEPTH * width} x {shape.kind}], align 64")
+    r.line(f"%turned = alloca [{TURNED} x i8], align 64")
     w = r.words("%args", TileArguments._fields)
     table = {
         name: r.let(f"inttoptr i64 {w[name]} to ptr")
@@ -360,36 +406,61 @@ def _kernel(shape: Shape) -> str:
     row_from, row_to = part(SPLIT_ROWS, w["outer_rows"])
     tile_from, tile_to = part(SPLIT_TILES, w["tiles"])
     deep_blocks = r.let(f"udiv i64 {r.add(w['k'], DEPTH - 1)}, {DEPTH}")
+    turns = r.unequal(w["turns"], 0)
+    tile_bytes = shape.rows * size
     with (
         r.loop(item_to, item_from) as item,
         _blocks(r, row_from, row_to, w["block_rows"]) as (row_first, row_last),
         _blocks(r, tile_from, tile_to, w["block_tiles"]) as (tile_first, tile_last),
-        r.loop(panel_to, panel_from) as panel,
+        r.loop(w["outer_depth"]) as outer,
+        r.loop(deep_blocks) as block,
     ):
         moved = r.row(table["batch_table"], item, 3)
         a, b, c = (r.at(bases[name], r.word(moved, 8 * at)) for at, name in enumerate("abc"))
-        first = r.multiply(panel, width)
-        left = r.subtract(w["n"], first)
-        columns = r.select(r.compare("slt", left, width), left, width)
-        c = r.at(c, r.multiply(first, size))
-        columns_b = r.at(table["columns_b"], r.scaled(first))
-        with r.loop(w["outer_depth"]) as outer, r.loop(deep_blocks) as block:
-            deep_a = r.at(a, r.let(f"mul i64 {outer}, {w['deep_a']}"))
-            deep_b = r.at(b, r.let(f"mul i64 {outer}, {w['deep_b']}"))
-            top = r.multiply(block, DEPTH)
-            rest = r.subtract(w["k"], top)
-            k = r.select(r.compare("slt", rest, DEPTH), rest, DEPTH)
-            depth_a, depth_b = (r.at(table[f"depth_{name}"], r.scaled(top)) for name in "ab")
-            earlier = r.either(r.unequal(outer, 0), r.unequal(block, 0))
-            adds = r.let(f"zext i1 {earlier} to i64")
+        deep_a = r.at(a, r.let(f"mul i64 {outer}, {w['deep_a']}"))
+        deep_b = r.at(b, r.let(f"mul i64 {outer}, {w['deep_b']}"))
+        top = r.multiply(block, DEPTH)
+        rest = r.subtract(w["k"], top)
+        k = r.select(r.compare("slt", rest, DEPTH), rest, DEPTH)
+        depth_a, depth_b = (r.at(table[f"depth_{name}"], r.scaled(top)) for name in "ab")
+        earlier = r.either(r.unequal(outer, 0), r.unequal(block, 0))
+        adds = r.let(f"zext i1 {earlier} to i64")
+        tiles = r.subtract(tile_last, tile_first)
+        turned_bytes = r.multiply(k, tile_bytes)
+
+        def turned(row: str, tile: str) -> str:
+            """Where the turned elements of a tile lie."""
+            number = r.multiply(r.subtract(row, row_first), tiles)
+            number = r.add(number, r.subtract(tile, tile_first))
+            return r.at("%turned", r.multiply(number, turned_bytes))
+
+        with (
+            r.loop(r.select(turns, row_last, row_first), row_first) as row,
+            r.loop(tile_last, tile_first) as tile,
+        ):
+            row_a = r.at(deep_a, r.let(f"mul i64 {row}, {w['outer_a']}"))
+            rows_a = r.row(table["rows_a"], tile, shape.rows)
+            r.do("@turn", f"ptr {turned(row, tile)}", f"ptr {row_a}", f"ptr {rows_a}",
+                 f"ptr {depth_a}", f"i64 {k}")  # fmt: skip
+        with r.loop(panel_to, panel_from) as panel:
+            first = r.multiply(panel, width)
+            left = r.subtract(w["n"], first)
+            columns = r.select(r.compare("slt", left, width), left, width)
+            columns_b = r.at(table["columns_b"], r.scaled(first))
             r.do("@pack", "ptr %panel", f"ptr {deep_b}", f"ptr {depth_b}", f"ptr {columns_b}",
                  f"i64 {k}", f"i64 {columns}", f"i64 {w['lie']}")  # fmt: skip
+            start_c = r.at(c, r.multiply(first, size))
             with r.loop(row_last, row_first) as row:
                 row_a = r.at(deep_a, r.let(f"mul i64 {row}, {w['outer_a']}"))
-                row_c = r.at(c, r.let(f"mul i64 {row}, {w['outer_c']}"))
+                row_c = r.at(start_c, r.let(f"mul i64 {row}, {w['outer_c']}"))
                 with r.loop(tile_last, tile_first) as tile:
                     rows_a, rows_c = (r.row(table[f"rows_{n}"], tile, shape.rows) for n in "ac")
-                    r.do("@tile", f"ptr {row_a}", f"ptr {rows_a}", f"ptr {depth_a}", "ptr %panel",
+                    left_operand = (
+                        r.select(turns, turned(row, tile), row_a, "ptr"),
+                        r.select(turns, "@turned.rows", rows_a, "ptr"),
+                        r.select(turns, "@turned.depth", depth_a, "ptr"),
+                    )
+                    r.do("@tile", *(f"ptr {each}" for each in left_operand), "ptr %panel",
                          f"ptr {row_c}", f"ptr {rows_c}", f"i64 {k}", f"i64 {columns}",
                          f"i64 {adds}")  # fmt: skip
     r.end("ret void")

@@ -39,6 +39,20 @@ INT64 = spec((), np.dtype(np.int64))
 _seen: dict[Any, tuple[set[Ints], Ints]] = {}
 
 
+class _CapturedStarts:
+    """The starts of a kind of slice in captured runs, and how many runs had a new one."""
+
+    __slots__ = ("captures", "last", "seen")
+
+    def __init__(self) -> None:
+        self.seen: set[Ints] = set()
+        self.captures = 0
+        self.last = -1
+
+
+_captured: dict[Any, _CapturedStarts] = {}
+
+
 class _Loops:
     """The number of kinds of slices whose starts became operands so far."""
 
@@ -256,9 +270,14 @@ def moving_starts(full: Shape, starts: Ints, lengths: Ints, steps: Ints) -> tupl
     """The starts that are params (None for the others), and the starts that are operands.
 
     The first few starts of a kind of slice are params, so code that reads fixed parts gets views.
-    Once a kind of slice has had many starts, the code is taken for a loop over positions.
+    Once a kind of slice has had many starts, the code is taken for a loop over positions. A loop in
+    a `gt.function` is one program in any case, in which equal reads are found by their params; so
+    there, captures are counted and not starts.
     """
     kind = (full, lengths, steps)
+    moves = _moves_with_captures(kind, starts)
+    if state.recording.capturing and not moves:
+        return starts, ()
     found = _seen.get(kind)
     if found is None:
         if len(_seen) >= KINDS_LIMIT:
@@ -267,7 +286,7 @@ def moving_starts(full: Shape, starts: Ints, lengths: Ints, steps: Ints) -> tupl
         axes = tuple(at for at, (n, length, step) in described if length != n or step != 1)
         found = _seen[kind] = (set(), axes)
     seen, axes = found
-    if len(seen) <= STATIC_LIMIT:
+    if len(seen) <= STATIC_LIMIT and not moves:
         seen.add(starts)
         if len(seen) > STATIC_LIMIT:
             _Loops.count += 1  # invalidates all remembered reads
@@ -277,6 +296,26 @@ def moving_starts(full: Shape, starts: Ints, lengths: Ints, steps: Ints) -> tupl
     for axis in axes:
         fixed[axis] = None
     return tuple(fixed), tuple([starts[axis] for axis in axes])
+
+
+def _moves_with_captures(kind: Any, starts: Ints) -> bool:
+    """Whether many captures have had starts of this kind of slice that none had before them."""
+    found = _captured.get(kind)
+    capturing = state.recording.capturing
+    if found is None:
+        if not capturing:
+            return False
+        if len(_captured) >= KINDS_LIMIT:
+            _captured.clear()
+        found = _captured[kind] = _CapturedStarts()
+    if capturing and starts not in found.seen and found.captures <= STATIC_LIMIT:
+        if len(found.seen) >= KINDS_LIMIT:
+            found.seen.clear()
+        found.seen.add(starts)
+        stamp = state.recording.stamp
+        found.captures += stamp != found.last
+        found.last = stamp
+    return found.captures > STATIC_LIMIT
 
 
 def read_part(x: Any, starts: Ints, lengths: Ints, steps: Ints, shape: Shape) -> Any:
