@@ -43,10 +43,12 @@ def _arange_spec(start: Any, stop: Any, step: Any, dtype: DType) -> Spec:
     exact = all(isinstance(value, int) for value in (start, stop, step))
     # -(-a // b) is a / b rounded up, which floats would get wrong past 2**53.
     count = -((start - stop) // step) if exact else _steps_in(stop - start, step)
+    # First: a range that is too long for any memory is an error of its own.
+    found = spec((max(count, 0),), dtype)
     ends = (start, start + (count - 1) * step) if exact and count > 0 else ()
     if any(not -(2**63) <= end < 2**63 for end in ends):
         raise ValueError(f"arange: integers from {start} to {stop} do not fit into 64 bits.")
-    return spec((max(count, 0),), dtype)
+    return found
 
 
 def _steps_in(distance: float, step: float) -> int:
