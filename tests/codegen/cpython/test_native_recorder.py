@@ -446,7 +446,8 @@ def test_references_are_exact(name):
     before, blocks = references(), sys.getallocatedblocks()
     run(200)
     assert references() == before
-    assert sys.getallocatedblocks() - blocks < 100
+    # One block for each turn would be 200; threads of other tests leave some.
+    assert sys.getallocatedblocks() - blocks < 180
 
 
 def test_a_dead_thread_is_let_go():
