@@ -100,8 +100,9 @@ def _map_in_blocks(e: Emitter) -> None:
 def _block_width(e: Emitter, width: str, across: str, along: str) -> str:
     """The columns of a block, bounded for an array with these strides if it lies along the rows."""
     b = e.b
-    for needed in ("abs.i64(i64, i1)", "smin.i64(i64, i64)", "smax.i64(i64, i64)"):
-        b.define(f"declare i64 @llvm.{needed}")
+    b.define("declare i64 @llvm.abs.i64(i64, i1)")
+    b.define("declare i64 @llvm.smin.i64(i64, i64)")
+    b.define("declare i64 @llvm.smax.i64(i64, i64)")
     short, long = (
         b.let(f"call i64 @llvm.abs.i64(i64 {stride}, i1 false)") for stride in (across, along)
     )

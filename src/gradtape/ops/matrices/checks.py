@@ -71,7 +71,11 @@ def outputs_of(found: Any) -> tuple[Any, ...]:
 def symmetric_part(x: Any) -> Any:
     """(x + xᴴ) / 2, of a node, a tensor or an array."""
     if isinstance(x, np.ndarray):
-        return (x + np.conj(np.swapaxes(x, -1, -2))) * x.dtype.type(0.5)
+        turned = np.swapaxes(x, -1, -2)
+        # The conjugate of real numbers would be a copy.
+        total: np.ndarray = x + (np.conj(turned) if x.dtype.kind == "c" else turned)
+        total *= x.dtype.type(0.5)
+        return total
     return (x + adjoint(x)) * 0.5
 
 
