@@ -12,6 +12,7 @@ Row = tuple[str, str, tuple[str, ...], str]
 LEGAL: tuple[Row, ...] = (
     (r"pattern$|\.prepare_", "argnums", ("-1",), "as an index: the last argument"),
     (r"\.concat$", "values", ("ragged list",), "vectors of several lengths, end to end"),
+    (r"embedding_lookup", "params", ("ragged list",), "parts of a table, as in TensorFlow"),
     (r"Dataset\.range", "args", NEGATIVE, "bounds and a step, as in Python"),
     (r"Dataset\.(take|repeat)", "count", NEGATIVE, "all, or without end, as in TensorFlow"),
     (r"Dataset\.skip", "count", NEGATIVE, "all are skipped, as in TensorFlow"),
