@@ -1,6 +1,6 @@
 """Loop to machine code: kernels, plans and calls as IR text, and the addresses they become.
 
-Door, what other rooms import:
+Other packages import:
 
 - `kernels.lower`: `fusible`, whether a loop can compute a node; `lower`, the kernels of a loop
 - `kernels.compile`: `compile_kernels`, addresses of kernels; `module_text`, their IR

@@ -27,7 +27,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(chosen: argparse.Namespace) -> int:
     """List, measure or clear the folder."""
-    # It loads the compiler's room.
+    # Late: it loads the compiler.
     from gradtape.codegen import object_cache
 
     folder = object_cache.folder_in_use()

@@ -1,6 +1,6 @@
 """Loops, branches and maps over examples that are recorded as one op, and Python inside programs.
 
-The door, for other rooms:
+Other packages import:
 
 - `branches`: `cond`, `switch`; `loops`: `while_loop`, `fori_loop`, `map`; `scan`,
   `associative_scan`: the functions of these names;

@@ -1,8 +1,8 @@
 """Distributed: the same programs on many processes and machines, with Ray or any executor.
 
-The doors for users are `map`, `jacobian`, `hessian` and `data_parallel`. No other folder imports
-this one. Ray is an extra (`pip install "gradtape[ray]"`); `map`, `jacobian` and `hessian` also take
-any executor of `concurrent.futures`.
+Users call `map`, `jacobian`, `hessian` and `data_parallel`. No other package imports this one. Ray
+is an extra (`pip install "gradtape[ray]"`); `map`, `jacobian` and `hessian` also take any executor
+of `concurrent.futures`.
 
 >>> from concurrent.futures import ThreadPoolExecutor
 >>> with ThreadPoolExecutor(2) as threads:

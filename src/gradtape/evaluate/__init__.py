@@ -1,6 +1,6 @@
 """Evaluate computes the pending work of a recording, and keeps the residuals of live tapes.
 
-Door, what other rooms import:
+Other packages import:
 
 - `flush`: `flush`, `compute_handle`, `compute_pending` and `release`
 - `bound_plans`: `BoundPlan` and `bind`, plans that run on the values of a recording

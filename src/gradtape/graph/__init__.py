@@ -1,6 +1,6 @@
 """What a program is: specs, ops, nodes and closed programs. No values live here.
 
-Door, what other rooms import:
+Other packages import:
 
 - `spec`: `Spec` and `spec`, shape and dtype of a value
 - `math_function`, `vector_code`: functions, and types of rules, by which kernels compute ops
@@ -10,8 +10,11 @@ Door, what other rooms import:
 - `program`: `Program`, a closed static graph, and how it is printed
 - `walk`: `topological`, `dependents`, `substitute`, `rebuilt`
 - `rows`: `Rows`, a cotangent that is zero but for some rows
-- `hooks`: the calls from lower rooms into upper ones
-- `lines`, `provenance`: the user's line of an op, for errors and for debugging
+- `hooks`: calls from a package into one that imports it
+- `lines`, `recorded_lines`, `provenance`: the user's line of an op, for errors, profiles, debugging
+- `argument_checks`: `as_count`, `as_flag` and others, checks of single arguments
+- `public_face`: `faced`, `face_all` and others, which wrap public functions to name bad arguments
+- `annotated_kinds`: `Count`, `Probability` and others, annotations by which faces check arguments
 - `verify`: the check of programs in tests
 """
 

@@ -191,7 +191,7 @@ _INTEGER = Kind("a whole number", is_integer)
 _INTEGERS = Kind("a whole number or a sequence of them", _integers)
 _SIZES = Kind("a whole number of at least 1, or one for each axis", _integers, within=_in_range(1))
 _FUNCTION = Kind("callable", callable, "a function")
-# A number that an object keeps: NaN would show only in results.
+# A number that an object stores. NaN is refused, because it would show only in later results.
 KEPT_NUMBER = Kind("a real number", lambda value: is_real(value) and not _is_nan(value))
 
 

@@ -1,9 +1,9 @@
-"""Hooks: the work that lower rooms start and only upper rooms can do, listed in one place.
+"""Hooks: calls from lower packages into upper ones, listed in one place.
 
-Imports point from upper rooms to lower ones. A hook is needed where the call goes the other way:
+Imports point from upper packages to lower ones. A hook is needed where the call goes the other way:
 entering a pending tensor computes it, the derivative rule of a loop differentiates the loop's body.
 The module named in `FILLED_BY` assigns the hook when it is imported; no other module assigns
-attributes of another room's objects (tests/formalities/test_hooks.py).
+attributes of another package's objects (tests/formalities/test_hooks.py).
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Hooks:
         """Reached only while the slot is empty: import the module that fills it."""
         if name not in FILLED_BY:
             raise AttributeError(name)
-        # Late: `import gradtape` leaves out some rooms until their public names are used, and a
+        # Late: `import gradtape` leaves out some packages until their public names are used, and a
         # program that another process sent, or a test, may need their hooks before that.
         import_module(FILLED_BY[name])
         return object.__getattribute__(self, name)

@@ -168,7 +168,7 @@ def refusal(where: str, value: object, kinds: tuple[Kind, ...]) -> TypeError | V
 
 
 def _kept_kinds(annotation: object) -> tuple[Kind, ...]:
-    """The kinds that a constructor takes: NaN is no number that an object should keep."""
+    """The kinds that a constructor takes. A float may not be NaN: it would show only in results."""
     return tuple(KEPT_NUMBER if k is KINDS["float"] else k for k in kinds_of(annotation))
 
 

@@ -1,6 +1,7 @@
 """What the library tells while it works: how far long work is, and records for `logging`.
 
-Other rooms import `Progress`, `chosen`, `style_of` and `Log` from here; users call `set_progress`.
+Other packages import `Progress`, `chosen`, `style_of` and `Log` from here; users call
+`set_progress`.
 """
 
 from gradtape.messages.log import Log

@@ -1,4 +1,4 @@
-"""Log: records for the loggers `gradtape.<room>`, handed on by a thread of their own.
+"""Log: records for the loggers `gradtape.<package>`, handed on by a thread of their own.
 
 Most of what is worth a record happens while a lock of the library's is held: a plan is compiled, a
 function is captured. A handler holds a lock as well while it formats a message, and a user's
@@ -34,16 +34,16 @@ DEBUG, INFO, WARNING = 10, 20, 30
 
 
 class Log:
-    """The logger of one room. Arguments of messages are numbers and texts, never tensors.
+    """The logger of one package. Arguments of messages are numbers and texts, never tensors.
 
     `logging` takes a few milliseconds to import. While nobody has imported it, nobody listens to
     what is below a warning.
     """
 
-    __slots__ = ("_logger", "_room")
+    __slots__ = ("_logger", "_package")
 
-    def __init__(self, room: str) -> None:
-        self._room = room
+    def __init__(self, package: str) -> None:
+        self._package = package
         self._logger: logging.Logger | None = None
 
     def debug(self, message: str, *args: float | str) -> None:
@@ -63,14 +63,14 @@ class Log:
         # Slow to import.
         import logging
 
-        logger = self._logger = logging.getLogger(f"gradtape.{self._room}")
+        logger = self._logger = logging.getLogger(f"gradtape.{self._package}")
         if logger.isEnabledFor(WARNING):
             _keep(logger, WARNING, message, args)
 
     def _found(self) -> logging.Logger | None:
         """The logger, if the program uses `logging`; another thread may be importing it now."""
         make = getattr(sys.modules.get("logging"), "getLogger", None)
-        self._logger = None if make is None else make(f"gradtape.{self._room}")
+        self._logger = None if make is None else make(f"gradtape.{self._package}")
         return self._logger
 
 

@@ -4,7 +4,7 @@ The tables are complete: every other NumPy function raises and says so. `binding
 signature in front of each function. Importing this package installs both protocols in `Operators`,
 the base of Tensor and Variable.
 
-The door, for other rooms:
+Other packages import:
 
 - `covered`: the names of the NumPy functions that take tensors;
 - `ufuncs`: `array_ufunc`, which gradtape.tf calls for what it has no rule of its own for.

@@ -1,7 +1,7 @@
-"""What each op means: one declaration per op, in rooms by nature.
+"""What each op means: one declaration per op, in subpackages by kind.
 
 An op's Op is imported from its module, as `from gradtape.ops.arrays.movement import RESHAPE`; of an
-element-wise function it is `families.elementwise.op_of(sin)`. What other rooms import besides:
+element-wise function it is `families.elementwise.op_of(sin)`. Other packages also import:
 
 - families.access, families.copies: how values lie in memory, for `optimize`, `codegen`, `runtime`
 - families.batching, families.reads, families.examples: what the rules of ops are written with

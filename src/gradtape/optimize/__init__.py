@@ -1,6 +1,6 @@
 """Program to program: passes that make a program smaller without changing what it computes.
 
-What other rooms import from here:
+Other packages import:
 
 - `optimize`: all passes, on any program; `optimized`: unless they have run
 - `loops_of`, `for_loops`: a program as loops and library calls, for the compiler

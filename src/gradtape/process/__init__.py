@@ -1,6 +1,6 @@
 """What gradtape needs of the Python process it runs in. Nothing here knows of ops or values.
 
-Door, what other rooms import:
+Other packages import:
 
 - `locks`: locks that survive a fork
 - `interrupts`: what signal handlers raised, and code in which none runs

@@ -1,6 +1,6 @@
 """What is recorded and not yet computed: leaves with values, applications in order, handles.
 
-Door, what other rooms import:
+Other packages import:
 
 - `record`: `record`, which applies an op to operands of any kind
 - `operands`: `enter` and the rules for Python scalars and nests of tensors
@@ -11,7 +11,7 @@ Door, what other rooms import:
 - `capturing`: the capture of a `gt.function` that is running, if there is one
 - `deferred_number`: Python numbers that are inputs of a captured program
 - `graft`, `traffic`: graphs moved between recordings; counts of what was recorded
-- `parts`: what the derivatives consist of that were handed out while tapes recorded
+- `parts`: copies of derivative nodes, made when a derivative is returned while a tape records
 """
 
 from gradtape.recording.deferred_number import Deferred

@@ -5,7 +5,7 @@ A program comes in through `plan_cache.plan_for`, runs as a `NumpyPlan` at first
 slots), `native_stretches` (instructions), `compiled_plan` (a run); loops and branches take the same
 way.
 
-Other rooms import from here:
+Other packages import:
 
 - plan_cache: `plan_for`, `clear_plans`; plan: `Plan`, `Layout`, the types of inputs and contents;
 - tiers: `MODE`, `work`, `TieredPlan`, `wait_for_compiler`;

@@ -1,6 +1,6 @@
 """Roots, fixed points and minima with their derivatives, linear maps, and adapters for SciPy.
 
-The door, for other rooms:
+Other packages import:
 
 - `implicit`: `root`, `fixed_point`, `minimize`;
 - `linear_operators`: `linearize`, and derivatives as SciPy's `LinearOperator`;

@@ -1,6 +1,6 @@
 """Structure of derivatives: which entries can be nonzero, and how few products give all of them.
 
-From a program to a sparse matrix, as a caller of this room goes about it:
+From a program to a sparse matrix, as a caller of this package computes it:
 
 ```
 (pattern,) = detect([output], source, known)      # the entries that can be nonzero
@@ -18,7 +18,7 @@ Everything here is a function of structure. `detect` reads no floating-point val
 integers in `known` that index, so a pattern holds for all points. It may be kept under the program
 and the contents of the leaves that `index_leaves` lists (`derive.sparse_patterns` reads them).
 
-Door, what other rooms import:
+Other packages import:
 
 - `detect`: `detect`, `detect_hessian`, `index_leaves`
 - `pattern`: `Pattern` and `pattern_of`, which makes one from a user's matrix

@@ -1,6 +1,6 @@
 """Runs the greedy loops, as the Python they are written in or, if they are long, as machine code.
 
-This room may not import the compiler: it is called through `hooks.compile_loops`.
+This package may not import the compiler, which is called through `hooks.compile_loops`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Storage: trees of tensors, modules and other state as files, and back.
 
-`gt.save`, `gt.load` and `gt.Checkpointer` are the doors for users; `register` names the classes and
-functions of a user that `gt.load` may make again. Other folders import `registry`, to register
-classes of theirs, `weights`, for `save_weights` and `load_weights`, and `save_load`.
+Users call `gt.save`, `gt.load` and `gt.Checkpointer`; `register` names the classes and functions of
+a user that `gt.load` may make again. Other packages import `registry`, to register their classes,
+`weights`, for `save_weights` and `load_weights`, and `save_load`.
 
 >>> import tempfile, os
 >>> with tempfile.TemporaryDirectory() as folder:

@@ -1,6 +1,6 @@
 """Derivatives that users ask for: tapes, accumulators, transforms of functions, whole matrices.
 
-The door, for other rooms:
+Other packages import:
 
 - `gradient_tape`: `GradientTape`; `forward_accumulator`: `ForwardAccumulator`;
 - `grad_vjp_jvp`, `jacobian_hessian`: the transforms of functions, and the steps they are made of;

@@ -1,6 +1,6 @@
 """What users hold: tensors, variables, and the protocols they speak.
 
-The door, for other rooms:
+Other packages import:
 
 - `tensor`: `Tensor`, `asarray` and `from_value`, which make one, `evaluate`, `program_of`;
 - `variable`: `Variable`;
@@ -15,9 +15,9 @@ The door, for other rooms:
 """
 
 from gradtape.tensor.row_sparse import RowSparse
-from gradtape.tensor.tensor import Tensor, asarray, from_value  # noqa: F401 - for other rooms
-from gradtape.tensor.tensor_like import TensorLike  # noqa: F401 - for other rooms
+from gradtape.tensor.tensor import Tensor, asarray, from_value  # noqa: F401 - for other packages
+from gradtape.tensor.tensor_like import TensorLike  # noqa: F401 - for other packages
 from gradtape.tensor.variable import Variable
 
-# What users see too; the rest of the door is for other rooms only.
+# These names are public; the other imports are for other packages of gradtape.
 __all__ = ["RowSparse", "Tensor", "Variable", "asarray"]

@@ -10,10 +10,10 @@
 Names, argument order, defaults and dtype rules are TensorFlow's; docs/tensorflow.md says what
 differs. A missing name raises an AttributeError that suggests the nearest ones.
 
-Rooms, each building on those before it: `base` (tensors, dtypes, shapes, conversion), `ops`
+Packages, each building on those before it: `base` (tensors, dtypes, shapes, conversion), `ops`
 (functions of tensors by subject), `programs` (variables, tapes, control flow, tf.function), `v1`
 (graphs and sessions of TensorFlow 1), `keras`. The modules beside them are TensorFlow's namespaces:
-`tf.math`, `tf.nn` and so on. They define little, and collect the names of the rooms.
+`tf.math`, `tf.nn` and so on. They define little, and collect the names of the packages.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Training: a small driver that calls a user's own step on batches.
 
-`gt.fit` is the door; `Batches` cuts arrays into batches for loops of one's own, `EarlyStopping`
-says when to stop, and `History` is what `gt.fit` returns. Nothing else imports this folder.
+The public interface is `gt.fit`; `Batches` cuts arrays into batches for loops of one's own,
+`EarlyStopping` says when to stop, and `History` is what `gt.fit` returns. No other package imports
+this one.
 
 >>> batches = gt.training.Batches(np.arange(6.0), batch_size=4)
 >>> [batch.tolist() for batch in batches]

@@ -1,6 +1,6 @@
 """Program to derivative program: differentiation and batching, built from each op's own rules.
 
-Door, what other rooms import:
+Other packages import:
 
 - `reverse`: `reverse`, cotangents from targets back to sources
 - `forward`: `forward`, tangents from sources on to targets

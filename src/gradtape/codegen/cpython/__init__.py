@@ -1,4 +1,4 @@
-"""CPython: everything that knows the memory of CPython's objects, behind one door.
+"""CPython: all code that depends on the memory layout of CPython's objects.
 
 Native code stands in for Python in three places: recording an application that was recorded before
 (`native_recorder`), calling a `gt.function` whose signature was called before (`caller`), and
@@ -6,7 +6,8 @@ passing over the library's own code while a captured run is observed (`observe`)
 needed for a right answer. It is used on interpreters whose layout was checked on real objects
 (`objects`), and can be switched off at any time (`switch`).
 
-Door:
+Other packages import:
+
 - `switch`: the mode (`MODE`, `set_mode`), the reason for Python (`why_python`), `offer` at import.
 - `native_recorder`: `install`, `uninstall`, `installed`, `observe_with`, the offsets of slots.
 - `observe`: `PAUSES`, whether observing can be paused for a single op.

@@ -9,5 +9,5 @@ In the order that a loop passes through them:
 - `builder`, with `complexvalues`: the body, written by the ops' `llvm` rules
 - `compile`: IR text becomes addresses, each kernel once per process
 
-Door: see `gradtape.codegen`.
+The docstring of `gradtape.codegen` lists what other packages import.
 """

@@ -8,5 +8,5 @@ Functions are the constants of `gradtape.ops.families.math_functions` and the co
 - `mathlibrary`: functions of libmvec, libm and SciPy
 - `vectors`: how a function on vectors is written
 
-Door: `mathlibrary.preference`, where functions come from.
+Other packages import `mathlibrary.preference`, which says where functions come from.
 """

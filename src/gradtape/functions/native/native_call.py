@@ -3,8 +3,8 @@
 A signature whose calls are one run of one compiled plan gets a context: the words that tell native
 code how to recognise its arguments, fill the slots of the plan, run it, and make the results
 (`codegen.cpython.call_context` lists them). A native call is a shortcut through
-`Function.__call__` and the written-out replay, and nothing else; the door of `codegen.cpython`
-states what both must have in common.
+`Function.__call__` and the written-out replay, and nothing else; the docstring of
+`codegen.cpython` states what both must have in common.
 """
 
 from __future__ import annotations

@@ -25,11 +25,13 @@ if TYPE_CHECKING:
 
 _MISSING = object()
 _FUNCTION = types.FunctionType
-# Rooms whose objects hold no function of the user but those that a function's own objects hold.
+# Packages whose objects hold no function of the user but those that a function's own objects hold.
 _MACHINERY = tuple(
-    f"gradtape.{room}."
-    for room in ("graph", "recording", "codegen", "runtime", "evaluate", "tensor",
-                 "functions.capture", "functions.replay", "functions.native", "functions.arguments")
+    f"gradtape.{package}."
+    for package in (
+        "graph", "recording", "codegen", "runtime", "evaluate", "tensor",
+        "functions.capture", "functions.replay", "functions.native", "functions.arguments",
+    )
 )  # fmt: skip
 # Functions of the library that were searched in vain.
 _HOLD_NOTHING: weakref.WeakSet[types.FunctionType] = weakref.WeakSet()

@@ -1,15 +1,15 @@
 """Where the time and the memory of a program went, and what would save some of it.
 
-The door, for other rooms: `profile`, which has `profile` and `Profile`.
+Other packages import `profile`, which has `profile` and `Profile`, `formats` and `limits`.
 
 | module | what it does |
 |---|---|
 | profile | `gt.profile`: starts and stops everything, and gives the results |
 | collector | is told what happens (by `runtime/probe.py`), and counts it by line and plan |
 | sampler | looks now and then which line Python is in, and how much memory is in use |
-| costs | flops and bytes of nodes and fused groups, from the facts of ops |
+| costs | flops and bytes of nodes and fused loops, from the facts of ops |
 | limits | what this machine can do: memory and matrix products, measured |
-| groups | the times that native code counted, by fused group and by line |
+| groups | the times that native code counted, by fused loop and by line |
 | phases | where the wall time went |
 | advice | what would save time, with the line and the measured gain |
 | measured | what the parts have noted, and what is put together of it |

@@ -382,7 +382,7 @@ def stops_fusion(found: Findings) -> Iterator[Advice]:
 
 
 def threads_do_not_pay(found: Findings) -> Iterator[Advice]:
-    """Parallel groups that took no longer without workers, measured in some runs."""
+    """Parallel groups that took no longer on one thread, measured in some runs."""
     if MODE == "off":
         return
     gain, worst, total = 0.0, None, 0
@@ -405,5 +405,5 @@ def threads_do_not_pay(found: Findings) -> Iterator[Advice]:
         f"{total} groups took longer with {found.limits.threads} threads than with one: "
         f"{worst.title} {worst.shared * 1e6:.0f} us beside {worst.serial * 1e6:.0f} us.",
         "Try gt.set_num_threads(1), or leave the other processors to this program.",
-        place, gain, "the same groups without workers, in one run of 64",
+        place, gain, "the same groups on one thread, in one run of 64",
     )  # fmt: skip

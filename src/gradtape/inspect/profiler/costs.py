@@ -1,4 +1,4 @@
-"""Flops and bytes of nodes and of fused groups, from the facts that ops declare."""
+"""Flops and bytes of nodes and of fused loops, from the facts that ops declare."""
 
 from __future__ import annotations
 

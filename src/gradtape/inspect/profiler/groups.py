@@ -1,4 +1,4 @@
-"""Groups: the times that native code counted, by fused group and library call, with their lines."""
+"""Groups: the times that native code counted, by fused loop and library call, with their lines."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ MOST_NOTES = 1024
 # Frames that a look goes outward at most.
 DEPTH = 60
 
-# What the library does in a room; the first that the stack passes through counts.
+# What the library does in a package or module; the first that the stack passes through counts.
 PHASES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("compiling", ("gradtape.codegen.", "gradtape.optimize.", "gradtape.runtime.compiled_plan",
                    "gradtape.runtime.lowered_program", "gradtape.runtime.plan_cache",
@@ -139,7 +139,7 @@ class Sampler:
 
 
 def _rank(module: str) -> int | None:
-    for number, (_, rooms) in enumerate(PHASES):
-        if module.startswith(rooms):
+    for number, (_, prefixes) in enumerate(PHASES):
+        if module.startswith(prefixes):
             return number
     return None

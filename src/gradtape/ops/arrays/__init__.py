@@ -1,5 +1,6 @@
 """Ops that make, move, join, read and write elements of arrays.
 
-Door: the public functions of each module; for other rooms the Ops (`RESHAPE`, `GATHER`, `CONCAT`
-…) and the functions on nodes that rules are written with (`movement.reshape_node`, `slicing`).
+Public interface: the functions of each module; for other packages the Ops (`RESHAPE`, `GATHER`,
+`CONCAT` …) and the functions on nodes that rules are written with (`movement.reshape_node`,
+`slicing`).
 """

@@ -19,7 +19,7 @@ from gradtape.ops.families.reads import nothing
 from gradtape.ops.families.samples import Sample
 from gradtape.process.records import dataclass
 
-# `equation` is an object of an upper room; equations that compute the same are equal. Method:
+# `equation` is an object of an upper package; equations that compute the same are equal. Method:
 #   solve(start, others, example)   the solution near a start; `example` is its number, or None
 # `over` has a flag for each operand with an axis of examples in front; None if there is none.
 

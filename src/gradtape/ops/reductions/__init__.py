@@ -1,5 +1,5 @@
 """Ops that combine elements along axes.
 
-Door: the public functions of each module, and the Ops of `reduction` and `extrema`; `cumulative`
-holds the running sums and the linear recurrence.
+Public interface: the functions of each module, and the Ops of `reduction` and `extrema`;
+`cumulative` holds the running sums and the linear recurrence.
 """

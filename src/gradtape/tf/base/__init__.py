@@ -1,6 +1,6 @@
 """What all of gradtape.tf stands on: tensors, their dtypes and shapes, and the rules to make them.
 
-Other rooms import from here:
+Other packages import:
 
 - tensor: Tensor, and `adopt`, which makes gradtape's tensors tensors of this class
 - conversion: `convert` and `common` (operands to tensors of one dtype), `as_shape`, `as_axes`

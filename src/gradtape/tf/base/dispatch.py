@@ -27,7 +27,7 @@ class WithoutValue:
 
 
 class Graphs:
-    """The door to v1/, which builds on this room and so cannot be imported here.
+    """The calls into v1/, which builds on this package and so cannot be imported here.
 
     `in_use` is false until the first graph, placeholder or session; v1 fills in the rest.
     """

@@ -1,6 +1,6 @@
 """Names of other versions of TensorFlow: `tf.compat`.
 
-Other rooms import from here only v1, the namespace `tf.compat.v1`; its content is in tf/v1.
+Other packages import only v1, the namespace `tf.compat.v1`; its content is in tf/v1.
 """
 
 from gradtape.tf.compat import v1

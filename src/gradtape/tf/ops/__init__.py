@@ -4,7 +4,7 @@ A module's `__all__` lists its public functions, and the namespaces `tf`, `tf.ma
 `tf.nn`, `tf.random` and `tf.signal` export them. A function is either a row of a table (see
 elementwise.py and reductions.py) or has a body under `@operation`.
 
-Other rooms import public functions from here, and besides:
+Other packages import the public functions, and:
 
 - indexing: `as_indices`, which checks integer indices
 - elementwise: `unary`, `binary` and `activation`, which make functions from rows

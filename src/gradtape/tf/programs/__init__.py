@@ -1,6 +1,6 @@
 """What programs are made of besides ops: variables, tapes, functions, control flow, datasets.
 
-Other rooms import from here:
+Other packages import:
 
 - variable: Variable
 - tape: GradientTape, ForwardAccumulator, `gradients` and `hessians`

@@ -1,6 +1,6 @@
 """TensorFlow 1: graphs of deferred calls, and sessions that run them.
 
-Other rooms import from here:
+Other packages import:
 
 - symbolic: Symbolic (a call in a graph), Placeholder, Run, and `symbolic_parts` of a nest
 - graphs: Graph, and which graph is being built
@@ -8,5 +8,5 @@ Other rooms import from here:
 - variables, nn, train, renamed: the content of `tf.compat.v1`
 
 While graphs are in use, base/dispatch.py passes calls to symbolic.py, which registers itself
-there, because base/ lies below this room and cannot import it.
+there, because base/ lies below this package and cannot import it.
 """

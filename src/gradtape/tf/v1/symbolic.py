@@ -483,6 +483,6 @@ def register(variable: Variable) -> None:
         local.building.variables.append(variable)
 
 
-# base/dispatch.py, which cannot import this room, passes calls here while graphs are in use.
+# base/dispatch.py, which cannot import this package, passes calls here while graphs are in use.
 graphs.take, graphs.settle, graphs.register = take, settle, register
 graphs.is_running = lambda: local.run is not None

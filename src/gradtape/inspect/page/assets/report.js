@@ -187,7 +187,7 @@
         element("span", { class: "track" }, COLUMNS.map(([key]) => element("span", { style: `width:${(100 * row[key]) / longest}%;background:var(--${key})` }))));
     }), element("ul", { class: "legend" }, COLUMNS.map(([key, name]) => element("li", {}, element("i", { style: `background:var(--${key})` }), name))));
     const most = Math.max(...groups.map((row) => row.seconds), 1e-12);
-    const right = element("div", {}, element("h3", { text: "Fused groups and library calls" }), bars(groups, 12, (row) => {
+    const right = element("div", {}, element("h3", { text: "Fused loops and library calls" }), bars(groups, 12, (row) => {
       const open = (event) => showGroup(event.currentTarget, row);
       return element("button", { class: "bar", type: "button", "data-seconds": row.seconds, "aria-label": `${row.kind} ${row.title}, ${seconds(row.seconds)}`, onclick: open },
         element("span", { class: "row" }, element("span", { class: "label" }, element("span", { class: "tag", text: row.kind }), element("span", { text: row.title })), element("span", { class: "value", text: seconds(row.seconds) })),

@@ -1,6 +1,6 @@
 """Layers: `tf.keras.layers`.
 
-Door: the classes that are listed in `__all__`.
+Public interface: the classes that are listed in `__all__`.
 """
 
 from gradtape.tf.keras.functional import Input

@@ -1,6 +1,6 @@
 """Metrics: numbers gathered over batches. `tf.keras.metrics`.
 
-Door: the classes that are listed in `__all__`.
+Public interface: the classes that are listed in `__all__`.
 """
 
 from __future__ import annotations
