@@ -83,3 +83,20 @@ def test_atomic_replacement(before, after):
         r.put("%words", 8, 1)
     r.end("ret void")
     assert run(r, [before, 0], 0) == [after, int(before == 0)]
+
+
+@pytest.mark.parametrize("count", [0, 1, 5])
+def test_fold_carries_values_from_round_to_round(count):
+    r = Routine("void @f(ptr %words, i64 %count)")
+    with r.fold("%count", "i64", ["7", "1"]) as fold:
+        total, product = fold.values
+        fold.values = [r.add(total, r.multiply(fold.index, 4)), r.multiply(total, product)]
+        with r.when(r.equal(fold.index, 100)):
+            r.put("%words", 0, 0)
+    for place, value in enumerate(fold.values):
+        r.put("%words", 8 * place, value)
+    r.end("ret void")
+    expected = [7, 1]
+    for index in range(count):
+        expected = [expected[0] + 4 * index, expected[0] * expected[1]]
+    assert run(r, [0, 0], count) == expected

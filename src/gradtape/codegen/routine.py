@@ -17,10 +17,19 @@ from collections.abc import Collection, Iterator, Sequence
 Word = str | int
 
 
+class Fold:
+    """The index of a loop, and the values that its rounds hand on."""
+
+    def __init__(self, index: str, values: Sequence[str]) -> None:
+        self.index = index
+        self.values = list(values)
+
+
 class Routine:
     """Collects the lines of one function. `head` is the text between `define` and the brace."""
 
     def __init__(self, head: str) -> None:
+        self.head = head
         self._lines = [f"define {head} {{", "entry:"]
         self._count = 0
         # The name of the block that lines are added to, for the phis of the next one.
@@ -110,6 +119,27 @@ class Routine:
         more = self.compare("slt", following, count)
         self.end(f"br i1 {more}, label %body{number}, label %after{number}")
         self.block(f"after{number}")
+
+    @contextlib.contextmanager
+    def fold(self, count: Word, kind: str, values: Sequence[str]) -> Iterator[Fold]:
+        """A loop from zero that carries values of one type in registers.
+
+        Its body reads and replaces `values`; after the loop they are those of the last round.
+        """
+        before, carried = self.here, [f"%carried{self.fresh()}" for _ in values]
+        with self.loop(count) as index:
+            latch, place = index.replace("%index", "latch"), len(self._lines)
+            fold = Fold(index, carried)
+            yield fold
+            last = list(fold.values)
+            self._lines[place:place] = [
+                f"  {name} = phi {kind} [ {first}, %{before} ], [ {value}, %{latch} ]"
+                for name, first, value in zip(carried, values, last, strict=True)
+            ]
+        fold.values = [
+            self.phi(kind, (first, before), (value, latch))
+            for first, value in zip(values, last, strict=True)
+        ]
 
     # Calls. An argument is written with its type: `ptr %x`.
 

@@ -37,7 +37,7 @@ from gradtape.runtime.arena import Arena, stored_bytes
 from gradtape.runtime.beyond_memory import check_stored
 from gradtape.runtime.buffer_pool import ALIGNMENT
 from gradtape.runtime.machine_limits import third_cache
-from gradtape.runtime.native_loops import Body, NativeControl, with_controls
+from gradtape.runtime.native_loops import Body, NativeNode, with_controls
 from gradtape.runtime.native_stretches import PlacedKernel, StretchItem
 from gradtape.runtime.plan import Place
 from gradtape.runtime.tiled_products import Axis, Contraction
@@ -209,7 +209,7 @@ class LoweredProgram:
         body_of: Callable[[Program], Body | None],
         fused: Fused | None = None,
     ) -> None:
-        self.controls: Mapping[Node, NativeControl] = {}
+        self.controls: Mapping[Node, NativeNode] = {}
         if fused is None:
             program = self._prepared(for_loops(program))
             program, self.controls, fused = with_controls(program, body_of)
@@ -260,8 +260,8 @@ class LoweredProgram:
             joined, offset = self.outputs.place(part)
             self.place[part] = (self.place[joined][0], offset)
 
-    def _control_of(self, node: Node) -> NativeControl | None:
-        """The native loop or branch that a node is a result of, if it is one."""
+    def _control_of(self, node: Node) -> NativeNode | None:
+        """The native node that a node is a result of, if it is one."""
         return self.controls.get(node.inputs[0]) if node.op is PICK else None
 
     # Memory and instructions.
@@ -331,7 +331,7 @@ class LoweredProgram:
         self._arena.release(scratch)
 
     def _add_control(self, node: Node, written: set[Node]) -> None:
-        """A loop or branch as one instruction; its results have places from here on."""
+        """A node with several results; these have places from here on."""
         picks = [n for n in self.program.nodes if n.op is PICK and n.inputs[0] is node]
         for pick in picks:
             if pick not in written:
@@ -344,7 +344,7 @@ class LoweredProgram:
 
         operands = [self._whole_place(parent) for parent in node.inputs]
         places = {pick.params[0]: self.place[pick] for pick in picks}
-        self._stretch().append(self.controls[node].instruction(operands, places, take))
+        self._stretch().extend(self.controls[node].instructions(operands, places, take))
         self._arena.release(scratch)
 
     def _whole_place(self, node: Node) -> Place:

@@ -1,7 +1,7 @@
-"""Loops and branches in native code: one instruction runs the instructions of a body.
+"""Nodes with several results in native code: loops, branches, and factors of a matrix.
 
-A loop is native if all of its body is: kernels, matrix products, loops and branches. Otherwise its
-NumPy rule runs it, node by node.
+One instruction runs the instructions of a body. A loop is native if all of its body is: kernels,
+matrix products, loops and branches. Otherwise its NumPy rule runs it, node by node.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from gradtape.ops.control.scan import SCAN
 from gradtape.ops.control.scan_params import Scan
 from gradtape.ops.control.while_loop import WHILE
 from gradtape.ops.elementwise.arithmetic import IDENTITY
+from gradtape.ops.matrices.factors import LU_FACTORS
 from gradtape.optimize.fuse import Fused, fuse
 from gradtape.process.records import dataclass
 from gradtape.runtime import thread_team as threads
-from gradtape.runtime.native_stretches import ControlInstruction
+from gradtape.runtime.native_factors import NativeFactors, Take, factors_are_native
+from gradtape.runtime.native_stretches import PreparedInstruction
 from gradtape.runtime.plan import Place
 
 # However little a round does, the loop looks for signals after about so many.
 MOST_ROUNDS = 1024
-# Takes so many bytes of the arena around a loop, for as long as the loop runs.
-Take = Callable[[int], Place]
 Row = Sequence[int]
 
 
@@ -55,13 +55,13 @@ class Body:
     kept: object
 
 
-class NativeControl(Protocol):
-    """A loop or branch that is one instruction."""
+class NativeNode(Protocol):
+    """A node with several results that native instructions compute."""
 
-    def instruction(
+    def instructions(
         self, operands: Sequence[Place], places: Mapping[int, Place], take: Take
-    ) -> ControlInstruction:
-        """The instruction, with operands and results at these places."""
+    ) -> Sequence[PreparedInstruction]:
+        """The instructions, with operands and results at these places."""
         ...
 
 
@@ -73,14 +73,14 @@ def _functions() -> dict[str, int]:
 
 def with_controls(
     program: Program, body_of: Callable[[Program], Body | None]
-) -> tuple[Program, Mapping[Node, NativeControl], Fused]:
-    """The program fused, and its native loops and branches.
+) -> tuple[Program, Mapping[Node, NativeNode], Fused]:
+    """The program fused, and its nodes with several results that are native.
 
     The operands of these must be contiguous: the program copies an operand that is not.
     """
-    controls: dict[Node, NativeControl] = {}
+    controls: dict[Node, NativeNode] = {}
     for node in program.nodes:
-        if node.op.runs_bodies:
+        if node.op.runs_bodies or node.op is LU_FACTORS:
             found = _native(node, body_of)
             if found is not None:
                 controls[node] = found
@@ -127,7 +127,9 @@ def copy_of(node: Node) -> Node:
     return Node(IDENTITY, (node,), (), node.spec)
 
 
-def _native(node: Node, body_of: Callable[[Program], Body | None]) -> NativeControl | None:
+def _native(node: Node, body_of: Callable[[Program], Body | None]) -> NativeNode | None:
+    if node.op is LU_FACTORS:
+        return NativeFactors(node) if factors_are_native(node) else None
     if node.op is SCAN:
         body = body_of(node.params[0])
         # Without a step the results are the operands; NumPy does that.
@@ -190,9 +192,9 @@ class NativeScan:
     node: Node
     body: Body
 
-    def instruction(
+    def instructions(
         self, operands: Sequence[Place], places: Mapping[int, Place], take: Take
-    ) -> ControlInstruction:
+    ) -> Sequence[PreparedInstruction]:
         """The instruction, with operands and results at these places."""
         scan = Scan.of(self.node)
         program, constants, carries = scan.body, scan.constants, scan.carries
@@ -232,7 +234,8 @@ class NativeScan:
             "carried": carried.count,
         }  # fmt: skip
         made, kept = _instruction("scan", control.SCAN_WORDS, words), (body, bound, moving, carried)
-        return ControlInstruction(made, body.products, length * body.work, body.parallel, kept)
+        work = length * body.work
+        return [PreparedInstruction(made, body.products, work, body.parallel, kept)]
 
 
 @dataclass(frozen=True)
@@ -243,9 +246,9 @@ class NativeWhile:
     condition: Body
     body: Body
 
-    def instruction(
+    def instructions(
         self, operands: Sequence[Place], places: Mapping[int, Place], take: Take
-    ) -> ControlInstruction:
+    ) -> Sequence[PreparedInstruction]:
         """The instruction, with operands and results at these places."""
         _, program, constants, maximum = self.node.params
         condition, body = self.condition, self.body
@@ -272,10 +275,10 @@ class NativeWhile:
             "steps.offset": steps[1], "states": carried.address, "carried": carried.count,
         }  # fmt: skip
         # Its length is unknown: count it as long, so that the call gives up the GIL.
-        return ControlInstruction(
+        return [PreparedInstruction(
             _instruction("repeat", control.WHILE_WORDS, words), condition.products or body.products,
             1 << 30, condition.parallel or body.parallel, (condition, body, tested, bound, carried),
-        )  # fmt: skip
+        )]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -285,9 +288,9 @@ class NativeBranch:
     node: Node
     branches: Sequence[Body]
 
-    def instruction(
+    def instructions(
         self, operands: Sequence[Place], places: Mapping[int, Place], take: Take
-    ) -> ControlInstruction:
+    ) -> Sequence[PreparedInstruction]:
         """The instruction, with operands and results at these places."""
         index, *others = operands
         specs = enumerate(self.node.spec)
@@ -306,10 +309,12 @@ class NativeBranch:
             "index.slot": index[0], "index.offset": index[1], "branches": choices.address,
             "choices": choices.count,
         }  # fmt: skip
-        return ControlInstruction(
-            _instruction("choose", control.BRANCH_WORDS, words),
-            any(body.products for body in self.branches),
-            max(body.work for body in self.branches),
-            any(body.parallel for body in self.branches),
-            (self.branches, tables, choices),
-        )
+        return [
+            PreparedInstruction(
+                _instruction("choose", control.BRANCH_WORDS, words),
+                any(body.products for body in self.branches),
+                max(body.work for body in self.branches),
+                any(body.parallel for body in self.branches),
+                (self.branches, tables, choices),
+            )
+        ]

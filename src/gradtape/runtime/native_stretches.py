@@ -32,19 +32,19 @@ class PlacedKernel:
 
 
 @dataclass(frozen=True)
-class ControlInstruction:
-    """An instruction that runs bodies, with the properties of a stretch that it brings along."""
+class PreparedInstruction:
+    """An instruction that is no product, with the properties of a stretch that it brings along."""
 
     instruction: Instruction
     products: bool
     work: int
     parallel: bool
     # The tables and bodies that the instruction names by address.
-    kept: object
+    kept: object = None
 
 
 # An Instruction by itself is a matrix product.
-StretchItem = Instruction | PlacedKernel | ControlInstruction
+StretchItem = Instruction | PlacedKernel | PreparedInstruction
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def assembled(items: Sequence[StretchItem], codes: Mapping[Kernel, KernelCode]) 
             work += max(QUICK_WORK, item.work)
             parallel = parallel or item.parallel
             instructions.append(item)
-        elif isinstance(item, ControlInstruction):
+        elif isinstance(item, PreparedInstruction):
             products, parallel = products or item.products, parallel or item.parallel
             work += item.work
             instructions.append(item.instruction)

@@ -147,9 +147,10 @@ class Contraction:
         )
         split, total = _cut(words, -(-n // shape.width))
         parallel = self.work >= PARALLEL_WORK and total > 1
-        return Instruction(
-            _kernel(shape), words._replace(split=split), total, 1, parallel, self.work, code=tables
-        )
+        kernel = _compiled(shape)
+        words, function = words._replace(split=split), kernel.address("tiles")
+        code = (tables, kernel)
+        return Instruction(function, words, total, 1, parallel, self.work, code=code)
 
 
 ONE = Axis(1)
@@ -272,5 +273,6 @@ def _cut(words: TileArguments, panels: int) -> tuple[int, int]:
 
 
 @lru_cache(maxsize=8)
-def _kernel(shape: Shape) -> int:
-    return llvm.compile_ir(tiles.tiles_ir(shape)).address("tiles")
+def _compiled(shape: Shape) -> llvm.Compiled:
+    # Not for good, so that its machine code is kept on disk; instructions hold it.
+    return llvm.compile_ir(tiles.tiles_ir(shape), for_good=False)
