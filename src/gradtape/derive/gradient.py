@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from gradtape.derive.python_rules import PythonRules
 from gradtape.graph import Rows, dependents, topological
 from gradtape.graph.node import Node, apart_from_recorded
+from gradtape.process.uncollected import uncollected
 from gradtape.recording.recording import Recording
 from gradtape.recording.unobserved import unobserved
 from gradtape.runtime.counters import COUNTS
@@ -48,7 +49,9 @@ def derive_reverse(
         if recording.rules:
             results = reverse(targets, cotangents, asked, outside, rules.pull)
         else:
-            results = unobserved(reverse, targets, cotangents, asked, outside, rules.pull)
+            results = unobserved(
+                uncollected, reverse, targets, cotangents, asked, outside, rules.pull
+            )
     by_source = dict(zip(asked, results, strict=True))
     found = [by_source.get(source) for source in sources]
     if not rules.used:
@@ -60,8 +63,9 @@ def derive_reverse(
 
 def reached(nodes: Sequence[Node], outside: Collection[Node], watched: Sequence[Node]) -> set[Node]:
     """The watched nodes, and the nodes that depend on them through nodes inside the window."""
-    order = (node for node in topological(nodes) if node not in outside or node in watched)
-    return dependents(order, watched)
+    sources = frozenset(watched)
+    order = (node for node in topological(nodes) if node not in outside or node in sources)
+    return dependents(order, sources)
 
 
 def derive_forward(
@@ -83,7 +87,9 @@ def derive_forward(
         if recording.rules:
             found = forward(targets, sources, tangents, outside, rules.push)
         else:
-            found = unobserved(forward, targets, sources, tangents, outside, rules.push)
+            found = unobserved(
+                uncollected, forward, targets, sources, tangents, outside, rules.push
+            )
     if not rules.used:
         recording.table.derived[key] = found
     return found

@@ -160,7 +160,7 @@ class _Applied(Container[Node]):
         self.recording = recording
 
     def __contains__(self, node: object) -> bool:
-        return isinstance(node, Node) and self.recording.position(node) is not None
+        return type(node) is Node and self.recording.position(node) is not None
 
 
 def _copied(recording: Recording, results: tuple[Node, ...]) -> _Copies:

@@ -42,7 +42,7 @@ class BoundPlan:
         self.inputs = frozenset(found.inputs)
         self.node_count = len(found.nodes)
         # The program, if something in it may fail on values.
-        self.fallible = found if any(may_fail(node) for node in found.nodes) else None
+        self.fallible = found if may_fail(found) else None
         # The state of a recording in which this plan was flushed: equal histories share the object.
         self.available = object()
         self.bindings: tuple[int | Node, ...] = tuple(

@@ -93,9 +93,12 @@ def called(node: Node) -> str:
     return node.params[0] if node.op is CHECKED else node.op.name
 
 
-def may_fail(node: Node) -> bool:
-    """Whether a node can fail on values."""
-    return node.op.may_fail or (bool(node.params) and bool(held(node)))
+def may_fail(program: Program) -> bool:
+    """Whether a node of a program can fail on values."""
+    # A long program has few ops, and few of its nodes have params.
+    if any(op.may_fail for op in {node.op for node in program.nodes}):
+        return True
+    return any(held(node) for node in program.nodes if node.params)
 
 
 def _origin(node: Node) -> object:

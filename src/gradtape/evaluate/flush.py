@@ -34,9 +34,10 @@ from gradtape.evaluate.bound_plans import BoundPlan
 from gradtape.evaluate.kept_for_backward import kept
 from gradtape.graph.hooks import hooks
 from gradtape.graph.node import LEAF, PLACEHOLDER, Node, renew_table
-from gradtape.graph.program import Program, program
+from gradtape.graph.program import Program, program, with_outputs
 from gradtape.graph.walk import topological
 from gradtape.process.interrupts import is_interrupt
+from gradtape.process.uncollected import uncollected
 from gradtape.recording.handle import Handle
 from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import ended, settle, state
@@ -355,13 +356,13 @@ def _bound_plan_for(recording: Recording, roots: tuple[Node, ...]) -> BoundPlan 
     if found is not None:
         COUNTS.plan_hits += 1
         return found
-    wanted = _program(recording, roots, watched)
+    wanted = uncollected(_program, recording, roots, watched)
     if any(node.op is PLACEHOLDER and node not in recording.values for node in wanted.inputs):
         return None
     candidates = plans.setdefault((roots[-1], *key[1:]), [])
     found = _superset(wanted, candidates)
     if found is None:
-        found = unobserved(BoundPlan, wanted, recording.fastmath)
+        found = unobserved(uncollected, BoundPlan, wanted, recording.fastmath)
         candidates.append(found)
     else:
         COUNTS.plan_hits += 1
@@ -402,7 +403,8 @@ def _program(recording: Recording, roots: Sequence[Node], watched: Sequence[Node
         discarded -= recording.saved
     extra += _losses(recording, found)
     outputs = dict.fromkeys((*roots, *[node for node in extra if node not in discarded]))
-    return found if len(outputs) == len(roots) else program(outputs, known)
+    more = tuple(outputs)[len(roots) :]
+    return with_outputs(found, more, known) if more else found
 
 
 def _losses(recording: Recording, found: Program) -> list[Node]:

@@ -86,20 +86,27 @@ class Node:
     def __repr__(self) -> str:
         return f"<{self.op.name} {self.spec}>"
 
-    # Derivative rules are written with operators on nodes; each operator is one op.
+    # Derivative rules are written with operators on nodes; each operator is one op. Sums and
+    # products of two nodes take the short way, for they are most of what rules make.
     def __add__(self, other: Operand) -> Node:
+        if type(other) is Node:
+            return apply(OPERATORS.add, (self, other))
         return _binary(OPERATORS.add, self, other)
 
     def __radd__(self, other: Any) -> Node:
         return _binary(OPERATORS.add, other, self)
 
     def __sub__(self, other: Operand) -> Node:
+        if type(other) is Node:
+            return apply(OPERATORS.subtract, (self, other))
         return _binary(OPERATORS.subtract, self, other)
 
     def __rsub__(self, other: Operand) -> Node:
         return _binary(OPERATORS.subtract, other, self)
 
     def __mul__(self, other: Operand) -> Node:
+        if type(other) is Node:
+            return apply(OPERATORS.multiply, (self, other))
         return _binary(OPERATORS.multiply, self, other)
 
     def __rmul__(self, other: Operand) -> Node:

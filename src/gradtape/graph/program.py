@@ -65,14 +65,36 @@ class Program:
 def program(outputs: Iterable[Node], known: Collection[Node] = ()) -> Program:
     """The program that computes `outputs` from the leaves and the nodes already `known`."""
     outputs = tuple(outputs)
+    inputs, nodes = _divided(topological(outputs, stop=known), known)
+    return Program(tuple(inputs), tuple(nodes), outputs)
+
+
+def with_outputs(found: Program, more: Sequence[Node], known: Collection[Node] = ()) -> Program:
+    """What `program` gives for the outputs of `found` and some more, without walking it again.
+
+    `found` must be the program of its outputs and the same `known` nodes.
+    """
+    own = {*found.inputs, *found.nodes}
+
+    def read(node: Node) -> Sequence[Node]:
+        return () if node in own or node in known else node.inputs
+
+    # The walk over all outputs in order would list the nodes of `found` first, as they are there.
+    new = [node for node in topological(more, parents=read) if node not in own]
+    inputs, nodes = _divided(new, known)
+    return Program((*found.inputs, *inputs), (*found.nodes, *nodes), (*found.outputs, *more))
+
+
+def _divided(order: Iterable[Node], known: Collection[Node]) -> tuple[list[Node], list[Node]]:
+    """Nodes in their order: those that a program is given, and those that it computes."""
     inputs: list[Node] = []
     nodes: list[Node] = []
-    for node in topological(outputs, stop=known):
-        if node.op is LEAF or node.op is PLACEHOLDER or node in known:
+    for node in order:
+        if node in known or (not node.inputs and node.op in (LEAF, PLACEHOLDER)):
             inputs.append(node)
         else:
             nodes.append(node)
-    return Program(tuple(inputs), tuple(nodes), outputs)
+    return inputs, nodes
 
 
 def rewritten(found: Program, change: Callable[[Node], Node]) -> Program:

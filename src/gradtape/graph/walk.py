@@ -34,28 +34,55 @@ def topological(
     done: dict[Node, None] = {}
     stack = list(roots)
     stack.reverse()
+    push, pop = stack.append, stack.pop
+    # Every new program is walked several times, so the usual one and two inputs are written out. A
+    # node that waits for its inputs is on the stack below them, and the walk goes on with the first
+    # of them in the same turn.
     while stack:
-        node = stack[-1]
-        if node not in done:
+        node = pop()
+        if node in done:
+            continue
+        while True:
             read = node.inputs if parents is None else parents(node)
             if read and node not in stop:
-                depth = len(stack)
-                for parent in reversed(read):
-                    if parent not in done:
-                        stack.append(parent)
-                if len(stack) > depth:
-                    continue
+                first = read[0]
+                if len(read) == 1:
+                    if first not in done:
+                        push(node)
+                        node = first
+                        continue
+                elif len(read) == 2:
+                    second = read[1]
+                    if first not in done:
+                        push(node)
+                        if second not in done:
+                            push(second)
+                        node = first
+                        continue
+                    if second not in done:
+                        push(node)
+                        node = second
+                        continue
+                else:
+                    missing = [parent for parent in reversed(read) if parent not in done]
+                    if missing:
+                        push(node)
+                        stack += missing
+                        node = pop()
+                        continue
             done[node] = None
-        stack.pop()
+            break
     _visits[0] += len(done)
     return list(done)
 
 
 def dependents(order: Iterable[Node], sources: Collection[Node]) -> set[Node]:
     """The sources among the nodes of a topological order, and the nodes that depend on them."""
+    # A recording may watch hundreds of sources, and they may come as a sequence.
+    among = frozenset(sources)
     found: set[Node] = set()
     for node in order:
-        if node in sources or not found.isdisjoint(node.inputs):
+        if node in among or not found.isdisjoint(node.inputs):
             found.add(node)
     return found
 

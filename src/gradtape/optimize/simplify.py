@@ -12,6 +12,9 @@ from gradtape.ops.families.elementwise import op_of
 from gradtape.ops.families.identities import full
 from gradtape.process.give_way import give_way
 
+# So many nodes take a pass less time than background work may keep the GIL.
+BETWEEN_WAYS = 64
+
 
 def simplify(program: Program) -> Program:
     """Replace each node by a simpler one that gives the same bits, where its op knows one."""
@@ -47,36 +50,42 @@ def _folded(node: Node) -> Node | None:
 
 def share_subexpressions(program: Program) -> Program:
     """Before: `b = f(a); c = f(a); d = identity(c)`. After: `b = f(a)`, used for all three."""
-    same: dict[Node, Node] = {node: node for node in program.inputs}
+    # Only nodes that another one stands for: in most programs few are, and a pass over a new
+    # program should do little for each of the others.
+    same: dict[Node, Node] = {}
     first: dict[tuple[object, ...], Node] = {}
     nodes: list[Node] = []
-    changed = False
-    for node in program.nodes:
-        give_way()
-        op = node.op
+    for position, node in enumerate(program.nodes):
+        if not position % BETWEEN_WAYS:
+            give_way()
+        op, inputs = node.op, node.inputs
         passed = passes_through(node) if op is PICK else None
         if passed is not None:
-            same[node] = same[passed]
-            changed = True
+            same[node] = same.get(passed, passed)
             continue
         if op.transparent:
             # Several outputs are inputs of their own: nothing is left to compute.
-            if type(node.spec) is not tuple:
-                same[node] = same[node.inputs[0]]
-            changed = True
+            kept = inputs[0]
+            same[node] = node if type(node.spec) is tuple else same.get(kept, kept)
             continue
-        inputs = tuple([same[parent] for parent in node.inputs])
-        key = (op, node.params, *inputs)
-        found = None if op.opaque else first.get(key)
-        if found is None:
-            found = first[key] = rebuilt(node, inputs)
-            nodes.append(found)
-        same[node] = found
+        if same:
+            inputs = tuple([same.get(parent, parent) for parent in inputs])
+        if op.opaque:
+            found = rebuilt(node, inputs)
+        else:
+            key = (op, node.params, *inputs)
+            known = first.get(key)
+            if known is not None:
+                same[node] = known
+                continue
+            found = first[key] = node if inputs is node.inputs else rebuilt(node, inputs)
+        nodes.append(found)
         if found is not node:
-            changed = True
-    if not changed:
+            same[node] = found
+    if not same:
         return program
-    return Program(program.inputs, tuple(nodes), tuple(same[node] for node in program.outputs))
+    outputs = tuple(same.get(node, node) for node in program.outputs)
+    return Program(program.inputs, tuple(nodes), outputs)
 
 
 def relax_rounding(program: Program) -> Program:

@@ -66,7 +66,8 @@ class Parts:
 
     def position(self, node: Node) -> int | None:
         """Where the derivative was handed out that a node is a part of; None for other nodes."""
-        for position, parts in self._waiting:
-            self._known.update(dict.fromkeys(parts, position))
-        self._waiting.clear()
+        if self._waiting:
+            for position, parts in self._waiting:
+                self._known.update(dict.fromkeys(parts, position))
+            self._waiting.clear()
         return self._known.get(node)

@@ -329,8 +329,9 @@ class Recording:
         if node.op is PICK:
             node = node.inputs[0]
         known = self.positions
-        for position in range(len(known), len(self.nodes)):
-            known[self.nodes[position]] = position
+        if len(known) < len(self.nodes):
+            for position in range(len(known), len(self.nodes)):
+                known[self.nodes[position]] = position
         found = self.placed.get(node, known.get(node))
         return self.parts.position(node) if found is None and self.parts is not None else found
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import repeat
+from operator import attrgetter, length_hint
 from typing import Any
 
 import numpy as np
@@ -12,7 +15,7 @@ import numpy as np
 from gradtape.graph import Node, Program
 from gradtape.graph.lines import mark
 from gradtape.recording.value import Content, Value
-from gradtape.runtime.beyond_memory import check_stored
+from gradtape.runtime.beyond_memory import check_specs
 from gradtape.runtime.counters import COUNTS
 from gradtape.runtime.plan import Input
 
@@ -23,48 +26,70 @@ LARGE_IN_ALL = 1 << 22
 # So do programs with results of this many bytes on average: objects of Python take as much.
 SMALL = 64
 
-Step = tuple[Callable[..., Any], tuple[int, ...], int, tuple[int, ...]]
+Kernel = Callable[..., Any]
+Slots = tuple[int, ...]
 
 
 class NumpyPlan:
     """Steps over slots. Inputs fill the first ones."""
 
-    __slots__ = ("inputs", "output_slots", "output_specs", "program", "size", "steps")
+    __slots__ = (
+        "_drops", "_sources", "_targets", "inputs", "output_slots", "output_specs", "program",
+        "size", "steps",
+    )  # fmt: skip
 
     def __init__(self, program: Program) -> None:
-        check_stored(program.nodes)
+        specs = Counter(map(attrgetter("spec"), program.nodes))
+        check_specs(specs, program.nodes)
         self.program = program
         slot = {node: index for index, node in enumerate(program.inputs)}
+        # What each step calls, the slots that it reads, the slot that it fills and those that it
+        # empties. These are lists and not one list of tuples: the garbage collector would look at
+        # each of the tuples again and again, which takes longer than a long plan takes to run.
+        self.steps: list[Kernel] = []
+        self._sources: list[Slots] = []
+        self._targets: Sequence[int]
+        # None if no step empties a slot.
+        self._drops: list[Slots] | None = None
         # Where all results together are small, each has a slot of its own: finding out which of
         # them are dead would take longer than running the plan.
-        of_one = self._sharing_slots if _is_large(program) else self._apart
-        self.steps, self.size = of_one(program, slot)
+        if _is_large(specs, len(program.nodes)):
+            self._share_slots(slot)
+        else:
+            self._keep_apart(slot)
         self.inputs = tuple(_convert(node) for node in program.inputs)
         self.output_slots = tuple(slot[node] for node in program.outputs)
         self.output_specs = tuple(node.spec for node in program.outputs)
 
-    @staticmethod
-    def _apart(program: Program, slot: dict[Node, int]) -> tuple[list[Step], int]:
-        """Steps whose results each have a slot of their own."""
-        steps: list[Step] = []
-        for target, node in enumerate(program.nodes, len(slot)):
-            sources = tuple([slot[parent] for parent in node.inputs])
+    def _keep_apart(self, slot: dict[Node, int]) -> None:
+        """Make steps whose results each have a slot of their own."""
+        begin = len(slot)
+        steps, all_sources = self.steps, self._sources
+        for target, node in enumerate(self.program.nodes, begin):
+            parents = node.inputs
+            # The usual cases are written out: a new program waits for this before it first runs.
+            if len(parents) == 2:
+                all_sources.append((slot[parents[0]], slot[parents[1]]))
+            elif len(parents) == 1:
+                all_sources.append((slot[parents[0]],))
+            else:
+                all_sources.append(tuple([slot[parent] for parent in parents]))
             slot[node] = target
-            kernel = node.op.numpy if not node.params else _kernel(node)
-            steps.append((kernel, sources, target, ()))
-        return steps, len(slot)
+            steps.append(node.op.numpy if not node.params else _kernel(node))
+        self.size = len(slot)
+        self._targets = range(begin, self.size)
 
-    @staticmethod
-    def _sharing_slots(program: Program, slot: dict[Node, int]) -> tuple[list[Step], int]:
-        """Steps that use the slot of a dead value again."""
-        last_use = last_uses(program)
+    def _share_slots(self, slot: dict[Node, int]) -> None:
+        """Make steps that use the slot of a dead value again."""
+        last_use = last_uses(self.program)
         free: list[int] = []
         size = len(slot)
-        steps: list[Step] = []
+        targets: list[int] = []
+        drops: list[Slots] = []
         # Written without inner functions: a new program waits for this before it first runs.
-        for position, node in enumerate(program.nodes):
+        for position, node in enumerate(self.program.nodes):
             parents = node.inputs
-            sources = tuple([slot[parent] for parent in parents])
+            self._sources.append(tuple([slot[parent] for parent in parents]))
             dying = [parent for parent in parents if last_use[parent] == position]
             if len(dying) > 1:
                 dying = list(dict.fromkeys(dying))
@@ -75,13 +100,15 @@ class NumpyPlan:
             else:
                 target, size = size, size + 1
             slot[node] = target
-            drop: tuple[int, ...] = ()
+            drop: Slots = ()
             if dying:
                 drop = tuple([slot[p] for p in dying if slot[p] != target and _bytes(p) >= LARGE])
-            steps.append((_kernel(node), sources, target, drop))
+            self.steps.append(_kernel(node))
+            targets.append(target)
+            drops.append(drop)
             if last_use[node] == position:
                 free.append(target)
-        return steps, size
+        self.size, self._targets, self._drops = size, targets, drops
 
     def timed_run(self, inputs: Sequence[Input]) -> tuple[list[Content], list[int]]:
         """`run`, and the nanoseconds that each step took."""
@@ -100,7 +127,7 @@ class NumpyPlan:
         copy = object.__new__(NumpyPlan)
         for name in NumpyPlan.__slots__:
             setattr(copy, name, getattr(self, name))
-        copy.steps = [(timed(kernel), *rest) for kernel, *rest in self.steps]  # type: ignore[misc]
+        copy.steps = [timed(kernel) for kernel in self.steps]
         return copy.run(inputs), times
 
     def run(self, inputs: Sequence[Input]) -> list[Content]:
@@ -108,10 +135,13 @@ class NumpyPlan:
         slots: list[Any] = [None] * self.size
         for index, (convert, value) in enumerate(zip(self.inputs, inputs, strict=True)):
             slots[index] = value.array if type(value) is Value else convert(value)
+        kernels = iter(self.steps)
+        drops: Iterable[Slots] = repeat(()) if self._drops is None else self._drops
         with np.errstate(all="ignore"):
             try:
-                for step in self.steps:
-                    kernel, sources, target, drop = step
+                for kernel, sources, target, drop in zip(
+                    kernels, self._sources, self._targets, drops, strict=False
+                ):
                     if len(sources) == 2:
                         slots[target] = kernel(slots[sources[0]], slots[sources[1]])
                     elif len(sources) == 1:
@@ -121,8 +151,7 @@ class NumpyPlan:
                     for dead in drop:
                         slots[dead] = None
             except Exception as error:
-                pairs = zip(self.program.nodes, self.steps, strict=True)
-                mark(error, next(node for node, each in pairs if each is step))
+                mark(error, self.program.nodes[len(self.steps) - 1 - length_hint(kernels)])
                 raise
         COUNTS.plans_run += 1
         COUNTS.ops_run += len(self.steps)
@@ -132,15 +161,10 @@ class NumpyPlan:
         ]
 
 
-def _is_large(program: Program) -> bool:
+def _is_large(specs: Mapping[Any, int], count: int) -> bool:
     """Whether the memory of dead values is worth using again."""
-    limit = max(LARGE_IN_ALL, SMALL * len(program.nodes))
-    total = 0
-    for node in program.nodes:
-        total += _bytes(node)
-        if total > limit:
-            return True
-    return False
+    limit = max(LARGE_IN_ALL, SMALL * count)
+    return sum(times * _bytes_of(of) for of, times in specs.items()) > limit
 
 
 def last_uses(program: Program) -> dict[Node, int]:
@@ -156,7 +180,11 @@ def last_uses(program: Program) -> dict[Node, int]:
 
 
 def _bytes(node: Node) -> int:
-    return LARGE if type(node.spec) is tuple else node.spec.nbytes
+    return _bytes_of(node.spec)
+
+
+def _bytes_of(of: Any) -> int:
+    return LARGE if type(of) is tuple else of.nbytes
 
 
 def _kernel(node: Node) -> Callable[..., Any]:

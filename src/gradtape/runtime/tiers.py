@@ -20,8 +20,10 @@ import os
 import time
 import warnings
 import weakref
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 
 from gradtape.codegen import compiler_thread, llvm
 from gradtape.graph import Node, Program
@@ -32,6 +34,7 @@ from gradtape.optimize import optimize
 from gradtape.optimize.simplify import share_subexpressions
 from gradtape.process.give_way import is_in_background
 from gradtape.process.locks import new_lock
+from gradtape.process.uncollected import uncollected
 from gradtape.recording.modes import modes
 from gradtape.recording.value import Content
 from gradtape.runtime.beyond_memory import memory
@@ -69,6 +72,8 @@ if MODE not in MODES:
 
 # The native recorder and native calls of functions are compiled as plans are.
 compiler_thread.compile_shortcuts_meanwhile(MODE == "auto")
+
+_OP, _SPEC = attrgetter("op"), attrgetter("spec")
 
 _log = Log("runtime")
 _lock = new_lock()
@@ -130,7 +135,7 @@ class TieredPlan:
             return compiled.run(inputs)
         self._runs += 1
         if self._plain is None:
-            self._plain = NumpyPlan(for_numpy(self.program, self._fast, self.work()))
+            self._plain = uncollected(self._planned_in_numpy)
         start = time.perf_counter()
         if PROBE.sink is not None:
             begin = time.perf_counter_ns()
@@ -143,6 +148,9 @@ class TieredPlan:
         if self._last >= WORTH_WAITING and self._job is None and _compiles_meanwhile():
             self._hope()
         return results
+
+    def _planned_in_numpy(self) -> NumpyPlan:
+        return NumpyPlan(for_numpy(self.program, self._fast, self.work()))
 
     def work(self) -> int:
         """A rough count of the element-ops of the program."""
@@ -304,7 +312,7 @@ def for_numpy(program: Program, fast: bool, elements: int) -> Program:
     small = elements < SMALL_NODE * len(program.nodes)
     # Programs with loops, callbacks or random numbers always get the passes: these drop outputs of
     # loops that nothing reads, and calls of the user's functions whose results are constants.
-    plain = small and all(node.op.self_contained for node in program.nodes)
+    plain = small and all(op.self_contained for op in set(map(_OP, program.nodes)))
     if plain and not fast:
         return share_subexpressions(program)
     return optimize(program, fast)
@@ -355,7 +363,17 @@ def _tell(error: Exception) -> None:
 
 def work(program: Program) -> int:
     """A rough count of the element-ops of a program."""
-    return sum(_elements(node) for node in program.nodes)
+    # A long program has few ops and specs: each of them is looked at once.
+    total = sum(times * _size(of) for of, times in Counter(map(_SPEC, program.nodes)).items())
+    special = {op for op in set(map(_OP, program.nodes)) if op.runs_bodies or op.reduces}
+    if special:
+        nodes = [node for node in program.nodes if node.op in special]
+        total += sum(_elements(node) - _size(node.spec) for node in nodes)
+    return total
+
+
+def _size(of: Any) -> int:
+    return sum(each.size for each in of) if type(of) is tuple else of.size
 
 
 def _elements(node: Node) -> int:
@@ -363,11 +381,9 @@ def _elements(node: Node) -> int:
         steps: int = node.keywords.get("length", 1)
         bodies = held(node)
         return steps * sum(work(body) + STEP_ELEMENTS * len(body.nodes) for body in bodies)
-    if type(node.spec) is tuple:
-        return sum(of.size for of in node.spec)
-    if node.op.reduces:
+    if node.op.reduces and type(node.spec) is not tuple:
         return node.inputs[0].size
-    return node.size
+    return _size(node.spec)
 
 
 if MODE == "always":

@@ -88,7 +88,9 @@ def _through(
         if op is IDENTITY:  # rows stay rows
             _accumulate(found, parent, cotangent)
             continue
-        result = _pulled(node, index, cotangent.node, before)
+        content = cotangent.content
+        given = content if type(content) is Node else cotangent.node
+        result = _pulled(node, index, given, before)
         if result is None:
             continue
         mask = None if before is None and op is not WHERE else _mask(node, index, before)
