@@ -8,18 +8,18 @@ type checking only, for the classes here would take a few milliseconds of every 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol, Self, TypeVar
+from typing import NamedTuple, Protocol, Self, TypeVar
 
 from gradtape.dtypes import DType
 from gradtape.graph.math_function import MathFunction
 from gradtape.process.records import dataclass
 
 
-@dataclass(frozen=True)
-class Vector:
+class Vector(NamedTuple):
     """The IR name of one value, with one element of `dtype` per lane.
 
-    A complex value has two names: its real parts, and its imaginary parts.
+    A complex value has two names: its real parts, and its imaginary parts. It is a tuple because
+    one is made for every instruction, and a tuple is made quickly.
     """
 
     name: str

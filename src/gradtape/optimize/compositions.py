@@ -101,6 +101,8 @@ def _is_worth_it(node: Node) -> bool:
 
 def split_reductions(program: Program) -> Program:
     """Before: `sum(x, axis=(0, 2))` of three axes. After: axis 2 first, then axis 0."""
+    if all(op.reduction is None for op in {node.op for node in program.nodes}):
+        return program
     new: dict[Node, Node] = {node: node for node in program.inputs}
     nodes: list[Node] = []
     for node in program.nodes:

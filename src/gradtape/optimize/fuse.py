@@ -91,7 +91,9 @@ class _Fusion:
 
     def __init__(self, program: Program, fusible: Callable[[Node], bool]) -> None:
         self._program = program
-        self._fusible = fusible
+        self._may_fuse = fusible
+        # What `fusible` said of nodes, by all that it looks at.
+        self._said: dict[tuple[object, ...], bool] = {}
         self._units: list[Unit] = []
         self._unit_of: dict[Node, int] = {}
         self._access: dict[Node, Access] = {node: whole(node) for node in program.inputs}
@@ -119,6 +121,13 @@ class _Fusion:
         _mark_outputs(self._program, self._units, self._unit_of, self._access, self._constants)
         units = [unit for unit in self._units if isinstance(unit, Call) or unit.nodes]
         return Fused(units, self._access, self._constants)
+
+    def _fusible(self, node: Node) -> bool:
+        key = (node.op, node.params, node.spec, *[parent.spec for parent in node.inputs])
+        found = self._said.get(key)
+        if found is None:
+            found = self._said[key] = self._may_fuse(node)
+        return found
 
     def _add_view(self, node: Node) -> None:
         """A view costs nothing where strides can express it; otherwise it is copied."""
@@ -194,16 +203,17 @@ class _Fusion:
         """The first unit in which `node` can be computed over `space`."""
         earliest = 0
         for parent in node.inputs:
-            if parent in self._constants or parent not in self._unit_of:
+            # Constants and inputs are in no unit; and a unit before the earliest changes nothing.
+            index = self._unit_of.get(parent, -1)
+            if index < earliest:
                 continue
-            index = self._unit_of[parent]
             unit = self._units[index]
             inside = (
                 isinstance(unit, Loop)
                 and unit.space == space == parent.shape
                 and parent in unit.pointwise
             )
-            earliest = max(earliest, index if inside else index + 1)
+            earliest = index if inside else index + 1
         return earliest
 
 
@@ -228,6 +238,8 @@ def _sink(program: Program, units: list[Unit], unit_of: dict[Node, int]) -> None
     A node joins the first loop it can, which may be long before its reader: the decayed momentum
     of an optimiser would be written before the gradient is known and read again after.
     """
+    if sum(isinstance(unit, Loop) for unit in units) < 2:
+        return  # there is no loop to move to
     readers: dict[Node, list[Node]] = {}
     for node in program.nodes:
         for parent in node.inputs:

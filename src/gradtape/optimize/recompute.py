@@ -11,6 +11,7 @@ value that anything compares, or takes the largest of, is computed once.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from gradtape.graph import Accumulation, Node, Program
@@ -45,12 +46,22 @@ class Recomputation:
         self._unit_of = unit_of
         self._access = access
         self._constants = constants
-        self._position = {node: number for number, node in enumerate(program.nodes)}
+        self._program = program
         self._outputs = set(program.outputs)
-        self._readers: dict[Node, list[Node]] = {}
-        for node in program.nodes:
+
+    # Most programs have nothing that may be computed again, and need neither of these.
+
+    @cached_property
+    def _position(self) -> dict[Node, int]:
+        return {node: number for number, node in enumerate(self._program.nodes)}
+
+    @cached_property
+    def _readers(self) -> dict[Node, list[Node]]:
+        found: dict[Node, list[Node]] = {}
+        for node in self._program.nodes:
             for parent in node.inputs:
-                self._readers.setdefault(parent, []).append(node)
+                found.setdefault(parent, []).append(node)
+        return found
 
     def into(self, loop: Loop) -> None:
         """Add to a loop what it can compute again."""
@@ -63,6 +74,8 @@ class Recomputation:
             if parent not in loop.pointwise and parent.shape == loop.space
         )
         candidates = [node for node in reads if self._may(node, loop)]
+        if not candidates:
+            return
         loaded = {node for node in reads if node not in candidates}
         chosen: list[Node] = []
         for node in sorted(candidates, key=self._position.__getitem__):

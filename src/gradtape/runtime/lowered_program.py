@@ -315,8 +315,9 @@ class LoweredProgram:
             return set()
         # Streaming stores need vectors that are aligned.
         aligned = {node for node in written if self.place[node][1] % ALIGNMENT == 0}
-        unread = aligned - read_again(self.program, self.fused, self.outputs.parts)
-        return {n for n in unread if n.spec.nbytes > streamed_bytes() and n.dtype.kind != "b"}
+        large = {n for n in aligned if n.spec.nbytes > streamed_bytes() and n.dtype.kind != "b"}
+        # Few programs have any: the others need no walk.
+        return large and large - read_again(self.program, self.fused, self.outputs.parts)
 
     def _add_kernels(self, lowered: list[Lowered]) -> None:
         scratch: list[str] = []

@@ -45,6 +45,7 @@ def lowered(
 
 
 @lru_cache(maxsize=64)
+@lru_cache(maxsize=256)
 def code_of(dtype: DType) -> str:
     """The code of a dtype in kernels, such as `f8`."""
     return np.dtype(dtype).str[1:]

@@ -88,8 +88,9 @@ class Builder:
 
     def let(self, text: str, hint: str = "v") -> str:
         """Append an instruction, and give the new name of its result."""
-        name = self.fresh(hint)
-        self.line(f"{name} = {text}")
+        # `fresh` and `line` written out: a long program has thousands of instructions.
+        name = f"%{hint}{next(self._numbers)}"
+        self.lines.append(f"  {name} = {text}")
         return name
 
     def label(self, name: str) -> None:

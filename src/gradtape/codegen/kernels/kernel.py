@@ -7,7 +7,8 @@ are run-time arguments, so one kernel serves every size of the same rank and dty
 from __future__ import annotations
 
 from enum import Enum, auto
-from functools import cached_property
+from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,6 +25,7 @@ BOOL = np.dtype(bool)
 INDEX = np.dtype(np.int64)
 
 
+@lru_cache(maxsize=256)
 def scalar_type(dtype: DType | str) -> str:
     """The IR type of one element in a register; for complex numbers, of one part.
 
@@ -84,9 +86,11 @@ class Operand:
     indices: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True)
-class Instruction:
-    """One op of the body on earlier values, by number; operands are numbered first."""
+class Instruction(NamedTuple):
+    """One op of the body on earlier values, by number; operands are numbered first.
+
+    A tuple is made, hashed and compared by C code: the body of a long program has thousands.
+    """
 
     op: Op
     params: tuple[object, ...]

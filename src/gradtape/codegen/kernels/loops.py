@@ -267,11 +267,13 @@ class Emitter(Memory):
         for instruction in kernel.body:
             give_way()
             # A scalar of the table is read where it is first used: registers are few.
-            self._read_from_table(values, instruction.arguments)
-            arguments = [values[number] for number in instruction.arguments]
-            keywords = instruction.op.keywords(instruction.params)
-            assert instruction.op.llvm is not None
-            values.append(instruction.op.llvm(b, *arguments, **keywords))
+            op, params, numbers, _ = instruction
+            if self.tabled:
+                self._read_from_table(values, numbers)
+            assert op.llvm is not None
+            arguments = [values[number] for number in numbers]
+            keywords = op.keywords(params) if params else {}
+            values.append(op.llvm(b, *arguments, **keywords))
         self._read_from_table(values, self._results)
         first = len(kernel.operands)
         for entry, item in enumerate(kernel.stores, first):

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
+from typing import NamedTuple
 
 from gradtape.graph import Node, Shape, View
-from gradtape.process.records import dataclass
 
 Strides = tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Access:
+class Access(NamedTuple):
     """The place of a value in the memory of `base`; `offset` and `strides` count elements."""
 
     base: Node
@@ -33,6 +33,7 @@ class Access:
         )
 
 
+@lru_cache(maxsize=1024)
 def row_major(shape: Shape) -> Strides:
     """Strides of a contiguous array."""
     strides = []
@@ -45,7 +46,8 @@ def row_major(shape: Shape) -> Strides:
 
 def whole(node: Node) -> Access:
     """The access to a value that has contiguous memory of its own."""
-    return Access(node, node.shape, row_major(node.shape))
+    shape = node.spec.shape
+    return Access(node, shape, row_major(shape))
 
 
 def is_strided_view(node: Node) -> bool:
