@@ -6,7 +6,6 @@ that index: the same program on another mesh has another pattern.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
@@ -180,4 +179,7 @@ def index_contents(window: Window, leaves: list[Node]) -> Contents:
     if not leaves:
         return ()
     found = values_of(window.recording, leaves)
+    # It loads OpenSSL, which takes longer than most of our packages.
+    import hashlib
+
     return tuple(hashlib.blake2b(array.tobytes()).digest() for array in found.values())

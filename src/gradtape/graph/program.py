@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import field
 from itertools import count, product
@@ -56,6 +55,9 @@ class Program:
 
     def _repr_html_(self) -> str:
         """The program as text, for notebooks."""
+        # It loads a table of all entities, which few programs need.
+        import html
+
         return f"<pre>{html.escape(show(self))}</pre>"
 
     def __str__(self) -> str:

@@ -9,8 +9,8 @@ is on, as when a report is written, new nodes get the lines of those that they r
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
-import sysconfig
 import weakref
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
@@ -93,10 +93,14 @@ def place_of(code: CodeType, line: int) -> Place:
     return found[1]
 
 
-# Files of Python and of installed packages: none of them is the user's program.
-_INSTALLED = tuple(
-    {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-)
+@functools.cache
+def _installed() -> tuple[str, ...]:
+    """Files of Python and of installed packages: none of them is the user's program."""
+    # Its tables take longer to load than this module.
+    import sysconfig
+
+    folders = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    return *folders, "<frozen "
 
 
 def is_library(frame: FrameType) -> bool:
@@ -106,7 +110,7 @@ def is_library(frame: FrameType) -> bool:
     if found is None:
         if len(_library) > _MOST_CODES:
             _library.clear()
-        installed = code.co_filename.startswith((*_INSTALLED, "<frozen "))
+        installed = code.co_filename.startswith(_installed())
         # Generated code, such as the methods of a dataclass; `python -c` runs as __main__.
         generated = code.co_filename == "<string>" and frame.f_globals.get("__name__") != "__main__"
         installed = installed or generated

@@ -267,7 +267,7 @@ class LoweredProgram:
     # Memory and instructions.
 
     def _lower_units(self, fused: Fused) -> None:
-        last = last_reads(self.program, fused)
+        over = over_after(last_reads(self.program, fused))
         bits = llvm.host().bits
         written = {*self.outputs.written, *self.outputs.parts}
         streamed = self._streamed(written)
@@ -288,7 +288,7 @@ class LoweredProgram:
                     for node in unit.nodes:
                         self._call_numpy(node)
             self._note_unit(index)
-            self._arena.release(node for node, at in last.items() if at == index)
+            self._arena.release(over.get(index, ()))
 
     def _note_unit(self, index: int) -> None:
         """Note that all items that were added since the last call compute this unit."""
@@ -461,12 +461,20 @@ def last_reads(program: Program, fused: Fused) -> dict[Node, int]:
     return last
 
 
+def over_after(last: Mapping[Node, int]) -> dict[int, list[Node]]:
+    """For each unit, the values that nothing after it reads."""
+    found: dict[int, list[Node]] = {}
+    for node, index in last.items():
+        found.setdefault(index, []).append(node)
+    return found
+
+
 def intermediate_bytes(program: Program) -> int:
     """Bytes that a compiled plan holds beside inputs and outputs, found without compiling it."""
     program, fused = loops_of(program, fusible)
     outputs = place_outputs(program, fused, is_product)
     elsewhere = {*outputs.written, *outputs.parts}
-    last = last_reads(program, fused)
+    over = over_after(last_reads(program, fused))
     arena, called = Arena(), 0
     for index, unit in enumerate(fused.units):
         made = unit.outputs if isinstance(unit, Loop) else [unit.node]
@@ -478,5 +486,5 @@ def intermediate_bytes(program: Program) -> int:
                 called += stored_bytes(node)
             else:
                 arena.take(node, node.spec.nbytes)
-        arena.release(node for node, at in last.items() if at == index)
+        arena.release(over.get(index, ()))
     return arena.size + called

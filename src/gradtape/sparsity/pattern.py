@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import field
 from functools import cached_property
 from typing import Any
@@ -78,6 +77,9 @@ class Pattern:
     @cached_property
     def digest(self) -> bytes:
         """A hash that is the same for equal patterns."""
+        # It loads OpenSSL, which takes longer than most of our packages.
+        import hashlib
+
         rows = (np.zeros(0), np.zeros(0)) if self.rows is None else self.rows
         hashed = hashlib.blake2b(repr((self.shape, self.dense)).encode())
         for array in rows:

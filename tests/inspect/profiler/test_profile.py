@@ -10,11 +10,11 @@ import pytest
 import gradtape as gt
 from gradtape.codegen.plans.interrupts import TIMED
 from gradtape.graph.recorded_lines import LINES
-from gradtape.inspect.profiler import advice, tables
+from gradtape.inspect.profiler import advice, sampler, tables
 from gradtape.inspect.profiler.collector import MOST_EVENTS, Collector
 from gradtape.inspect.profiler.plan_log import ROOM
 from gradtape.inspect.profiler.sampler import MOST_NOTES, Sampler
-from gradtape.runtime import thread_team, tiers
+from gradtape.runtime import compiled_plan, thread_team, tiers
 from gradtape.runtime.probe import PROBE
 
 compiles = pytest.mark.skipif(tiers.MODE == "off", reason="GRADTAPE_JIT=off: nothing is compiled")
@@ -324,11 +324,11 @@ def test_compiler_thread_and_profile_do_not_disturb_each_other(monkeypatch):
 
 
 def test_notes_of_memory_are_bounded():
-    sampler = Sampler()
+    notes = Sampler()
     for _ in range(20 * MOST_NOTES):
-        sampler.note_memory()
-    assert len(sampler.memory) <= MOST_NOTES + 1
-    times = [note[0] for note in sampler.memory]
+        notes.note_memory()
+    assert len(notes.memory) <= MOST_NOTES + 1
+    times = [note[0] for note in notes.memory]
     assert times == sorted(times)
 
 
@@ -360,3 +360,26 @@ def test_phases_add_up_to_the_wall_time(model):
     phases = [phase["seconds"] for phase in p.data["phases"]]
     assert all(seconds >= 0 for seconds in phases)
     assert sum(phases) == pytest.approx(p.data["wall_seconds"], rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("function", "phase"), [("run", "running"), ("_run", "running"), ("__init__", "compiling")]
+)
+def test_running_a_compiled_plan_is_not_compiling_it(function, phase):
+    rank = sampler._rank("gradtape.runtime.compiled_plan", function)
+    assert sampler.PHASES[rank][0] == phase
+    assert hasattr(compiled_plan.CompiledPlan, "_run")
+    assert hasattr(compiled_plan.MixedSteps, "run")
+
+
+@compiles
+def test_results_that_are_picked_move_no_bytes():
+    x = gt.asarray(np.random.default_rng(0).standard_normal((70, 70)))
+    f = gt.function(lambda a: gt.linalg.slogdet(a)[1])
+    for _ in range(5):
+        f(x).numpy()
+    with gt.profile() as p:
+        f(x).numpy()
+    picked = [row for row in p.data["groups"] if row["title"] == "pick"]
+    assert picked
+    assert all(row["bytes"] == 0 for row in picked)

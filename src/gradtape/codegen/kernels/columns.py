@@ -17,8 +17,9 @@ from gradtape.codegen.kernels.loops import Emitter
 from gradtape.codegen.kernels.reductions import column_spans, following, levels, shifted
 from gradtape.graph.vector_code import Vector
 
-# Vectors in a strip: with vectors of 256 bits it reads a page of memory of every row.
-_STRIP = 128
+# Vectors in a strip, if one result is reduced: with vectors of 256 bits it reads four pages of
+# every row, and its partial results fill the first cache. Strips of several results are narrower.
+_STRIP = 512
 # A longer body computes more than it waits for memory: it is emitted once, and not in strips.
 _LONG_BODY = 12
 
@@ -36,6 +37,7 @@ class _Columns:
         self.totals = Totals(e.b, e.kernel.reductions)
         self.inner = e.kernel.axes - 1
         self.reduced = self.inner - e.kernel.reduced
+        self._strip_vectors = max(_STRIP // max(len(self.totals.types), 1), _STRIP // 8)
         self._total: list[str] = []
         self._middle: list[str] = []
 
@@ -105,15 +107,16 @@ class _Columns:
         first = b.let(f"select i1 {many}, i64 {low}, i64 {end}")
         long = b.let(f"icmp sgt i64 {rows}, {RADIX**4}")
         span = b.let(f"select i1 {long}, i64 {RADIX**3}, i64 {RADIX**2}")
+        width = self._strip_vectors * e.lanes
 
         def few(j: str) -> Parts:
             return self._rows(bases, ("0", rows), j)
 
         def strip(start: str) -> None:
-            self._strip(bases, (start, e.bounded(start, str(_STRIP * e.lanes), end)), span)
+            self._strip(bases, (start, e.bounded(start, str(width), end)), span)
 
         e.loop(low, first, str(e.lanes), lambda j: self._store(bases, j, None, few(j)))
-        e.loop(first, end, str(_STRIP * e.lanes), strip)
+        e.loop(first, end, str(width), strip)
         return end
 
     def _rows(self, bases: list[str], rows: tuple[str, str], j: str) -> Parts:
@@ -164,7 +167,7 @@ class _Columns:
         names = []
         for number, kind in enumerate(self.totals.types):
             name = f"%{hint}.{number}"
-            self.e.b.entry.append(f"  {name} = alloca [{_STRIP} x {kind}], align 64")
+            self.e.b.entry.append(f"  {name} = alloca [{self._strip_vectors} x {kind}], align 64")
             names.append(name)
         return names
 

@@ -67,6 +67,9 @@ def unit_nodes(unit: Unit) -> list[Node]:
 def unit_bytes(unit: Unit, fused: Fused) -> int:
     """Bytes that a unit reads from memory and writes to it, each value once."""
     nodes = unit_nodes(unit)
+    if nodes[0].op is PICK:
+        # One of several results, which is where it was written.
+        return 0
     inside = set(nodes)
     read: dict[Node, int] = {}
     for node in nodes:

@@ -39,6 +39,9 @@ PHASES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("calling functions", ("gradtape.functions.",)),
     ("recording", ("gradtape.",)),
 )  # fmt: skip
+RUNNING = [phase for phase, _ in PHASES].index("running")
+# Functions of the module of compiled plans that run one, and call NumPy and SciPy in between.
+RUNS = ("run", "_run")
 PYTHON = "Python"
 
 
@@ -111,7 +114,10 @@ class Sampler:
                 return phase, place_of(frame.f_code, current_line(frame))
             code = frame.f_code
             if id(code) not in self._ranks:
-                self._ranks[id(code)] = code, _rank(frame.f_globals.get("__name__", ""))
+                self._ranks[id(code)] = (
+                    code,
+                    _rank(frame.f_globals.get("__name__", ""), code.co_name),
+                )
             rank = self._ranks[id(code)][1]
             if rank is not None and (best is None or rank < best):
                 best = rank
@@ -138,7 +144,9 @@ class Sampler:
         return int(os.pread(self._status, 128, 0).split()[1]) * self._page
 
 
-def _rank(module: str) -> int | None:
+def _rank(module: str, function: str) -> int | None:
+    if module == "gradtape.runtime.compiled_plan" and function in RUNS:
+        return RUNNING
     for number, (_, prefixes) in enumerate(PHASES):
         if module.startswith(prefixes):
             return number
