@@ -1,11 +1,14 @@
 """Programs: what they hold, how they print, when two are alike."""
 
+import random
+
 import numpy as np
+import pytest
 
 import gradtape as gt
-from gradtape.graph.node import apply, leaf, outputs, placeholder
+from gradtape.graph.node import Node, apply, leaf, outputs, placeholder
 from gradtape.graph.op import REGISTRY
-from gradtape.graph.program import names, program, show
+from gradtape.graph.program import names, program, show, with_outputs
 from gradtape.graph.spec import spec
 from gradtape.graph.verify import verify
 from gradtape.transforms.reverse import ones_like, reverse
@@ -60,6 +63,23 @@ def test_known_nodes_become_inputs():
     z = apply(REGISTRY["sin"], (y,))
     found = verify(program([z], known={y}))
     assert (found.inputs, found.nodes) == ((y,), (z,))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_more_outputs_give_the_program_of_all(seed):
+    rng = random.Random(seed)
+    of = spec((), np.dtype("float64"))
+    nodes = [leaf(number, of) for number in range(3)] + [placeholder(of)]
+    for _ in range(40):
+        inputs = tuple(rng.choices(nodes[-rng.randint(1, len(nodes)) :], k=rng.randint(0, 3)))
+        nodes.append(Node(REGISTRY["add"], inputs, (), of))
+    known = dict.fromkeys(rng.choices(nodes, k=4)).keys()
+    chosen = rng.sample(nodes, 6)
+    expected = program(chosen, known)
+    found = with_outputs(program(chosen[:2], known), chosen[2:], known)
+    assert found.inputs == expected.inputs
+    assert found.nodes == expected.nodes
+    assert found.outputs == expected.outputs
 
 
 def test_an_input_can_be_an_output():

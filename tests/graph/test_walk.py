@@ -1,5 +1,6 @@
 """Walks: order, reachability, substitution, on graphs deeper than Python's stack."""
 
+import random
 import sys
 
 import numpy as np
@@ -41,6 +42,43 @@ def test_stop_is_listed_and_not_entered():
     a = apply(SIN, (x,))
     b = apply(SIN, (a,))
     assert topological([b], stop={a}) == [a, b]
+
+
+def ordered(roots, stop, done):
+    """What `topological` gives, by recursion."""
+    for root in roots:
+        if root not in done:
+            ordered(() if root in stop else root.inputs, stop, done)
+            done[root] = None
+    return list(done)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_order_is_that_of_a_recursive_walk(seed):
+    rng = random.Random(seed)
+    nodes = [placeholder(FLOAT) for _ in range(3)]
+    for _ in range(60):
+        inputs = tuple(rng.choices(nodes[-rng.randint(1, len(nodes)) :], k=rng.randint(0, 5)))
+        nodes.append(Node(ADD, inputs, (), FLOAT))
+    roots, stop = rng.choices(nodes, k=4), set(rng.choices(nodes, k=3))
+    assert topological(roots) == ordered(roots, (), {})
+    assert topological(roots, stop) == ordered(roots, stop, {})
+    first = {node: node.inputs[:1] for node in nodes}
+    cut = {node: Node(ADD, (), (), FLOAT) for node in nodes}
+    for node in nodes:
+        cut[node].inputs = tuple(cut[parent] for parent in first[node])
+    expected = ordered([cut[root] for root in roots], (), {})
+    assert [cut[node] for node in topological(roots, parents=first.get)] == expected
+
+
+def test_dependents_do_not_search_a_sequence_of_sources():
+    class Sources(tuple):
+        def __contains__(self, node):
+            raise AssertionError("searched")
+
+    x = leaf(0, FLOAT)
+    a = apply(SIN, (x,))
+    assert dependents([x, a], Sources([x])) == {x, a}
 
 
 def test_dependents_of_sources():
