@@ -112,13 +112,16 @@ def test_on_after_interrupts_at_any_place():
     def interrupt(number, frame):
         raise InterruptedWorkError
 
+    def work_for_ever():
+        signal.setitimer(signal.ITIMER_REAL, 2e-5)
+        while True:
+            uncollected(len, ())
+
     before = signal.signal(signal.SIGALRM, interrupt)
     try:
         for _ in range(300):
             with pytest.raises(InterruptedWorkError):
-                signal.setitimer(signal.ITIMER_REAL, 2e-5)
-                while True:
-                    uncollected(len, ())
+                work_for_ever()
             assert gc.isenabled()
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)

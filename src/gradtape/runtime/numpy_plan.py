@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import repeat
 from operator import attrgetter, length_hint
 from typing import Any
 
@@ -48,8 +47,8 @@ class NumpyPlan:
         # each of the tuples again and again, which takes longer than a long plan takes to run.
         self.steps: list[Kernel] = []
         self._sources: list[Slots] = []
-        self._targets: Sequence[int]
-        # None if no step empties a slot.
+        # If every result has a slot of its own, it is the next one, and none is emptied.
+        self._targets: list[int] = []
         self._drops: list[Slots] | None = None
         # Where all results together are small, each has a slot of its own: finding out which of
         # them are dead would take longer than running the plan.
@@ -63,9 +62,8 @@ class NumpyPlan:
 
     def _keep_apart(self, slot: dict[Node, int]) -> None:
         """Make steps whose results each have a slot of their own."""
-        begin = len(slot)
         steps, all_sources = self.steps, self._sources
-        for target, node in enumerate(self.program.nodes, begin):
+        for target, node in enumerate(self.program.nodes, len(slot)):
             parents = node.inputs
             # The usual cases are written out: a new program waits for this before it first runs.
             if len(parents) == 2:
@@ -77,7 +75,6 @@ class NumpyPlan:
             slot[node] = target
             steps.append(node.op.numpy if not node.params else _kernel(node))
         self.size = len(slot)
-        self._targets = range(begin, self.size)
 
     def _share_slots(self, slot: dict[Node, int]) -> None:
         """Make steps that use the slot of a dead value again."""
@@ -132,25 +129,17 @@ class NumpyPlan:
 
     def run(self, inputs: Sequence[Input]) -> list[Content]:
         """Evaluate on Values and Python numbers; gives one array per output."""
-        slots: list[Any] = [None] * self.size
-        for index, (convert, value) in enumerate(zip(self.inputs, inputs, strict=True)):
-            slots[index] = value.array if type(value) is Value else convert(value)
+        slots: list[Any] = [
+            value.array if type(value) is Value else convert(value)
+            for convert, value in zip(self.inputs, inputs, strict=True)
+        ]
         kernels = iter(self.steps)
-        drops: Iterable[Slots] = repeat(()) if self._drops is None else self._drops
+        fill = self._fill_apart if self._drops is None else self._fill_shared
         with np.errstate(all="ignore"):
             try:
-                for kernel, sources, target, drop in zip(
-                    kernels, self._sources, self._targets, drops, strict=False
-                ):
-                    if len(sources) == 2:
-                        slots[target] = kernel(slots[sources[0]], slots[sources[1]])
-                    elif len(sources) == 1:
-                        slots[target] = kernel(slots[sources[0]])
-                    else:
-                        slots[target] = kernel(*[slots[source] for source in sources])
-                    for dead in drop:
-                        slots[dead] = None
+                fill(kernels, slots)
             except Exception as error:
+                # The iterator has given the kernel of the step that failed.
                 mark(error, self.program.nodes[len(self.steps) - 1 - length_hint(kernels)])
                 raise
         COUNTS.plans_run += 1
@@ -159,6 +148,32 @@ class NumpyPlan:
             np.asarray(slots[slot], of.dtype)
             for slot, of in zip(self.output_slots, self.output_specs, strict=True)
         ]
+
+    def _fill_apart(self, kernels: Iterator[Kernel], slots: list[Any]) -> None:
+        """Run all steps; each fills the next slot."""
+        append = slots.append
+        for kernel, sources in zip(kernels, self._sources, strict=True):
+            if len(sources) == 2:
+                append(kernel(slots[sources[0]], slots[sources[1]]))
+            elif len(sources) == 1:
+                append(kernel(slots[sources[0]]))
+            else:
+                append(kernel(*[slots[source] for source in sources]))
+
+    def _fill_shared(self, kernels: Iterator[Kernel], slots: list[Any]) -> None:
+        """Run all steps; each fills a slot that is free, and empties others."""
+        assert self._drops is not None
+        slots += [None] * (self.size - len(slots))
+        order = zip(kernels, self._sources, self._targets, self._drops, strict=True)
+        for kernel, sources, target, drop in order:
+            if len(sources) == 2:
+                slots[target] = kernel(slots[sources[0]], slots[sources[1]])
+            elif len(sources) == 1:
+                slots[target] = kernel(slots[sources[0]])
+            else:
+                slots[target] = kernel(*[slots[source] for source in sources])
+            for dead in drop:
+                slots[dead] = None
 
 
 def _is_large(specs: Mapping[Any, int], count: int) -> bool:
