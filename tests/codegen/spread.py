@@ -23,6 +23,8 @@ EXACT = frozenset((
 EXACT_FAMILIES = frozenset(("movement", "indexing", "creation", "sorting", "structure"))
 # For complex numbers these are not exact: each part is a sum of products.
 INEXACT_IF_COMPLEX = frozenset(("sqrt", "reciprocal", "rsqrt", "divide", "sign"))
+# Products whose parts are sums of two real products, if they are complex.
+PRODUCTS = frozenset(("multiply", "square"))
 # Samples move values by one ulp; a few by more, to see the jumps that lie further away.
 FAR = 8
 
@@ -104,6 +106,8 @@ class Disturbed:
                 exact[node] = type(node.spec) is tuple or is_exact(node)
                 if contract and node.op.name in ("add", "subtract") and node.dtype.kind == "f":
                     found = contracted(node, operands, values)
+                elif not contract and node.op.name in PRODUCTS and node.dtype.kind == "c":
+                    found = moved(by_parts(*operands), ulps, rng)
                 else:
                     found = result(node, operands, ulps, rng)
                     if not exact[node]:
@@ -131,6 +135,19 @@ def contracted(node, operands, values):
     return (terms[0] + terms[1] if node.op.name == "add" else terms[0] - terms[1]).astype(
         node.dtype
     )
+
+
+def by_parts(x, y=None):
+    """A product of complex numbers, or a square, in which every real product is rounded.
+
+    NumPy shares roundings in its vectors and not in what is left over. Where products overflow,
+    the one gives an infinity and the other NaN.
+    """
+    y = x if y is None else y
+    real = x.real * y.real - x.imag * y.imag
+    found = np.empty(np.shape(real), np.result_type(x, y))
+    found.real, found.imag = real, x.real * y.imag + x.imag * y.real
+    return found
 
 
 def result(node, operands, ulps, rng):
