@@ -44,7 +44,6 @@ def lowered(
     return Lowered(kernel, sizes, entries, total, grain, kernel.cost * math.prod(sizes))
 
 
-@lru_cache(maxsize=64)
 @lru_cache(maxsize=256)
 def code_of(dtype: DType) -> str:
     """The code of a dtype in kernels, such as `f8`."""
