@@ -19,7 +19,7 @@ from gradtape.graph.op import REGISTRY
 from gradtape.graph.program import program
 from gradtape.graph.spec import spec
 from gradtape.recording.value import Value
-from gradtape.runtime import native_bidiagonal, thread_team
+from gradtape.runtime import native_matrices, thread_team
 from gradtape.runtime.compiled_plan import CompiledPlan
 from gradtape.runtime.lowered_program import NumpyCall
 
@@ -53,9 +53,9 @@ def reduced(x, bits, parts=1):
         return len(buffers) - 1, -address % 64
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(native_bidiagonal, "_compiled", lambda lanes: KERNELS[size, bits])
+        patch.setattr(native_matrices, "_compiled", lambda module, lanes: KERNELS[size, bits])
         patch.setattr(llvm, "host", lambda: type("Host", (), {"bits": bits}))
-        made = native_bidiagonal.NativeBidiagonal(node).instructions([(0, 0)], places, take)
+        made = native_matrices.NativeBidiagonal(node).instructions([(0, 0)], places, take)
     slots = (ctypes.c_void_p * len(buffers))(*(each.ctypes.data for each in buffers))
     for each in (prepared.instruction for prepared in made):
         words = (ctypes.c_int64 * len(each.arguments))(*each.arguments)
@@ -239,7 +239,7 @@ def test_plans_reduce_natively_on_any_number_of_threads(dtype, threads):
 
 def test_reflectors_that_nobody_reads_are_not_written():
     x = np.random.default_rng(4).standard_normal((70, 70))
-    native = native_bidiagonal.NativeBidiagonal(node_of(x))
+    native = native_matrices.NativeBidiagonal(node_of(x))
 
     def kernels(*wanted):
         places = {number: (number, 0) for number in wanted}
@@ -253,7 +253,7 @@ def test_reflectors_that_nobody_reads_are_not_written():
 
 
 def test_forms_of_matrices_larger_than_the_caches_are_those_of_lapack(monkeypatch):
-    monkeypatch.setattr(native_bidiagonal, "LARGEST", 100)
+    monkeypatch.setattr(native_matrices, "LARGEST", 100)
     plan = plan_of_form(np.eye(70), 0)
     assert any(isinstance(step, NumpyCall) for step in plan.steps)
 
@@ -261,7 +261,7 @@ def test_forms_of_matrices_larger_than_the_caches_are_those_of_lapack(monkeypatc
 def test_instructions_hold_their_code():
     x = np.eye(70)
     plan = plan_of_form(x, 1)
-    native_bidiagonal._compiled.cache_clear()
+    native_matrices._compiled.cache_clear()
     gc.collect()
     free_code()
     np.testing.assert_array_equal(plan_results(plan, x)[0], np.ones(70))

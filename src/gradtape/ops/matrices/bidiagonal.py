@@ -23,8 +23,9 @@ from gradtape.ops.matrices import lapack, operation_counts
 from gradtape.ops.matrices.checks import explained, sample_matrices
 from gradtape.ops.matrices.stacks import batch_all, over_stacks
 
-# Smaller matrices gain nothing; larger ones are read from memory for each of their columns.
 _SMALLEST = 64
+# Bytes of a matrix. Measured beside LAPACK: native code reads a larger one from memory for every
+# panel, or even every column, so the wider blocks of LAPACK take less time.
 LARGEST = 1 << 24
 # Of matrices that are so much longer than wide, LAPACK factors the long side first.
 _LONG = 11 / 6
