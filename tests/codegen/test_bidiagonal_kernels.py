@@ -173,7 +173,8 @@ def test_special_matrices(kind, dtype):
 
 
 @pytest.mark.parametrize(
-    ("dtype", "tiny"), [("float64", (1e-160, 1e-200, 1e-300)), ("float32", (1e-20, 1e-30, 1e-37))]
+    ("dtype", "tiny"),
+    [("float64", (1e-160, 1e-161, 1e-200, 1e-300)), ("float32", (1e-20, 1e-22, 1e-30, 1e-37))],
 )
 @pytest.mark.parametrize("which", ["columns", "rows", "first column"])
 def test_reflectors_of_tiny_numbers_are_orthogonal(dtype, tiny, which):
