@@ -16,7 +16,7 @@ from gradtape.optimize.fuse import Call
 from gradtape.recording.value import Value
 from gradtape.runtime.compiled_plan import CompiledPlan
 
-N = 70
+N = 130
 FORMS = ["bidiagonal", "bidiagonal_values", "bidiagonal_vectors"]
 
 
@@ -58,7 +58,9 @@ def check(x, values, u, s, vh):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("shape", [(64, 64), (N, N), (131, 131), (100, 80), (80, 100), (71, 70)])
+@pytest.mark.parametrize(
+    "shape", [(128, 128), (N, N), (145, 145), (180, 140), (140, 180), (131, 130)]
+)
 def test_one_form_serves_values_and_vectors(shape, dtype):
     x = matrix(*shape, dtype=dtype)
     calls, results = compiled(x)
@@ -68,7 +70,7 @@ def test_one_form_serves_values_and_vectors(shape, dtype):
 
 def test_vectors_have_the_signs_that_numpy_gives_them():
     # The same steps lead to both, so a compiled call does not turn the vectors of earlier calls.
-    x = matrix(90, 90)
+    x = matrix(N, N)
     _, (_, u, _, vh) = compiled(x)
     expected = np.linalg.svd(x)
     np.testing.assert_allclose(u, expected[0], atol=1e-8)
@@ -77,7 +79,7 @@ def test_vectors_have_the_signs_that_numpy_gives_them():
 
 @pytest.mark.parametrize(
     "x",
-    [matrix(63, 63), matrix(200, N), matrix(N, 200), matrix(2, N, N), matrix(N, N) + 1j],
+    [matrix(127, 127), matrix(270, N), matrix(N, 270), matrix(2, N, N), matrix(N, N) + 1j],
     ids=["small", "long", "wide", "stack", "complex"],
 )
 def test_other_matrices_are_left_to_numpy(x):
@@ -87,7 +89,7 @@ def test_other_matrices_are_left_to_numpy(x):
 
 
 def test_full_bases_are_left_to_numpy():
-    x = matrix(80, N)
+    x = matrix(150, N)
     calls, (_, u, _, _) = compiled(x, lambda node: decomposed(node, True))
     assert calls == ["bidiagonal", "bidiagonal_values", "svd"]
     np.testing.assert_array_equal(u, np.linalg.svd(x)[0])
@@ -129,30 +131,30 @@ def replayed(f):
     return found
 
 
-@pytest.mark.parametrize("f", [gt.linalg.svdvals, gt.linalg.svd], ids=["svdvals", "svd"])
-def test_nan_raises_the_same_error(f):
-    function = replayed(f)
-    for place in ((0, 0), (30, 50), (69, 69)):
-        bad = matrix(N, N)
-        bad[place] = np.nan
-        with pytest.raises(MatrixError) as plain:
-            f(gt.asarray(bad))
-        with pytest.raises(MatrixError) as found:
-            function(gt.asarray(bad))
-        assert str(found.value).splitlines()[0] == str(plain.value).splitlines()[0]
+def outcome(f, x):
+    """The results of a call as arrays, or the first line of its error."""
+    try:
+        found = f(gt.asarray(x))
+    except MatrixError as error:
+        return str(error).splitlines()[0]
+    return [each.numpy() for each in (found if isinstance(found, tuple) else (found,))]
 
 
 @pytest.mark.parametrize("f", [gt.linalg.svdvals, gt.linalg.svd], ids=["svdvals", "svd"])
-def test_infinities_give_what_numpy_gives(f):
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_numbers_that_are_not_finite_end_as_they_do_in_numpy(f, value):
     function = replayed(f)
-    for place in ((0, 0), (30, 50), (69, 69)):
+    for place in ((0, 0), (30, 50), (129, 129)):
         bad = matrix(N, N)
-        bad[place] = np.inf
-        expected, found = f(gt.asarray(bad)), function(gt.asarray(bad))
-        if f is gt.linalg.svdvals:
-            expected, found = (expected,), (found,)
+        bad[place] = value
+        expected, found = outcome(f, bad), outcome(function, bad)
+        if isinstance(expected, str):
+            assert found == expected
+            continue
+        # LAPACK lets some infinities pass, but no NaN.
+        assert value == np.inf
         for one, other in zip(found, expected, strict=True):
-            np.testing.assert_array_equal(one.numpy(), other.numpy())
+            np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize("routine", ["bdsqr", "bdsdc"])
@@ -175,7 +177,7 @@ def test_if_lapack_fails_numpy_decides(monkeypatch, routine):
         np.testing.assert_array_equal(results[1], np.linalg.svd(x)[0])
 
 
-@pytest.mark.parametrize("shape", [(N, N), (90, N), (N, 90)])
+@pytest.mark.parametrize("shape", [(N, N), (150, N), (N, 150)])
 def test_the_derivative_of_singular_values(shape):
     weights = np.linspace(1.0, 2.0, min(shape))
     x, direction = matrix(*shape), matrix(*shape[::-1]).T
@@ -214,7 +216,7 @@ def test_the_derivative_of_a_function_of_vectors():
 
 
 def test_a_transposed_and_scaled_operand():
-    x = matrix(90, 75)
+    x = matrix(160, 135)
     f = gt.function(lambda a: gt.linalg.svdvals(gt.permute_dims(a, (1, 0)) * 2.0))
     for _ in range(4):
         found = f(gt.asarray(x))

@@ -23,7 +23,8 @@ from gradtape.ops.matrices import lapack, operation_counts
 from gradtape.ops.matrices.checks import explained, sample_matrices
 from gradtape.ops.matrices.stacks import batch_all, over_stacks
 
-_SMALLEST = 64
+# On one thread, `svdvals` takes as long either way at order 100, and `svd` at 150.
+_SMALLEST = 128
 # Bytes of a matrix. Measured beside LAPACK: native code reads a larger one from memory for every
 # panel, or even every column, so the wider blocks of LAPACK take less time.
 LARGEST = 1 << 24
