@@ -151,6 +151,7 @@ BIDIAGONAL_VECTORS = declare(Op(
     "bidiagonal_vectors", "library", spec=_vectors_spec,
     numpy=over_stacks(_vectors_kernel, _vectors_spec, 2, 1, 1, 1, 1, 2), jvp=_LATER, vjp=_LATER,
     batch=batch_all, sparsity=dense, expensive=True, may_fail=True,
+    flops=operation_counts.of_matrices(operation_counts.vectors_of_bidiagonal),
     samples=lambda: _samples(0, 1, 2, 3, 4),
 ))  # fmt: skip
 

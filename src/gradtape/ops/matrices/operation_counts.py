@@ -129,6 +129,11 @@ def singular_vectors(rows: int, columns: int) -> float:
     return float(min(14 * m * n**2 + 8 * n**3, 6 * m * n**2 + 20 * n**3))
 
 
+def vectors_of_bidiagonal(rows: int, columns: int) -> float:
+    """The rest of it, once the bidiagonal form is known."""
+    return singular_vectors(rows, columns) - bidiagonal(max(rows, columns), min(rows, columns))
+
+
 def full_bases(rows: int, columns: int) -> float:
     """Singular values, and vectors that span the whole spaces on both sides."""
     m, n = max(rows, columns), min(rows, columns)
