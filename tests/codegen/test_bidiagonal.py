@@ -235,3 +235,18 @@ def test_stacks_are_taken_one_by_one(name):
         strict=True,
     ):
         np.testing.assert_array_equal(one, np.stack([other, other]))
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_operands_with_gaps(name):
+    op = REGISTRY[name]
+    for sample in op.samples():
+        gaps = [np.stack([x, x + 1], axis=-1)[..., 0] for x in sample.inputs]
+        expected, found = op.numpy(*sample.inputs), op.numpy(*gaps)
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+def test_arrays_with_gaps_are_not_handed_to_lapack():
+    with pytest.raises(AssertionError, match="not contiguous"):
+        lapack.call("gebrd", np.dtype("float64"), 4, np.zeros(8)[::2])

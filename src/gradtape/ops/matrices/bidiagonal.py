@@ -99,8 +99,9 @@ def _vectors(
     arrays = (values, beside.copy(), left, rows, right, columns, work, numbers, work, numbers)
     if lapack.call("bdsdc", dtype, "U", "I", columns, *arrays):
         return None
-    # The reflectors lie column after column.
+    # The reflectors lie column after column. In a stack, scales may lie apart.
     reflectors = (np.ascontiguousarray(reduced), rows)
+    tauq, taup = np.ascontiguousarray(tauq), np.ascontiguousarray(taup)
     shape = (rows, columns, columns)
     lapack.call("ormbr", dtype, "Q", "L", "N", *shape, *reflectors, tauq, left, rows, work, length)
     shape = (columns, columns, columns)

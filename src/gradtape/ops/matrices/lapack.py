@@ -35,13 +35,15 @@ def call(name: str, dtype: np.dtype[Any], *arguments: str | int | Array) -> int:
     """Call a routine by its name without the letter of the type; the answer is its `info`.
 
     Arguments are letters, numbers, and arrays, which the routine may change. An array must lie in
-    memory as the routine expects it: only its address is handed on.
+    memory as the routine expects it, without gaps: only its address is handed on.
     """
     info = ctypes.c_int32(0)
     kept: list[Any] = []
     addresses: list[int] = []
     for each in arguments:
         if isinstance(each, np.ndarray):
+            if not each.flags.forc:
+                raise AssertionError(f"{name}: strides {each.strides} are not contiguous")
             addresses.append(each.ctypes.data)
             continue
         held = ctypes.c_char(each.encode()) if isinstance(each, str) else ctypes.c_int32(each)
