@@ -20,7 +20,7 @@ from gradtape.graph.op import REGISTRY
 from gradtape.graph.program import program
 from gradtape.graph.spec import spec
 from gradtape.recording.value import Value
-from gradtape.runtime import native_factors, thread_team
+from gradtape.runtime import native_matrices, thread_team
 from gradtape.runtime.compiled_plan import CompiledPlan
 from gradtape.runtime.lowered_program import NumpyCall
 
@@ -162,7 +162,7 @@ def test_plans_factor_natively_on_any_number_of_threads(dtype, threads):
 
 
 def test_matrices_larger_than_the_caches_are_factored_by_lapack(monkeypatch):
-    monkeypatch.setattr(native_factors, "LARGEST", 100)
+    monkeypatch.setattr(native_matrices, "LARGEST", 100)
     plan = plan_of_factors(np.eye(70))
     assert any(isinstance(step, NumpyCall) for step in plan.steps)
 
@@ -170,7 +170,7 @@ def test_matrices_larger_than_the_caches_are_factored_by_lapack(monkeypatch):
 def test_instructions_hold_their_code():
     x = np.eye(70)
     plan = plan_of_factors(x)
-    native_factors._compiled.cache_clear()
+    native_matrices._compiled.cache_clear()
     gc.collect()
     free_code()
     found, _ = plan_results(plan, x)

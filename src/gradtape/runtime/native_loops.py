@@ -1,4 +1,4 @@
-"""Nodes with several results in native code: loops, branches, and factors of a matrix.
+"""Nodes with several results in native code: loops, branches, and factors or forms of a matrix.
 
 One instruction runs the instructions of a body. A loop is native if all of its body is: kernels,
 matrix products, loops and branches. Otherwise its NumPy rule runs it, node by node.
@@ -18,16 +18,17 @@ from gradtape.codegen.llvm import compile_ir
 from gradtape.codegen.plans import control
 from gradtape.codegen.plans.instructions import Instruction, Instructions
 from gradtape.codegen.plans.interrupts import POLL_WORK
-from gradtape.graph import Node, Program, rebuilt
+from gradtape.graph import Node, Op, Program, rebuilt
 from gradtape.ops.control.scan import SCAN
 from gradtape.ops.control.scan_params import Scan
 from gradtape.ops.control.while_loop import WHILE
 from gradtape.ops.elementwise.arithmetic import IDENTITY
+from gradtape.ops.matrices.bidiagonal import BIDIAGONAL
 from gradtape.ops.matrices.factors import LU_FACTORS
 from gradtape.optimize.fuse import Fused, fuse
 from gradtape.process.records import dataclass
 from gradtape.runtime import thread_team as threads
-from gradtape.runtime.native_factors import NativeFactors, Take, factors_are_native
+from gradtape.runtime.native_matrices import NativeBidiagonal, NativeFactors, Take, is_native
 from gradtape.runtime.native_stretches import PreparedInstruction
 from gradtape.runtime.plan import Place
 
@@ -65,6 +66,12 @@ class NativeNode(Protocol):
         ...
 
 
+_MATRICES: Mapping[Op, Callable[[Node], NativeNode]] = {
+    LU_FACTORS: NativeFactors,
+    BIDIAGONAL: NativeBidiagonal,
+}
+
+
 @lru_cache(maxsize=1)
 def _functions() -> dict[str, int]:
     compiled = compile_ir(control.control_ir())
@@ -80,7 +87,7 @@ def with_controls(
     """
     controls: dict[Node, NativeNode] = {}
     for node in program.nodes:
-        if node.op.runs_bodies or node.op is LU_FACTORS:
+        if node.op.runs_bodies or node.op in _MATRICES:
             found = _native(node, body_of)
             if found is not None:
                 controls[node] = found
@@ -128,8 +135,8 @@ def copy_of(node: Node) -> Node:
 
 
 def _native(node: Node, body_of: Callable[[Program], Body | None]) -> NativeNode | None:
-    if node.op is LU_FACTORS:
-        return NativeFactors(node) if factors_are_native(node) else None
+    if node.op in _MATRICES:
+        return _MATRICES[node.op](node) if is_native(node) else None
     if node.op is SCAN:
         body = body_of(node.params[0])
         # Without a step the results are the operands; NumPy does that.

@@ -7,19 +7,19 @@ These ops appear in compiled programs only, after differentiation.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from gradtape.dtypes import Array
 from gradtape.errors import MatrixError
-from gradtape.graph import Node, Op, Rule, Spec, Undefined, apply, declare, outputs, spec
+from gradtape.graph import Node, Op, Spec, Undefined, apply, declare, outputs, spec
 from gradtape.ops.arrays.movement import PERMUTE_DIMS
-from gradtape.ops.families import Sample, batching
+from gradtape.ops.families import Sample
 from gradtape.ops.families.reads import dense, matrices
 from gradtape.ops.families.shapes import broadcast_shapes
 from gradtape.ops.matrices import checks, operation_counts
+from gradtape.ops.matrices.stacks import batch_all, over_stacks
 
 # Smaller matrices are factored faster than SciPy is called; stacks go to NumPy.
 _SMALLEST = 64
@@ -71,31 +71,6 @@ def _slogdet_kernel(factors: Array, pivots: Array) -> tuple[Array, Array]:
     return np.asarray(sign, factors.dtype), np.asarray(logarithm, factors.dtype)
 
 
-def _over_stacks(kernel: Callable[..., Any], of: Callable[..., Any], *cores: int) -> Rule:
-    """The kernel of one matrix for stacks; `cores` counts the axes that belong to one matrix."""
-
-    def run(*arrays: Array, **params: Any) -> Any:
-        pairs = list(zip(arrays, cores, strict=True))
-        batch = np.broadcast_shapes(*(x.shape[: x.ndim - core] for x, core in pairs))
-        if not batch:
-            return kernel(*arrays, **params)
-        specs = of(*(spec(x.shape, x.dtype) for x in arrays), **params)
-        listed = specs if type(specs) is tuple else (specs,)
-        results = tuple(np.empty(one.shape, one.dtype) for one in listed)
-        stacks = [np.broadcast_to(x, batch + x.shape[x.ndim - core :]) for x, core in pairs]
-        for item in np.ndindex(*batch):
-            found = kernel(*(stack[item] for stack in stacks), **params)
-            for result, part in zip(results, found if results[1:] else (found,), strict=True):
-                result[item] = part
-        return results if results[1:] else results[0]
-
-    return run
-
-
-def _batch(inputs: batching.Inputs, batched: batching.Flags, y: Node, **params: Any) -> Node:
-    return apply(y.op, batching.spread_all(inputs, batched), y.params)
-
-
 def _sample_factors() -> list[Any]:
     sampled = checks.sample_matrices("lu_factors", ((3, 3), (1, 1)), ("float64", "float32"))
     return [_factor_kernel(x) for x in sampled]
@@ -120,13 +95,13 @@ def _slogdet_spec(factors: Spec, pivots: Spec) -> tuple[Spec, Spec]:
 
 LU_FACTORS = declare(Op(
     "lu_factors", "library", spec=_factor_spec,
-    numpy=_over_stacks(_factor_kernel, _factor_spec, 2), jvp=_LATER, vjp=_LATER, batch=_batch,
+    numpy=over_stacks(_factor_kernel, _factor_spec, 2), jvp=_LATER, vjp=_LATER, batch=batch_all,
     sparsity=matrices, flops=operation_counts.of_matrices(operation_counts.lu), solves=True,
     expensive=True, samples=lambda: [Sample((f,)) for f, _ in _sample_factors()],
 ))  # fmt: skip
 LU_SOLVE = declare(Op(
     "lu_solve", "library", params=("transposed",), spec=_solve_spec,
-    numpy=_over_stacks(_solve_kernel, _solve_spec, 2, 1, 2), jvp=_LATER, vjp=_LATER, batch=_batch,
+    numpy=over_stacks(_solve_kernel, _solve_spec, 2, 1, 2), jvp=_LATER, vjp=_LATER, batch=batch_all,
     flops=operation_counts.of_systems(operation_counts.nothing, operation_counts.two_triangles),
     sparsity=dense, solves=True, expensive=True, may_fail=True,
     samples=lambda: [
@@ -136,14 +111,16 @@ LU_SOLVE = declare(Op(
 ))  # fmt: skip
 LU_INVERSE = declare(Op(
     "lu_inverse", "library", spec=_inverse_spec,
-    numpy=_over_stacks(_inverse_kernel, _inverse_spec, 2, 1), jvp=_LATER, vjp=_LATER, batch=_batch,
-    sparsity=dense, flops=operation_counts.of_matrices(operation_counts.lu_inverse), solves=True,
-    expensive=True, may_fail=True, samples=lambda: [Sample(pair) for pair in _sample_factors()],
+    numpy=over_stacks(_inverse_kernel, _inverse_spec, 2, 1), jvp=_LATER, vjp=_LATER,
+    batch=batch_all, sparsity=dense, solves=True, expensive=True, may_fail=True,
+    flops=operation_counts.of_matrices(operation_counts.lu_inverse),
+    samples=lambda: [Sample(pair) for pair in _sample_factors()],
 ))  # fmt: skip
 LU_SLOGDET = declare(Op(
     "lu_slogdet", "library", spec=_slogdet_spec,
-    numpy=_over_stacks(_slogdet_kernel, _slogdet_spec, 2, 1), jvp=_LATER, vjp=_LATER, batch=_batch,
-    sparsity=dense, flops=operation_counts.of_matrices(lambda n, _: float(n)), expensive=True,
+    numpy=over_stacks(_slogdet_kernel, _slogdet_spec, 2, 1), jvp=_LATER, vjp=_LATER,
+    batch=batch_all, sparsity=dense, expensive=True,
+    flops=operation_counts.of_matrices(lambda n, _: float(n)),
     samples=lambda: [Sample(pair) for pair in _sample_factors()],
 ))  # fmt: skip
 

@@ -112,16 +112,26 @@ def eigenvectors(n: int, _: int) -> float:
     return 9.0 * n**3
 
 
+def bidiagonal(m: int, n: int) -> float:
+    """Reduction to bidiagonal form of a matrix that is not wider than long."""
+    return 4 * m * n**2 - 4 * n**3 / 3
+
+
 def singular_values(rows: int, columns: int) -> float:
     """Singular values: bidiagonalisation, after a QR decomposition if the matrix is long."""
     m, n = max(rows, columns), min(rows, columns)
-    return min(4 * m * n**2 - 4 * n**3 / 3, 2.0 * m * n**2 + 2 * n**3)
+    return min(bidiagonal(m, n), 2.0 * m * n**2 + 2 * n**3)
 
 
 def singular_vectors(rows: int, columns: int) -> float:
     """Singular values and as many vectors on both sides."""
     m, n = max(rows, columns), min(rows, columns)
     return float(min(14 * m * n**2 + 8 * n**3, 6 * m * n**2 + 20 * n**3))
+
+
+def vectors_of_bidiagonal(rows: int, columns: int) -> float:
+    """The rest of it, once the bidiagonal form is known."""
+    return singular_vectors(rows, columns) - bidiagonal(max(rows, columns), min(rows, columns))
 
 
 def full_bases(rows: int, columns: int) -> float:

@@ -1,0 +1,151 @@
+"""Matrix algorithms as instructions: LU factors, and bidiagonal forms.
+
+`codegen.plans.factors` and `codegen.plans.bidiagonal` write their kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+
+from gradtape.codegen import llvm
+from gradtape.codegen.plans import bidiagonal
+from gradtape.codegen.plans.bidiagonal import BidiagonalArguments, bidiagonal_ir, scratch_for
+from gradtape.codegen.plans.elements import Lanes, lanes_for
+from gradtape.codegen.plans.factors import FactorArguments, factors_ir, update_range
+from gradtape.codegen.plans.instructions import Instruction
+from gradtape.codegen.plans.panels import WIDTH, panel_bytes
+from gradtape.codegen.plans.reflectors import GROUP, step_of
+from gradtape.graph import Node
+from gradtape.ops.matrices.bidiagonal import LARGEST
+from gradtape.process.records import dataclass
+from gradtape.runtime.native_stretches import PreparedInstruction
+from gradtape.runtime.plan import Place
+
+# Takes so many bytes of the arena around a node, for as long as the node is computed.
+Take = Callable[[int], Place]
+
+# Multiplications, and bytes to copy, below which a second thread costs more than it brings.
+PARALLEL_WORK = 200_000
+PARALLEL_BYTES = 1 << 19
+# The same for a product with a vector, in elements of the matrix. The measured time is about the
+# same from half to twice as many.
+PARALLEL_CELLS = 16_000
+_LINE = 64
+
+
+def is_native(node: Node) -> bool:
+    """Whether a matrix is one for these kernels; LAPACK takes others."""
+    x = node.inputs[0]
+    return x.ndim == 2 and 0 < x.spec.nbytes <= LARGEST and x.dtype.name in ("float32", "float64")
+
+
+@dataclass(frozen=True)
+class NativeFactors:
+    """The LU factors of a matrix: a copy, a panel, and an update for each panel but the last."""
+
+    node: Node
+
+    def instructions(
+        self, operands: Sequence[Place], places: Mapping[int, Place], take: Take
+    ) -> Sequence[PreparedInstruction]:
+        """The instructions, with operand and results at these places."""
+        x = self.node.inputs[0]
+        order, size = x.shape[0], x.dtype.itemsize
+        lanes = lanes_for(size, llvm.host().bits)
+        compiled = _compiled(factors_ir, lanes)
+        nbytes = panel_bytes(lanes, order)
+        panels = take(nbytes), take(nbytes)
+        result = places.get(0) or take(x.spec.nbytes)
+        pivots = places.get(1) or take(4 * order)
+
+        def made(
+            kernel: str, first: int, total: int, grain: int, work: int, parallel: bool
+        ) -> PreparedInstruction:
+            number, width = first // WIDTH, min(WIDTH, order - first)
+            scratch = (*panels[number % 2], *panels[1 - number % 2])
+            words = FactorArguments(*operands[0], *result, *pivots, *scratch, order, first, width)
+            function = compiled.address(kernel)
+            instruction = Instruction(function, words, total, grain, parallel, work, code=compiled)
+            return PreparedInstruction(instruction, False, work, parallel)
+
+        cells = order * order
+        large = cells * size >= PARALLEL_BYTES
+        found = [
+            made("copy", 0, order, 1, cells, large),
+            made("panel", 0, 1, 1, order * WIDTH * WIDTH // 2, False),
+        ]
+        for first in range(0, order - WIDTH, WIDTH):
+            rest = order - first - WIDTH
+            work = rest * rest * WIDTH
+            total = update_range(rest)
+            found.append(made("update", first, total, 1, work, work >= PARALLEL_WORK))
+        found.append(made("interchange", 0, order, 8, cells, large))
+        return found
+
+
+@dataclass(frozen=True)
+class NativeBidiagonal:
+    """The bidiagonal form of a matrix: four instructions for each column, two for each panel."""
+
+    node: Node
+
+    def instructions(
+        self, operands: Sequence[Place], places: Mapping[int, Place], take: Take
+    ) -> Sequence[PreparedInstruction]:
+        """The instructions, with operand and results at these places."""
+        x = self.node.inputs[0]
+        (rows, columns), size = x.shape, x.dtype.itemsize
+        lanes = lanes_for(size, llvm.host().bits)
+        compiled = _compiled(bidiagonal_ir, lanes)
+        scratch = scratch_for(lanes, rows, columns)
+        work = take(scratch.nbytes)
+        # Nobody may read the reflectors; then they are not written.
+        reduced = places.get(0)
+        short = [places.get(number) or take(columns * size) for number in range(1, 5)]
+        listed = (operands[0], reduced or work, *short, work)
+        common = [word for place in listed for word in place]
+        common += [*scratch[:-1], rows, columns]
+        found: list[PreparedInstruction] = []
+
+        def add(
+            kernel: str, first: int, column: int, total: int, grain: int, work: int, parallel: bool
+        ) -> None:
+            words = BidiagonalArguments._make([*common, first, column])
+            function = compiled.address(kernel)
+            made = Instruction(function, words, total, grain, parallel, work, code=compiled)
+            found.append(PreparedInstruction(made, False, work, parallel))
+
+        step = step_of(lanes)
+        tall, broad = (-(-count // step) * step for count in (rows, columns))
+        large = x.spec.nbytes >= PARALLEL_BYTES
+        add("copy", 0, 0, broad // GROUP, 1, rows * columns, large)
+        for first in range(0, columns, bidiagonal.WIDTH):
+            end = min(first + bidiagonal.WIDTH, columns)
+            for column in range(first, end):
+                narrow = 4 * (rows - column) * (column - first + 1)
+                add("column", first, column, 1, 1, narrow, False)
+                if column == columns - 1:
+                    break
+                begin = (column + 1) // step * step
+                cells = (rows - column) * (columns - column)
+                shared = cells >= PARALLEL_CELLS
+                add("across", first, column, (broad - begin) // GROUP, 1, cells, shared)
+                add("row", first, column, 1, 1, narrow, False)
+                vectors, grain = (tall - begin) // lanes.per_vector, max(1, _LINE // lanes.bytes)
+                add("down", first, column, vectors, grain, cells, shared)
+            if end < columns:
+                rest = (rows - end) * (columns - end) * 2 * bidiagonal.WIDTH
+                add("close", first, end - 1, 1, 1, 2 * bidiagonal.WIDTH * rows, False)
+                strips = (broad - end) // bidiagonal.STRIP
+                add("update", first, first, strips, 2, rest, rest >= PARALLEL_WORK)
+            if reduced is not None:
+                cells = (columns - first) * bidiagonal.WIDTH
+                add("keep", first, first, columns - first, GROUP, cells, cells >= PARALLEL_CELLS)
+        return found
+
+
+@lru_cache(maxsize=8)
+def _compiled(module: Callable[[Lanes], str], lanes: Lanes) -> llvm.Compiled:
+    # Not for good, so that its machine code is kept on disk; instructions hold it.
+    return llvm.compile_ir(module(lanes), for_good=False)
