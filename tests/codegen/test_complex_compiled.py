@@ -210,3 +210,21 @@ def test_large_results_are_streamed(both_ways):
         numbers = random_complex(rng, (300_007,), dtype)
         [(want, got)] = both_ways(gt.asarray(numbers) * 2.0)
         assert_close(want, got)
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_sign_of_finite_numbers_whose_size_overflows(dtype):
+    most = float(np.finfo(dtype).max)
+    parts = [most, -most, most / 2, most / 3, most / 5, 1.0, 0.0, -0.0, np.inf, np.nan]
+    x = np.empty(len(parts) ** 2, dtype)
+    x.real, x.imag = np.repeat(parts, len(parts)), np.tile(parts, len(parts))
+    eager = gt.sign(gt.asarray(x)).numpy()
+    f = gt.function(gt.sign)
+    for _ in range(4):
+        compiled = f(gt.asarray(x)).numpy()
+    np.testing.assert_allclose(compiled, eager, rtol=1e-6 if dtype == "complex64" else 1e-14)
+    finite = np.isfinite(x)
+    small = x[finite].astype("complex128") / (most if dtype == "complex64" else 4.0)
+    size = np.hypot(small.real, small.imag)
+    expected = np.where(size == 0, 0, small / np.where(size == 0, 1, size))
+    np.testing.assert_allclose(eager[finite], expected, rtol=1e-6, atol=1e-37)

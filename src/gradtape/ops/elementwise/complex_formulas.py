@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from gradtape.ops.families import math_functions as mathlib
 from gradtape.ops.families.lowering import absolute
 
@@ -62,8 +64,22 @@ def rounded(b: Builder, x: Vector) -> Vector:
     return b.pair(b.call(mathlib.RINT, b.real(x)), b.call(mathlib.RINT, b.imaginary(x)))
 
 
+def _with_finite_size(b: Builder, x: Vector) -> Vector:
+    """x, or a quarter of it where a part is so large that |x| could overflow."""
+    real, imaginary = b.real(x), b.imaginary(x)
+    limit = b.constant(float(np.finfo(real.dtype).max) / 4, real.dtype)
+    quarter = b.constant(0.25, real.dtype)
+    large = [b.compare("ogt", "gt", b.call(mathlib.FABS, a), limit) for a in (real, imaginary)]
+    parts = []
+    for a in (real, imaginary):
+        less = _strict(b, "fmul", a, quarter)
+        parts.append(b.select(large[0], less, b.select(large[1], less, a)))
+    return b.pair(parts[0], parts[1])
+
+
 def sign(b: Builder, x: Vector) -> Vector:
     """x / |x|, and 0 at 0; if one part is infinite, the unit along its axis; if both are, NaN."""
+    x = _with_finite_size(b, x)
     real, imaginary = b.real(x), b.imaginary(x)
     part = real.dtype
     zero, infinity = b.constant(0, part), b.constant(math.inf, part)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gradtape.dtypes import Array
 from gradtape.graph import Linear, Node
 from gradtape.ops.elementwise import complex_formulas
 from gradtape.ops.elementwise.arithmetic import equal, where
@@ -104,8 +105,20 @@ def _turn(tangent: Node, z: Node) -> Node:
     return _times_i(direction) * turning
 
 
+def _sign_kernel(x: Array) -> Array:
+    if x.dtype.kind == "c":
+        # NumPy divides by |x|, which may overflow though x is finite.
+        size = np.maximum(np.abs(x.real), np.abs(x.imag))
+        large = (size > np.finfo(size.dtype).max / 4) & (size < np.inf)
+        if large.any():
+            with np.errstate(invalid="ignore"):
+                x = np.where(large, x * x.dtype.type(0.25), x)
+    return np.sign(x)
+
+
 sign = elementwise(
-    "sign", np.sign, "-1, 0 or 1; z / |z| for complex numbers.", ("float(gt.sign(-2.0))", "-1.0"),
+    "sign", _sign_kernel, "-1, 0 or 1; z / |z| for complex numbers.",
+    ("float(gt.sign(-2.0))", "-1.0"),
     jvp=lambda tangents, y, inputs: (
         _turn(tangents[0], inputs[0]) if _is_complex(inputs[0]) else zeros_like(y)
     ),
