@@ -63,6 +63,31 @@ def test_variance_and_norm(shape, axis):
     assert off(gt.norm(gt.asarray(x), axis=axis), exact) <= 2 * LIMIT
 
 
+@pytest.mark.parametrize(("shape", "axis"), CASES[1:])
+def test_a_variance_that_is_small_beside_the_mean(shape, axis):
+    x = numbers(shape, 1000.0, 1001.0)
+    exact = np.var(x.astype(np.float64), axis=axis)
+    # A mean is rounded to 1e-4 of the distances from it. If that entered once, not squared, the
+    # error would be a thousand eps.
+    assert off(gt.var(gt.asarray(x), axis=axis), exact) <= 8 * LIMIT
+
+
+@pytest.mark.parametrize("rows", [5, 16, 100, 5000])
+@pytest.mark.parametrize("columns", [6, 200])
+def test_variances_of_columns_that_are_not_finite(rows, columns):
+    x = np.tile(np.float32([[1.0], [2.0]]), (rows // 2 + 1, columns))[:rows]
+    x[0, 0] = x[-1, 1] = x[rows // 2, 2] = np.inf
+    x[rows // 3, 3] = np.nan
+    x[:, 4] = 3e38
+    x[::2, 5], x[1::2, 5] = 3e38, -3e38
+    found = gt.var(gt.asarray(x), axis=0).numpy()
+    assert np.isnan(found[:4]).all()
+    # NumPy's mean is infinite here.
+    assert found[4] == 0.0
+    assert found[5] == np.inf
+    np.testing.assert_allclose(found[6:], np.var(x[:, 6:], axis=0), rtol=1e-5)
+
+
 @pytest.mark.parametrize("n", [1, 10, 1000, 100_000, pytest.param(10**7, marks=pytest.mark.slow)])
 def test_against_the_exact_sum(n):
     rng = np.random.default_rng(n)

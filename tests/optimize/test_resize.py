@@ -4,6 +4,11 @@ import numpy as np
 import pytest
 
 import gradtape as gt
+from gradtape.graph.node import apply, leaf
+from gradtape.graph.op import REGISTRY
+from gradtape.graph.program import program
+from gradtape.graph.spec import spec
+from gradtape.optimize import for_loops, optimize
 from gradtape.optimize.resize import outline
 from gradtape.runtime import tiers
 
@@ -31,6 +36,9 @@ FUNCTIONS = {
     "copied": lambda xp, x: xp.reshape(xp.permute_dims(x, (1, 0)), (-1,)) + 1.0,
     "outer": lambda xp, x: xp.sum(x[:, None, :] * x[None, :, :], axis=(0, 2)),
     "split": lambda xp, x: xp.sum(xp.reshape(x, (2, -1, x.shape[1])), axis=(0, 2)),
+    "variance": lambda xp, x: xp.var(x) + xp.sum(x, axis=0),
+    "variance of rows": lambda xp, x: xp.var(x, axis=1) + xp.mean(x, axis=1),
+    "variance of columns": lambda xp, x: xp.var(x * 2.0, axis=0) + xp.mean(x, axis=0),
     "constant": lambda xp, x: xp.where(x > 0, x, xp.zeros_like(x) + 0.5),
 }
 SIZES = [(4, 6), (8, 3), (6, 4), (4, 4), (2, 3), (6, 1), (2, 12), (100, 70), (4, 6), (600, 513)]
@@ -99,6 +107,32 @@ def test_outlines():
     # Empty axes, and ops that hold lengths.
     assert outline_of(add, (0, 4), (4,)) is None
     assert outline_of(lambda x: x[1:] * 2.0, (5,)) is None
+
+
+def with_longer_axes(op, sample, more):
+    """The program of an op on operands whose axes are longer, or None if it takes no such."""
+    leaves = []
+    for number, array in enumerate(sample.inputs):
+        shape = tuple(n if n == 1 else n + more for n in np.shape(array))
+        leaves.append(leaf(number, spec(shape, np.asarray(array).dtype)))
+    try:
+        return program([apply(op, tuple(leaves), tuple(sample.params[name] for name in op.params))])
+    except (ValueError, IndexError):
+        return None
+
+
+@pytest.mark.parametrize("name", [name for name, op in REGISTRY.items() if op.composition])
+def test_equal_outlines_have_equal_loops(name):
+    """A composition with a length in it would be wrong at every size but the first."""
+    op = REGISTRY[name]
+    for sample in op.samples():
+        known = {}
+        for more in (0, 3, 4):
+            made = with_longer_axes(op, sample, more)
+            found = None if made is None else outline(optimize(made))
+            if found is not None:
+                loops = outline(for_loops(optimize(made)))
+                assert known.setdefault(found[0], loops and loops[0]) == (loops and loops[0])
 
 
 def test_nothing_is_resized_where_numpy_runs(monkeypatch):

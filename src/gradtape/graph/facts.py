@@ -36,6 +36,8 @@ class Accumulation(StrEnum):
     # The position of the first extreme element.
     ARGMAX = auto()
     ARGMIN = auto()
+    # The sum of squared distances from the mean.
+    SQUARED_DEVIATIONS = auto()
     # Scans only: y[t] = factor[t] * y[t-1] + x[t].
     RECURRENCE = auto()
 
@@ -43,6 +45,11 @@ class Accumulation(StrEnum):
     def gives_positions(self) -> bool:
         """Whether the result says where an element stands: the order of axes then matters."""
         return self in (Accumulation.ARGMAX, Accumulation.ARGMIN)
+
+    @property
+    def joins_results(self) -> bool:
+        """Whether the results for parts of the elements are enough for the result of all."""
+        return not self.gives_positions and self is not Accumulation.SQUARED_DEVIATIONS
 
 
 class Join(Enum):

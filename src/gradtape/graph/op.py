@@ -81,6 +81,7 @@ class Op:
     | linear | in which operands it is linear (element-wise ops) |
     | spectrum | it gives eigenvalues or singular values, whose vectors have no derivative at ties |
     | transparent | output n has the value of input n: only derivatives tell them apart |
+    | counts_elements | its composition holds the number of elements along the reduced axes |
     | solves | it solves linear systems or factors matrices: saved like matrix products |
 
     `pullback` is for ops with several outputs whose cotangents are one computation. It is given a
@@ -140,6 +141,7 @@ class Op:
     spectrum: Spectrum | None = None
     transparent: bool = False
     solves: bool = False
+    counts_elements: bool = False
     # What follows from the family. Fields, not properties: every walk over a program reads them.
     # Each element of the result is computed from one of each operand, after broadcasting.
     elementwise: bool = _of_family("elementwise")

@@ -76,7 +76,11 @@ def _optimized_body(body: Program) -> Program:
 
 def for_loops(program: Program) -> Program:
     """An optimised program in the ops that the compiler makes loops of."""
-    return split_reductions(join_parts(add_parts(expand_compositions(program))))
+    expanded = expand_compositions(program)
+    if expanded is not program:
+        # What a composition is made of may stand in the program already, such as a mean.
+        expanded = share_subexpressions(expanded)
+    return split_reductions(join_parts(add_parts(expanded)))
 
 
 def loops_of(program: Program, fusible: Callable[[Node], bool]) -> tuple[Program, Fused]:

@@ -109,8 +109,8 @@ def split_reductions(program: Program) -> Program:
         give_way()
         current = rebuilt(node, tuple([new[parent] for parent in node.inputs]))
         kind = node.op.reduction
-        # Positions are counted along all axes at once.
-        first = None if kind is None or kind.gives_positions else _inner_part(current)
+        splits = kind is not None and kind.joins_results
+        first = _inner_part(current) if splits else None
         if first is not None:
             nodes.append(first)
             # The inner run lies behind the others, so their numbers stay.

@@ -2,7 +2,8 @@
 
 Two programs have the same outline if renaming the lengths of axes makes one into the other. The
 passes ask of lengths only whether two are equal and whether one is 1. So what the passes made of
-the first program is right for the second, with the lengths renamed.
+the first program is right for the second, with the lengths renamed. An op whose composition holds
+a number of elements says so, and that number is part of the outline.
 """
 
 from __future__ import annotations
@@ -45,6 +46,9 @@ def outline(program: Program) -> tuple[tuple[object, ...], Sizes] | None:
             return None
         if type(of) is tuple:
             return None
+        if op.counts_elements:
+            # A length that becomes a number of the program: it cannot be renamed.
+            params = (*params, node.inputs[0].size // of.size if of.size else 0)
         number[node] = len(number)
         key.append((op, params, known.get(of) or renamed(of), *[number[p] for p in node.inputs]))
     if 0 in names:
@@ -92,7 +96,8 @@ def _resized_nodes(
     specs: dict[Spec, Spec] = {}
     for node in program.nodes:
         op = node.op
-        if op.composition is not None or type(node.spec) is tuple:
+        # A reduction that is left in spite of its composition is left at all sizes.
+        if (op.composition is not None and op.reduction is None) or type(node.spec) is tuple:
             return None
         of = specs.get(node.spec)
         if of is None:

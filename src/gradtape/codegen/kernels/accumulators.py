@@ -1,12 +1,13 @@
 """Accumulators: the values that a reduction carries around its loops.
 
 A partial result is a list of parts: one vector, two for complex numbers (real and imaginary parts)
-and for positions (the best value so far, and its position).
+and for positions (the best value so far, and its position), four for squared deviations (how many
+values there are, their mean as a sum of two, and the sum of their squared distances from it).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -14,58 +15,70 @@ from gradtape.codegen.kernels.builder import Builder
 from gradtape.codegen.kernels.kernel import BOOL, INDEX, Reduce, scalar_type
 from gradtape.codegen.llvm import vector
 from gradtape.dtypes import DType
+from gradtape.graph import Accumulation
 from gradtape.graph.vector_code import Vector
 from gradtape.ops.families.lowering import COMBINATIONS
 
 Parts = list[str]
+# The values of one vector of points, by number, and the position of each lane.
+Point = tuple[list[Vector], str | None]
 
 # The position of a partial result that has no value yet: it loses every tie.
 _NOWHERE = 2**63 - 1
+# Bytes in a cache line.
+_LINE = 64
 
 
 class Accumulator:
-    """One reduction of a kernel."""
+    """One reduction of a kernel, by a combination of two values."""
+
+    finds_positions = False
 
     def __init__(self, b: Builder, reduction: Reduce) -> None:
+        # How many vectors of points are best reduced at once, if the body is short.
+        self.block = 1
         self.b = b
         self.reduction = reduction
         self.combination = COMBINATIONS[reduction.accumulation]
-        self.finds_positions = reduction.accumulation.gives_positions
         self.dtype: DType = np.dtype(reduction.compared or reduction.dtype)
 
     def types(self) -> Parts:
         """The vector type of each part."""
-        values = self.b.vector_type(self.dtype)
-        if self.finds_positions:
-            return [values, self.b.vector_type(INDEX)]
-        return [values] * (2 if self.dtype.kind == "c" else 1)
+        return [self.b.vector_type(dtype) for dtype in self._dtypes()]
+
+    def _dtypes(self) -> list[DType]:
+        """The dtype of each part; of a complex number, both parts have its own."""
+        return [self.dtype] * (2 if self.dtype.kind == "c" else 1)
 
     def start(self) -> Parts:
         """The partial result of no values."""
-        first = self._identity()
-        if self.finds_positions:
-            return [first.name, self.b.constant(_NOWHERE, INDEX).name]
-        return list(first.parts)
+        return list(self._identity().parts)
 
     def _identity(self) -> Vector:
         return self.b.constant(self.combination.identity(self.dtype), self.dtype)
 
+    def _unmasked(self, value: Vector, mask: str | None) -> Vector:
+        """The value, with the identity in lanes that are masked."""
+        if mask is None:
+            return value
+        return self.b.select(Vector(mask, BOOL), value, self._identity())
+
     def of(self, value: Vector, position: str | None, mask: str | None) -> Parts:
         """The partial result of one vector of points; masked lanes have the identity."""
-        if mask is not None:
-            value = self.b.select(Vector(mask, BOOL), value, self._identity())
-        if self.finds_positions:
-            assert position is not None
-            return [value.name, position]
-        return list(value.parts)
+        return list(self._unmasked(value, mask).parts)
+
+    def of_several(self, points: Sequence[Point]) -> Parts:
+        """The partial result of a power of two of full vectors, combined in pairs."""
+        found = [self.of(values[self.reduction.value], at, None) for values, at in points]
+        while len(found) > 1:
+            found = [self.combine(*pair) for pair in zip(found[::2], found[1::2], strict=True)]
+        return found[0]
 
     def combine(self, x: Parts, y: Parts) -> Parts:
         """Two partial results into one, lane by lane; all values of x come before those of y."""
         return self._combine(x, y, self.b, ordered=True)
 
     def _combine(self, x: Parts, y: Parts, b: Builder, ordered: bool) -> Parts:
-        if self.finds_positions:
-            return self._better(x, y, b, ordered)
         first, second = Vector(x[0], self.dtype, *x[1:]), Vector(y[0], self.dtype, *y[1:])
         return list(self.combination.join(b, first, second).parts)
 
@@ -76,7 +89,42 @@ class Accumulator:
         step = self.combination.step or self.combination.join
         return list(step(self.b, Vector(state[0], self.dtype, *state[1:]), *operands).parts)
 
-    def _better(self, x: Parts, y: Parts, b: Builder, ordered: bool) -> Parts:
+    def across(self, parts: Parts) -> Parts:
+        """All lanes into one scalar, by combining the upper half with the lower half each time."""
+        types = [scalar_type(dtype) for dtype in self._dtypes()]
+        lanes = self.b.lanes
+        while lanes > 1:
+            half = lanes // 2
+            pairs = [
+                _halves(self.b, value, vector(ty, lanes), half)
+                for value, ty in zip(parts, types, strict=True)
+            ]
+            low, high = [low for low, _ in pairs], [high for _, high in pairs]
+            parts = self._combine(low, high, self.b.narrowed(half), ordered=False)
+            lanes = half
+        return parts
+
+    def result(self, parts: Parts, lanes: int) -> Parts:
+        """The parts that are stored of a final partial result."""
+        return parts
+
+
+class Positions(Accumulator):
+    """The position of the best value."""
+
+    finds_positions = True
+
+    def _dtypes(self) -> list[DType]:
+        return [self.dtype, INDEX]
+
+    def start(self) -> Parts:
+        return [self._identity().name, self.b.constant(_NOWHERE, INDEX).name]
+
+    def of(self, value: Vector, position: str | None, mask: str | None) -> Parts:
+        assert position is not None
+        return [self._unmasked(value, mask).name, position]
+
+    def _combine(self, x: Parts, y: Parts, b: Builder, ordered: bool) -> Parts:
         """The better value with its position; the first NaN beats everything, ties go to the first.
 
         If all of x comes before y, then y is chosen only if it is better. Otherwise positions
@@ -107,27 +155,7 @@ class Accumulator:
         known = b.let(f"fcmp ord {values} {old}, {old}")
         return b.let(f"and {b.vector_type(BOOL)} {found}, {known}")
 
-    def across(self, parts: Parts) -> Parts:
-        """All lanes into one scalar, by combining the upper half with the lower half each time."""
-        types = [scalar_type(self.dtype)] * len(parts)
-        if self.finds_positions:
-            types[1] = scalar_type(INDEX)
-        lanes = self.b.lanes
-        while lanes > 1:
-            half = lanes // 2
-            pairs = [
-                _halves(self.b, value, vector(ty, lanes), half)
-                for value, ty in zip(parts, types, strict=True)
-            ]
-            low, high = [low for low, _ in pairs], [high for _, high in pairs]
-            parts = self._combine(low, high, self.b.narrowed(half), ordered=False)
-            lanes = half
-        return parts
-
     def result(self, parts: Parts, lanes: int) -> Parts:
-        """The parts that are stored of a final partial result."""
-        if not self.finds_positions:
-            return parts
         # If nothing was better than the identity, every element equals it, the first one too.
         index = vector("i64", lanes)
         nowhere, zero = str(_NOWHERE), "0"
@@ -139,13 +167,138 @@ class Accumulator:
         return [self.b.let(f"select {bits} {none}, {index} {zero}, {index} {parts[1]}")]
 
 
+class SquaredDeviations(Accumulator):
+    """The sum of squared distances from the mean, in one pass over the values.
+
+    The mean of a block of values is known before their distances from it are squared, while the
+    values are still in registers. Two partial results are combined by the formula of Chan, Golub
+    and LeVeque (1979), which has the distance of two means in it. A mean is therefore a sum of two
+    numbers: rounded to one it would be exact relative to itself, but not to that distance.
+    """
+
+    def __init__(self, b: Builder, reduction: Reduce) -> None:
+        super().__init__(b, reduction)
+        # Vectors of 512 bits are whole cache lines: 16 of them are more misses at once, and more
+        # instructions before the next block, than a processor overlaps.
+        self.block = 8 if b.lanes * self.dtype.itemsize >= _LINE else 16
+
+    def _dtypes(self) -> list[DType]:
+        return [self.dtype] * 4
+
+    def start(self) -> Parts:
+        return [self._identity().name] * 4
+
+    def of(self, value: Vector, position: str | None, mask: str | None) -> Parts:
+        floats, none = _Floats(self.b, self.dtype), self._identity().name
+        one = self._unmasked(self.b.constant(1, self.dtype), mask).name
+        mean = self._unmasked(value, mask).name
+        # The distance is 0, or NaN if the value is not finite.
+        return [one, mean, none, floats.minus(mean, mean)]
+
+    def of_several(self, points: Sequence[Point]) -> Parts:
+        floats, number = _Floats(self.b, self.dtype), len(points)
+        values = [found[self.reduction.value].name for found, _ in points]
+        share = floats.number(1 / number)
+        # Shares are added, not values: the sum of large values could overflow.
+        mean = floats.dot(values, [share] * number)
+        distances = [floats.minus(value, mean) for value in values]
+        rest = floats.dot(distances, [share] * number)
+        squares = floats.dot(distances, distances)
+        excess = floats.times(floats.times(floats.number(number), rest), rest)
+        return [floats.number(number), mean, rest, floats.minus(squares, excess)]
+
+    def _combine(self, x: Parts, y: Parts, b: Builder, ordered: bool) -> Parts:
+        floats = _Floats(b, self.dtype)
+        (count, mean, rest, squares), (more, other, other_rest, others) = x, y
+        total = floats.plus(count, more)
+        # The share of y among the values of both; 0 if neither has any.
+        share = floats.over(more, floats.at_least_one(total))
+        coarse, fine = floats.minus(other, mean), floats.minus(other_rest, rest)
+        distance = floats.plus(coarse, fine)
+        between = floats.times(floats.times(floats.times(count, share), distance), distance)
+        # The distance of two large means can overflow, and the mean of both cannot.
+        apart = floats.minus(floats.times(other, share), floats.times(mean, share))
+        moved = floats.if_finite(coarse, floats.times(coarse, share), apart)
+        middle, lost = floats.exact_sum(mean, moved)
+        rest = floats.plus(floats.plus(rest, floats.times(fine, share)), lost)
+        return [total, middle, rest, floats.plus(floats.plus(squares, others), between)]
+
+    def result(self, parts: Parts, lanes: int) -> Parts:
+        return parts[3:]
+
+
+class _Floats:
+    """Arithmetic on vectors of one float dtype, by their IR names."""
+
+    def __init__(self, b: Builder, dtype: DType) -> None:
+        self._b = b
+        self._dtype = dtype
+
+    def number(self, value: float) -> str:
+        return self._b.constant(value, self._dtype).name
+
+    def plus(self, x: str, y: str) -> str:
+        return self._by("fadd", x, y)
+
+    def minus(self, x: str, y: str) -> str:
+        return self._by("fsub", x, y)
+
+    def times(self, x: str, y: str) -> str:
+        return self._by("fmul", x, y)
+
+    def over(self, x: str, y: str) -> str:
+        return self._by("fdiv", x, y)
+
+    def _by(self, instruction: str, x: str, y: str) -> str:
+        first, second = Vector(x, self._dtype), Vector(y, self._dtype)
+        return self._b.arithmetic(instruction, "", first, second).name
+
+    def at_least_one(self, x: str) -> str:
+        """A count, or 1 instead of 0."""
+        count, one = Vector(x, self._dtype), self._b.constant(1, self._dtype)
+        return self._b.select(self._b.compare("ogt", "gt", count, one), count, one).name
+
+    def if_finite(self, x: str, then: str, otherwise: str) -> str:
+        """`then` in lanes where x is finite."""
+        none = Vector(self.minus(x, x), self._dtype)
+        finite = self._b.compare("oeq", "eq", none, self._b.constant(0, self._dtype))
+        found = self._b.select(finite, Vector(then, self._dtype), Vector(otherwise, self._dtype))
+        return found.name
+
+    def exact_sum(self, x: str, y: str) -> tuple[str, str]:
+        """A rounded sum, and what rounding took from it (Knuth's two-sum)."""
+        total = self.plus(x, y)
+        second = self.minus(total, x)
+        first = self.minus(total, second)
+        return total, self.plus(self.minus(x, first), self.minus(y, second))
+
+    def dot(self, x: list[str], y: list[str]) -> str:
+        """The sum of an even number of products, in two chains of fused multiply-adds."""
+        products = [self.times(*pair) for pair in zip(x, y, strict=True)]
+        first, second = products[:2]
+        for number in range(2, len(products), 2):
+            first = self.plus(first, products[number])
+            second = self.plus(second, products[number + 1])
+        return self.plus(first, second)
+
+
+def _accumulator(b: Builder, reduction: Reduce) -> Accumulator:
+    if reduction.accumulation.gives_positions:
+        return Positions(b, reduction)
+    if reduction.accumulation is Accumulation.SQUARED_DEVIATIONS:
+        return SquaredDeviations(b, reduction)
+    return Accumulator(b, reduction)
+
+
 class Totals:
     """The partial results of all reductions of a kernel, as one flat list of parts."""
 
     def __init__(self, b: Builder, reductions: Iterable[Reduce]) -> None:
-        self._each = [Accumulator(b, reduction) for reduction in reductions]
+        self._each = [_accumulator(b, reduction) for reduction in reductions]
         self.types = [kind for a in self._each for kind in a.types()]
         self.count_positions = any(a.finds_positions for a in self._each)
+        # How many vectors of points are best reduced at once, if the body is short.
+        self.block = max((a.block for a in self._each), default=1)
 
     def start(self) -> list[tuple[str, str]]:
         """The type and the name of each part of the result of no values."""
@@ -155,6 +308,10 @@ class Totals:
         """The partial results of one vector of points."""
         parts = (a.of(values[a.reduction.value], position, mask) for a in self._each)
         return [part for some in parts for part in some]
+
+    def of_several(self, points: Sequence[Point]) -> Parts:
+        """The partial results of a power of two of full vectors of points, in their order."""
+        return [part for a in self._each for part in a.of_several(points)]
 
     def merge(self, x: Parts, y: Parts) -> Parts:
         """Two partial results into one; all values of x come before those of y."""

@@ -11,14 +11,21 @@ from collections.abc import Callable
 
 import numpy as np
 
-from gradtape.codegen.kernels.accumulators import Parts, Totals
-from gradtape.codegen.kernels.kernel import RADIX
+from gradtape.codegen.kernels.accumulators import Parts, Point, Totals
+from gradtape.codegen.kernels.kernel import RADIX, UNIT
 from gradtape.codegen.kernels.loops import Emitter
-from gradtape.codegen.kernels.reductions import column_spans, following, levels, shifted
+from gradtape.codegen.kernels.reductions import (
+    block_of,
+    column_spans,
+    following,
+    levels,
+    shifted,
+)
 from gradtape.graph.vector_code import Vector
 
-# Vectors in a strip, if one result is reduced: with vectors of 256 bits it reads four pages of
-# every row, and its partial results fill the first cache. Strips of several results are narrower.
+# Vectors in a strip: with vectors of 256 bits it reads four pages of every row, and its partial
+# results fill the first cache. With more than two parts of results strips are narrower, so that
+# partial results stay in the second cache; two pages of every row are still read as fast.
 _STRIP = 512
 # A longer body computes more than it waits for memory: it is emitted once, and not in strips.
 _LONG_BODY = 12
@@ -37,9 +44,14 @@ class _Columns:
         self.totals = Totals(e.b, e.kernel.reductions)
         self.inner = e.kernel.axes - 1
         self.reduced = self.inner - e.kernel.reduced
-        self._strip_vectors = max(_STRIP // max(len(self.totals.types), 1), _STRIP // 8)
-        self._total: list[str] = []
-        self._middle: list[str] = []
+        parts = max(len(self.totals.types), 1)
+        self._strip_vectors = min(_STRIP, max(2 * _STRIP // parts, _STRIP // 8))
+        self._block = block_of(e.kernel, self.totals)
+        # Between two loads so much is computed then that the processor does not see a stream.
+        self._calls_functions = any(one.op.compiled_cost > 1 for one in e.kernel.body)
+        # The partial results of one vector of columns lie side by side: an array for each part
+        # would have them all in the same set of the first cache.
+        self._record = "{ " + ", ".join(self.totals.types) + " }"
 
     def emit(self) -> None:
         e = self.e
@@ -56,13 +68,13 @@ class _Columns:
 
         e.outer_loops(self.reduced, block)
 
-    def _point(self, rows: list[str], j: str, mask: str | None, position: str | None) -> Parts:
-        """The partial results of one vector of points."""
+    def _point(self, rows: list[str], j: str, mask: str | None, position: str | None) -> Point:
+        """The values of one vector of points, and their position."""
         e = self.e
         values = e.point(rows, j, self.inner, mask, e.same_in_row(rows))
         if self.totals.count_positions and position is not None:
             position = e.b.splat(position, "i64")
-        return self.totals.of(values, position, None)
+        return values, position
 
     def _store(self, bases: list[str], j: str, mask: str | None, total: Parts) -> None:
         e = self.e
@@ -79,18 +91,67 @@ class _Columns:
 
     def _down(self, bases: list[str], axis: int, before: str | None, j: str, mask: str) -> Parts:
         """Accumulators over a reduced axis and all axes inside it."""
+        e, size, spans = self.e, self.e.sizes[axis], column_spans()
 
         def leaf(r: str) -> Parts:
-            rows = shifted(self.e, bases, axis, r)
-            position = following(self.e, self.totals, before, axis, r)
-            if axis < self.inner - 1:
-                return self._down(rows, axis + 1, position, j, mask)
-            return self._point(rows, j, mask, position)
+            position = following(e, self.totals, before, axis, r)
+            return self._down(shifted(e, bases, axis, r), axis + 1, position, j, mask)
 
-        stretch = ("0", self.e.sizes[axis])
-        return levels(self.e, self.totals, stretch, 1, leaf, column_spans())
+        def rows(r: str) -> Parts:
+            return self._rows(bases, (r, e.bounded(r, str(RADIX), size)), j, mask, before)
+
+        if axis < self.inner - 1:
+            return levels(e, self.totals, ("0", size), 1, leaf, spans)
+        return levels(e, self.totals, ("0", size), RADIX, rows, spans[:-1])
+
+    def _rows(
+        self,
+        bases: list[str],
+        rows: tuple[str, str],
+        j: str,
+        mask: str | None = None,
+        before: str | None = None,
+    ) -> Parts:
+        """Accumulators over a few rows of one vector of columns."""
+        e, totals, axis, (first, last) = self.e, self.totals, self.inner - 1, rows
+
+        def point(i: str) -> Point:
+            if mask is None and self._calls_functions:
+                self._prefetch(bases, i, j)
+            position = following(e, totals, before, axis, i)
+            return self._point(shifted(e, bases, axis, i), j, mask, position)
+
+        def step(i: str, carried: Parts) -> Parts:
+            return totals.merge(carried, totals.of(*point(i), None))
+
+        def several(i: str, carried: Parts) -> Parts:
+            each = [i, *(e.b.let(f"add nsw i64 {i}, {n}") for n in range(1, self._block))]
+            return totals.merge(carried, totals.of_several([point(one) for one in each]))
+
+        start = totals.start()
+        if self._block > 1:
+            count = e.b.let(f"sub nsw i64 {last}, {first}")
+            rest = e.b.let(f"and i64 {count}, {self._block - 1}")
+            full = e.b.let(f"sub nsw i64 {last}, {rest}")
+            found = e.carry(first, full, str(self._block), start, several)
+            start, first = list(zip(totals.types, found, strict=True)), full
+        return e.carry(first, last, "1", start, step)
 
     # Strips.
+
+    def _prefetch(self, bases: list[str], i: str, j: str) -> None:
+        """Ask for the operands at the same columns, RADIX rows further down."""
+        e, b = self.e, self.e.b
+        b.define("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        ahead = b.let(f"add nsw i64 {i}, {RADIX}")
+        for number, row in enumerate(
+            shifted(e, bases, self.reduced, ahead)[: len(e.kernel.operands)]
+        ):
+            operand = e.kernel.operands[number]
+            if operand.access == UNIT and not operand.indices:
+                offset = b.let(f"mul nsw i64 {j}, {e.strides[number][self.inner]}", "o")
+                at = b.let(f"getelementptr i8, ptr {row}, i64 {offset}", "p")
+                b.line(f"call void @llvm.prefetch.p0(ptr {at}, i32 0, i32 3, i32 1)")
 
     def _strips(self, bases: list[str], low: str, high: str) -> str:
         """Reduce the full vectors of columns; gives the first column that is left.
@@ -99,7 +160,7 @@ class _Columns:
         need no levels, and no strips.
         """
         e, b, rows = self.e, self.e.b, self.e.sizes[self.reduced]
-        self._total, self._middle = self._scratch("total"), self._scratch("middle")
+        total, middle = self._scratch("total"), self._scratch("middle")
         many = b.let(f"icmp sgt i64 {rows}, {RADIX}")
         count = b.let(f"sub nsw i64 {high}, {low}")
         full = b.let(f"and i64 {count}, {-e.lanes}")
@@ -113,24 +174,17 @@ class _Columns:
             return self._rows(bases, ("0", rows), j)
 
         def strip(start: str) -> None:
-            self._strip(bases, (start, e.bounded(start, str(width), end)), span)
+            columns = (start, e.bounded(start, str(width), end))
+            self._strip(bases, columns, span, total, middle)
 
         e.loop(low, first, str(e.lanes), lambda j: self._store(bases, j, None, few(j)))
         e.loop(first, end, str(width), strip)
         return end
 
-    def _rows(self, bases: list[str], rows: tuple[str, str], j: str) -> Parts:
-        """A few rows of one vector of columns."""
-
-        def step(i: str, carried: Parts) -> Parts:
-            part = self._point(shifted(self.e, bases, self.reduced, i), j, None, i)
-            return self.totals.merge(carried, part)
-
-        return self.e.carry(*rows, "1", self.totals.start(), step)
-
-    def _strip(self, bases: list[str], columns: tuple[str, str], span: str) -> None:
+    def _strip(
+        self, bases: list[str], columns: tuple[str, str], span: str, total: str, middle: str
+    ) -> None:
         e, rows = self.e, self.e.sizes[self.reduced]
-        total, middle = self._total, self._middle
 
         def few(r: str, last: str) -> None:
             """Add at most RADIX rows to the middle level."""
@@ -158,32 +212,29 @@ class _Columns:
 
         self.e.loop(start, stop, str(self.e.lanes), at)
 
-    def _clear(self, columns: tuple[str, str], scratch: list[str]) -> None:
+    def _clear(self, columns: tuple[str, str], scratch: str) -> None:
         first = [name for _, name in self.totals.start()]
         self._every(columns, lambda j, number: self._write(scratch, number, first))
 
-    def _scratch(self, hint: str) -> list[str]:
-        """Memory on the stack for a strip of partial results: an array for each part."""
-        names = []
-        for number, kind in enumerate(self.totals.types):
-            name = f"%{hint}.{number}"
-            self.e.b.entry.append(f"  {name} = alloca [{self._strip_vectors} x {kind}], align 64")
-            names.append(name)
-        return names
+    def _scratch(self, hint: str) -> str:
+        """Memory on the stack for a strip of partial results."""
+        size = f"[{self._strip_vectors} x {self._record}]"
+        self.e.b.entry.append(f"  %{hint} = alloca {size}, align 64")
+        return f"%{hint}"
 
-    def _address(self, scratch: str, kind: str, number: str) -> str:
-        return self.e.b.let(f"getelementptr {kind}, ptr {scratch}, i64 {number}", "p")
+    def _places(self, scratch: str, number: str) -> list[tuple[str, str]]:
+        """The type and the address of each part."""
+        at = f"getelementptr {self._record}, ptr {scratch}, i64 {number}, i32"
+        kinds = enumerate(self.totals.types)
+        return [(kind, self.e.b.let(f"{at} {part}", "p")) for part, kind in kinds]
 
-    def _read(self, scratch: list[str], number: str) -> Parts:
-        pairs = zip(scratch, self.totals.types, strict=True)
-        return [
-            self.e.b.let(f"load {kind}, ptr {self._address(name, kind, number)}")
-            for name, kind in pairs
-        ]
+    def _read(self, scratch: str, number: str) -> Parts:
+        places = self._places(scratch, number)
+        return [self.e.b.let(f"load {kind}, ptr {place}") for kind, place in places]
 
-    def _write(self, scratch: list[str], number: str, parts: Parts) -> None:
-        for name, kind, part in zip(scratch, self.totals.types, parts, strict=True):
-            self.e.b.line(f"store {kind} {part}, ptr {self._address(name, kind, number)}")
+    def _write(self, scratch: str, number: str, parts: Parts) -> None:
+        for (kind, place), part in zip(self._places(scratch, number), parts, strict=True):
+            self.e.b.line(f"store {kind} {part}, ptr {place}")
 
-    def _add(self, scratch: list[str], number: str, parts: Parts) -> None:
+    def _add(self, scratch: str, number: str, parts: Parts) -> None:
         self._write(scratch, number, self.totals.merge(self._read(scratch, number), parts))

@@ -314,8 +314,8 @@ class _Nest:
 
     def _whole(self, axes: list[Axis], body: tuple[Instruction, ...], bits: int) -> list[Lowered]:
         """All elements into one: chunks first, then the results of the chunks."""
-        if self._finds_positions():
-            # A chunk would have to hand on two results, a value and its position.
+        if not all(_accumulation(node).joins_results for _, node in self.reductions):
+            # A chunk would have to hand on more than its result, as a value and its position.
             return [self._lowered(Layout.ROWS, axes, body, bits)]
         first = self._lowered(Layout.WHOLE, axes, body, bits)
         points = CHUNK * lane_count(first.kernel, bits)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gradtape.codegen.kernels.accumulators import Parts, Totals
+from gradtape.codegen.kernels.accumulators import Parts, Point, Totals
 from gradtape.codegen.kernels.kernel import (
     CHUNK,
     LONG_BODY,
@@ -25,6 +25,8 @@ from gradtape.graph.vector_code import Vector
 # across the call of a function lies on the stack, and to go there and back takes as long.
 _CHEAP_COST = 6
 _SHORT_BODY = 12
+# The most instructions of the bodies of one block, which are emitted one after the other.
+_BLOCK_BODY = 256
 
 
 def levels(
@@ -123,28 +125,26 @@ def _along(
     same = e.same_in_row(rows)
     low, high = stretch
 
-    def part(i: str, mask: str | None) -> Parts:
+    def point(i: str, mask: str | None) -> Point:
         values = e.point(rows, i, inner, mask, same)
         position = None
         if totals.count_positions:
             position = e.iota_plus(following(e, totals, before, inner, i) or i)
-        return totals.of(values, position, mask)
+        return values, position
 
     def masked(i: str) -> Parts:
-        return part(i, e.mask(i, high))
+        mask = e.mask(i, high)
+        return totals.of(*point(i, mask), mask)
 
     def several(i: str) -> Parts:
-        """Some full vectors from i on, combined in pairs."""
+        """Some full vectors from i on."""
         starts = [i, *(e.b.let(f"add nsw i64 {i}, {n * e.lanes}") for n in range(1, vectors))]
-        parts = [part(start, None) for start in starts]
-        while len(parts) > 1:
-            parts = [totals.merge(*pair) for pair in zip(parts[::2], parts[1::2], strict=True)]
-        return parts[0]
+        return totals.of_several([point(start, None) for start in starts])
 
     count = e.b.let(f"sub nsw i64 {high}, {low}")
     if len(e.kernel.body) > LONG_BODY:
         return levels(e, totals, stretch, e.lanes, masked, _row_spans(e, count, e.lanes))
-    vectors = _vectors_at_once(e.kernel)
+    vectors = _vectors_at_once(e.kernel, totals)
     unit = vectors * e.lanes
     rest = e.b.let(f"and i64 {count}, {unit - 1}")
     full = e.b.let(f"sub nsw i64 {high}, {rest}")
@@ -153,10 +153,19 @@ def _along(
     return e.carry(full, high, str(e.lanes), start, lambda i, c: totals.merge(c, masked(i)))
 
 
-def _vectors_at_once(kernel: Kernel) -> int:
+def _vectors_at_once(kernel: Kernel, totals: Totals) -> int:
+    block = block_of(kernel, totals)
     if kernel.cost <= _CHEAP_COST:
-        return 4
-    return 2 if len(kernel.body) <= _SHORT_BODY else 1
+        return max(4, block)
+    return max(2 if len(kernel.body) <= _SHORT_BODY else 1, block)
+
+
+def block_of(kernel: Kernel, totals: Totals) -> int:
+    """How many vectors of points are reduced at once: a power of two, less if the body is long."""
+    block = totals.block
+    while block > 1 and block * len(kernel.body) > _BLOCK_BODY:
+        block //= 2
+    return block
 
 
 def _row_spans(e: Emitter, count: str, unit: int) -> list[str]:

@@ -286,5 +286,7 @@ COMBINATIONS: dict[Accumulation, Combination] = {
     Accumulation.MIN: Combination(_highest, smaller, kinds="iuf"),
     Accumulation.ARGMAX: Combination(_lowest, larger, kinds="iuf", better="gt"),
     Accumulation.ARGMIN: Combination(_highest, smaller, kinds="iuf", better="lt"),
+    # Its partial results have several parts, so `join` alone does not combine them.
+    Accumulation.SQUARED_DEVIATIONS: Combination(_always(0), add, kinds="f"),
     Accumulation.RECURRENCE: Combination(_always(0), add, step=_recurrence_step),
 }

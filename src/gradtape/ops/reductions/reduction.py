@@ -6,6 +6,7 @@ it has every reduction. Its functions shadow the builtins of the same names.
 
 from __future__ import annotations
 
+import builtins
 import math
 from typing import Any
 
@@ -211,12 +212,60 @@ def mean(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tens
     return record(SUM, (x,), (axes, as_flag("mean: keepdims", keepdims))) / count(x, axes)
 
 
-def _deviations(name: str, x: Any, axis: Any, correction: float) -> tuple[Any, Axes, float]:
-    """Distances from the mean, the axes, and the divisor of the sum of squares."""
-    x = inexact_operand(x)
-    axes = normalize_axes(name, axis, x.ndim)
+def _from_mean(x: Node, axis: Axes) -> Node:
+    """The distance of each element from the mean."""
+    number = constant(count(x, axis), spec((), x.dtype))
+    return x - apply(SUM, (x,), (axis, True)) / number
+
+
+def _squared_deviations_kernel(x: np.ndarray, axis: Axes, keepdims: bool) -> np.ndarray:
+    # An empty axis has no mean, and no distances from it.
+    number = x.dtype.type(builtins.max(count(x, axis), 1))
+    distance = x - np.sum(x, axis=axis, keepdims=True) / number
+    return np.asarray(np.sum(np.square(distance), axis=axis, keepdims=keepdims))
+
+
+def _squared_deviations_composition(x: Node, axis: Axes, keepdims: bool) -> Node | None:
+    """Two passes, unless columns are reduced: rows stay in a cache from one pass to the next."""
+    long = [position for position in range(x.ndim) if x.shape[position] != 1]
+    reduced = [long.index(position) for position in axis if position in long]
+    if reduced and reduced[-1] - reduced[0] == len(reduced) - 1 and reduced[-1] != len(long) - 1:
+        return None
+    return apply(SUM, (square(_from_mean(x, axis)),), (axis, keepdims))
+
+
+def _squared_deviations_jvp(
+    tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...], axis: Axes, keepdims: bool
+) -> Node:
+    # Distances add up to 0, so the tangent of the mean adds nothing.
+    terms = _from_mean(inputs[0], axis) * tangents[0]
+    return apply(SUM, (terms + terms,), (axis, keepdims))
+
+
+def _squared_deviations_vjp(
+    index: int, g: Node, y: Node, inputs: tuple[Node, ...], axis: Axes, keepdims: bool
+) -> Node:
+    twice = expand_reduced(g + g, inputs[0].shape, axis)
+    return twice * _from_mean(inputs[0], axis)
+
+
+SQUARED_DEVIATIONS = declare(Op(
+    "squared_deviations", "reduction", params=("axis", "keepdims"),
+    spec=lambda x, axis, keepdims: spec(reduced_shape(x.shape, axis, keepdims), x.dtype),
+    numpy=_squared_deviations_kernel, promote=promotion("squared_deviations", "float", "float"),
+    jvp=_squared_deviations_jvp, vjp=_squared_deviations_vjp, mask=mask_reduced,
+    batch=batching.shifted("axis"), examples=examples.reduction, sparsity=reduced,
+    reduction=Accumulation.SQUARED_DEVIATIONS, composition=_squared_deviations_composition,
+    counts_elements=True, expensive=True,
+    samples=reduction_samples("squared_deviations", ("float64", "float32")),
+    doc="The sum of squared distances from the mean: the variance is this over n.",
+))  # fmt: skip
+
+
+def _divisor(name: str, x: Any, axes: Axes, correction: float) -> float:
+    """What the sum of squared distances is divided by."""
     number = count(x, axes) - as_real(f"{name}: correction", correction)
-    return x - mean(x, axis=axes, keepdims=True), axes, number if number > 0.0 else 0.0
+    return number if number > 0.0 else 0.0
 
 
 @kind_of_operand
@@ -228,12 +277,13 @@ def var(
     >>> float(gt.var(gt.asarray([1.0, 2.0, 3.0, 4.0])))
     1.25
     """
-    distance, axes, number = _deviations("var", x, axis, correction)
-    if distance.dtype.kind == "c":
-        squares = square(real(distance)) + square(imag(distance))
-    else:
-        squares = square(distance)
-    return record(SUM, (squares,), (axes, as_flag("var: keepdims", keepdims))) / number
+    x = inexact_operand(x)
+    axes = normalize_axes("var", axis, x.ndim)
+    number = _divisor("var", x, axes, correction)
+    parts = (real(x), imag(x)) if x.dtype.kind == "c" else (x,)
+    params = (axes, as_flag("var: keepdims", keepdims))
+    squares = [record(SQUARED_DEVIATIONS, (part,), params) for part in parts]
+    return (squares[0] if len(squares) == 1 else squares[0] + squares[1]) / number
 
 
 @kind_of_operand
@@ -245,8 +295,10 @@ def std(
     >>> float(gt.std(gt.asarray([1.0, 1.0, 3.0, 3.0])))
     1.0
     """
-    distance, axes, number = _deviations("std", x, axis, correction)
-    return norm(distance, 2, axes, keepdims) / math.sqrt(number)
+    x = inexact_operand(x)
+    axes = normalize_axes("std", axis, x.ndim)
+    number = _divisor("std", x, axes, correction)
+    return norm(x - mean(x, axis=axes, keepdims=True), 2, axes, keepdims) / math.sqrt(number)
 
 
 def _exponentials(x: np.ndarray, axis: Axes) -> tuple[Any, Any]:
