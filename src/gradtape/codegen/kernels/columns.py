@@ -47,7 +47,8 @@ class _Columns:
         parts = max(len(self.totals.types), 1)
         self._strip_vectors = min(_STRIP, max(2 * _STRIP // parts, _STRIP // 8))
         self._block = block_of(e.kernel, self.totals)
-        # Between two loads so much is computed then that the processor does not see a stream.
+        # With the call of a function between two loads, the processor does not see a stream, and
+        # kernels fetch rows ahead.
         self._calls_functions = any(one.op.compiled_cost > 1 for one in e.kernel.body)
         # The partial results of one vector of columns lie side by side: an array for each part
         # would have them all in the same set of the first cache.
@@ -144,13 +145,11 @@ class _Columns:
         e, b = self.e, self.e.b
         b.define("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         ahead = b.let(f"add nsw i64 {i}, {RADIX}")
-        for number, row in enumerate(
-            shifted(e, bases, self.reduced, ahead)[: len(e.kernel.operands)]
-        ):
-            operand = e.kernel.operands[number]
+        rows = shifted(e, bases, self.reduced, ahead)
+        for number, operand in enumerate(e.kernel.operands):
             if operand.access == UNIT and not operand.indices:
                 offset = b.let(f"mul nsw i64 {j}, {e.strides[number][self.inner]}", "o")
-                at = b.let(f"getelementptr i8, ptr {row}, i64 {offset}", "p")
+                at = b.let(f"getelementptr i8, ptr {rows[number]}, i64 {offset}", "p")
                 b.line(f"call void @llvm.prefetch.p0(ptr {at}, i32 0, i32 3, i32 1)")
 
     def _strips(self, bases: list[str], low: str, high: str) -> str:
