@@ -214,14 +214,16 @@ def mean(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tens
 
 def _from_mean(x: Node, axis: Axes) -> Node:
     """The distance of each element from the mean."""
-    number = constant(count(x, axis), spec((), x.dtype))
-    return x - apply(SUM, (x,), (axis, True)) / number
+    total = apply(SUM, (x,), (axis, True))
+    # An empty axis has no mean, and no distances from it.
+    number = x.size // builtins.max(total.size, 1)
+    return x - total / constant(number, spec((), x.dtype))
 
 
 def _squared_deviations_kernel(x: np.ndarray, axis: Axes, keepdims: bool) -> np.ndarray:
-    # An empty axis has no mean, and no distances from it.
-    number = x.dtype.type(builtins.max(count(x, axis), 1))
-    distance = x - np.sum(x, axis=axis, keepdims=True) / number
+    total = np.sum(x, axis=axis, keepdims=True)
+    number = x.size // builtins.max(total.size, 1)
+    distance = x - total / x.dtype.type(builtins.max(number, 1))
     return np.asarray(np.sum(np.square(distance), axis=axis, keepdims=keepdims))
 
 
