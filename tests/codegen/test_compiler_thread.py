@@ -49,6 +49,19 @@ def held():
     assert compiler_thread.wait(30)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="priorities of threads")
+def test_calls_have_the_cores_first():
+    def priority():
+        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+    before, found = priority(), []
+    job = Doing(lambda: found.append(priority()))
+    assert compiler_thread.submit(job)
+    assert compiler_thread.wait_for(job, 30)
+    assert found == [min(before + compiler_thread.NICER, 19)]
+    assert priority() == before
+
+
 def test_a_job_is_done_in_another_thread():
     where = []
     job = Doing(lambda: where.append((threading.current_thread(), is_in_background())))

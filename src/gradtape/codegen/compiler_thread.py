@@ -13,7 +13,9 @@ process frees its data.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
+import sys
 import threading
 import time
 from typing import Any
@@ -25,6 +27,10 @@ _log = Log("codegen")
 
 # So many jobs wait at most. Who hands in one more asks again later.
 MOST_JOBS = 256
+# How much nicer than its process the thread is. With more threads than cores, a product of NumPy
+# waits at each of its barriers for the thread that has no core. A larger number would starve the
+# compiler on a machine that is busy with other work.
+NICER = 5
 
 
 class Job:
@@ -145,7 +151,16 @@ def _ensure_thread(state: _State) -> None:
             state.thread = None
 
 
+def _lower_priority() -> None:
+    """Let calls have the cores first. Only Linux has a priority for each thread."""
+    if sys.platform == "linux":
+        thread = threading.get_native_id()
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + NICER)
+
+
 def _run(state: _State) -> None:
+    _lower_priority()
     work_in_background(lambda: state.closed)
     while True:
         with state.changed:
