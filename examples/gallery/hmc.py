@@ -58,7 +58,7 @@ print(f"accepted {np.mean(gt.stack(accepted).numpy()):.0%}")
 print(
     f"x: mean {samples[:, 0].mean():.2f}, standard deviation {samples[:, 0].std():.2f} (true: 0, 2)"
 )
-# Six standard errors: trajectories are chaotic, so samples depend on the last bit of every force.
+# Wide bounds: trajectories are chaotic, so samples depend on the last bit of every force.
 assert abs(samples[:, 0].mean()) < 0.5
 assert abs(samples[:, 0].std() - 2.0) < 0.4
 assert abs(np.mean(samples[:, 1] - 0.5 * samples[:, 0] ** 2) + 1.0) < 0.1
