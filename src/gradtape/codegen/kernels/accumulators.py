@@ -178,8 +178,7 @@ class SquaredDeviations(Accumulator):
 
     def __init__(self, b: Builder, reduction: Reduce) -> None:
         super().__init__(b, reduction)
-        # Vectors of 512 bits are whole cache lines: 16 of them are more misses at once, and more
-        # instructions before the next block, than a processor overlaps.
+        # Measured (0041): 16 vectors of whole cache lines were four times slower for 64 columns.
         self.block = 8 if b.lanes * self.dtype.itemsize >= _LINE else 16
 
     def _dtypes(self) -> list[DType]:
