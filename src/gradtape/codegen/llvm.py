@@ -49,6 +49,10 @@ class Host:
     libmvec: bool
     # Whether it multiplies and adds in one instruction.
     fused: bool
+    # Whether it has vectors of 512 bits, which BLAS then uses whatever the limit is.
+    has_512: bool
+    # Whether it computes those in two halves, so that they multiply no faster than two of 256 bits.
+    in_halves: bool
 
 
 class Compiled:
@@ -91,6 +95,10 @@ def _binding() -> Any:
         return llvm
 
 
+# Processors, by LLVM's names, whose units for vectors of 512 bits are 256 bits wide.
+_IN_HALVES = frozenset({"znver4"})
+
+
 @lru_cache(maxsize=1)
 @uninterrupted
 def host() -> Host:
@@ -99,16 +107,14 @@ def host() -> Host:
     with _lock:
         llvm = _binding()
         features = llvm.get_host_cpu_features()
+        processor = llvm.get_host_cpu_name()
         libmvec = machine == "x86_64" and _load_libmvec(llvm)
-    if features.get("avx512f") and features.get("avx512dq") and features.get("avx512bw"):
-        bits = 512
-    elif features.get("avx2"):
-        bits = 256
-    else:
-        bits = 128
+    has_512 = all(features.get(name) for name in ("avx512f", "avx512dq", "avx512bw"))
+    bits = 512 if has_512 else 256 if features.get("avx2") else 128
     # Every processor with AVX2 that is sold has FMA; AArch64 always has it.
     fused = bits >= 256 or machine in ("aarch64", "arm64")
-    return Host(machine, min(bits, _vector_limit()), libmvec, fused)
+    limited = min(bits, _vector_limit())
+    return Host(machine, limited, libmvec, fused, has_512, processor in _IN_HALVES)
 
 
 def _vector_limit() -> int:

@@ -34,13 +34,20 @@ LEAST_ROWS = 64
 TURNED_COLUMNS = 256
 # The most entries of a table.
 LONGEST = 1 << 21
-# Measured on a processor with vectors of 256 bits, beside OpenBLAS on one core, for more than a few
-# columns: the greatest depth, and bytes of the left operand by the size of an element, or if its
-# rows do not lie in runs.
+# Which products tiles compute faster than OpenBLAS was measured on one core and on two, with its
+# kernels for AVX2 and for AVX-512. Beyond a few columns, the left operand must have at most so many
+# bytes, by the size of an element (less if its rows do not lie in runs), and the depth a bound; in
+# float32 a left operand whose rows are one block may be of any depth, because each panel is packed
+# once.
 DEEPEST = 2048
 HELD = {4: 1 << 19, 8: 1 << 18}
+HELD_IN_HALVES = {4: 1 << 20, 8: 1 << 18}
 HELD_APART = 1 << 16
-# Measured with vectors of 512 bits, where OpenBLAS has kernels for small products of its own: the
+# With AVX-512, OpenBLAS takes products up to so many multiplications without packing, at full speed
+# even for few rows; only a transposed right operand slows it down, from so many columns on.
+UNPACKED_WORK = 1_000_000
+UNPACKED_COLUMNS = 32
+# If vectors of 512 bits are computed at full speed, BLAS is slower only for the following: the
 # deepest product by the size of an element, the fewest rows that a packed panel must serve (more if
 # its columns are read one by one), and the fewest multiplications.
 SHALLOW = {4: 160, 8: 256}
@@ -95,20 +102,25 @@ class Contraction:
     def is_faster(self) -> bool:
         """Whether tiles were measured to take less time than BLAS."""
         m, n, k = _length(self.rows), _length(self.columns), _length(self.depth)
-        item = np.dtype(self.dtype).itemsize
-        across = _across(self.depth, item)
-        if llvm.host().bits == 512:
-            beside = any(axis.b == item for axis in _longer(self.columns))
+        item, host = np.dtype(self.dtype).itemsize, llvm.host()
+        beside = any(axis.b == item for axis in _longer(self.columns))
+        if host.bits == 512 and not host.in_halves:
             return _is_shallow(m, n, k, item, beside and len(self.batch) == 0)
-        lanes = llvm.host().bits // (8 * item)
+        lanes = host.bits // (8 * item)
         if 2 * n < max(lanes, 3) or m < 2 or k < 8:
             return False
+        across = _across(self.depth, item)
+        if host.has_512 and m * n * k <= UNPACKED_WORK:
+            return across == item and not beside and m > 2 and n >= UNPACKED_COLUMNS
         if item == 8 and m < 5 and n > 128:
             return False
         in_runs = across == item or (item == 4 and _turns(n, across))
         if n <= (64 if in_runs else 32):
             return True
-        return k <= DEEPEST and m * k * item <= (HELD[item] if in_runs else HELD_APART)
+        if item == 4 and in_runs and m * tiles.DEPTH * item <= BLOCK:
+            return True
+        held = HELD_IN_HALVES if host.bits == 512 else HELD
+        return k <= DEEPEST and m * k * item <= (held[item] if in_runs else HELD_APART)
 
     def instruction(self) -> Instruction:
         """The instruction that computes it; no axis may be empty."""
