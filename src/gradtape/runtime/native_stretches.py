@@ -19,6 +19,8 @@ from gradtape.runtime.plan import Place, Stretch
 
 # Work, in operand loads, below which a second thread costs more than it brings.
 PARALLEL_WORK = 1 << 18
+# The same beside instructions that are shared anyway, and for which the threads are awake.
+AWAKE_WORK = 1 << 16
 # Work below which giving up the GIL costs more than it brings to other threads.
 QUICK_WORK = 1 << 14
 
@@ -128,7 +130,21 @@ def assembled(items: Sequence[StretchItem], codes: Mapping[Kernel, KernelCode]) 
                     code=code,
                 )
             )
-    return Assembled(instructions, products, work, parallel)
+    return Assembled(_shared_while_awake(items, instructions, parallel), products, work, parallel)
+
+
+def _shared_while_awake(
+    items: Sequence[StretchItem], instructions: list[Instruction], awake: bool
+) -> list[Instruction]:
+    """The instructions, with smaller loops shared as well if threads are awake for others."""
+    if not awake and not any(each.parallel for each in instructions):
+        return instructions
+    return [
+        replace(instruction, parallel=True)
+        if isinstance(item, PlacedKernel) and instruction.work >= AWAKE_WORK
+        else instruction
+        for item, instruction in zip(items, instructions, strict=True)
+    ]
 
 
 def _arguments(item: Lowered, places: Mapping[Node | str, Place]) -> list[int]:
