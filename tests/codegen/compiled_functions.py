@@ -7,6 +7,7 @@ import numpy as np
 from gradtape.codegen import llvm
 from gradtape.codegen.kernels.builder import Builder
 from gradtape.codegen.math import vectormath
+from gradtape.codegen.math.vectors import convention
 from gradtape.graph.op import REGISTRY
 from gradtape.graph.vector_code import Vector
 
@@ -42,7 +43,8 @@ def called(name, dtype, lanes):
     symbol, needed = vectormath.accurate_function(op.function, ty, lanes)
     builder.definitions.update(dict.fromkeys(needed))
     kind = builder.vector_type(dtype)
-    return builder, ["%x0"], [builder.let(f"call {kind} @{symbol}({kind} %x0)")]
+    text = f"call {convention(symbol)}{kind} @{symbol}({kind} %x0)"
+    return builder, ["%x0"], [builder.let(text)]
 
 
 def kernel_text(label, builder, ty, operands, results):

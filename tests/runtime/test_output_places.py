@@ -11,6 +11,7 @@ from gradtape.tensor.tensor import program_of
 RNG = np.random.default_rng(0)
 A, B = RNG.normal(size=(4, 6)), RNG.normal(size=(4, 6))
 SQUARE = RNG.normal(size=(6, 6))
+LONG, DEEP = RNG.normal(size=(5, 67)), RNG.normal(size=(3, 4, 40))
 WIDE = RNG.normal(size=(700, 600))
 
 
@@ -44,6 +45,18 @@ CASES = {
         n.linalg.inv(a[:, :4]), n.sin(b[:, :4]), n.linalg.inv(n.sin(b[:, :4]) + 3 * n.eye(4))
     ]),
     "whole of a sort": lambda n, a, b: n.concat([n.sort(n.sin(a), axis=1), n.sort(b, axis=0)]),
+    "columns side by side": lambda n, a, b: n.concat(
+        [n.sin(LONG + a[0, 0]), n.cos(LONG) * b[0, 0], LONG], axis=1
+    ),
+    "columns of unequal width": lambda n, a, b: n.concat(
+        [n.sin(LONG + a[0, 0]), n.cos(LONG[:, 3:]) * b[0, 0], n.exp(LONG[:, :40])], axis=1
+    ),
+    "columns that others read": lambda n, a, b: (
+        lambda p: n.concat([p, n.sort(p, axis=1), n.cos(p)], axis=1)
+    )(n.sin(LONG + a[0, 0])),
+    "columns in three axes": lambda n, a, b: n.concat(
+        [n.sin(DEEP + a[0, 0]), n.cos(DEEP) * b[0, 0]], axis=1
+    ),
     "large": lambda n, a, b: n.concat([n.sin(WIDE + a[0, 0]), n.exp(WIDE * 0.1 + b[0, 0])]),
     "large and not aligned": lambda n, a, b: n.concat([
         n.sin(WIDE[:1, :599] + a[0, 0]), n.exp(WIDE[:, :599] * 0.1 + b[0, 0])
@@ -77,6 +90,20 @@ def test_parts_are_computed_in_place():
     plan = CompiledPlan(program_of(gt.stack([gt.sin(a), gt.cos(b)])))
     assert len(plan.lowered.outputs.parts) == 2
     assert plan.arena_size == 0
+
+
+def test_columns_are_computed_in_place():
+    x = gt.asarray(LONG)
+    plan = CompiledPlan(program_of(gt.concat([gt.sin(x), gt.cos(x)], axis=1)))
+    assert set(plan.lowered.outputs.steps.values()) == {(134, 1)}
+    assert plan.arena_size == 0
+
+
+def test_columns_that_are_read_again_are_copied():
+    x = gt.asarray(LONG)
+    part = gt.sin(x)
+    plan = CompiledPlan(program_of(gt.concat([part, gt.cos(x)], axis=1), part @ LONG.T))
+    assert len(plan.lowered.outputs.steps) == 1
 
 
 def test_a_reshaped_result_is_not_copied():

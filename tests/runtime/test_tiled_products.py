@@ -7,9 +7,10 @@ import pytest
 
 import gradtape as gt
 from gradtape.codegen import llvm
+from gradtape.codegen.llvm import Host
 from gradtape.codegen.plans.gemm import GemmArguments, Operand
 from gradtape.codegen.plans.instructions import Instructions
-from gradtape.codegen.plans.tiles import DEPTH, LINE, TileArguments, shape_for
+from gradtape.codegen.plans.tiles import DEPTH, LINE, shape_for
 from gradtape.runtime import blas
 from gradtape.runtime import thread_team as threads
 from gradtape.runtime.tiled_products import TURNED_COLUMNS, Axis, Contraction, matrix_product
@@ -163,35 +164,69 @@ def test_a_width_leaves_few_lanes_empty():
             assert taken - needed <= (0 if needed < 4 else 1)
 
 
-def asked(m, n, k, dtype="float32", outer=()):
-    """Whether a product goes to tiles."""
-    a, b, c = (np.empty((*outer, *shape), dtype) for shape in ((m, k), (k, n), (m, n)))
-    found = blas.gemm_instruction(dtype, operand(0, a), operand(1, b), operand(2, c))
-    assert isinstance(found.arguments, (TileArguments, GemmArguments))
-    return isinstance(found.arguments, TileArguments)
+HOSTS = {
+    "AVX2": Host("x86_64", 256, True, True, has_512=False, in_halves=False),
+    "AVX-512 limited to 256 bits": Host("x86_64", 256, True, True, has_512=True, in_halves=False),
+    "AVX-512 in halves": Host("x86_64", 512, True, True, has_512=True, in_halves=True),
+    "AVX-512": Host("x86_64", 512, True, True, has_512=True, in_halves=False),
+}
 
 
-@pytest.mark.skipif(BITS == 512, reason="measured on vectors of 256 bits")
-def test_which_products():
-    assert asked(512, 1024, 64)
-    assert asked(64, 64, 64, "float64")
-    assert asked(128, 32, 128, outer=(64,))
-    assert not asked(512, 1024, 64, "complex64")
-    assert not asked(2048, 2048, 2048)
+@pytest.fixture
+def asked(monkeypatch):
+    """A function: whether tiles are taken to be faster for a product, on some processor."""
+
+    def ask(host, m, k, n, dtype="float32", outer=(), transposed=""):
+        monkeypatch.setattr(llvm, "host", lambda: HOSTS[host])
+        a, b, c = (np.empty((*outer, *shape), dtype) for shape in ((m, k), (k, n), (m, n)))
+        if "a" in transposed:
+            a = np.empty((k, m), dtype).T
+        if "b" in transposed:
+            b = np.empty((n, k), dtype).T
+        return matrix_product(dtype, operand(0, a), operand(1, b), operand(2, c)).is_faster()
+
+    return ask
+
+
+@pytest.mark.parametrize("host", ["AVX2", "AVX-512 limited to 256 bits", "AVX-512 in halves"])
+def test_which_products(asked, host):
+    assert asked(host, 512, 64, 1024)
+    assert asked(host, 32, 128, 512)
+    assert not asked(host, 2048, 2048, 2048)
     # Few columns at any depth, and a left operand of half a million bytes.
-    assert asked(256, 64, 10_000)
-    assert asked(128, 512, 784)
-    assert not asked(128, 512, 784, "float64")
-    assert not asked(512, 1, 512)
-    assert not asked(1, 512, 512)
+    assert asked(host, 256, 10_000, 64)
+    assert asked(host, 128, 784, 512)
+    assert not asked(host, 128, 784, 512, "float64")
+    # Few rows at any depth, in float32.
+    assert asked(host, 64, 3200, 512, transposed="a")
+    assert not asked(host, 256, 3200, 512)
+    assert not asked(host, 64, 3200, 512, "float64")
+    assert not asked(host, 512, 512, 1)
+    assert not asked(host, 1, 512, 512)
+    assert asked(host, 512, 512, 512) == (host == "AVX-512 in halves")
 
 
-@pytest.mark.skipif(BITS != 512, reason="measured on vectors of 512 bits")
-def test_which_products_with_long_vectors():
-    assert asked(512, 1024, 64)
-    assert not asked(512, 1024, 300)
-    assert not asked(16, 4096, 64)
-    assert not asked(512, 64, 64)
+@pytest.mark.parametrize("host", HOSTS)
+def test_small_products(asked, host):
+    """OpenBLAS packs small ones without AVX-512, and with it those with a transposed operand."""
+    assert asked(host, 64, 64, 64, "float64") == (host == "AVX2")
+    assert asked(host, 128, 128, 32, outer=(64,)) == (host == "AVX2")
+    assert asked(host, 10, 128, 512) == (host == "AVX2")
+    assert asked(host, 64, 64, 64, transposed="b") == (host != "AVX-512")
+    assert not asked(host, 32, 784, 1, transposed="b")
+
+
+def test_which_products_with_vectors_of_512_bits(asked):
+    assert asked("AVX-512", 512, 64, 1024)
+    assert not asked("AVX-512", 512, 300, 1024)
+    assert not asked("AVX-512", 16, 64, 4096)
+    assert not asked("AVX-512", 512, 64, 64)
+
+
+def test_products_of_complex_numbers_are_left_to_blas():
+    a, b, c = (np.empty(shape, "complex64") for shape in ((512, 64), (64, 1024), (512, 1024)))
+    found = blas.gemm_instruction("complex64", operand(0, a), operand(1, b), operand(2, c))
+    assert isinstance(found.arguments, GemmArguments)
 
 
 def test_empty_and_endless_products_are_refused():

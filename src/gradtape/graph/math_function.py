@@ -39,8 +39,22 @@ class ScipyFunction(MathFunction):
 
 
 class Composition(MathFunction):
-    """A function made of others: `write(body, *operands)` writes it with a FunctionBody."""
+    """A function made of others: `write(body, *operands)` writes it with a FunctionBody.
 
-    def __init__(self, name: str, write: Callable[..., Any], arity: int = 1) -> None:
+    If it shares most of its work with another function `beside` it, `write_both` writes the values
+    of that function and of this one, in this order. Kernels that need both call it once.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        write: Callable[..., Any],
+        arity: int = 1,
+        *,
+        beside: MathFunction | None = None,
+        write_both: Callable[..., tuple[Any, Any]] | None = None,
+    ) -> None:
         super().__init__(name, arity)
         self.write = write
+        self.beside = beside
+        self.write_both = write_both

@@ -7,7 +7,7 @@ type checking only, for the classes here would take a few milliseconds of every 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, Self, TypeVar
 
 from gradtape.dtypes import DType
@@ -150,6 +150,9 @@ class FunctionBody(Protocol[V]):
 
     def fma(self, a: V, b: V | float, c: V | float) -> V:
         """a b + c with one rounding."""
+
+    def polynomial(self, x: V, coefficients: Sequence[float]) -> V:
+        """The polynomial whose coefficients are listed from the lowest power."""
 
     def absolute(self, x: V) -> V:
         """|x|."""

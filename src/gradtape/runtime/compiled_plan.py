@@ -246,6 +246,9 @@ class MixedSteps:
         if base in lowered.outputs.parts:
             joined, offset = lowered.outputs.place(base)
             block = array(alive[joined], (joined.spec.nbytes,), np.uint8)
+            if base in lowered.outputs.steps:
+                steps = [step * base.dtype.itemsize for step in lowered.outputs.steps[base]]
+                return np.ndarray(base.shape, base.dtype, block, offset, steps)
         else:
             _, offset = lowered.place[base]
             block = array(alive["arena"], (lowered.arena_size,), np.uint8)

@@ -47,6 +47,10 @@ from gradtape.runtime.tiled_products import Axis, Contraction
 # copied there afterwards, and an output that was only reshaped is the memory of its operand.
 # A part, the result that it is a part of, and how many bytes into it.
 Parts = dict[Node, tuple[Node, int]]
+# The steps, in elements, of parts that do not lie in one run of their result.
+PartSteps = dict[Node, Strides]
+# A part is written to a run for each row if these have at least so many bytes; else it is copied.
+SHORTEST_RUN = 256
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,7 @@ class OutputPlaces:
     # For an output that is all the memory of a written node, in order: that node.
     same: dict[Node, Node]
     parts: Parts
+    steps: PartSteps
 
     @property
     def written(self) -> list[Node]:
@@ -94,7 +99,8 @@ def place_outputs(
             how[node] = "called" if node in called else "viewed"
     results = [node for node, way in how.items() if way == "written"]
     kept = {*program.outputs, *results}
-    return OutputPlaces(how, same, place_parts(fused, results, produced.__contains__, kept))
+    parts, steps = place_parts(fused, results, produced.__contains__, kept)
+    return OutputPlaces(how, same, parts, steps)
 
 
 def _contents(node: Node, fused: Fused) -> Node | None:
@@ -120,13 +126,15 @@ def read_again(program: Program, fused: Fused, parts: Parts) -> set[Node]:
 
 def place_parts(
     fused: Fused, results: Collection[Node], makes: Callable[[Node], bool], kept: Collection[Node]
-) -> Parts:
+) -> tuple[Parts, PartSteps]:
     """The nodes that may be written straight into a joined result; their copies are dropped.
 
     `results` have memory of their own. `makes` says of a node whether a unit can write it to any
     place; `kept` nodes need memory of their own as well.
     """
     parts: Parts = {}
+    steps: PartSteps = {}
+    rows_of: Callable[[Piece], Node | None] | None = None
     for unit in reversed(fused.units):
         if not isinstance(unit, Loop) or unit.pieces is None:
             continue
@@ -136,13 +144,57 @@ def place_parts(
         copies = []
         for piece in unit.pieces:
             base = _base(piece, fused)
+            if base is None and joined in results:
+                rows_of = rows_of or _row_by_row(fused)
+                base = rows_of(piece)
+                if base is not None and base not in parts:
+                    steps[base] = piece.target
             if base is None or base in parts or base in kept or not makes(base):
                 copies.append(piece)
             else:
                 parts[base] = (joined, piece.start * joined.dtype.itemsize)
         unit.pieces = copies
     fused.units = [u for u in fused.units if not (isinstance(u, Loop) and u.pieces == [])]
-    return parts
+    return parts, {part: step for part, step in steps.items() if part in parts}
+
+
+def _row_by_row(fused: Fused) -> Callable[[Piece], Node | None]:
+    """A function of pieces: the node that a loop may write to the rows of a result instead.
+
+    Nobody else may read that node from memory: its elements are where no reader expects them.
+    """
+    readers: dict[Node, int] = {}
+    writers: dict[Node, Loop] = {}
+    for unit in fused.units:
+        if isinstance(unit, Call):
+            read = list(unit.node.inputs)
+        else:
+            read = [
+                parent
+                for node in unit.nodes
+                for parent in node.inputs
+                if parent not in unit.pointwise
+            ]
+            if unit.axes is None and not unit.alone and not unit.copies:
+                writers |= dict.fromkeys(unit.outputs, unit)
+        for node in read:
+            found = fused.access.get(node)
+            base = node if found is None else found.base
+            readers[base] = readers.get(base, 0) + 1
+
+    def rows_of(piece: Piece) -> Node | None:
+        if piece.strides is None or piece.reads or piece.writes or piece.adds or piece.offset:
+            return None
+        base = fused.access[piece.source].base
+        loop = writers.get(base)
+        fits = loop is not None and loop.space == base.shape == piece.shape and len(piece.shape) > 1
+        if not fits or readers.get(base) != 1:
+            return None
+        lies_whole = _same_steps(piece.shape, piece.strides, row_major(piece.shape))
+        in_runs = piece.target[-1] == 1 and piece.shape[-1] * base.dtype.itemsize >= SHORTEST_RUN
+        return base if lies_whole and in_runs else None
+
+    return rows_of
 
 
 def _base(piece: Piece, fused: Fused) -> Node | None:
@@ -283,7 +335,8 @@ class LoweredProgram:
             else:
                 past = set() if _is_slow(unit, streamed) else streamed
                 try:
-                    self._add_kernels(lower(unit, fused.access, fused.constants, bits, past))
+                    steps = self.outputs.steps
+                    self._add_kernels(lower(unit, fused.access, fused.constants, bits, past, steps))
                 except NotLowered:
                     for node in unit.nodes:
                         self._call_numpy(node)

@@ -19,8 +19,9 @@ from gradtape.codegen.kernels import complexvalues
 from gradtape.codegen.kernels.kernel import BOOL, scalar_type
 from gradtape.codegen.llvm import Found, vector
 from gradtape.codegen.math import complexmath, vectormath
+from gradtape.codegen.math.vectors import convention
 from gradtape.dtypes import COMPLEX_OF, DType
-from gradtape.graph.math_function import Intrinsic, MathFunction, NotLowered
+from gradtape.graph.math_function import Composition, Intrinsic, MathFunction, NotLowered
 from gradtape.graph.vector_code import Vector
 
 # GRADTAPE_CONTRACT=off rounds every product before it is added, as NumPy does.
@@ -225,34 +226,45 @@ class Builder:
         symbol, definitions = vectormath.function(function, element, self.lanes)
         for text in definitions:
             self.define(text)
-        return self._call(f"@{symbol}", operands)
+        return self._call(symbol, operands)
+
+    def call_both(self, function: Composition, *operands: Vector) -> tuple[Vector, Vector]:
+        """A function of floats, and before it the one that it shares its work with."""
+        dtype = operands[0].dtype
+        found = vectormath.joint_function(function, scalar_type(dtype), self.lanes)
+        first, second = self._call_for_pair(found, *operands)
+        return Vector(first, dtype), Vector(second, dtype)
 
     def _intrinsic(self, name: str, operands: tuple[Vector, ...]) -> Vector:
         """One of LLVM's own functions, inline."""
         of_type = self.vector_type(operands[0].dtype)
         width = f"f{operands[0].dtype.itemsize * 8}"
-        symbol = f"@llvm.{name}.{width if self.lanes == 1 else f'v{self.lanes}{width}'}"
-        self.define(f"declare {of_type} {symbol}({', '.join([of_type] * len(operands))})")
+        symbol = f"llvm.{name}.{width if self.lanes == 1 else f'v{self.lanes}{width}'}"
+        self.define(f"declare {of_type} @{symbol}({', '.join([of_type] * len(operands))})")
         return self._call(symbol, operands)
 
     def _call(self, symbol: str, operands: tuple[Vector, ...]) -> Vector:
         dtype = operands[0].dtype
         of_type = self.vector_type(dtype)
         listed = ", ".join(f"{of_type} {operand.name}" for operand in operands)
-        return Vector(self.let(f"call {of_type} {symbol}({listed})"), dtype)
+        return Vector(self.let(f"call {convention(symbol)}{of_type} @{symbol}({listed})"), dtype)
 
     def _complex_call(self, found: Found, *operands: Vector) -> Vector:
         """A function that takes and gives both parts of complex numbers."""
+        real, imaginary = self._call_for_pair(found, *operands)
+        return Vector(real, operands[0].dtype, imaginary)
+
+    def _call_for_pair(self, found: Found, *operands: Vector) -> tuple[str, str]:
+        """The names of both results of a function, which takes all parts of its operands."""
         symbol, definitions = found
         for text in definitions:
             self.define(text)
-        dtype = operands[0].dtype
-        of_type = self.vector_type(dtype)
+        of_type = self.vector_type(operands[0].dtype)
         listed = ", ".join(f"{of_type} {part}" for operand in operands for part in operand.parts)
         both = f"{{{of_type}, {of_type}}}"
-        result = self.let(f"call {both} @{symbol}({listed})")
-        real, imaginary = (self.let(f"extractvalue {both} {result}, {k}") for k in range(2))
-        return Vector(real, dtype, imaginary)
+        result = self.let(f"call {convention(symbol)}{both} @{symbol}({listed})")
+        first, second = (self.let(f"extractvalue {both} {result}, {k}") for k in range(2))
+        return first, second
 
     def cast(self, x: Vector, dtype: DType) -> Vector:
         """The value in another dtype, converted as NumPy does."""

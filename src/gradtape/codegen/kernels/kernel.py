@@ -14,6 +14,7 @@ import numpy as np
 
 from gradtape.dtypes import DType
 from gradtape.graph import Accumulation, NotLowered, Op
+from gradtape.graph.math_function import Composition
 from gradtape.process.records import dataclass
 
 _TYPES = {
@@ -98,6 +99,14 @@ class Instruction(NamedTuple):
     dtype: str
 
 
+class JointCall(NamedTuple):
+    """One call for two instructions: a function, and the one beside it, by their positions."""
+
+    function: Composition
+    beside: int
+    position: int
+
+
 @dataclass(frozen=True)
 class Store:
     """A value written for every point of the iteration space.
@@ -169,6 +178,21 @@ class Kernel:
         if len(found) <= FEW_SCALARS:
             return ()
         return tuple(sorted(found, key=lambda number: self.operands[number].dtype))
+
+    @cached_property
+    def joint(self) -> dict[int, JointCall]:
+        """The calls that compute two functions of the body, by the positions of both."""
+        found: dict[int, JointCall] = {}
+        calls: dict[tuple[object, tuple[int, ...]], int] = {}
+        for position, each in enumerate(self.body):
+            if each.op.function is not None:
+                calls[each.op.function, each.arguments] = position
+        for (function, arguments), position in calls.items():
+            if isinstance(function, Composition) and function.beside is not None:
+                beside = calls.get((function.beside, arguments))
+                if beside is not None:
+                    found[position] = found[beside] = JointCall(function, beside, position)
+        return found
 
     @cached_property
     def width(self) -> int:

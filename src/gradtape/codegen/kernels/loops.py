@@ -264,7 +264,9 @@ class Emitter(Memory):
                 stride = self.strides[number][axis]
                 place = Place(rows[number], index, stride, mask, offsets)
                 values.append(self.load(operand, place))
-        for instruction in kernel.body:
+        # Functions that were computed together with an earlier one.
+        computed: dict[int, Vector] = {}
+        for position, instruction in enumerate(kernel.body):
             give_way()
             # A scalar of the table is read where it is first used: registers are few.
             op, params, numbers, _ = instruction
@@ -272,6 +274,13 @@ class Emitter(Memory):
                 self._read_from_table(values, numbers)
             assert op.llvm is not None
             arguments = [values[number] for number in numbers]
+            if position in kernel.joint:
+                if position not in computed:
+                    call = kernel.joint[position]
+                    both = b.call_both(call.function, *arguments)
+                    computed[call.beside], computed[call.position] = both
+                values.append(computed[position])
+                continue
             keywords = op.keywords(params) if params else {}
             values.append(op.llvm(b, *arguments, **keywords))
         self._read_from_table(values, self._results)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 
 from gradtape.codegen.kernels.arguments import (
@@ -164,10 +164,12 @@ def lower(
     constants: set[Node],
     bits: int,
     streamed: Collection[Node] = (),
+    steps: Mapping[Node, Strides] | None = None,
 ) -> list[Lowered]:
     """The kernels of a loop: one, unless a whole reduction needs more to combine its chunks.
 
     `streamed` nodes are results that nothing in the program reads, worth writing past the caches.
+    `steps` are those of results that are not written to one run of memory, in elements.
     """
     if loop.pieces is not None:
         return lower_copies(loop.nodes[0], loop.pieces, access, bits)
@@ -178,7 +180,7 @@ def lower(
         loop.content = _content(loop, access, constants)
         operands, _ = _numbered(loop, access)
     content = loop.content
-    nest = _Nest(loop, operands, content.stores, content.reductions, streamed)
+    nest = _Nest(loop, operands, content.stores, content.reductions, streamed, steps or {})
     return nest.kernels(content.body, bits)
 
 
@@ -259,6 +261,7 @@ class _Nest:
         stores: list[tuple[int, Node]],
         reductions: list[tuple[int, Node]],
         streamed: Collection[Node],
+        steps: Mapping[Node, Strides],
     ) -> None:
         self.loop = loop
         self.streamed = streamed
@@ -269,7 +272,7 @@ class _Nest:
         reduced = loop.axes or ()
         contiguous = row_major(space)
         strides = [entry.strides for entry in operands]
-        strides += [contiguous for _ in stores]
+        strides += [steps.get(node, contiguous) for _, node in stores]
         strides += [_reduced_strides(space, reduced) for _ in reductions]
         axes = [
             (n, axis in reduced, [s[axis] for s in strides])

@@ -59,8 +59,7 @@ def _written(name: str, formula: Formula, arity: int, ty: str, lanes: int) -> Fo
     body = Body(ty, lanes, accurate_function)
     names = ["a", "b", "c", "d"][:arity]
     result = formula(body, *(body.operand(operand) for operand in names))
-    symbol = f"gradtape_complex_{name}_{ty}{lanes}"
-    return symbol, body.function(symbol, names, result, CALLED)
+    return body.function(f"complex_{name}", names, result, CALLED)
 
 
 def _lane_by_lane(function: MathFunction, ty: str, lanes: int) -> Found:

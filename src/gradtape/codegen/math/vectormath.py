@@ -19,7 +19,7 @@ from gradtape.ops.families.math_functions import EXPM1, TANH
 _TYPES = ("float", "double")
 # Where our polynomials are clearly faster than libmvec. Elsewhere the two are level, and a call
 # compiles in a fraction of the time of a polynomial.
-_OWN_FIRST = frozenset(((TANH, "double"), (EXPM1, "double")))
+_OWN_FIRST = frozenset(((TANH, "float"), (TANH, "double"), (EXPM1, "double")))
 # Compiled once, like a library function: inlined fifty times, one takes LLVM half a second.
 CALLED = "noinline nounwind"
 
@@ -37,6 +37,19 @@ def function(wanted: MathFunction, ty: str, lanes: int) -> Found:
 def accurate_function(wanted: MathFunction, ty: str, lanes: int) -> Found:
     """The same, by our polynomials where there are any: the errors of a function's parts add up."""
     return _function(wanted, ty, lanes, mathlibrary.preference(), True)
+
+
+@lru_cache(maxsize=64)
+def joint_function(wanted: Composition, ty: str, lanes: int) -> Found:
+    """The function that gives the values of the one beside a composition, and of itself."""
+    if ty not in _TYPES:
+        raise NotLowered(f"{wanted.name} on {ty}")
+    assert wanted.beside is not None
+    assert wanted.write_both is not None
+    body = Body(ty, lanes, accurate_function)
+    names = [f"x{k}" for k in range(wanted.arity)]
+    results = wanted.write_both(body, *(body.operand(operand) for operand in names))
+    return body.function(f"{wanted.beside.name}_and_{wanted.name}", names, results, CALLED)
 
 
 @lru_cache(maxsize=512)
@@ -59,5 +72,4 @@ def _function(wanted: MathFunction, ty: str, lanes: int, preference: str, own_fi
     body = Body(ty, lanes, accurate_function)
     names = [f"x{k}" for k in range(wanted.arity)]
     result = write(body, *(body.operand(operand) for operand in names))
-    symbol = f"gradtape_{wanted.name}_{ty}{lanes}"
-    return symbol, body.function(symbol, names, (result,), CALLED)
+    return body.function(wanted.name, names, (result,), CALLED)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from gradtape.codegen import llvm
-from gradtape.codegen.llvm import Found, Snippets, real_text, vector
+from gradtape.codegen.llvm import Found, real_text, vector
 from gradtape.codegen.math.mathlibrary import cold_function
 from gradtape.graph.math_function import Intrinsic, MathFunction
 from gradtape.ops.families.math_functions import COPYSIGN, FABS
@@ -15,6 +15,17 @@ Resolver = Callable[[MathFunction, str, int], Found]
 
 FLOAT, INTEGER, MASK = "float", "integer", "mask"
 _WIDTHS = {"float": 32, "double": 64}
+
+
+# A function whose symbol begins so keeps half of the 32 vector registers of AVX-512 for its caller,
+# by a convention that LLVM has for OpenCL. Other functions keep none. A kernel that calls several
+# of those stores its values before each call, which took longer than the functions themselves.
+KEEPING = "gradtape_keeping_"
+
+
+def convention(symbol: str) -> str:
+    """How a function is called, by its symbol, as IR writes it before the type of the result."""
+    return "intel_ocl_bicc " if symbol.startswith(KEEPING) else ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,6 +151,8 @@ class Body:
         self._needs: dict[str, None] = {}
         self._count = 0
         self._block = "entry"
+        # Whether it calls functions that keep no registers.
+        self._calls_others = False
 
     @property
     def fraction(self) -> int:
@@ -200,8 +213,10 @@ class Body:
 
     def call(self, symbol: str, *operands: Value, returns: str | None = None) -> Value:
         """Call a function on vectors of this type."""
+        if not symbol.startswith(("llvm.", KEEPING)):
+            self._calls_others = True
         listed = ", ".join(f"{self.type(operand.kind)} {operand.name}" for operand in operands)
-        return self.emit(f"call {returns or self.type()} @{symbol}({listed})")
+        return self.emit(f"call {convention(symbol)}{returns or self.type()} @{symbol}({listed})")
 
     def apply(self, function: MathFunction, *operands: Value) -> Value:
         """Call a mathematical function, by its most accurate implementation."""
@@ -288,9 +303,12 @@ class Body:
         return self.unless(mask, (fast,), symbol, operands)[0]
 
     def function(
-        self, symbol: str, operands: Sequence[str], result: Sequence[Value], attributes: str
-    ) -> Snippets:
-        """All snippets that define the function: those that it needs, and itself."""
+        self, name: str, operands: Sequence[str], result: Sequence[Value], attributes: str
+    ) -> Found:
+        """The symbol of the function, and all snippets that define it and what it needs."""
+        host = llvm.host()
+        keeps = host.machine == "x86_64" and host.bits == 512 and not self._calls_others
+        symbol = f"{KEEPING if keeps else 'gradtape_'}{name}_{self.ty}{self.lanes}"
         returns, last = self.type(), result[0].name
         if len(result) > 1:
             returns = "{" + ", ".join([self.type()] * len(result)) + "}"
@@ -299,6 +317,6 @@ class Body:
                 text = f"insertvalue {returns} {last}, {self.type()} {value.name}, {position}"
                 last = self.emit(text).name
         listed = ", ".join(f"{self.type()} %{name}" for name in operands)
-        lines = [f"define internal {returns} @{symbol}({listed}) {attributes} {{", "entry:"]
-        lines += [*self._lines, f"  ret {returns} {last}", "}"]
-        return (*self._needs, "\n".join(lines))
+        head = f"define internal {convention(symbol)}{returns} @{symbol}({listed}) {attributes} {{"
+        lines = [head, "entry:", *self._lines, f"  ret {returns} {last}", "}"]
+        return symbol, (*self._needs, "\n".join(lines))
