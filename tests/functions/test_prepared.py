@@ -6,6 +6,7 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator, cg, eigsh, gmres, lsmr, svds
 
 import gradtape as gt
+from gradtape.tape.flat_vector import Layout
 
 
 def chain(x):
@@ -405,3 +406,15 @@ class TestReplays:
         for k in (2, 3):
             found = prepared(np.array([1, 2, 3]), k).toarray()
             np.testing.assert_allclose(found, np.diag(k * np.array([1.0, 2.0, 3.0]) ** (k - 1)))
+
+
+def test_the_value_of_a_tensor_is_not_copied(monkeypatch):
+    x = gt.asarray(np.linspace(0.1, 1.0, 50))
+    jacobian = gt.prepare_jacobian(lambda x: gt.sin(x[:-1]) * x[1:], x, sparse=True)
+    monkeypatch.setattr(Layout, "ravel", lambda *_: pytest.fail("the tensor was copied"))
+    found = jacobian(x * 2.0).toarray()
+    values = 2.0 * x.numpy()
+    wanted = np.zeros((49, 50))
+    wanted[np.arange(49), np.arange(49)] = np.cos(values[:-1]) * values[1:]
+    wanted[np.arange(49), np.arange(1, 50)] = np.sin(values[:-1])
+    np.testing.assert_allclose(found, wanted, rtol=1e-12)

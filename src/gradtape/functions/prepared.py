@@ -185,7 +185,8 @@ class PreparedJacobian:
             return None
         layout = self._layout
         flat: Any = args[at]
-        usual = type(flat) is np.ndarray and layout.is_vector
+        # Both are taken as they are; the value of a tensor is not even copied.
+        usual = type(flat) in (np.ndarray, Tensor) and layout.is_vector
         if not usual or flat.dtype != layout.dtype or flat.shape != layout.shapes[0]:
             flat = layout.ravel(flat)
         try:
