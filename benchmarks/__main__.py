@@ -18,13 +18,15 @@ from benchmarks.workloads import WORKLOADS, find
 from gradtape.codegen.llvm import host
 
 FIRST_CALLS_OF = "square"
+# Rows about first calls, and whether these have to compile.
+FIRST_CALLS = {"first-call": False, "first-compiled-call": True}
 BUSY = 0.5  # the load average above which a warning is printed
 FULL = Effort(rounds=7, turn=0.2, fresh=3)
 QUICK = Effort(rounds=3, turn=0.05, fresh=1)
 
 
 def options() -> argparse.Namespace:
-    names = [*(workload.name for workload in WORKLOADS), "first-call", "import"]
+    names = [*(workload.name for workload in WORKLOADS), *FIRST_CALLS, "import"]
     libraries = list(dict.fromkeys(form.library for form in FORMS if form.peer))
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
@@ -71,8 +73,8 @@ def slow_names() -> set[str]:
 def run(name: str, forms: list[Form], effort: Effort) -> Measured:
     if name == "import":
         return measure_imports(forms, effort)
-    if name == "first-call":
-        return measure_first_calls(find(FIRST_CALLS_OF), forms, effort)
+    if name in FIRST_CALLS:
+        return measure_first_calls(name, find(FIRST_CALLS_OF), forms, effort, FIRST_CALLS[name])
     return measure(find(name), forms, effort)
 
 

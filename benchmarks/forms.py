@@ -23,6 +23,11 @@ class Form:
     def peer(self) -> bool:
         return self.library != "gradtape"
 
+    @property
+    def compiles(self) -> bool:
+        """Whether it compiles programs: gradtape does in all of its forms."""
+        return not self.peer or self.variant != "plain"
+
 
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "1"}
 

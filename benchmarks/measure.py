@@ -17,7 +17,7 @@ from benchmarks.process import Failed, Process, interpreter
 from benchmarks.workload import Workload
 
 SETTLE = 0.02  # seconds in which the previous process's threads stop spinning
-ALWAYS_COMPILE = {"GRADTAPE_JIT": "always"}
+ALWAYS_COMPILE = {"GRADTAPE_JIT": "always", "GRADTAPE_KERNEL_CACHE": "off"}
 
 
 @dataclass
@@ -149,11 +149,18 @@ def _start(
     return process
 
 
-def measure_first_calls(workload: Workload, forms: Sequence[Form], effort: Effort) -> Measured:
-    """Time the first call of a workload in new processes; gradtape compiles at once."""
+def measure_first_calls(
+    name: str, workload: Workload, forms: Sequence[Form], effort: Effort, compiled: bool
+) -> Measured:
+    """Time the first call of a workload in new processes.
+
+    If it is to be `compiled`, gradtape compiles in that call and finds no machine code on disk, and
+    forms that compile nothing are left out.
+    """
+    forms = [form for form in forms if form.compiles or not compiled]
     cells = {form.title: Cell() for form in forms if workload.build(form.library)}
-    title = f"first call, {workload.title}"
-    measured = Measured("first-call", title, cells, only_seconds=True)
+    title = f"first {'compiled ' if compiled else ''}call, {workload.title}"
+    measured = Measured(name, title, cells, only_seconds=True)
     with tempfile.TemporaryDirectory() as folder:
         with Process("limit", "numpy", workload.name) as process:
             process.ask("reference", folder=folder)
@@ -162,7 +169,7 @@ def measure_first_calls(workload: Workload, forms: Sequence[Form], effort: Effor
                 cell = cells.get(form.title)
                 if cell is None or cell.trouble:
                     continue
-                ours = {} if form.peer else ALWAYS_COMPILE
+                ours = ALWAYS_COMPILE if compiled and not form.peer else {}
                 environment = {**form.environment, **ours}
                 with contextlib.ExitStack() as stack:
                     _start(workload, form, cell, folder, environment, stack)
