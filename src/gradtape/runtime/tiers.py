@@ -55,14 +55,16 @@ SMALL_NODE = 4096
 # compiled at their second run only.
 SPECULATIONS = 16
 
-# A program of more ops than this is compiled only after NumPy has run it for as long as compiling
-# would take.
+# A program of more ops than this is compiled only after NumPy has run it for so many seconds per
+# op: about ten times. Compiling takes six times as long, in a thread.
 LONG_PROGRAM = 5000
-COMPILE_SECONDS = 5e-5
+COMPILE_SECONDS = 1e-5
 
 # A run in NumPy that takes so many seconds is worth waiting for the compiler, for a part of them:
-# a call then never takes twice as long as NumPy.
-WORTH_WAITING = 0.1
+# a call then never takes twice as long as NumPy. A program of many small ops keeps the GIL, which
+# Python takes from it every five milliseconds, and the compiler's own slices are a tenth of that:
+# without the wait, 10,000 ops that compile in 0.7 s took 3 to 5.
+WORTH_WAITING = 5e-3
 WAITS = 0.5
 
 MODES = ("off", "auto", "wait", "always")
