@@ -4,7 +4,7 @@ import typing as _typing
 from importlib import import_module as _import_module
 from math import e, inf, nan, pi
 
-from gradtape import errors, fft, linalg, numpy_protocols, pytree, random
+from gradtape import errors, numpy_protocols, pytree
 from gradtape.dtypes import (
     bool,
     complex64,
@@ -265,7 +265,10 @@ __all__ = [
 
 
 # Names and packages that not everyone needs: they are imported when they are first named.
-_PACKAGES = ("distributed", "extend", "nn", "optimizers", "storage", "testing", "tf", "training")
+_PACKAGES = (
+    "distributed", "extend", "fft", "linalg", "nn", "optimizers", "random", "storage", "testing",
+    "tf", "training",
+)  # fmt: skip
 _LATER: dict[str, tuple[str, ...]] = {
     "control.associative_scan": ("associative_scan",),
     "control.branches": ("cond", "switch"),
@@ -294,7 +297,19 @@ _LATER: dict[str, tuple[str, ...]] = {
 _MODULE_OF = {name: module for module, names in _LATER.items() for name in names}
 
 if _typing.TYPE_CHECKING:
-    from gradtape import distributed, extend, nn, optimizers, storage, testing, tf, training
+    from gradtape import (
+        distributed,
+        extend,
+        fft,
+        linalg,
+        nn,
+        optimizers,
+        random,
+        storage,
+        testing,
+        tf,
+        training,
+    )
     from gradtape.control.associative_scan import associative_scan
     from gradtape.control.branches import cond, switch
     from gradtape.control.callbacks import numpy_function, pure_callback, py_function

@@ -60,6 +60,9 @@ SPECULATIONS = 16
 LONG_PROGRAM = 5000
 COMPILE_SECONDS = 1e-5
 
+# A first run in NumPy that takes so many seconds is reason enough to compile a program.
+LONG_RUN = 0.1
+
 # A run in NumPy that takes so many seconds is worth waiting for the compiler, for a part of them:
 # a call then never takes twice as long as NumPy. A program of many small ops keeps the GIL, which
 # Python takes from it every five milliseconds, and the compiler's own slices are a tenth of that:
@@ -147,7 +150,7 @@ class TieredPlan:
             results = self._plain.run(inputs)
         self._last = time.perf_counter() - start
         self.spent += self._last
-        if self._last >= WORTH_WAITING and self._job is None and _compiles_meanwhile():
+        if self._last >= LONG_RUN and self._job is None and _compiles_meanwhile():
             self._hope()
         return results
 
