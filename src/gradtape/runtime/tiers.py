@@ -55,10 +55,10 @@ SMALL_NODE = 4096
 # compiled at their second run only.
 SPECULATIONS = 16
 
-# A program of more ops than this is compiled only after NumPy has run it for so many seconds per
-# op: about ten times. Compiling takes six times as long, in a thread.
-LONG_PROGRAM = 5000
-COMPILE_SECONDS = 1e-5
+# A program of more ops than this is compiled only after NumPy has run it for as long as compiling
+# would take, which is a second for so many ops.
+LONG_PROGRAM = 20_000
+COMPILE_SECONDS = 5e-5
 
 # A first run in NumPy that takes so many seconds is reason enough to compile a program.
 LONG_RUN = 0.1

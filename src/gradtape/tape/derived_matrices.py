@@ -7,7 +7,8 @@ gradients do not.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gradtape.derive.chunks import UNLIMITED, Limits, check_memory, chunks_for, fits, limits
 from gradtape.derive.hand_out import JACOBIAN, remember_answer
@@ -30,8 +31,9 @@ from gradtape.errors import MixedExamplesError
 from gradtape.graph.node import Node, slope_constant
 from gradtape.graph.spec import spec
 from gradtape.ops.families.examples import DependenceError
+from gradtape.recording.recording import Recording
 from gradtape.tape.asked_before import AUTO
-from gradtape.tape.recording_scope import finish
+from gradtape.tape.recording_scope import Scope, finish
 from gradtape.tensor.tensor import Tensor, from_value
 from gradtape.transforms.independence import check_independence
 from gradtape.transforms.jacobian import jacobian_dtype
@@ -40,12 +42,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
     Matrix: TypeAlias = Tensor | csr_array
-
-__all__ = [
-    "Limits", "Window", "batch_jacobian", "dense_hessian", "dense_jacobian",
-    "known_sparse_jacobian", "limits_of", "remember_jacobian", "sparse_hessian", "sparse_jacobian",
-    "zeros_of",
-]  # fmt: skip
+    Block: TypeAlias = Callable[[Node, Node], Matrix | None]
 
 
 def _prove_independence(window: Window, y: Node, x: Node) -> None:
@@ -91,7 +88,7 @@ def remember_jacobian(window: Window, question: tuple[Node, ...], sparse: bool) 
         remember_answer(window.recording, JACOBIAN, question, [whole])
 
 
-def dense_jacobian(
+def _dense_jacobian(
     window: Window, target: Node, source: Node, mode: str, wanted: Limits
 ) -> Tensor | None:
     """The Jacobian of one target by one source, computed now if it has to be in chunks."""
@@ -105,7 +102,7 @@ def dense_jacobian(
     return _handle(window, whole)
 
 
-def dense_hessian(
+def _dense_hessian(
     window: Window, target: Node, first: Node, second: Node, wanted: Limits
 ) -> Tensor | None:
     """One block of a Hessian, computed now if it has to be in chunks."""
@@ -151,3 +148,38 @@ def batch_jacobian(
     found: Tensor | None
     (found,) = finish(window.recording, [None], [result], "none")
     return found
+
+
+def window_of(tape: Scope, recording: Recording) -> Window:
+    """What a tape can derive."""
+    return Window(recording, tape._outside(), tape._watched_nodes())
+
+
+def known_sparse_matrix(recording: Recording, question: tuple[Node, ...]) -> csr_array | None:
+    """The sparse Jacobian that answers a question, if that was asked before."""
+    program = known_sparse_jacobian(recording, question)
+    return None if program is None else program.matrix(recording)
+
+
+def jacobian_of(window: Window, mode: str, wanted: Any, chunks: Limits) -> Block:
+    """The function that gives the Jacobian of a target by a source."""
+
+    def block(y: Node, x: Node) -> Matrix | None:
+        dense = partial(_dense_jacobian, window, y, x, mode, chunks)
+        if wanted is False:
+            return dense()
+        return sparse_jacobian(window, y, x, mode, wanted, dense, chunks)
+
+    return block
+
+
+def hessian_of(window: Window, y: Node, wanted: Any, chunks: Limits) -> Block:
+    """The function that gives the block of a Hessian by two sources."""
+
+    def block(first: Node, second: Node) -> Matrix | None:
+        dense = partial(_dense_hessian, window, y, first, second, chunks)
+        if wanted is False:
+            return dense()
+        return sparse_hessian(window, y, first, second, wanted, dense, chunks)
+
+    return block

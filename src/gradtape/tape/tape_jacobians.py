@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
@@ -143,12 +142,7 @@ class Jacobians(Scope):
         nodes = [self._source(leaf) for leaf in leaves]
         rows = [self._enter(one, "jacobian: target") for one in targets]
 
-        def block(y: Node, x: Node) -> Matrix | None:
-            dense = partial(matrices.dense_jacobian, window, y, x, mode, chunks)
-            if wanted is False:
-                return dense()
-            return matrices.sparse_jacobian(window, y, x, mode, wanted, dense, chunks)
-
+        block = matrices.jacobian_of(window, mode, wanted, chunks)
         zeros = matrices.zeros_of(window, wanted) if unconnected_gradients == "zero" else None
         if question is not None:
             matrices.remember_jacobian(window, question, sparse is True)
@@ -252,12 +246,7 @@ class Jacobians(Scope):
         nodes = [self._source(leaf) for leaf in leaves]
         check_real("hessian", y, nodes)
 
-        def block(first: Node, second: Node) -> Matrix | None:
-            dense = partial(matrices.dense_hessian, window, y, first, second, chunks)
-            if wanted is False:
-                return dense()
-            return matrices.sparse_hessian(window, y, first, second, wanted, dense, chunks)
-
+        block = matrices.hessian_of(window, y, wanted, chunks)
         zeros = matrices.zeros_of(window, wanted) if unconnected_gradients == "zero" else None
         return self._blocks(block, zeros, (nodes, structure), (nodes, structure))
 
@@ -281,19 +270,18 @@ class Jacobians(Scope):
 
     def _window_of(self, recording: Recording) -> Window:
         # It needs thirty modules that gradients do not.
-        from gradtape.tape.derived_matrices import Window
+        from gradtape.tape.derived_matrices import window_of
 
-        return Window(recording, self._outside(), self._watched_nodes())
+        return window_of(self, recording)
 
 
 def _asked_before(recording: Recording, question: tuple[Node, ...], sparse: bool) -> Matrix | None:
     """The answer to a question that was asked before."""
     if sparse:
         # It needs thirty modules that gradients do not.
-        from gradtape.tape.derived_matrices import known_sparse_jacobian
+        from gradtape.tape.derived_matrices import known_sparse_matrix
 
-        program = known_sparse_jacobian(recording, question)
-        return None if program is None else program.matrix(recording)
+        return known_sparse_matrix(recording, question)
     known = hold_answer(recording, JACOBIAN, question, True)
     return None if known is None else known[0]
 
