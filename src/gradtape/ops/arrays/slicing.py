@@ -365,12 +365,19 @@ def _known_slice(x: Any, moving: Ints, params: tuple[Any, ...]) -> Any:
         return None
     interned, leaves = recording.interned, recording.leaves
     operands = [interned.get((INT64, len(leaves) + at)) for at in range(len(moving))]
-    node = interned.get((SLICE, params, source, *operands))
-    if node is None or node.stamp >= recording.stamp:
+    key = (SLICE, params, source, *operands)
+    node = interned.get(key)
+    if node is None:
         return None
-    leaves.extend(moving)
-    node.stamp = recording.stamp
-    recording.nodes.append(node)
+    if node.stamp < recording.stamp:
+        leaves.extend(moving)
+        node.stamp = recording.stamp
+        recording.nodes.append(node)
+    elif moving:
+        return None
+    else:
+        # A part that is read again, as the elements of a small matrix are.
+        node = recording.twin(key, node)
     return recording.hold(node, x.result_class.view_class)
 
 
