@@ -4,7 +4,7 @@ import typing as _typing
 from importlib import import_module as _import_module
 from math import e, inf, nan, pi
 
-from gradtape import errors, fft, linalg, numpy_protocols, pytree, random
+from gradtape import errors, numpy_protocols, pytree
 from gradtape.dtypes import (
     bool,
     complex64,
@@ -193,16 +193,9 @@ from gradtape.pytree import register_pytree
 from gradtape.runtime.buffer_pool import empty_cache
 from gradtape.runtime.counters import counters
 from gradtape.runtime.plan_cache import clear_plans
-from gradtape.runtime.thread_team import get_num_threads, set_num_threads
 from gradtape.runtime.tiers import wait_for_compiler
 from gradtape.suggestions import missing_name as _missing_name
-from gradtape.tape.checkpoint import checkpoint, checkpoint_name, save_any_except, save_only
-from gradtape.tape.custom_gradient import custom_gradient, grad_pass_through
-from gradtape.tape.custom_jvp import custom_jvp
-from gradtape.tape.forward_accumulator import ForwardAccumulator
-from gradtape.tape.grad_vjp_jvp import grad, jvp, value_and_grad, vjp
 from gradtape.tape.gradient_tape import GradientTape, gradients
-from gradtape.tape.jacobian_hessian import hessian, hvp, jacfwd, jacobian, jacrev, vhp
 from gradtape.tensor.array_api import (
     __array_namespace_info__,
     astype,
@@ -265,7 +258,10 @@ __all__ = [
 
 
 # Names and packages that not everyone needs: they are imported when they are first named.
-_PACKAGES = ("distributed", "extend", "nn", "optimizers", "storage", "testing", "tf", "training")
+_PACKAGES = (
+    "distributed", "extend", "fft", "linalg", "nn", "optimizers", "random", "storage", "testing",
+    "tf", "training",
+)  # fmt: skip
 _LATER: dict[str, tuple[str, ...]] = {
     "control.associative_scan": ("associative_scan",),
     "control.branches": ("cond", "switch"),
@@ -282,6 +278,7 @@ _LATER: dict[str, tuple[str, ...]] = {
     "inspect.plans_and_kernels": ("kernels_of", "plan_of", "show_config"),
     "inspect.profiler.profile": ("Profile", "profile"),
     "messages.progress_choice": ("set_progress",),
+    "runtime.thread_team": ("get_num_threads", "set_num_threads"),
     "solve.implicit": ("fixed_point", "minimize", "root"),
     "solve.linear_operators": ("hessian_operator", "linear_operator", "linearize"),
     "solve.scipy_bridges": ("objective", "ode", "residuals"),
@@ -289,12 +286,30 @@ _LATER: dict[str, tuple[str, ...]] = {
     "storage.save_load": ("load", "save"),
     "tape.saved_for_backward": ("saved_for_backward",),
     "training.fit": ("fit",),
+    "tape.checkpoint": ("checkpoint", "checkpoint_name", "save_any_except", "save_only"),
+    "tape.custom_gradient": ("custom_gradient", "grad_pass_through"),
+    "tape.custom_jvp": ("custom_jvp",),
+    "tape.forward_accumulator": ("ForwardAccumulator",),
+    "tape.grad_vjp_jvp": ("grad", "jvp", "value_and_grad", "vjp"),
+    "tape.jacobian_hessian": ("hessian", "hvp", "jacfwd", "jacobian", "jacrev", "vhp"),
     "tape.sparsity_patterns": ("hessian_pattern", "sparsity_pattern", "spy"),
 }
 _MODULE_OF = {name: module for module, names in _LATER.items() for name in names}
 
 if _typing.TYPE_CHECKING:
-    from gradtape import distributed, extend, nn, optimizers, storage, testing, tf, training
+    from gradtape import (
+        distributed,
+        extend,
+        fft,
+        linalg,
+        nn,
+        optimizers,
+        random,
+        storage,
+        testing,
+        tf,
+        training,
+    )
     from gradtape.control.associative_scan import associative_scan
     from gradtape.control.branches import cond, switch
     from gradtape.control.callbacks import numpy_function, pure_callback, py_function
@@ -310,11 +325,18 @@ if _typing.TYPE_CHECKING:
     from gradtape.inspect.plans_and_kernels import kernels_of, plan_of, show_config
     from gradtape.inspect.profiler.profile import Profile, profile
     from gradtape.messages.progress_choice import set_progress
+    from gradtape.runtime.thread_team import get_num_threads, set_num_threads
     from gradtape.solve.implicit import fixed_point, minimize, root
     from gradtape.solve.linear_operators import hessian_operator, linear_operator, linearize
     from gradtape.solve.scipy_bridges import objective, ode, residuals
     from gradtape.storage.checkpointer import Checkpointer
     from gradtape.storage.save_load import load, save
+    from gradtape.tape.checkpoint import checkpoint, checkpoint_name, save_any_except, save_only
+    from gradtape.tape.custom_gradient import custom_gradient, grad_pass_through
+    from gradtape.tape.custom_jvp import custom_jvp
+    from gradtape.tape.forward_accumulator import ForwardAccumulator
+    from gradtape.tape.grad_vjp_jvp import grad, jvp, value_and_grad, vjp
+    from gradtape.tape.jacobian_hessian import hessian, hvp, jacfwd, jacobian, jacrev, vhp
     from gradtape.tape.saved_for_backward import saved_for_backward
     from gradtape.tape.sparsity_patterns import hessian_pattern, sparsity_pattern, spy
     from gradtape.training.fit import fit

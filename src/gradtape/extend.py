@@ -8,6 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+# Nothing declared here may take the name of an op of theirs.
+from gradtape import fft as _fft  # noqa: F401
+from gradtape import linalg as _linalg  # noqa: F401
+from gradtape import random as _random  # noqa: F401
 from gradtape.dtypes import as_dtype
 from gradtape.graph.annotated_kinds import Size
 from gradtape.graph.facts import View

@@ -53,10 +53,11 @@ LLVMLITE_IMPORTERS = {"codegen/llvm.py"}
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 # An import inside a function says in a comment, on its line or above, why it is late. It loads the
-# compiler, or a package outside gradtape that `import gradtape` must not load.
+# compiler, the tables of NumPy's functions, what derives matrices, or a package outside gradtape
+# that `import gradtape` must not load.
 MAY_BE_LATE = (
     "gradtape.codegen", "gradtape.runtime.compiled_plan", "gradtape.runtime.lowered_program",
-    "gradtape.runtime.blas",
+    "gradtape.runtime.blas", "gradtape.numpy_protocols", "gradtape.tape.derived_matrices",
 )  # fmt: skip
 
 

@@ -62,7 +62,7 @@ WORDS = {
 
 
 # Lists of public names: those of the module, and those that are imported when first named.
-EXPORTS = {"__all__", "_LATER"}
+EXPORTS = {"__all__", "_LATER", "_PACKAGES"}
 
 
 def ignored(tree: ast.AST) -> set[ast.AST]:

@@ -17,7 +17,8 @@ import numpy as np
 from tests.numpy_protocols import arguments
 
 import gradtape as gt
-from gradtape.numpy_protocols import FUNCTIONS, _name, facts
+from gradtape.numpy_protocols import facts
+from gradtape.numpy_protocols.dispatch import FUNCTIONS, _name
 from gradtape.numpy_protocols.ufuncs import UFUNCS
 
 SURFACE: dict[str, Any] = {

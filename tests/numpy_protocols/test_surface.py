@@ -8,8 +8,8 @@ import pytest
 from tests.numpy_protocols import surface
 
 import gradtape as gt
-from gradtape.numpy_protocols import FUNCTIONS, _name
 from gradtape.numpy_protocols.binding import Recorded
+from gradtape.numpy_protocols.dispatch import FUNCTIONS, _name
 
 # `make fuzz-numpy` sets the number of calls; the suite takes every seventh.
 COUNT = int(os.environ.get("GRADTAPE_NUMPY_FUZZ", "0"))

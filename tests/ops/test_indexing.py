@@ -383,6 +383,20 @@ def test_fixed_parts_are_static():
     assert len(program_of(x[1:4] * x[2:5]).inputs) == 1
 
 
+def test_many_parts_in_one_recording_are_static():
+    def product(x):
+        found = x[0]
+        for place in range(1, len(x)):
+            found = found * x[place]
+        return found
+
+    x = asarray(np.linspace(0.5, 1.5, 3 * slicing.STATIC_LIMIT))
+    for _ in range(3):
+        y = product(x)
+        assert len(program_of(y).inputs) == 1
+        np.testing.assert_allclose(y.numpy(), np.prod(x.numpy()), rtol=1e-12)
+
+
 def test_look_ups_have_row_sparse_gradients():
     table = Variable(np.arange(6.0).reshape(3, 2))
     for look_up in (

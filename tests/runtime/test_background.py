@@ -324,7 +324,7 @@ def test_a_long_run_is_worth_waiting_for(gate):
 
 
 def test_a_plan_is_asked_for_after_a_long_first_run(gate, monkeypatch):
-    monkeypatch.setattr(tiers, "WORTH_WAITING", 0.0)
+    monkeypatch.setattr(tiers, "LONG_RUN", 0.0)
     program, inputs = program_and_inputs(5.5)
     plan = tiers.TieredPlan(program)
     waiting = compiler_thread.waiting_jobs()

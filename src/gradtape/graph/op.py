@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
+from importlib import import_module
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -170,7 +171,7 @@ class Op:
         return f"<Op {self.name}>"
 
     def __reduce__(self) -> Any:
-        return find, (self.name,)
+        return find, (self.name, module_of(self))
 
     def keywords(self, params: tuple[Any, ...]) -> dict[str, Any]:
         return dict(zip(self.params, params, strict=True))
@@ -203,7 +204,10 @@ def declare(op: Op) -> Op:
     return op
 
 
-def find(name: str) -> Op:
+def find(name: str, module: str = "") -> Op:
+    """The op of a name; `module` is the one that declares it, which may not be loaded yet."""
+    if name not in REGISTRY and module.startswith("gradtape."):
+        import_module(module)
     return REGISTRY[name]
 
 

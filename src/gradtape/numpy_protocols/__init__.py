@@ -2,7 +2,8 @@
 
 The tables are complete: every other NumPy function raises and says so. `binding` puts NumPy's own
 signature in front of each function. Importing this package installs both protocols in `Operators`,
-the base of Tensor and Variable.
+the base of Tensor and Variable. The tables name most of the library, matrices and transforms too:
+they are loaded by the first NumPy function that meets a tensor.
 
 Other packages import:
 
@@ -12,72 +13,11 @@ Other packages import:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
 from typing import Any
 
-import numpy as np
-
-from gradtape.numpy_protocols import arranging, facts, matrices, numeric, picking, reductions
-from gradtape.numpy_protocols.binding import Function, Recorded, unrecorded
-from gradtape.numpy_protocols.ufuncs import UFUNCS, array_ufunc
 from gradtape.tensor.operators import Operators
 
 __all__ = ["covered"]
-
-# NumPy's functions, and the functions behind them, whose parameters have NumPy's names.
-FUNCTIONS: dict[Function, Function] = {
-    **reductions.FUNCTIONS, **arranging.FUNCTIONS, **picking.FUNCTIONS, **numeric.FUNCTIONS,
-    **matrices.FUNCTIONS, **facts.FUNCTIONS,
-}  # fmt: skip
-
-# How each function is called: filled at the first call, because reading a signature takes time.
-_calls: dict[Function, Function] = {}
-_OURS = (Operators, np.ndarray)
-
-
-def array_function(
-    self: Operators,
-    function: Function,
-    kinds: Collection[type],
-    args: Sequence[object],
-    kwargs: dict[str, object],
-) -> object:
-    """NEP 18: `np.concatenate([t, u])` records `gt.concat`."""
-    if len(kinds) > 1 and not all(issubclass(kind, _OURS) for kind in kinds):
-        return NotImplemented
-    return (_calls.get(function) or _call_of(function))(args, kwargs)
-
-
-def _call_of(function: Function) -> Function:
-    """The function that a call on tensors is handed to, with its arguments and keywords."""
-    ours = FUNCTIONS.get(function)
-    if ours is not None:
-        call: Function = Recorded(_name(function), function, ours)
-    elif function in facts.OF_VALUES:
-        call = lambda args, kwargs: function(*facts.values(args), **facts.values(kwargs))  # noqa: E731
-    elif function in facts.READ_ARRAYS:
-        call = lambda args, kwargs: function(*_arrays(args), **_arrays(kwargs))  # noqa: E731
-    else:
-        raise unrecorded(_name(function))
-    _calls[function] = call
-    return call
-
-
-def _arrays(tree: Any) -> Any:
-    """Tensors as arrays, by the conversion that raises if a tape tracks one."""
-    if isinstance(tree, Operators):
-        return np.asarray(tree)
-    if type(tree) in (list, tuple):
-        return type(tree)(_arrays(item) for item in tree)
-    return {key: _arrays(item) for key, item in tree.items()} if type(tree) is dict else tree
-
-
-def _name(function: Function) -> str:
-    module = (getattr(function, "__module__", None) or "numpy").replace("numpy", "np", 1)
-    part = module.split(".")[1] if "." in module else ""
-    return (
-        f"np.{part}.{function.__name__}" if part in ("linalg", "fft") else f"np.{function.__name__}"
-    )
 
 
 def covered() -> list[str]:
@@ -86,10 +26,27 @@ def covered() -> list[str]:
     >>> "sin" in gt.numpy_protocols.covered(), "linalg.solve" in gt.numpy_protocols.covered()
     (True, True)
     """
-    names = {ufunc.__name__ for ufunc in UFUNCS}
-    functions = (*FUNCTIONS, *facts.OF_VALUES, *facts.READ_ARRAYS)
-    return sorted(names | {_name(function).removeprefix("np.") for function in functions})
+    # The tables name modules that not everyone needs.
+    from gradtape.numpy_protocols import dispatch
+
+    return dispatch.covered()
 
 
-Operators.__array_ufunc__ = array_ufunc  # type: ignore[attr-defined]
-Operators.__array_function__ = array_function  # type: ignore[attr-defined]
+def _first_ufunc(self: Operators, *args: Any, **options: Any) -> object:
+    # The tables name modules that not everyone needs.
+    from gradtape.numpy_protocols.ufuncs import array_ufunc
+
+    Operators.__array_ufunc__ = array_ufunc  # type: ignore[attr-defined]
+    return array_ufunc(self, *args, **options)
+
+
+def _first_function(self: Operators, *args: Any) -> object:
+    # The tables name modules that not everyone needs.
+    from gradtape.numpy_protocols.dispatch import array_function
+
+    Operators.__array_function__ = array_function  # type: ignore[attr-defined]
+    return array_function(self, *args)
+
+
+Operators.__array_ufunc__ = _first_ufunc  # type: ignore[attr-defined]
+Operators.__array_function__ = _first_function  # type: ignore[attr-defined]

@@ -6,6 +6,7 @@ come before anything that the node needs, so siblings fuse as well as chains.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import field
 from typing import Any
@@ -17,7 +18,9 @@ from gradtape.optimize.recompute import Recomputation
 from gradtape.process.give_way import give_way
 from gradtape.process.records import dataclass
 
-# A loop with more nodes than this is closed: its compile time would outgrow what fusing saves.
+# A loop with more nodes than this is closed. Cutting earlier stores what lies between the pieces:
+# 5,000 numbers and their gradient (LLVM 0.4 s, 19 µs a run) took LLVM 1.5 to 2.0 s and 25 to 28 µs
+# a run with loops of 200, 500, 1,000 or 2,000 nodes.
 LARGEST_LOOP = 5000
 
 
@@ -189,11 +192,13 @@ class _Fusion:
         return index
 
     def _fitting_loop(self, node: Node, space: Shape, axes: tuple[int, ...] | None) -> int:
-        earliest = self._earliest(node, space)
-        for index in self._open_loops.get(space, ()):
+        opened = self._open_loops.get(space, [])
+        # Loops are numbered in their order. A program may have thousands that come too early.
+        for place in range(bisect_left(opened, self._earliest(node, space)), len(opened)):
+            index = opened[place]
             loop = self._loop(index)
             fits = axes is None or loop.axes is None or loop.axes == axes
-            if index >= earliest and fits and len(loop.nodes) < LARGEST_LOOP:
+            if fits and len(loop.nodes) < LARGEST_LOOP:
                 return index
         index = self._append(Loop(space, axes))
         self._open_loops.setdefault(space, []).append(index)

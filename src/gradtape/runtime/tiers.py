@@ -56,14 +56,19 @@ SMALL_NODE = 4096
 SPECULATIONS = 16
 
 # A program of more ops than this is compiled only after NumPy has run it for as long as compiling
-# would take.
-LONG_PROGRAM = 5000
+# would take, which is a second for so many ops.
+LONG_PROGRAM = 20_000
 COMPILE_SECONDS = 5e-5
 
+# A first run in NumPy that takes so many seconds is reason enough to compile a program.
+LONG_RUN = 0.1
+
 # A run in NumPy that takes so many seconds is worth waiting for the compiler, for a part of them:
-# a call then never takes twice as long as NumPy.
-WORTH_WAITING = 0.1
-WAITS = 0.5
+# a call then never takes twice as long as NumPy. A program of many small ops keeps the GIL, which
+# Python takes from it every five milliseconds, and the compiler's own slices are a tenth of that:
+# without the wait, 10,000 ops that compile in 0.7 s took 3 to 5.
+WORTH_WAITING = 5e-3
+WAITS = 0.9
 
 MODES = ("off", "auto", "wait", "always")
 MODE = os.environ.get("GRADTAPE_JIT", "auto")
@@ -145,7 +150,7 @@ class TieredPlan:
             results = self._plain.run(inputs)
         self._last = time.perf_counter() - start
         self.spent += self._last
-        if self._last >= WORTH_WAITING and self._job is None and _compiles_meanwhile():
+        if self._last >= LONG_RUN and self._job is None and _compiles_meanwhile():
             self._hope()
         return results
 

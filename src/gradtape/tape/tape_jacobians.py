@@ -4,48 +4,29 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
 
-from gradtape.derive.chunks import UNLIMITED, Limits, check_memory, chunks_for, fits, limits
-from gradtape.derive.hand_out import JACOBIAN, hold_answer, remember_answer
-from gradtape.derive.jacobians import (
-    derive_batch_jacobian,
-    derive_hessian,
-    derive_jacobian,
-    derive_slope,
-)
-from gradtape.derive.sparse_jacobians import (
-    known_sparse_jacobian,
-    no_entries,
-    remember_sparse_jacobian,
-    sparse_hessian,
-    sparse_jacobian,
-)
-from gradtape.derive.sparse_patterns import follows, is_block_diagonal
-from gradtape.derive.window import Window
-from gradtape.errors import DtypeError, MixedExamplesError, shown
+from gradtape.derive.hand_out import JACOBIAN, hold_answer
+from gradtape.errors import DtypeError, shown
 from gradtape.graph.argument_checks import is_choice
-from gradtape.graph.node import Node, slope_constant
+from gradtape.graph.node import Node
 from gradtape.graph.public_face import face_class
-from gradtape.graph.spec import spec
-from gradtape.ops.families.examples import DependenceError
 from gradtape.pytree import Structure, flatten, unflatten
 from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import state
-from gradtape.sparsity.pattern import Pattern
 from gradtape.tape.asked_before import AUTO, NONE, ZERO, question_of
-from gradtape.tape.recording_scope import Scope, check_unconnected, finish
-from gradtape.tensor.tensor import Tensor, from_value
+from gradtape.tape.recording_scope import Scope, check_unconnected
+from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.tensor_like import NestedSequence
 from gradtape.tensor.variable import Variable
-from gradtape.transforms.independence import check_independence
-from gradtape.transforms.jacobian import jacobian_dtype
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array, sparray, spmatrix
+
+    from gradtape.derive.window import Window
+    from gradtape.sparsity.pattern import Pattern
 
     # The entries that can be nonzero: a pattern, a sparse matrix, an array or nested lists.
     PatternLike: TypeAlias = Pattern | sparray | spmatrix | np.ndarray | NestedSequence[complex]
@@ -151,22 +132,20 @@ class Jacobians(Scope):
         check_unconnected(unconnected_gradients)
         check_mode("jacobian", mode)
         wanted = check_sparse("jacobian", sparse)
-        chunks = _limits("jacobian", chunk_size, memory_budget)
+        # It needs thirty modules that gradients do not.
+        from gradtape.tape import derived_matrices as matrices
+
+        chunks = matrices.limits_of("jacobian", chunk_size, memory_budget)
         window = self._window_of(self._ask())
         targets, shape = flatten(target)
         leaves, structure = flatten(sources)
         nodes = [self._source(leaf) for leaf in leaves]
         rows = [self._enter(one, "jacobian: target") for one in targets]
 
-        def block(y: Node, x: Node) -> Matrix | None:
-            dense = partial(_dense_jacobian, window, y, x, mode, chunks)
-            if wanted is False:
-                return dense()
-            return sparse_jacobian(window, y, x, mode, wanted, dense, chunks)
-
-        zeros = _zeros(window, wanted) if unconnected_gradients == "zero" else None
+        block = matrices.jacobian_of(window, mode, wanted, chunks)
+        zeros = matrices.zeros_of(window, wanted) if unconnected_gradients == "zero" else None
         if question is not None:
-            _remember_jacobian(window, question, sparse is True)
+            matrices.remember_jacobian(window, question, sparse is True)
         return self._blocks(block, zeros, (rows, shape), (nodes, structure))
 
     def batch_jacobian(
@@ -202,12 +181,11 @@ class Jacobians(Scope):
                 f"batch_jacobian: target of shape {y.shape} and source of shape {x.shape} have no "
                 "first axis in common that counts examples. Use jacobian, which needs none."
             )
-        if check and y.spec.inexact and x.spec.inexact:
-            _prove_independence(window, y, x)
-        result = derive_batch_jacobian(window, y, x, mode)
-        if result is None and unconnected_gradients == "zero":
-            result = slope_constant(0, spec((*y.shape, *x.shape[1:]), jacobian_dtype(y, x)))
-        (found,) = finish(recording, [None], [result], "none")
+        # It needs thirty modules that gradients do not.
+        from gradtape.tape import derived_matrices as matrices
+
+        zero = unconnected_gradients == "zero"
+        found = matrices.batch_jacobian(window, y, x, mode, zero, check)
         self._answered()
         return found
 
@@ -258,20 +236,18 @@ class Jacobians(Scope):
         """
         check_unconnected(unconnected_gradients)
         wanted = check_sparse("hessian", sparse)
-        chunks = _limits("hessian", chunk_size, memory_budget)
+        # It needs thirty modules that gradients do not.
+        from gradtape.tape import derived_matrices as matrices
+
+        chunks = matrices.limits_of("hessian", chunk_size, memory_budget)
         window = self._window_of(self._ask())
         y = self._enter(target, "hessian: target")
         leaves, structure = flatten(sources)
         nodes = [self._source(leaf) for leaf in leaves]
         check_real("hessian", y, nodes)
 
-        def block(first: Node, second: Node) -> Matrix | None:
-            dense = partial(_dense_hessian, window, y, first, second, chunks)
-            if wanted is False:
-                return dense()
-            return sparse_hessian(window, y, first, second, wanted, dense, chunks)
-
-        zeros = _zeros(window, wanted) if unconnected_gradients == "zero" else None
+        block = matrices.hessian_of(window, y, wanted, chunks)
+        zeros = matrices.zeros_of(window, wanted) if unconnected_gradients == "zero" else None
         return self._blocks(block, zeros, (nodes, structure), (nodes, structure))
 
     def _blocks(
@@ -293,104 +269,21 @@ class Jacobians(Scope):
         return unflatten(rows[1], found)
 
     def _window_of(self, recording: Recording) -> Window:
-        return Window(recording, self._outside(), self._watched_nodes())
+        # It needs thirty modules that gradients do not.
+        from gradtape.tape.derived_matrices import window_of
 
-
-def _prove_independence(window: Window, y: Node, x: Node) -> None:
-    """Raise unless the graph shows that row b of `y` depends on row b of `x` alone.
-
-    The first proof follows the axis of examples through every op. Where that fails, as where slices
-    are joined again, the sparsity pattern may still show a block diagonal, element by element.
-    """
-
-    def check(_: object) -> bool:
-        try:
-            check_independence(y, x, window.outside, follows(window.recording))
-        except DependenceError:
-            if not is_block_diagonal(window, y, x):
-                raise
-        return True
-
-    try:
-        window.remembered(("independent", y, x), check)
-    except DependenceError as found:
-        raise MixedExamplesError(
-            f"batch_jacobian: {found}: rows of the target of shape {y.shape} may depend on "
-            f"other rows of the source of shape {x.shape}. Use jacobian, or check=False if you "
-            "know that examples are independent."
-        ) from None
-
-
-def _limits(name: str, chunk_size: int | None, memory_budget: int | str | None) -> Limits:
-    if chunk_size is None and memory_budget is None:
-        return UNLIMITED
-    return limits(name, chunk_size, memory_budget)
+        return window_of(self, recording)
 
 
 def _asked_before(recording: Recording, question: tuple[Node, ...], sparse: bool) -> Matrix | None:
     """The answer to a question that was asked before."""
     if sparse:
-        program = known_sparse_jacobian(recording, question)
-        return None if program is None else program.matrix(recording)
+        # It needs thirty modules that gradients do not.
+        from gradtape.tape.derived_matrices import known_sparse_matrix
+
+        return known_sparse_matrix(recording, question)
     known = hold_answer(recording, JACOBIAN, question, True)
     return None if known is None else known[0]
-
-
-def _remember_jacobian(window: Window, question: tuple[Node, ...], sparse: bool) -> None:
-    """Note the answer for the next time, unless it may have to be computed in chunks."""
-    target, source = question
-    if sparse:
-        remember_sparse_jacobian(window, target, source)
-        return
-    whole = derive_jacobian(window, target, source, AUTO)
-    if whole is not None and fits(window.recording, target, source, whole):
-        remember_answer(window.recording, JACOBIAN, question, [whole])
-
-
-def _dense_jacobian(
-    window: Window, target: Node, source: Node, mode: str, wanted: Limits
-) -> Tensor | None:
-    whole = derive_jacobian(window, target, source, mode)
-    if whole is None:
-        return None
-    check_memory(target, source)
-    chunks = chunks_for(window, target, source, mode, whole, wanted)
-    if chunks is not None:
-        return from_value(chunks.run(window.recording))
-    return _handle(window, whole)
-
-
-def _dense_hessian(
-    window: Window, target: Node, first: Node, second: Node, wanted: Limits
-) -> Tensor | None:
-    whole = derive_hessian(window, target, first, second)
-    if whole is None:
-        return None
-    check_memory(first, second)
-    slope = derive_slope(window, target, first, second)
-    assert slope is not None
-    chunks = chunks_for(window.of_derivative(), slope.node, slope.by, "auto", whole, wanted)
-    if chunks is not None:
-        return from_value(chunks.run(window.recording, "hessian"))
-    return _handle(window, whole)
-
-
-def _handle(window: Window, result: Node) -> Tensor:
-    found: Tensor
-    (found,) = finish(window.recording, [None], [result], "none")
-    return found
-
-
-def _zeros(window: Window, sparse: SparseOption) -> Callable[[Node, Node], Matrix]:
-    """The derivative where nothing connects target and source."""
-    if sparse is not False:
-        return no_entries
-
-    def dense(target: Node, source: Node) -> Tensor:
-        of = spec(target.shape + source.shape, jacobian_dtype(target, source))
-        return _handle(window, slope_constant(0, of))
-
-    return dense
 
 
 def check_mode(name: str, mode: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -55,20 +54,25 @@ class TapeReport(str):
             + "".join(f"<th {_CELL}>{name}</th>" for name in _COLUMNS)
             + f"</tr></thead><tbody>{rows}</tbody></table>"
         )
-        facts = "".join(
-            f"<li>{html.escape(line.strip())}</li>" for line in lines if line[2:3] != " "
-        )
+        facts = "".join(f"<li>{_escaped(line.strip())}</li>" for line in lines if line[2:3] != " ")
         below = table if rows else ""
-        return f"<div><strong>{html.escape(head)}</strong><ul>{facts}</ul>{below}</div>"
+        return f"<div><strong>{_escaped(head)}</strong><ul>{facts}</ul>{below}</div>"
 
 
 _COLUMNS = ("", "op", "spec", "bytes", "why", "line")
 _CELL = 'style="text-align:left;padding:2px 12px 2px 0"'
 
 
+def _escaped(text: str) -> str:
+    # Its table of all entities takes a millisecond to load, and only notebooks ask for it.
+    import html
+
+    return html.escape(text)
+
+
 def _table_row(row: Row, kind: str) -> str:
     cells = (kind, row.what, row.spec, f"{row.nbytes:,}", row.why, row.line)
-    return "<tr>" + "".join(f"<td {_CELL}>{html.escape(cell)}</td>" for cell in cells) + "</tr>"
+    return "<tr>" + "".join(f"<td {_CELL}>{_escaped(cell)}</td>" for cell in cells) + "</tr>"
 
 
 def tape_report(tape: GradientTape, targets: Sequence[Node]) -> TapeReport:

@@ -6,7 +6,6 @@ Each of these tools asks an object by a method of its own: `_repr_html_`, `__ric
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import Any
@@ -46,6 +45,9 @@ _CELL = "text-align:left;vertical-align:top;padding:1px 12px 1px 0;white-space:p
 
 def as_html(title: str, fields: Fields) -> str:
     """A small table without a style sheet, which is readable on light and dark pages."""
+    # Its table of all entities takes a millisecond to load, and only notebooks ask for it.
+    import html
+
     rows = []
     for name, value in fields:
         shown = value._repr_html_() if hasattr(value, "_repr_html_") else html.escape(_text(value))

@@ -299,7 +299,7 @@ class _Nest:
         roles = [reduced for _, reduced, _ in self.axes]
         count = sum(roles)
         if not self.reductions:
-            axes = self.axes or [(1, False, [1] * self._entries())]
+            axes = self.axes or [(1, False, self._single_steps())]
             return [self._lowered(Layout.MAP, axes, body, bits)]
         if count == 0:  # All reduced axes have length 1: each result is its operand.
             axes = [*self.axes, (1, True, [0] * self._entries())]
@@ -311,6 +311,16 @@ class _Nest:
         if roles[-1] and not _are_short(reduced, kept[-1]):
             return [self._lowered(Layout.ROWS, [*kept, *reduced], body, bits)]
         return [self._lowered(Layout.COLUMNS, [*kept[:-1], *reduced, kept[-1]], body, bits)]
+
+    def _single_steps(self) -> list[int]:
+        """The steps of all arrays along an axis of length 1 that stands for no axis.
+
+        Over a space without axes all that is read are numbers: many of them go to a table, where
+        an array each would take a pointer and a masked load. Over any other space of one element
+        the kernel is that of longer axes.
+        """
+        step = 1 if self.loop.space else 0
+        return [step] * len(self.operands) + [1] * (self._entries() - len(self.operands))
 
     def _entries(self) -> int:
         return len(self.operands) + len(self.stores) + len(self.reductions)

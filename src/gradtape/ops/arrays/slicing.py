@@ -28,29 +28,34 @@ if TYPE_CHECKING:
 Ints = tuple[int, ...]
 Starts = tuple[int | None, ...]
 
-# How many different starts of one kind of slice are params, each with its own program.
+# How many recordings may have new starts of one kind of slice, each with its own program.
 STATIC_LIMIT = 32
-# How many kinds of slices are remembered; beyond that, all are forgotten.
+# How many kinds of slices, and starts of a kind, are remembered; beyond that, all are forgotten.
 KINDS_LIMIT = 4096
 
 INT64 = spec((), np.dtype(np.int64))
 
-# By kind of slice: the starts seen so far, and the axes whose starts may become operands.
-_seen: dict[Any, tuple[set[Ints], Ints]] = {}
 
+class _Starts:
+    """The starts of a kind of slice, and how many recordings had one that none had before them."""
 
-class _CapturedStarts:
-    """The starts of a kind of slice in captured runs, and how many runs had a new one."""
+    __slots__ = ("axes", "last", "recordings", "seen")
 
-    __slots__ = ("captures", "last", "seen")
-
-    def __init__(self) -> None:
+    def __init__(self, axes: Ints) -> None:
+        # The axes along which the part is not whole: their starts may become operands.
+        self.axes = axes
         self.seen: set[Ints] = set()
-        self.captures = 0
+        self.recordings = 0
         self.last = -1
 
+    @property
+    def move(self) -> bool:
+        """Whether starts are operands from now on."""
+        return self.recordings > STATIC_LIMIT
 
-_captured: dict[Any, _CapturedStarts] = {}
+
+# By kind of slice, and whether a capture of a function reads it.
+_seen: dict[Any, _Starts] = {}
 
 
 class _Loops:
@@ -269,53 +274,34 @@ SET_SLICE = declare(Op(
 def moving_starts(full: Shape, starts: Ints, lengths: Ints, steps: Ints) -> tuple[Starts, Ints]:
     """The starts that are params (None for the others), and the starts that are operands.
 
-    The first few starts of a kind of slice are params, so code that reads fixed parts gets views.
-    Once a kind of slice has had many starts, the code is taken for a loop over positions. A loop in
-    a `gt.function` is one program in any case, in which equal reads are found by their params; so
-    there, captures are counted and not starts.
+    A part with fixed starts is a view, and equal reads are found by their params. So starts are
+    params, however many of them one recording has. Once many recordings had a new start of a kind
+    of slice, the code is taken for a loop over positions, whose recordings should be one program.
     """
-    kind = (full, lengths, steps)
-    moves = _moves_with_captures(kind, starts)
-    if state.recording.capturing and not moves:
-        return starts, ()
+    recording = state.recording
+    kind = (full, lengths, steps, recording.capturing)
     found = _seen.get(kind)
     if found is None:
         if len(_seen) >= KINDS_LIMIT:
             _seen.clear()
         described = enumerate(zip(full, lengths, steps, strict=True))
         axes = tuple(at for at, (n, length, step) in described if length != n or step != 1)
-        found = _seen[kind] = (set(), axes)
-    seen, axes = found
-    if len(seen) <= STATIC_LIMIT and not moves:
-        seen.add(starts)
-        if len(seen) > STATIC_LIMIT:
-            _Loops.count += 1  # invalidates all remembered reads
-        return starts, ()
-    # Along axes that are not in `axes` the part is whole and starts at 0.
-    fixed: list[int | None] = [0] * len(full)
-    for axis in axes:
-        fixed[axis] = None
-    return tuple(fixed), tuple([starts[axis] for axis in axes])
-
-
-def _moves_with_captures(kind: Any, starts: Ints) -> bool:
-    """Whether many captures have had starts of this kind of slice that none had before them."""
-    found = _captured.get(kind)
-    capturing = state.recording.capturing
-    if found is None:
-        if not capturing:
-            return False
-        if len(_captured) >= KINDS_LIMIT:
-            _captured.clear()
-        found = _captured[kind] = _CapturedStarts()
-    if capturing and starts not in found.seen and found.captures <= STATIC_LIMIT:
+        found = _seen[kind] = _Starts(axes)
+    if starts not in found.seen and not found.move:
         if len(found.seen) >= KINDS_LIMIT:
             found.seen.clear()
         found.seen.add(starts)
-        stamp = state.recording.stamp
-        found.captures += stamp != found.last
-        found.last = stamp
-    return found.captures > STATIC_LIMIT
+        found.recordings += recording.stamp != found.last
+        found.last = recording.stamp
+        if found.move:
+            _Loops.count += 1  # invalidates all remembered reads
+    if not found.move:
+        return starts, ()
+    # Along axes that are not in `axes` the part is whole and starts at 0.
+    fixed: list[int | None] = [0] * len(full)
+    for axis in found.axes:
+        fixed[axis] = None
+    return tuple(fixed), tuple([starts[axis] for axis in found.axes])
 
 
 def read_part(x: Any, starts: Ints, lengths: Ints, steps: Ints, shape: Shape) -> Any:
@@ -362,8 +348,8 @@ def remember_read(part: Any, key: slice) -> None:
     if node is None or part.recording is not recording or node.op is not SLICE or node.inputs[1:]:
         return
     _, lengths, steps, _ = node.params
-    seen = _seen.get((node.inputs[0].shape, lengths, steps))
-    if seen is None or len(seen[0]) > STATIC_LIMIT:  # starts are operands from now on
+    seen = _seen.get((node.inputs[0].shape, lengths, steps, recording.capturing))
+    if seen is None or seen.move:
         return
     reads = recording.table.reads
     if len(reads) > KINDS_LIMIT:
@@ -379,12 +365,19 @@ def _known_slice(x: Any, moving: Ints, params: tuple[Any, ...]) -> Any:
         return None
     interned, leaves = recording.interned, recording.leaves
     operands = [interned.get((INT64, len(leaves) + at)) for at in range(len(moving))]
-    node = interned.get((SLICE, params, source, *operands))
-    if node is None or node.stamp >= recording.stamp:
+    key = (SLICE, params, source, *operands)
+    node = interned.get(key)
+    if node is None:
         return None
-    leaves.extend(moving)
-    node.stamp = recording.stamp
-    recording.nodes.append(node)
+    if node.stamp < recording.stamp:
+        leaves.extend(moving)
+        node.stamp = recording.stamp
+        recording.nodes.append(node)
+    elif moving:
+        return None
+    else:
+        # A part that is read again, as the elements of a small matrix are.
+        node = recording.twin(key, node)
     return recording.hold(node, x.result_class.view_class)
 
 
