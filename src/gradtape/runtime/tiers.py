@@ -68,7 +68,7 @@ LONG_RUN = 0.1
 # Python takes from it every five milliseconds, and the compiler's own slices are a tenth of that:
 # without the wait, 10,000 ops that compile in 0.7 s took 3 to 5.
 WORTH_WAITING = 5e-3
-WAITS = 0.9
+WAITS = 0.5
 
 MODES = ("off", "auto", "wait", "always")
 MODE = os.environ.get("GRADTAPE_JIT", "auto")
