@@ -9,13 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
 from gradtape.codegen import llvm
-from gradtape.codegen.plans import bidiagonal
+from gradtape.codegen.plans import reduction, tridiagonal
 from gradtape.codegen.plans.bidiagonal import BidiagonalArguments, bidiagonal_ir, scratch_for
 from gradtape.codegen.plans.elements import Lanes, lanes_for
 from gradtape.codegen.plans.factors import FactorArguments, factors_ir, update_range
 from gradtape.codegen.plans.instructions import Instruction
 from gradtape.codegen.plans.panels import WIDTH, panel_bytes
 from gradtape.codegen.plans.reflectors import GROUP, step_of
+from gradtape.codegen.plans.tridiagonal import TridiagonalArguments, tridiagonal_ir
 from gradtape.graph import Node
 from gradtape.ops.matrices.bidiagonal import LARGEST
 from gradtape.process.records import dataclass
@@ -120,8 +121,8 @@ class NativeBidiagonal:
         tall, broad = (-(-count // step) * step for count in (rows, columns))
         large = x.spec.nbytes >= PARALLEL_BYTES
         add("copy", 0, 0, broad // GROUP, 1, rows * columns, large)
-        for first in range(0, columns, bidiagonal.WIDTH):
-            end = min(first + bidiagonal.WIDTH, columns)
+        for first in range(0, columns, reduction.WIDTH):
+            end = min(first + reduction.WIDTH, columns)
             for column in range(first, end):
                 narrow = 4 * (rows - column) * (column - first + 1)
                 add("column", first, column, 1, 1, narrow, False)
@@ -135,13 +136,79 @@ class NativeBidiagonal:
                 vectors, grain = (tall - begin) // lanes.per_vector, max(1, _LINE // lanes.bytes)
                 add("down", first, column, vectors, grain, cells, shared)
             if end < columns:
-                rest = (rows - end) * (columns - end) * 2 * bidiagonal.WIDTH
-                add("close", first, end - 1, 1, 1, 2 * bidiagonal.WIDTH * rows, False)
-                strips = (broad - end) // bidiagonal.STRIP
+                rest = (rows - end) * (columns - end) * 2 * reduction.WIDTH
+                add("close", first, end - 1, 1, 1, 2 * reduction.WIDTH * rows, False)
+                strips = (broad - end) // reduction.STRIP
                 add("update", first, first, strips, 2, rest, rest >= PARALLEL_WORK)
             if reduced is not None:
-                cells = (columns - first) * bidiagonal.WIDTH
+                cells = (columns - first) * reduction.WIDTH
                 add("keep", first, first, columns - first, GROUP, cells, cells >= PARALLEL_CELLS)
+        return found
+
+
+def slices_of(rest: int) -> int:
+    """Slices of a product with the rest of a symmetric matrix, which threads share."""
+    if rest * rest < 2 * PARALLEL_CELLS:
+        return 1
+    return tridiagonal.SLICES if rest >= 800 else tridiagonal.SLICES // 2
+
+
+@dataclass(frozen=True)
+class NativeTridiagonal:
+    """The tridiagonal form of a matrix: two instructions for each column, three for each panel."""
+
+    node: Node
+
+    def instructions(
+        self, operands: Sequence[Place], places: Mapping[int, Place], take: Take
+    ) -> Sequence[PreparedInstruction]:
+        """The instructions, with operand and results at these places."""
+        x = self.node.inputs[0]
+        order, size = x.shape[0], x.dtype.itemsize
+        lanes = lanes_for(size, llvm.host().bits)
+        compiled = _compiled(tridiagonal_ir, lanes)
+        scratch = tridiagonal.scratch_for(lanes, order)
+        work = take(scratch.nbytes)
+        # Nobody may read the reflectors; then they are not written.
+        reduced = places.get(0)
+        short = [places.get(number) or take(order * size) for number in range(1, 4)]
+        listed = (operands[0], reduced or work, *short, work)
+        common = [word for place in listed for word in place]
+        common += [*scratch[:-1], order]
+        found: list[PreparedInstruction] = []
+
+        def add(
+            kernel: str, first: int, column: int, slices: int, total: int, work: int, parallel: bool
+        ) -> None:
+            words = TridiagonalArguments._make([*common, first, column, slices])
+            function = compiled.address(kernel)
+            made = Instruction(function, words, total, 1, parallel, work, code=compiled)
+            found.append(PreparedInstruction(made, False, work, parallel))
+
+        step = step_of(lanes)
+        padded = -(-order // step) * step
+        large = x.spec.nbytes >= PARALLEL_BYTES
+        add("copy", 0, 0, 1, -(-padded // (2 * GROUP)), order * order, large)
+        for first in range(0, order, reduction.WIDTH):
+            end = min(first + reduction.WIDTH, order)
+            for column in range(first, end):
+                rest = order - column
+                narrow = 4 * rest * (column - first + 1)
+                add("column", first, column, slices_of(rest), 1, narrow, False)
+                if column < order - 1:
+                    slices = slices_of(rest - 1)
+                    cells = rest * rest // 2
+                    add("product", first, column, slices, slices, cells, slices > 1)
+            if end < order:
+                rest = order - end
+                add("close", first, end - 1, slices_of(rest), 1, 2 * reduction.WIDTH * rest, False)
+                strips = (padded - end) // reduction.STRIP
+                products = rest * rest * reduction.WIDTH
+                parallel = products >= PARALLEL_WORK
+                add("update", first, first, 1, -(-strips // 2), products, parallel)
+            if reduced is not None:
+                cells = (order - first) * reduction.WIDTH
+                add("keep", first, first, 1, end - first, cells, cells >= PARALLEL_CELLS)
         return found
 
 
