@@ -9,12 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
 from gradtape.codegen import llvm
-from gradtape.codegen.plans import reduction, tridiagonal
+from gradtape.codegen.plans import reduction, reflected, tridiagonal
 from gradtape.codegen.plans.bidiagonal import BidiagonalArguments, bidiagonal_ir, scratch_for
 from gradtape.codegen.plans.elements import Lanes, lanes_for
 from gradtape.codegen.plans.factors import FactorArguments, factors_ir, update_range
 from gradtape.codegen.plans.instructions import Instruction
 from gradtape.codegen.plans.panels import WIDTH, panel_bytes
+from gradtape.codegen.plans.reflected import ReflectedArguments, reflected_ir
 from gradtape.codegen.plans.reflectors import GROUP, step_of
 from gradtape.codegen.plans.tridiagonal import TridiagonalArguments, tridiagonal_ir
 from gradtape.graph import Node
@@ -209,6 +210,35 @@ class NativeTridiagonal:
             if reduced is not None:
                 cells = (order - first) * reduction.WIDTH
                 add("keep", first, first, 1, end - first, cells, cells >= PARALLEL_CELLS)
+        return found
+
+
+@dataclass(frozen=True)
+class NativeReflected:
+    """The reflectors of a tridiagonal form times vectors: two instructions."""
+
+    node: Node
+
+    def instructions(
+        self, operands: Sequence[Place], places: Mapping[int, Place], take: Take
+    ) -> Sequence[PreparedInstruction]:
+        """The instructions, with operands and results at these places."""
+        x = self.node.inputs[0]
+        order, size = x.shape[0], x.dtype.itemsize
+        lanes = lanes_for(size, llvm.host().bits)
+        compiled = _compiled(reflected_ir, lanes)
+        scratch = reflected.scratch_for(lanes, order)
+        listed = (*operands, places[0], take(scratch.nbytes))
+        common = [word for place in listed for word in place]
+        words = ReflectedArguments._make([*common, *scratch[:-1], order])
+        packed, applied = order * order * reflected.WIDTH // 2, order**3
+        blocks, strips = reflected.blocks_of(order), -(-order // reflected.strip_of(lanes))
+        found: list[PreparedInstruction] = []
+        for kernel, total, work in (("pack", -(-blocks // 2), packed), ("apply", strips, applied)):
+            shared = work >= PARALLEL_WORK
+            function = compiled.address(kernel)
+            made = Instruction(function, words, total, 1, shared, work, code=compiled)
+            found.append(PreparedInstruction(made, False, work, shared))
         return found
 
 

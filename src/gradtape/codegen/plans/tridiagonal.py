@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from gradtape.codegen.plans.elements import ElementRoutine, Lanes, ended
+from gradtape.codegen.plans.elements import ElementRoutine, Lanes, ended, in_pairs
 from gradtape.codegen.plans.instructions import kernel_routine
 from gradtape.codegen.plans.reduction import (
     BANDS,
@@ -124,7 +124,6 @@ def _copy(lanes: Lanes) -> str:
     apart = r.multiply(order, lanes.size)
     step = step_of(lanes)
     over = r.let(f"and i64 {r.add(order, step - 1)}, {-step}")
-    last = r.subtract(r.let(f"sdiv i64 {over}, {GROUP}"), 1)
     inner = ElementRoutine(
         "internal void @halved(ptr %across, ptr %down, ptr %to, i64 %apart, i64 %leading, "
         "i64 %rows, i64 %columns) alwaysinline",
@@ -175,11 +174,7 @@ def _copy(lanes: Lanes) -> str:
             to = r.at(target, r.multiply(column, matrix.leading))
             _cleared(r, r.at(to, done), r.subtract(most, done))
 
-    with r.loop("%hi", "%lo") as number:
-        group(number)
-        other = r.subtract(last, number)
-        with r.when(r.unequal(other, number)):
-            group(other)
+    in_pairs(r, r.let(f"sdiv i64 {over}, {GROUP}"), group)
     return ended(inner) + ended(r)
 
 
@@ -325,11 +320,7 @@ def _update(lanes: Lanes) -> str:
             r.do(f"@tile{bands}", *pointers, *[f"i64 {matrix.leading}"] * 2)
 
     def sweep(bands: int, since: str, until: str) -> None:
-        with r.loop("%hi", "%lo") as number:
-            strip(number, bands, since, until)
-            other = r.subtract(r.subtract(strips, 1), number)
-            with r.when(r.unequal(other, number)):
-                strip(other, bands, since, until)
+        in_pairs(r, strips, lambda number: strip(number, bands, since, until))
 
     with r.loop(r.let(f"sdiv i64 {r.add(tiles, TILES - 1)}, {TILES}")) as block:
         since = r.multiply(block, TILES)

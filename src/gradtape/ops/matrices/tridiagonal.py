@@ -62,7 +62,7 @@ def _vectors_kernel(
     return found[0], np.ascontiguousarray(found[1].T), np.zeros_like(tau)
 
 
-def _reflect_kernel(reduced: Array, tau: Array, vectors: Array) -> Array:
+def _reflect_kernel(reduced: Array, tau: Array, vectors: Array) -> tuple[Array]:
     order, dtype = len(reduced), reduced.dtype
     # Both lie column after column. A reflector that changes nothing may not be finite.
     idle = np.concatenate([tau == 0, [True]])
@@ -72,7 +72,7 @@ def _reflect_kernel(reduced: Array, tau: Array, vectors: Array) -> Array:
     work, scales = np.empty(length, dtype), np.ascontiguousarray(tau)
     arrays = (reflectors, order, scales, result, order, work, length)
     lapack.call("ormtr", dtype, "L", "L", "N", order, order, *arrays)
-    return np.ascontiguousarray(result.T)
+    return (np.ascontiguousarray(result.T),)
 
 
 def _reduce_spec(x: Spec) -> tuple[Spec, ...]:
@@ -89,8 +89,8 @@ def _vectors_spec(diagonal: Spec, beside: Spec, tau: Spec, x: Spec) -> tuple[Spe
     return diagonal, x, tau
 
 
-def _reflect_spec(reduced: Spec, tau: Spec, vectors: Spec) -> Spec:
-    return reduced
+def _reflect_spec(reduced: Spec, tau: Spec, vectors: Spec) -> tuple[Spec]:
+    return (reduced,)
 
 
 def _matrices() -> list[Array]:
@@ -161,4 +161,4 @@ def eigh_by_tridiagonal(x: Node) -> tuple[Node, ...] | None:
         return None
     reduced, *short = form
     values, vectors, tau = outputs(apply(TRIDIAGONAL_VECTORS, (*short, x)))
-    return values, apply(REFLECTED, (reduced, tau, vectors))
+    return values, *outputs(apply(REFLECTED, (reduced, tau, vectors)))
