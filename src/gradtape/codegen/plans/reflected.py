@@ -142,8 +142,7 @@ def _kernel(name: str, lanes: Lanes) -> tuple[ElementRoutine, _Blocks]:
 def _combination(lanes: Lanes) -> str:
     """A sum of rows of `WIDTH` elements, each times a number."""
     r = ElementRoutine(
-        "internal void @combination(ptr %x, ptr %factors, i64 %apart, i64 %count, "
-        "ptr %to)",
+        "internal void @combination(ptr %x, ptr %factors, i64 %apart, i64 %count, ptr %to)",
         lanes,
     )
     vector = lanes.vector

@@ -178,9 +178,7 @@ def _copy(lanes: Lanes) -> str:
     return ended(inner) + ended(r)
 
 
-def _completed(
-    r: ElementRoutine, matrix: ReducedMatrix, column: str, source: str, to: str
-) -> None:
+def _completed(r: ElementRoutine, matrix: ReducedMatrix, column: str, source: str, to: str) -> None:
     """Complete w of the column before this one, and reduce the elements at `source`.
 
     With p the product of that column, w = tau (p - left coefficients) - tau q v, where q makes the
@@ -201,9 +199,7 @@ def _completed(
             x, y = (r.load(r.at(place, here), vector) for place in (product, more))
             r.store(r.let(f"fadd {vector} {x}, {y}"), r.at(product, here), vector)
     spare = r.element(matrix.pairs, 2 * (DEPTH - 1))
-    r.do(
-        "@one", f"ptr {product}", "i64 0", f"ptr {v}", f"i64 {vectors}", f"ptr {spare}"
-    )
+    r.do("@one", f"ptr {product}", "i64 0", f"ptr {v}", f"i64 {vectors}", f"ptr {spare}")
     with r.fold(count, kind, ["0.0", "0.0"]) as fold:
         pair = r.at(matrix.pairs, r.multiply(fold.index, 4 * size))
         twice = r.multiply(fold.index, 2)
