@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
+from tests.codegen.instruction_runs import library_calls
 
 import gradtape as gt
 from gradtape.errors import MatrixError
 from gradtape.graph.node import apply, outputs
 from gradtape.graph.op import REGISTRY
 from gradtape.ops.matrices import lapack
-from tests.codegen.instruction_runs import library_calls
 
 N = 130
 FORMS = ["bidiagonal", "bidiagonal_values", "bidiagonal_vectors"]

@@ -1,14 +1,14 @@
-"""Eigenvalues and eigenvectors of one large matrix in compiled programs, by its tridiagonal form."""
+"""Eigenvalues and vectors of one large matrix in compiled programs, by its tridiagonal form."""
 
 import numpy as np
 import pytest
+from tests.codegen.instruction_runs import library_calls
 
 import gradtape as gt
 from gradtape.errors import MatrixError
 from gradtape.graph.node import apply, outputs
 from gradtape.graph.op import REGISTRY
 from gradtape.ops.matrices import lapack
-from tests.codegen.instruction_runs import library_calls
 
 N = 130
 FORMS = ["reflected", "tridiagonal", "tridiagonal_values", "tridiagonal_vectors"]

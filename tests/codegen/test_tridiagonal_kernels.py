@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.codegen.instruction_runs import node_of, plan_of, plan_results, run
 
 import gradtape as gt
 from gradtape.codegen.plans.elements import lanes_for
@@ -11,7 +12,6 @@ from gradtape.codegen.plans.tridiagonal import scratch_for
 from gradtape.graph.op import REGISTRY
 from gradtape.runtime import native_matrices, thread_team
 from gradtape.runtime.lowered_program import NumpyCall
-from tests.codegen.instruction_runs import node_of, plan_of, plan_results, run
 
 TRIDIAGONAL, REFLECTED = REGISTRY["tridiagonal"], REGISTRY["reflected"]
 BITS = (128, 256, 512)

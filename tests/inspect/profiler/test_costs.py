@@ -15,6 +15,7 @@ from gradtape.ops.matrices.fft import RFFT
 from gradtape.ops.matrices.linalg import DET, INV, SLOGDET, SOLVE, TRIANGULAR_SOLVE
 from gradtape.ops.matrices.matrix_functions import PINV
 from gradtape.ops.matrices.spectral import EIGH, EIGVALSH, SVD_OP, SVDVALS
+from gradtape.ops.matrices.tridiagonal import REFLECTED, TRIDIAGONAL
 from gradtape.optimize import loops_of, optimize
 
 

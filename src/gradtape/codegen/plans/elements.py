@@ -90,7 +90,8 @@ class ElementRoutine(Routine):
 def in_pairs(r: Routine, count: Word, body: Callable[[str], None]) -> None:
     """Run lines for numbers of the kernel's range, and for those as far from the other end.
 
-    The range is half of `count`: where the work of a number grows or falls with it, pairs are equal.
+    The range is half of `count`: where the work of a number grows or falls with it, pairs
+    are equal.
     """
     last = r.subtract(count, 1)
     with r.loop("%hi", "%lo") as number:

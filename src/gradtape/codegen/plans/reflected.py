@@ -2,8 +2,8 @@
 
 `WIDTH` reflectors together are 1 - V T Vᵀ, with V their vectors as columns and T a triangle. The
 kernel `pack` writes V, and Y = V T beside it, row after row. `apply` takes some vectors at a time
-through all blocks, the last one first: C becomes C - Y (Vᵀ C). Vectors do not depend on one another,
-so threads share them, and any number of threads gives the same bits.
+through all blocks, the last one first: C becomes C - Y (Vᵀ C). Vectors do not depend on one
+another, so threads share them, and any number of threads gives the same bits.
 
 Both products are tiles of a few rows and `VECTORS` vectors of sums in registers. Vectors that are
 applied to lie side by side, as they do in the result: `apply` copies them from their rows.
