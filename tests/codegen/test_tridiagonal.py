@@ -11,7 +11,9 @@ from gradtape.graph.op import REGISTRY
 from gradtape.ops.matrices import lapack
 
 N = 130
-FORMS = ["reflected", "tridiagonal", "tridiagonal_values", "tridiagonal_vectors"]
+FORMS = [
+    "reflected", "tridiagonal", "tridiagonal_halves", "tridiagonal_values", "tridiagonal_vectors",
+]  # fmt: skip
 
 
 def matrix(*shape, dtype="float64"):
@@ -167,7 +169,7 @@ def test_numbers_that_are_not_finite_end_as_they_do_in_numpy(f, value):
             np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("routine", ["sterf", "stedc"])
+@pytest.mark.parametrize("routine", ["sterf", "laed1"])
 def test_if_lapack_fails_numpy_decides(monkeypatch, routine):
     usual, asked = lapack.call, []
 
@@ -238,7 +240,7 @@ def test_a_transposed_and_scaled_operand():
 @pytest.mark.parametrize("name", FORMS)
 def test_stacks_are_taken_one_by_one(name):
     op = REGISTRY[name]
-    samples = [s.inputs for s in op.samples() if s.inputs[-1].shape == (4, 4)][:1] * 2
+    samples = [s.inputs for s in op.samples() if s.inputs[0].shape[-1] == 4][:1] * 2
     stacked = op.numpy(*(np.stack(each) for each in zip(*samples, strict=True)))
     alone = op.numpy(*samples[0])
     for one, other in zip(

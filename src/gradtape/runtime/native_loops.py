@@ -25,13 +25,14 @@ from gradtape.ops.control.while_loop import WHILE
 from gradtape.ops.elementwise.arithmetic import IDENTITY
 from gradtape.ops.matrices.bidiagonal import BIDIAGONAL
 from gradtape.ops.matrices.factors import LU_FACTORS
-from gradtape.ops.matrices.tridiagonal import REFLECTED, TRIDIAGONAL
+from gradtape.ops.matrices.tridiagonal import REFLECTED, TRIDIAGONAL, TRIDIAGONAL_HALVES
 from gradtape.optimize.fuse import Fused, fuse
 from gradtape.process.records import dataclass
 from gradtape.runtime import thread_team as threads
 from gradtape.runtime.native_matrices import (
     NativeBidiagonal,
     NativeFactors,
+    NativeHalves,
     NativeReflected,
     NativeTridiagonal,
     Take,
@@ -78,6 +79,7 @@ _MATRICES: Mapping[Op, Callable[[Node], NativeNode]] = {
     LU_FACTORS: NativeFactors,
     BIDIAGONAL: NativeBidiagonal,
     TRIDIAGONAL: NativeTridiagonal,
+    TRIDIAGONAL_HALVES: NativeHalves,
     REFLECTED: NativeReflected,
 }
 

@@ -13,13 +13,16 @@ from gradtape.codegen.plans import reduction, reflected, tridiagonal
 from gradtape.codegen.plans.bidiagonal import BidiagonalArguments, bidiagonal_ir, scratch_for
 from gradtape.codegen.plans.elements import Lanes, lanes_for
 from gradtape.codegen.plans.factors import FactorArguments, factors_ir, update_range
+from gradtape.codegen.plans.halves import HalvesArguments, halves_ir, words_of_halves
 from gradtape.codegen.plans.instructions import Instruction
 from gradtape.codegen.plans.panels import WIDTH, panel_bytes
 from gradtape.codegen.plans.reflected import ReflectedArguments, reflected_ir
 from gradtape.codegen.plans.reflectors import GROUP, step_of
 from gradtape.codegen.plans.tridiagonal import TridiagonalArguments, tridiagonal_ir
 from gradtape.graph import Node
+from gradtape.ops.matrices import lapack
 from gradtape.ops.matrices.bidiagonal import LARGEST
+from gradtape.ops.matrices.tridiagonal import TRIDIAGONAL_HALVES
 from gradtape.process.records import dataclass
 from gradtape.runtime.native_stretches import PreparedInstruction
 from gradtape.runtime.plan import Place
@@ -39,7 +42,10 @@ _LINE = 64
 def is_native(node: Node) -> bool:
     """Whether a matrix is one for these kernels; LAPACK takes others."""
     x = node.inputs[0]
-    return x.ndim == 2 and 0 < x.spec.nbytes <= LARGEST and x.dtype.name in ("float32", "float64")
+    axes = 1 if node.op is TRIDIAGONAL_HALVES else 2
+    return (
+        x.ndim == axes and 0 < x.spec.nbytes <= LARGEST and x.dtype.name in ("float32", "float64")
+    )
 
 
 @dataclass(frozen=True)
@@ -211,6 +217,33 @@ class NativeTridiagonal:
                 cells = (order - first) * reduction.WIDTH
                 add("keep", first, first, 1, end - first, cells, cells >= PARALLEL_CELLS)
         return found
+
+
+@dataclass(frozen=True)
+class NativeHalves:
+    """The eigenvectors of both halves of a tridiagonal matrix: an instruction that calls LAPACK."""
+
+    node: Node
+
+    def instructions(
+        self, operands: Sequence[Place], places: Mapping[int, Place], take: Take
+    ) -> Sequence[PreparedInstruction]:
+        """The instruction, with operands and results at these places."""
+        x = self.node.inputs[0]
+        (order,), size = x.shape, x.dtype.itemsize
+        lanes = lanes_for(size, llvm.host().bits)
+        compiled = _compiled(halves_ir, lanes)
+        sizes = [one.nbytes for one in self.node.spec]
+        results = [places.get(number) or take(nbytes) for number, nbytes in enumerate(sizes)]
+        scratch, halves = words_of_halves(lanes, order)
+        listed = (*operands, *results, take(2 * scratch[0]))
+        common = [word for place in listed for word in place]
+        routine = lapack.address(f"{lapack.LETTERS[x.dtype.name]}stedc"), ord("I")
+        words = HalvesArguments._make([*common, *scratch, *routine, order, order // 2, *halves])
+        work = order**3 // 3
+        function = compiled.address("halves")
+        made = Instruction(function, words, 2, 1, work >= PARALLEL_WORK, work, code=compiled)
+        return [PreparedInstruction(made, True, work, work >= PARALLEL_WORK)]
 
 
 @dataclass(frozen=True)

@@ -45,21 +45,62 @@ def _values_kernel(diagonal: Array, beside: Array, x: Array) -> Array:
     return converged("eigvalsh", lambda: np.linalg.eigvalsh(symmetric_part(x)))
 
 
+def _halves_kernel(diagonal: Array, beside: Array) -> tuple[Array, Array, Array]:
+    order, dtype = len(diagonal), diagonal.dtype
+    values, vectors = diagonal.copy(), np.zeros((order, order), dtype)
+    failures = np.ones(2, np.int32)
+    cut = order // 2
+    values[cut - 1 : cut + 1] -= abs(beside[cut - 1])
+    for number, part in enumerate((slice(0, cut), slice(cut, order))):
+        own, between = values[part].copy(), beside[part][: part.stop - part.start - 1].copy()
+        # LAPACK is not asked about numbers that are not finite.
+        if np.isfinite(own).all() and np.isfinite(between).all():
+            failures[number], vectors[part, part] = _divided(own, between)
+            values[part] = own
+    return values, vectors, failures
+
+
+def _divided(values: Array, beside: Array) -> tuple[int, Array]:
+    """The eigenvectors of a tridiagonal matrix as rows; eigenvalues take its diagonal's place."""
+    order, dtype = len(values), values.dtype
+    vectors = np.empty((order, order), dtype)
+    length, count = 1 + 4 * order + order**2, 3 + 5 * order
+    work, numbers = np.empty(length, dtype), np.empty(count, np.int32)
+    arrays = (values, beside, vectors, order, work, length, numbers, count)
+    return lapack.call("stedc", dtype, "I", order, *arrays), vectors
+
+
 def _vectors_kernel(
-    diagonal: Array, beside: Array, tau: Array, x: Array
-) -> tuple[Array, Array, Array]:
-    if is_safe(diagonal, beside):
-        order, dtype = len(diagonal), x.dtype
-        values = diagonal.copy()
-        vectors = np.empty((order, order), dtype)
-        length, count = 1 + 4 * order + order**2, 3 + 5 * order
-        work, numbers = np.empty(length, dtype), np.empty(count, np.int32)
-        arrays = (values, beside.copy(), vectors, order, work, length, numbers, count)
-        if not lapack.call("stedc", dtype, "I", order, *arrays):
-            return values, vectors, tau
-    found = converged("eigh", lambda: np.linalg.eigh(symmetric_part(x)))
+    halves: Array, of_halves: Array, failures: Array, diagonal: Array, beside: Array, tau: Array,
+    x: Array,
+) -> tuple[Array, Array, Array]:  # fmt: skip
+    if not failures.any() and is_safe(diagonal, beside):
+        found = _joined(halves, of_halves, diagonal, beside)
+        if found is not None:
+            return *found, tau
+    values, vectors = converged("eigh", lambda: np.linalg.eigh(symmetric_part(x)))
     # These are the vectors of the matrix itself: no reflector is to change them.
-    return found[0], np.ascontiguousarray(found[1].T), np.zeros_like(tau)
+    return values, np.ascontiguousarray(vectors.T), np.zeros_like(tau)
+
+
+def _joined(
+    halves: Array, of_halves: Array, diagonal: Array, beside: Array
+) -> tuple[Array, Array] | None:
+    """The values and vectors of a tridiagonal matrix from those of its halves."""
+    order, dtype = len(halves), halves.dtype
+    cut = order // 2
+    # LAPACK's bounds for what is negligible are meant for matrices whose largest element is 1.
+    _, exponent = np.frexp(max(np.abs(diagonal).max(), np.abs(beside).max()))
+    values, vectors = np.ldexp(halves, -exponent), np.array(of_halves, order="C")
+    corner = np.ldexp(beside[cut - 1 : cut], -exponent)
+    ranks = np.concatenate([np.arange(1, cut + 1), np.arange(1, order - cut + 1)]).astype(np.int32)
+    work, numbers = np.empty(4 * order + order**2, dtype), np.empty(4 * order, np.int32)
+    arrays = (values, vectors, order, ranks, corner, cut, work, numbers)
+    if lapack.call("laed1", dtype, order, *arrays):
+        return None
+    # Of equal values, the ranks that LAPACK leaves may interchange some by rounding.
+    ascending = np.argsort(values, kind="stable")
+    return np.ldexp(values[ascending], exponent), vectors[ascending]
 
 
 def _reflect_kernel(reduced: Array, tau: Array, vectors: Array) -> tuple[Array]:
@@ -85,7 +126,15 @@ def _values_spec(diagonal: Spec, beside: Spec, x: Spec) -> Spec:
     return diagonal
 
 
-def _vectors_spec(diagonal: Spec, beside: Spec, tau: Spec, x: Spec) -> tuple[Spec, ...]:
+def _halves_spec(diagonal: Spec, beside: Spec) -> tuple[Spec, ...]:
+    *batch, order = diagonal.shape
+    matrix = spec((*batch, order, order), diagonal.dtype)
+    return diagonal, matrix, spec((*batch, 2), np.dtype(np.int32))
+
+
+def _vectors_spec(
+    halves: Spec, of_halves: Spec, failures: Spec, diagonal: Spec, beside: Spec, tau: Spec, x: Spec
+) -> tuple[Spec, ...]:
     return diagonal, x, tau
 
 
@@ -102,13 +151,24 @@ def _samples(*picked: int) -> list[Sample]:
     return [Sample((*(_reduce_kernel(x)[number] for number in picked), x)) for x in _matrices()]
 
 
+def _halves_samples() -> list[Sample]:
+    return [Sample(_reduce_kernel(x)[1:3]) for x in _matrices()]
+
+
+def _vectors_samples() -> list[Sample]:
+    forms = [_reduce_kernel(x)[1:] for x in _matrices()]
+    return [
+        Sample((*_halves_kernel(*form[:2]), *form, x))
+        for form, x in zip(forms, _matrices(), strict=True)
+    ]
+
+
 def _reflect_samples() -> list[Sample]:
-    found: list[Sample] = []
-    for x in _matrices():
-        reduced, diagonal, beside, tau = _reduce_kernel(x)
-        _, vectors, _ = _vectors_kernel(diagonal, beside, tau, x)
-        found.append(Sample((reduced, tau, vectors)))
-    return found
+    pairs = zip(_matrices(), _vectors_samples(), strict=True)
+    return [
+        Sample((_reduce_kernel(x)[0], sample.inputs[-2], _vectors_kernel(*sample.inputs)[1]))
+        for x, sample in pairs
+    ]
 
 
 # The results are those of LAPACK's `sytrd` for the lower triangle of the symmetric part: the
@@ -125,12 +185,19 @@ TRIDIAGONAL_VALUES = declare(Op(
     batch=batch_all, sparsity=dense, expensive=True, may_fail=True,
     samples=lambda: _samples(1, 2),
 ))  # fmt: skip
+# Values and vectors of both halves, the vectors as rows of blocks on the diagonal, and whether
+# LAPACK failed. The halves are those that are left when |b| is subtracted from the elements on the
+# diagonal beside b, the element between them.
+TRIDIAGONAL_HALVES = declare(Op(
+    "tridiagonal_halves", "library", spec=_halves_spec,
+    numpy=over_stacks(_halves_kernel, _halves_spec, 1, 1), jvp=_LATER, vjp=_LATER,
+    batch=batch_all, sparsity=dense, expensive=True, samples=_halves_samples,
+))  # fmt: skip
 # Values; vectors of the tridiagonal matrix as rows; and the scales of reflectors still to apply.
 TRIDIAGONAL_VECTORS = declare(Op(
     "tridiagonal_vectors", "library", spec=_vectors_spec,
-    numpy=over_stacks(_vectors_kernel, _vectors_spec, 1, 1, 1, 2), jvp=_LATER, vjp=_LATER,
-    batch=batch_all, sparsity=dense, expensive=True, may_fail=True,
-    samples=lambda: _samples(1, 2, 3),
+    numpy=over_stacks(_vectors_kernel, _vectors_spec, 1, 2, 1, 1, 1, 1, 2), jvp=_LATER, vjp=_LATER,
+    batch=batch_all, sparsity=dense, expensive=True, may_fail=True, samples=_vectors_samples,
 ))  # fmt: skip
 # The product of all reflectors with vectors that are rows; the results are columns.
 REFLECTED = declare(Op(
@@ -160,5 +227,6 @@ def eigh_by_tridiagonal(x: Node) -> tuple[Node, ...] | None:
     if form is None:
         return None
     reduced, *short = form
-    values, vectors, tau = outputs(apply(TRIDIAGONAL_VECTORS, (*short, x)))
+    halves = outputs(apply(TRIDIAGONAL_HALVES, tuple(short[:2])))
+    values, vectors, tau = outputs(apply(TRIDIAGONAL_VECTORS, (*halves, *short, x)))
     return values, *outputs(apply(REFLECTED, (reduced, tau, vectors)))
