@@ -12,7 +12,8 @@ from gradtape.ops.matrices import lapack
 
 N = 130
 FORMS = [
-    "reflected", "tridiagonal", "tridiagonal_halves", "tridiagonal_values", "tridiagonal_vectors",
+    "tridiagonal", "tridiagonal_halves", "tridiagonal_reflected", "tridiagonal_values",
+    "tridiagonal_vectors",
 ]  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from gradtape.graph.op import REGISTRY
 from gradtape.runtime import native_matrices, thread_team
 from gradtape.runtime.lowered_program import NumpyCall
 
-TRIDIAGONAL, REFLECTED = REGISTRY["tridiagonal"], REGISTRY["reflected"]
+TRIDIAGONAL, REFLECTED = REGISTRY["tridiagonal"], REGISTRY["tridiagonal_reflected"]
 BITS = (128, 256, 512)
 
 

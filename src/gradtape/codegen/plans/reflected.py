@@ -301,8 +301,8 @@ def _apply(lanes: Lanes) -> str:
         sums = blocks.part("sums", strip, WIDTH * line)
         start = r.multiply(r.subtract(blocks.rows, rows), line)
         place = r.at(blocks.part("strips", strip, strip_bytes), start)
-        for number in range(0, WIDTH, tall):
-            factors, to = r.at(v, number * size), r.at(sums, number * line)
+        for column in range(0, WIDTH, tall):
+            factors, to = r.at(v, column * size), r.at(sums, column * line)
             r.do("@projected", f"ptr {factors}", f"ptr {place}", f"i64 {rows}", f"ptr {to}")
         with r.loop(r.let(f"sdiv i64 {rows}, {tall}")) as number:
             factors = r.at(y, r.multiply(number, tall * WIDTH * size))

@@ -97,8 +97,8 @@ def tridiagonal_ir(lanes: Lanes) -> str:
     written = [
         "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
         "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)",
-        reflectors_ir(lanes), symmetric_product_ir(lanes), _copy(lanes), _column(lanes),
-        _product(lanes), _close(lanes), tiles_ir(lanes, swapped=True), _update(lanes), _keep(lanes),
+        reflectors_ir(lanes), symmetric_product_ir(lanes), _halved(lanes), _copy(lanes),
+        _column(lanes), _product(lanes), _close(lanes), tiles_ir(lanes, swapped=True), _update(lanes), _keep(lanes),
     ]  # fmt: skip
     return "\n".join(written)
 
@@ -112,6 +112,31 @@ def _cleared(r: ElementRoutine, place: str, nbytes: Word) -> None:
     r.do("@llvm.memset.p0.i64", f"ptr {place}", "i8 0", f"i64 {nbytes}", "i1 false")
 
 
+def _halved(lanes: Lanes) -> str:
+    """Write half the sum of some columns and of as many rows."""
+    r = ElementRoutine(
+        "internal void @halved(ptr %across, ptr %down, ptr %to, i64 %apart, i64 %leading, "
+        "i64 %rows, i64 %columns)",
+        lanes,
+    )
+    kind = lanes.kind
+
+    def moved(row: str, column: Word) -> None:
+        across = r.element(r.at("%across", r.multiply(row, "%apart")), column)
+        down = r.element(r.at("%down", r.multiply("%apart", column)), row)
+        total = r.let(f"fadd {kind} {r.load(across, kind)}, {r.load(down, kind)}")
+        to = r.element(r.at("%to", r.multiply("%leading", column)), row)
+        r.store(r.let(f"fmul {kind} {total}, 0.5"), to, kind)
+
+    whole = r.equal("%columns", GROUP)
+    with r.when(whole), r.loop("%rows") as row:
+        for number in range(GROUP):
+            moved(row, number)
+    with r.when(r.negated(whole)), r.loop("%columns") as column, r.loop("%rows") as row:
+        moved(row, column)
+    return ended(r)
+
+
 def _copy(lanes: Lanes) -> str:
     """Groups of columns of the symmetric part to the copy; those of each pair take equally long.
 
@@ -119,39 +144,10 @@ def _copy(lanes: Lanes) -> str:
     on the right.
     """
     r, matrix = _kernel("copy", lanes)
-    kind, order = lanes.kind, matrix.words["order"]
-    source = matrix.place("from")
+    order, source = matrix.words["order"], matrix.place("from")
     apart = r.multiply(order, lanes.size)
     step = step_of(lanes)
     over = r.let(f"and i64 {r.add(order, step - 1)}, {-step}")
-    inner = ElementRoutine(
-        "internal void @halved(ptr %across, ptr %down, ptr %to, i64 %apart, i64 %leading, "
-        "i64 %rows, i64 %columns) alwaysinline",
-        lanes,
-    )
-
-    def moved(columns: Word, row: str) -> None:
-        across = inner.at("%across", inner.multiply(row, "%apart"))
-        down, to = inner.element("%down", row), inner.element("%to", row)
-
-        def one(column: Word) -> None:
-            x = inner.load(inner.element(across, column), kind)
-            y = inner.load(inner.at(down, inner.multiply("%apart", column)), kind)
-            half = inner.let(f"fmul {kind} {inner.let(f'fadd {kind} {x}, {y}')}, 0.5")
-            inner.store(half, inner.at(to, inner.multiply("%leading", column)), kind)
-
-        if isinstance(columns, int):
-            for column in range(columns):
-                one(column)
-        else:
-            with inner.loop(columns) as column:
-                one(column)
-
-    whole = inner.equal("%columns", GROUP)
-    with inner.when(whole), inner.loop("%rows") as row:
-        moved(GROUP, row)
-    with inner.when(inner.negated(whole)), inner.loop("%rows") as row:
-        moved("%columns", row)
 
     def group(number: str) -> None:
         first = r.multiply(number, GROUP)
@@ -175,7 +171,7 @@ def _copy(lanes: Lanes) -> str:
             _cleared(r, r.at(to, done), r.subtract(most, done))
 
     in_pairs(r, r.let(f"sdiv i64 {over}, {GROUP}"), group)
-    return ended(inner) + ended(r)
+    return ended(r)
 
 
 def _completed(r: ElementRoutine, matrix: ReducedMatrix, column: str, source: str, to: str) -> None:

@@ -201,7 +201,7 @@ TRIDIAGONAL_VECTORS = declare(Op(
 ))  # fmt: skip
 # The product of all reflectors with vectors that are rows; the results are columns.
 REFLECTED = declare(Op(
-    "reflected", "library", spec=_reflect_spec,
+    "tridiagonal_reflected", "library", spec=_reflect_spec,
     numpy=over_stacks(_reflect_kernel, _reflect_spec, 2, 1, 2), jvp=_LATER, vjp=_LATER,
     batch=batch_all, sparsity=dense, solves=True, expensive=True,
     flops=operation_counts.of_matrices(operation_counts.reflected), samples=_reflect_samples,
@@ -218,7 +218,7 @@ def _form(x: Node) -> tuple[Node, ...] | None:
 def values_by_tridiagonal(x: Node) -> Node | None:
     """The eigenvalues of one large real matrix, by its tridiagonal form."""
     form = _form(x)
-    return form and apply(TRIDIAGONAL_VALUES, (*form[1:3], x))
+    return None if form is None else apply(TRIDIAGONAL_VALUES, (*form[1:3], x))
 
 
 def eigh_by_tridiagonal(x: Node) -> tuple[Node, ...] | None:
