@@ -98,7 +98,8 @@ def tridiagonal_ir(lanes: Lanes) -> str:
         "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
         "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)",
         reflectors_ir(lanes), symmetric_product_ir(lanes), _halved(lanes), _copy(lanes),
-        _column(lanes), _product(lanes), _close(lanes), tiles_ir(lanes, swapped=True), _update(lanes), _keep(lanes),
+        _column(lanes), _product(lanes), _close(lanes), tiles_ir(lanes, swapped=True),
+        _update(lanes), _keep(lanes),
     ]  # fmt: skip
     return "\n".join(written)
 
