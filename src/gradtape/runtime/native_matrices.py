@@ -1,6 +1,6 @@
-"""Matrix algorithms as instructions: LU factors, and bidiagonal forms.
+"""Matrix algorithms as instructions: LU factors, bidiagonal and tridiagonal forms.
 
-`codegen.plans.factors` and `codegen.plans.bidiagonal` write their kernels.
+`codegen.plans.factors`, `bidiagonal`, `tridiagonal`, `halves` and `reflected` write their kernels.
 """
 
 from __future__ import annotations
