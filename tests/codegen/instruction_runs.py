@@ -39,7 +39,9 @@ def run(native, op, arrays, bits, parts=1):
     one another.
     """
     node = node_of(op, *arrays)
-    results = [np.full(one.shape, np.nan, one.dtype) for one in node.spec]
+    results = [
+        np.full(one.shape, np.nan if one.dtype.kind == "f" else -1, one.dtype) for one in node.spec
+    ]
     buffers = [*(np.ascontiguousarray(x) for x in arrays), *results]
     places = {number: (number + len(arrays), 0) for number in range(len(results))}
 

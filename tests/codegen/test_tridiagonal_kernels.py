@@ -14,6 +14,7 @@ from gradtape.runtime import native_matrices, thread_team
 from gradtape.runtime.lowered_program import NumpyCall
 
 TRIDIAGONAL, REFLECTED = REGISTRY["tridiagonal"], REGISTRY["tridiagonal_reflected"]
+HALVES = REGISTRY["tridiagonal_halves"]
 BITS = (128, 256, 512)
 
 
@@ -24,6 +25,10 @@ def reduced(x, bits, parts=1):
 def reflected(reflectors, tau, vectors, bits, parts=1):
     operands = [reflectors, tau, vectors]
     return run(native_matrices.NativeReflected, REFLECTED, operands, bits, parts)[0]
+
+
+def halves(diagonal, beside, bits, parts=1):
+    return run(native_matrices.NativeHalves, HALVES, [diagonal, beside], bits, parts)
 
 
 def symmetric(n, dtype="float64", seed=0):
@@ -217,6 +222,42 @@ def test_reflectors_without_a_scale_change_nothing(bits, idle):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("bits", BITS)
+@pytest.mark.parametrize("order", [2, 3, 4, 9, 50, 51, 131])
+def test_vectors_of_halves_are_those_of_lapack(order, bits, dtype):
+    _, diagonal, beside, _ = TRIDIAGONAL.numpy(symmetric(order, dtype))
+    expected = HALVES.numpy(diagonal, beside)
+    for parts in (1, 2):
+        values, vectors, failures = halves(diagonal, beside, bits, parts)
+        assert not failures.any()
+        unit = np.finfo(dtype).eps * order
+        np.testing.assert_allclose(values, expected[0], atol=10 * unit * np.abs(values).max())
+        np.testing.assert_allclose(vectors @ vectors.T, np.eye(order), atol=10 * unit)
+        # What is left of the matrix when the halves are taken from it has one row.
+        whole = np.diag(diagonal) + np.diag(beside, 1) + np.diag(beside, -1)
+        rest = whole - (vectors.T * values) @ vectors
+        cut = order // 2
+        corner = np.zeros((order, order), dtype)
+        corner[cut - 1 : cut + 1, cut - 1 : cut + 1] = np.abs(beside[cut - 1])
+        corner[cut - 1, cut] = corner[cut, cut - 1] = beside[cut - 1]
+        np.testing.assert_allclose(rest, corner, atol=20 * unit * np.abs(whole).max())
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("place", [0, 4, 5, 9])
+def test_lapack_is_not_asked_about_halves_that_are_not_finite(place, value):
+    _, diagonal, beside, _ = TRIDIAGONAL.numpy(symmetric(10))
+    bad = diagonal.copy()
+    bad[place] = value
+    for found in (halves(bad, beside, 256), HALVES.numpy(bad, beside)):
+        assert found[2].tolist() == [int(place < 5), int(place >= 5)]
+    bad = beside.copy()
+    bad[min(place, 8)] = value
+    for found in (halves(diagonal, bad, 256), HALVES.numpy(diagonal, bad)):
+        assert found[2].any()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_plans_give_the_same_bits_on_any_number_of_threads(dtype):
     x = symmetric(330, dtype)
     before, runs = thread_team.get_num_threads(), []
@@ -227,9 +268,11 @@ def test_plans_give_the_same_bits_on_any_number_of_threads(dtype):
             form = plan_results(plan, x)
             other = plan_of(REFLECTED, [form[0], form[3], x], [0])
             vectors = plan_results(other, form[0], form[3], x)
-            steps = [*plan.steps, *other.steps]
+            divided = plan_of(HALVES, form[1:3], range(3))
+            of_halves = plan_results(divided, *form[1:3])
+            steps = [*plan.steps, *other.steps, *divided.steps]
             assert not any(isinstance(step, NumpyCall) for step in steps)
-            runs.append([*form, *vectors])
+            runs.append([*form, *vectors, *of_halves])
     finally:
         gt.set_num_threads(before)
     check(x, runs[0][:4])
