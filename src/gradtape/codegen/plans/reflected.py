@@ -18,7 +18,7 @@ from gradtape.codegen.plans.instructions import kernel_routine
 from gradtape.codegen.routine import Word
 
 # Reflectors of a block; a multiple of all lengths of vectors, and of rows of a tile.
-WIDTH = 32
+WIDTH = 16
 # Machine vectors of a strip, and strips that a block is applied to in turn.
 VECTORS = 3
 _STRIPS = 3
