@@ -372,6 +372,22 @@ def release_instruction() -> Instruction | None:
     return None if hold is None else Instruction(hold[1], (), 0, always=True)
 
 
+@contextlib.contextmanager
+def held() -> Iterator[None]:
+    """A context in which the library uses one thread, as between both instructions."""
+    hold = _hold()
+    if hold is None:
+        yield
+        return
+    kinds = (ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * 3)
+    begin, end = (callable_at(each, *kinds) for each in hold)
+    begin(None, None, 0, 0, 0)
+    try:
+        yield
+    finally:
+        end(None, None, 0, 0, 0)
+
+
 @lru_cache(maxsize=1)
 def _hold() -> tuple[int, int] | None:
     found = library()

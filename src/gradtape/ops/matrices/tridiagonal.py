@@ -97,7 +97,9 @@ def _joined(
     ranks = np.concatenate([np.arange(1, cut + 1), np.arange(1, order - cut + 1)]).astype(np.int32)
     work, numbers = np.empty(4 * order + order**2, dtype), np.empty(4 * order, np.int32)
     arrays = (values, vectors, order, ranks, corner, cut, work, numbers)
-    if lapack.call("laed1", dtype, order, *arrays):
+    with lapack.alone():
+        failed = lapack.call("laed1", dtype, order, *arrays)
+    if failed:
         return None
     # Of equal values, the ranks that LAPACK leaves may interchange some by rounding.
     ascending = np.argsort(values, kind="stable")
