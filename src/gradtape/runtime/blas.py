@@ -33,6 +33,7 @@ from gradtape.codegen.plans import gemm
 from gradtape.codegen.plans.gemm import GemmArguments, Operand
 from gradtape.codegen.plans.instructions import Instruction
 from gradtape.dtypes import DTypeLike
+from gradtape.graph.hooks import hooks
 from gradtape.process.records import dataclass
 from gradtape.runtime.thread_team import get_num_threads
 from gradtape.runtime.tiled_products import matrix_product
@@ -399,3 +400,6 @@ def _hold() -> tuple[int, int] | None:
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=callable_at(compiled.address("reset")))
     return compiled.address("hold"), compiled.address("release")
+
+
+hooks.blas_held = held

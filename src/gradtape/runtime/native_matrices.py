@@ -24,7 +24,6 @@ from gradtape.ops.matrices import lapack
 from gradtape.ops.matrices.bidiagonal import LARGEST
 from gradtape.ops.matrices.tridiagonal import TRIDIAGONAL_HALVES
 from gradtape.process.records import dataclass
-from gradtape.runtime import blas
 from gradtape.runtime.native_stretches import PreparedInstruction
 from gradtape.runtime.plan import Place
 
@@ -38,7 +37,6 @@ PARALLEL_BYTES = 1 << 19
 # same from half to twice as many.
 PARALLEL_CELLS = 16_000
 _LINE = 64
-lapack.alone = blas.held
 
 
 def is_native(node: Node) -> bool:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
-from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -15,9 +13,6 @@ from gradtape.dtypes import Array
 LETTERS = {"float32": "s", "float64": "d"}
 # Columns of the blocks that LAPACK's blocked routines work on, at most.
 BLOCK = 64
-# A context in which the library uses one thread: its own threads spin for a while after a call, and
-# native code that follows would wait for them. The runtime replaces it.
-alone: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
 
 
 @cache

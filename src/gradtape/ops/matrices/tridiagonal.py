@@ -13,6 +13,7 @@ import numpy as np
 
 from gradtape.dtypes import Array
 from gradtape.graph import Node, Op, Spec, Undefined, apply, declare, outputs, spec
+from gradtape.graph.hooks import hooks
 from gradtape.ops.families import Sample
 from gradtape.ops.families.reads import dense, matrices
 from gradtape.ops.matrices import lapack, operation_counts
@@ -97,7 +98,7 @@ def _joined(
     ranks = np.concatenate([np.arange(1, cut + 1), np.arange(1, order - cut + 1)]).astype(np.int32)
     work, numbers = np.empty(4 * order + order**2, dtype), np.empty(4 * order, np.int32)
     arrays = (values, vectors, order, ranks, corner, cut, work, numbers)
-    with lapack.alone():
+    with hooks.blas_held():
         failed = lapack.call("laed1", dtype, order, *arrays)
     if failed:
         return None
