@@ -2,19 +2,13 @@
 
 import numpy as np
 import pytest
+from tests.codegen.instruction_runs import library_calls
 
 import gradtape as gt
-from gradtape.codegen.kernels.lower import fusible
 from gradtape.errors import MatrixError
-from gradtape.graph.node import PICK, apply, outputs, placeholder
+from gradtape.graph.node import apply, outputs
 from gradtape.graph.op import REGISTRY
-from gradtape.graph.program import program
-from gradtape.graph.spec import spec
 from gradtape.ops.matrices import lapack
-from gradtape.optimize import loops_of, optimize
-from gradtape.optimize.fuse import Call
-from gradtape.recording.value import Value
-from gradtape.runtime.compiled_plan import CompiledPlan
 
 N = 130
 FORMS = ["bidiagonal", "bidiagonal_values", "bidiagonal_vectors"]
@@ -31,16 +25,7 @@ def decomposed(x, full_matrices=False):
 
 
 def compiled(x, f=decomposed):
-    """The names of the library calls of a program, and its results.
-
-    The program is written with nodes: on tensors these ops would run on their own lines.
-    """
-    written = optimize(program(f(placeholder(spec(x.shape, x.dtype)))))
-    _, fused = loops_of(written, fusible)
-    calls = [unit.node.op for unit in fused.units if isinstance(unit, Call)]
-    found = zip(CompiledPlan(written).run([x]), written.outputs, strict=True)
-    results = [Value(got, node.spec).array for got, node in found]
-    return sorted(op.name for op in calls if op is not PICK), results
+    return library_calls(x, f)
 
 
 def check(x, values, u, s, vh):

@@ -1,72 +1,26 @@
 """The kernels of the bidiagonal form beside LAPACK's `gebrd`, at every width of vectors."""
 
-import ctypes
 import gc
-import itertools
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.codegen.instruction_runs import node_of, plan_of, plan_results, run
 
 import gradtape as gt
-from gradtape.codegen import llvm
-from gradtape.codegen.llvm import compile_ir, free_code
-from gradtape.codegen.plans.bidiagonal import bidiagonal_ir, scratch_for
+from gradtape.codegen.llvm import free_code
+from gradtape.codegen.plans.bidiagonal import scratch_for
 from gradtape.codegen.plans.elements import lanes_for
-from gradtape.graph.node import apply, outputs, placeholder
 from gradtape.graph.op import REGISTRY
-from gradtape.graph.program import program
-from gradtape.graph.spec import spec
-from gradtape.recording.value import Value
 from gradtape.runtime import native_matrices, thread_team
-from gradtape.runtime.compiled_plan import CompiledPlan
 from gradtape.runtime.lowered_program import NumpyCall
 
-KERNELS = {}
 BIDIAGONAL = REGISTRY["bidiagonal"]
-KINDS = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
-
-
-def node_of(x):
-    return apply(BIDIAGONAL, (placeholder(spec(x.shape, x.dtype)),))
 
 
 def reduced(x, bits, parts=1):
-    """The results of the instructions of a plan, run with vectors of so many bits.
-
-    Each parallel instruction runs in so many parts, the last one first: they must not depend on
-    one another.
-    """
-    size = x.dtype.itemsize
-    if (size, bits) not in KERNELS:
-        KERNELS[size, bits] = compile_ir(bidiagonal_ir(lanes_for(size, bits)))
-    node = node_of(x)
-    results = [np.full(one.shape, np.nan, one.dtype) for one in node.spec]
-    buffers = [np.ascontiguousarray(x), *results]
-    places = {number: (number + 1, 0) for number in range(len(results))}
-
-    def take(nbytes):
-        # NaN everywhere, so that nothing is read before it is written.
-        buffers.append(np.full(nbytes + 128, 255, np.uint8))
-        address = buffers[-1].ctypes.data
-        return len(buffers) - 1, -address % 64
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(native_matrices, "_compiled", lambda module, lanes: KERNELS[size, bits])
-        patch.setattr(llvm, "host", lambda: type("Host", (), {"bits": bits}))
-        made = native_matrices.NativeBidiagonal(node).instructions([(0, 0)], places, take)
-    slots = (ctypes.c_void_p * len(buffers))(*(each.ctypes.data for each in buffers))
-    for each in (prepared.instruction for prepared in made):
-        words = (ctypes.c_int64 * len(each.arguments))(*each.arguments)
-        function = ctypes.CFUNCTYPE(None, *KINDS)(each.function)
-        units = -(-each.total // each.grain)
-        # A short instruction has no parts only because that costs more than it brings.
-        cuts = parts if each.total > 1 else 1
-        bounds = [min(units * cut // cuts * each.grain, each.total) for cut in range(cuts + 1)]
-        for low, high in reversed(list(itertools.pairwise(bounds))):
-            function(ctypes.addressof(slots), ctypes.addressof(words), low, high, 0)
-    return results
+    return run(native_matrices.NativeBidiagonal, BIDIAGONAL, [x], bits, parts)
 
 
 def bases(x, form):
@@ -214,13 +168,7 @@ def test_an_element_that_is_not_finite_is_never_lost(shape, value):
 
 
 def plan_of_form(x, *wanted):
-    found = outputs(node_of(x))
-    return CompiledPlan(program(tuple(found[number] for number in wanted)))
-
-
-def plan_results(plan, x):
-    results = zip(plan.run([x]), plan.program.outputs, strict=True)
-    return [Value(content, node.spec).array for content, node in results]
+    return plan_of(BIDIAGONAL, [x], wanted)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -240,7 +188,7 @@ def test_plans_reduce_natively_on_any_number_of_threads(dtype, threads):
 
 def test_reflectors_that_nobody_reads_are_not_written():
     x = np.random.default_rng(4).standard_normal((70, 70))
-    native = native_matrices.NativeBidiagonal(node_of(x))
+    native = native_matrices.NativeBidiagonal(node_of(BIDIAGONAL, x))
 
     def kernels(*wanted):
         places = {number: (number, 0) for number in wanted}

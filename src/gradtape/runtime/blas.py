@@ -33,6 +33,7 @@ from gradtape.codegen.plans import gemm
 from gradtape.codegen.plans.gemm import GemmArguments, Operand
 from gradtape.codegen.plans.instructions import Instruction
 from gradtape.dtypes import DTypeLike
+from gradtape.graph.hooks import hooks
 from gradtape.process.records import dataclass
 from gradtape.runtime.thread_team import get_num_threads
 from gradtape.runtime.tiled_products import matrix_product
@@ -372,6 +373,22 @@ def release_instruction() -> Instruction | None:
     return None if hold is None else Instruction(hold[1], (), 0, always=True)
 
 
+@contextlib.contextmanager
+def held() -> Iterator[None]:
+    """A context in which the library uses one thread, as between both instructions."""
+    hold = _hold()
+    if hold is None:
+        yield
+        return
+    kinds = (ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * 3)
+    begin, end = (callable_at(each, *kinds) for each in hold)
+    begin(None, None, 0, 0, 0)
+    try:
+        yield
+    finally:
+        end(None, None, 0, 0, 0)
+
+
 @lru_cache(maxsize=1)
 def _hold() -> tuple[int, int] | None:
     found = library()
@@ -383,3 +400,6 @@ def _hold() -> tuple[int, int] | None:
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=callable_at(compiled.address("reset")))
     return compiled.address("hold"), compiled.address("release")
+
+
+hooks.blas_held = held

@@ -25,10 +25,19 @@ from gradtape.ops.control.while_loop import WHILE
 from gradtape.ops.elementwise.arithmetic import IDENTITY
 from gradtape.ops.matrices.bidiagonal import BIDIAGONAL
 from gradtape.ops.matrices.factors import LU_FACTORS
+from gradtape.ops.matrices.tridiagonal import REFLECTED, TRIDIAGONAL, TRIDIAGONAL_HALVES
 from gradtape.optimize.fuse import Fused, fuse
 from gradtape.process.records import dataclass
 from gradtape.runtime import thread_team as threads
-from gradtape.runtime.native_matrices import NativeBidiagonal, NativeFactors, Take, is_native
+from gradtape.runtime.native_matrices import (
+    NativeBidiagonal,
+    NativeFactors,
+    NativeHalves,
+    NativeReflected,
+    NativeTridiagonal,
+    Take,
+    is_native,
+)
 from gradtape.runtime.native_stretches import PreparedInstruction
 from gradtape.runtime.plan import Place
 
@@ -69,6 +78,9 @@ class NativeNode(Protocol):
 _MATRICES: Mapping[Op, Callable[[Node], NativeNode]] = {
     LU_FACTORS: NativeFactors,
     BIDIAGONAL: NativeBidiagonal,
+    TRIDIAGONAL: NativeTridiagonal,
+    TRIDIAGONAL_HALVES: NativeHalves,
+    REFLECTED: NativeReflected,
 }
 
 

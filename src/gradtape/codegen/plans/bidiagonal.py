@@ -25,17 +25,18 @@ from typing import NamedTuple
 
 from gradtape.codegen.plans.elements import ElementRoutine, Lanes, ended
 from gradtape.codegen.plans.instructions import kernel_routine
+from gradtape.codegen.plans.reduction import (
+    BANDS,
+    DEPTH,
+    STRIP,
+    TILES,
+    WIDTH,
+    ReducedMatrix,
+    bytes_apart,
+    tiles_ir,
+)
 from gradtape.codegen.plans.reflectors import GROUP, reflectors_ir, step_of
 from gradtape.codegen.routine import Word
-
-# Columns of a panel; a multiple of all lengths of vectors.
-WIDTH = 16
-DEPTH = 2 * WIDTH
-# Columns of a tile of `update`.
-STRIP = 4
-# Vectors that a tile of `update` is tall, and tiles that pass over all strips in turn.
-_BANDS = 3
-_TILES = 4
 
 
 class BidiagonalArguments(NamedTuple):
@@ -88,14 +89,7 @@ class Scratch(NamedTuple):
 def scratch_for(lanes: Lanes, rows: int, columns: int) -> Scratch:
     """The scratch memory of a matrix."""
     step = step_of(lanes)
-    line = 64
-
-    def apart(count: int) -> int:
-        """Bytes of a column: an odd number of cache lines, so that columns share no cache set."""
-        nbytes = -(-count // step) * step * lanes.size
-        return (-(-nbytes // line) | 1) * line
-
-    leading, breadth = apart(rows), apart(columns)
+    leading, breadth = bytes_apart(lanes, rows), bytes_apart(lanes, columns)
     left = leading * (-(-columns // step) * step)
     right = left + DEPTH * leading
     products = right + DEPTH * breadth
@@ -112,59 +106,22 @@ def bidiagonal_ir(lanes: Lanes) -> str:
         "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
         "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)",
         reflectors_ir(lanes), _copy(lanes), _column(lanes), _across(lanes), _row(lanes),
-        _down(lanes), _close(lanes), *(_tile(lanes, bands) for bands in (1, _BANDS)),
-        _update(lanes), _keep(lanes),
+        _down(lanes), _close(lanes), tiles_ir(lanes, swapped=False), _update(lanes), _keep(lanes),
     ]  # fmt: skip
     return "\n".join(written)
 
 
-class _Matrix:
+class _Matrix(ReducedMatrix):
     """What all kernels read from their words."""
 
     def __init__(self, r: ElementRoutine) -> None:
-        self.r = r
-        self.words = r.words("%args", BidiagonalArguments._fields)
-        self.work = self.place("work")
-        self.left, self.right, self.products, self.line, self.pairs = (
-            r.at(self.work, self.words[name])
-            for name in ("left", "right", "products", "line", "pairs")
-        )
-        self.leading, self.breadth = self.words["leading"], self.words["breadth"]
-        self.column, self.first = self.words["column"], self.words["first"]
-
-    def place(self, name: str) -> str:
-        slot = self.r.pointer("%slots", self.r.scaled(self.words[f"slot_{name}"]))
-        return self.r.at(slot, self.words[f"offset_{name}"])
-
-    def scalar(self, name: str, index: Word) -> str:
-        """The address of an element of one of the short results."""
-        return self.r.element(self.place(name), index)
-
-    def at(self, column: Word, row: Word) -> str:
-        """The address of an element of the copy."""
-        return self.r.element(self.r.at(self.work, self.r.multiply(self.leading, column)), row)
-
-    def of_left(self, number: Word, row: Word) -> str:
-        """The address of an element of `left`."""
-        return self.r.element(self.r.at(self.left, self.r.multiply(self.leading, number)), row)
+        super().__init__(r, BidiagonalArguments._fields)
+        self.right, self.line = self.inside("right"), self.inside("line")
+        self.breadth = self.words["breadth"]
 
     def of_right(self, number: Word, row: Word) -> str:
         """The address of an element of `right`."""
         return self.r.element(self.r.at(self.right, self.r.multiply(self.breadth, number)), row)
-
-    def begin(self, index: str) -> str:
-        """Where loops begin whose first element is this one."""
-        return self.r.let(f"and i64 {index}, {-step_of(self.r.lanes)}")
-
-    def vectors(self, begin: str, end: str) -> str:
-        """Vectors from there to the end of a column."""
-        step, lanes = step_of(self.r.lanes), self.r.lanes.per_vector
-        over = self.r.let(f"and i64 {self.r.add(self.words[end], step - 1)}, {-step}")
-        return self.r.let(f"sdiv i64 {self.r.subtract(over, begin)}, {lanes}")
-
-    def place_in_panel(self) -> str:
-        """The number of `v` of this column, in `left`."""
-        return self.r.multiply(self.r.subtract(self.column, self.first), 2)
 
 
 def _kernel(name: str, lanes: Lanes) -> tuple[ElementRoutine, _Matrix]:
@@ -333,43 +290,12 @@ def _down(lanes: Lanes) -> str:
     return ended(r)
 
 
-def _tile(lanes: Lanes, bands: int) -> str:
-    """Subtract the product of some vectors of `left` and four rows of `right`."""
-    r = ElementRoutine(
-        f"internal void @tile{bands}(ptr noalias %l, ptr noalias %r, ptr noalias %c, "
-        "i64 %leading, i64 %breadth)",
-        lanes,
-    )
-    vector = lanes.vector
-    with r.fold(DEPTH // 2, vector, ["zeroinitializer"] * (bands * STRIP)) as fold:
-        sums = list(fold.values)
-        for half in range(2):
-            depth = r.add(r.multiply(fold.index, 2), half)
-            left = r.at("%l", r.multiply(depth, "%leading"))
-            right = r.at("%r", r.multiply(depth, "%breadth"))
-            factors = [r.load(r.at(left, band * lanes.bytes), vector) for band in range(bands)]
-            for column in range(STRIP):
-                other = r.load(r.at(right, column * lanes.size), lanes.kind)
-                spread = r.spread(other, vector)
-                for band, factor in enumerate(factors):
-                    at = column * bands + band
-                    sums[at] = r.intrinsic("fmuladd", vector, factor, spread, sums[at])
-        fold.values = sums
-    for column in range(STRIP):
-        place = r.at("%c", r.multiply("%leading", column))
-        for band in range(bands):
-            target = r.at(place, band * lanes.bytes)
-            total = fold.values[column * bands + band]
-            r.store(r.let(f"fsub {vector} {r.load(target, vector)}, {total}"), target, vector)
-    return ended(r)
-
-
 def _update(lanes: Lanes) -> str:
     """Subtract the product of `left` and `right` from strips of the columns right of the panel."""
     r, matrix = _kernel("update", lanes)
     end = r.add(matrix.first, WIDTH)
     vectors = matrix.vectors(end, "rows")
-    tiles = r.let(f"sdiv i64 {vectors}, {_BANDS}")
+    tiles = r.let(f"sdiv i64 {vectors}, {BANDS}")
 
     def sweep(bands: int, since: str, count: str) -> None:
         """So many tiles below one another, for all strips."""
@@ -384,12 +310,12 @@ def _update(lanes: Lanes) -> str:
                 strides = (f"i64 {matrix.leading}", f"i64 {matrix.breadth}")
                 r.do(f"@tile{bands}", *pointers, *strides)
 
-    with r.loop(r.let(f"sdiv i64 {r.add(tiles, _TILES - 1)}, {_TILES}")) as block:
-        done = r.multiply(block, _TILES)
+    with r.loop(r.let(f"sdiv i64 {r.add(tiles, TILES - 1)}, {TILES}")) as block:
+        done = r.multiply(block, TILES)
         left = r.subtract(tiles, done)
-        count = r.select(r.compare("slt", left, _TILES), left, _TILES)
-        sweep(_BANDS, r.multiply(done, _BANDS), count)
-    tall = r.multiply(tiles, _BANDS)
+        count = r.select(r.compare("slt", left, TILES), left, TILES)
+        sweep(BANDS, r.multiply(done, BANDS), count)
+    tall = r.multiply(tiles, BANDS)
     sweep(1, tall, r.subtract(vectors, tall))
     return ended(r)
 

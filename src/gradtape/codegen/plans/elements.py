@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from gradtape.codegen.routine import Routine, Word
@@ -84,6 +85,20 @@ class ElementRoutine(Routine):
         """The address of a step of such a walk."""
         size = self.lanes.bytes if kind == self.lanes.vector else self.lanes.size
         return self.at(self.element(base, first), self.multiply(step, size))
+
+
+def in_pairs(r: Routine, count: Word, body: Callable[[str], None]) -> None:
+    """Run lines for numbers of the kernel's range, and for those as far from the other end.
+
+    The range is half of `count`: where the work of a number grows or falls with it, pairs
+    are equal.
+    """
+    last = r.subtract(count, 1)
+    with r.loop("%hi", "%lo") as number:
+        body(number)
+        other = r.subtract(last, number)
+        with r.when(r.unequal(other, number)):
+            body(other)
 
 
 def ended(r: Routine) -> str:

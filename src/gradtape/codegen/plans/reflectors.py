@@ -90,6 +90,89 @@ def _dots(lanes: Lanes) -> str:
     return ended(four) + ended(r)
 
 
+def symmetric_product_ir(lanes: Lanes) -> str:
+    """The functions `one`, `both`, and `symmetric`, which reads half of a symmetric matrix."""
+    return _one(lanes) + _both(lanes) + _symmetric(lanes)
+
+
+def _one(lanes: Lanes) -> str:
+    """The product of two vectors."""
+    r = ElementRoutine(
+        "internal void @one(ptr %x, i64 %leading, ptr %v, i64 %vectors, ptr noalias %to)", lanes
+    )
+    r.store(_dot_products(r, 1)[0], "%to", lanes.kind)
+    return ended(r)
+
+
+def _taken_at_once(lanes: Lanes) -> int:
+    """Columns whose sums and factors the registers hold: processors with long vectors have more."""
+    return 8 if lanes.bytes == 64 else 4
+
+
+def _both(lanes: Lanes) -> str:
+    """Add products of some columns with a vector, and the sum of the columns times numbers."""
+    r = ElementRoutine(
+        "internal void @both(ptr noalias %x, i64 %leading, ptr noalias %v, i64 %vectors, "
+        "ptr noalias %factors, ptr noalias %sums, ptr noalias %products)",
+        lanes,
+    )
+    vector, columns = lanes.vector, _taken_at_once(lanes)
+    starts = [r.at("%x", r.multiply("%leading", column)) for column in range(columns)]
+    factors = [
+        r.spread(r.load(r.element("%factors", column), lanes.kind), vector)
+        for column in range(columns)
+    ]
+    with r.fold("%vectors", vector, ["zeroinitializer"] * columns) as fold:
+        here = r.multiply(fold.index, lanes.bytes)
+        place = r.at("%sums", here)
+        other = r.load(r.at("%v", here), vector)
+        parts = [r.load(place, vector), "zeroinitializer"]
+        found: list[str] = []
+        for column, (start, factor) in enumerate(zip(starts, factors, strict=True)):
+            value = r.load(r.at(start, here), vector)
+            found.append(r.intrinsic("fmuladd", vector, value, other, fold.values[column]))
+            parts[column % 2] = r.intrinsic("fmuladd", vector, value, factor, parts[column % 2])
+        r.store(r.let(f"fadd {vector} {parts[0]}, {parts[1]}"), place, vector)
+        fold.values = found
+    for column, value in enumerate(fold.values):
+        place = r.element("%products", column)
+        total = r.let(f"fadd {lanes.kind} {r.load(place, lanes.kind)}, {_total(r, value)}")
+        r.store(total, place, lanes.kind)
+    return ended(r)
+
+
+def _symmetric(lanes: Lanes) -> str:
+    """Add what a block on the diagonal and the columns below it bring to a product with `%v`.
+
+    The block has all its elements, `step_of` rows and columns; so many vectors are below it.
+    """
+    r = ElementRoutine(
+        "internal void @symmetric(ptr %x, i64 %leading, ptr %v, i64 %vectors, ptr %sums)", lanes
+    )
+    vector, step = lanes.vector, step_of(lanes)
+    bands = step // lanes.per_vector
+    places = [r.at("%sums", band * lanes.bytes) for band in range(bands)]
+    with r.fold(step, vector, ["zeroinitializer"] * bands) as fold:
+        start = r.at("%x", r.multiply(fold.index, "%leading"))
+        factor = r.spread(r.load(r.element("%v", fold.index), lanes.kind), vector)
+        fold.values = [
+            r.intrinsic("fmuladd", vector, r.load(r.at(start, band * lanes.bytes), vector), factor,
+                        total)
+            for band, total in enumerate(fold.values)
+        ]  # fmt: skip
+    for place, total in zip(places, fold.values, strict=True):
+        r.store(r.let(f"fadd {vector} {r.load(place, vector)}, {total}"), place, vector)
+    below = step * lanes.size
+    for column in range(0, step, _taken_at_once(lanes)):
+        start = r.at("%x", r.multiply("%leading", column))
+        r.do(
+            "@both", f"ptr {r.at(start, below)}", "i64 %leading", f"ptr {r.at('%v', below)}",
+            "i64 %vectors", f"ptr {r.element('%v', column)}", f"ptr {r.at('%sums', below)}",
+            f"ptr {r.element('%sums', column)}",
+        )  # fmt: skip
+    return ended(r)
+
+
 def _sums(lanes: Lanes) -> str:
     """Some vectors of the sum of groups of columns, each column times a number."""
     r = ElementRoutine(

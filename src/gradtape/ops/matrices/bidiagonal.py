@@ -50,7 +50,7 @@ def _reduce_kernel(x: Array) -> tuple[Array, ...]:
     return reduced.T, *vectors
 
 
-def _is_safe(diagonal: Array, beside: Array) -> bool:
+def is_safe(diagonal: Array, beside: Array) -> bool:
     """Whether no square is lost: LAPACK, too, takes such matrices as they are.
 
     The largest elements of a matrix and of its bidiagonal form differ by its order at most. If an
@@ -64,7 +64,7 @@ def _is_safe(diagonal: Array, beside: Array) -> bool:
 
 def _values_kernel(diagonal: Array, beside: Array, x: Array) -> Array:
     count = len(diagonal)
-    if _is_safe(diagonal, beside):
+    if is_safe(diagonal, beside):
         values, work = diagonal.copy(), np.empty(4 * count, x.dtype)
         # Without vectors their places are not read.
         nothing = (work, 1)
@@ -79,7 +79,7 @@ def _values_kernel(diagonal: Array, beside: Array, x: Array) -> Array:
 def _vectors_kernel(
     reduced: Array, diagonal: Array, beside: Array, tauq: Array, taup: Array, x: Array
 ) -> tuple[Array, ...]:
-    found = _vectors(reduced, diagonal, beside, tauq, taup) if _is_safe(diagonal, beside) else None
+    found = _vectors(reduced, diagonal, beside, tauq, taup) if is_safe(diagonal, beside) else None
     if found is not None:
         return found
     return converged("svd", lambda: tuple(np.linalg.svd(x, full_matrices=False)))

@@ -16,7 +16,8 @@ BLOCK = 64
 
 
 @cache
-def _routine(name: str, count: int) -> Any:
+def address(name: str) -> int:
+    """The address of a routine, by its whole name."""
     # SciPy is loaded at first use: importing it takes longer than importing gradtape.
     from scipy.linalg import cython_lapack
 
@@ -27,8 +28,12 @@ def _routine(name: str, count: int) -> Any:
     pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
         ("PyCapsule_GetPointer", ctypes.pythonapi)
     )
-    address = pointer_of(capsule, name_of(capsule))
-    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * count)(address)
+    return int(pointer_of(capsule, name_of(capsule)))
+
+
+@cache
+def _routine(name: str, count: int) -> Any:
+    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * count)(address(name))
 
 
 def call(name: str, dtype: np.dtype[Any], *arguments: str | int | Array) -> int:

@@ -112,6 +112,11 @@ def eigenvectors(n: int, _: int) -> float:
     return 9.0 * n**3
 
 
+def reflected(n: int, _: int) -> float:
+    """All reflectors of a tridiagonal form times as many vectors."""
+    return 2.0 * n**3
+
+
 def bidiagonal(m: int, n: int) -> float:
     """Reduction to bidiagonal form of a matrix that is not wider than long."""
     return 4 * m * n**2 - 4 * n**3 / 3

@@ -43,6 +43,7 @@ from gradtape.ops.matrices.checks import (
     symmetric_part,
 )
 from gradtape.ops.matrices.contraction import adjoint, conjugate, matmul
+from gradtape.ops.matrices.tridiagonal import eigh_by_tridiagonal, values_by_tridiagonal
 from gradtape.ops.reductions.reduction import max, sum
 from gradtape.recording.record import record
 
@@ -151,8 +152,8 @@ EIGH = declare(Op(
     promote=promotion("eigh", "float", "inexact"), jvp=_eigh_jvp,
     spectrum=Spectrum("eigenvalues", 0, _direction, _eigh_poles), batch=batching.leading,
     flops=operation_counts.of_matrices(operation_counts.eigenvectors),
-    examples=examples.matrices, sparsity=matrices, expensive=True, may_fail=True,
-    samples=_eigh_samples("eigh", vectors=True),
+    examples=examples.matrices, sparsity=matrices, composition=eigh_by_tridiagonal, expensive=True,
+    may_fail=True, samples=_eigh_samples("eigh", vectors=True),
 ))  # fmt: skip
 
 
@@ -167,7 +168,8 @@ EIGVALSH = declare(Op(
     promote=promotion("eigvalsh", "float", "inexact"), jvp=_eigvalsh_jvp,
     spectrum=Spectrum("eigenvalues", 0, _direction), mask=batch_mask(1),
     batch=batching.leading, examples=examples.matrices, sparsity=matrices, expensive=True,
-    flops=operation_counts.of_matrices(operation_counts.eigenvalues), may_fail=True,
+    flops=operation_counts.of_matrices(operation_counts.eigenvalues),
+    composition=values_by_tridiagonal, may_fail=True,
     samples=_eigh_samples("eigvalsh", vectors=False),
 ))  # fmt: skip
 

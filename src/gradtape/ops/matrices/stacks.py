@@ -21,14 +21,15 @@ def over_stacks(kernel: Callable[..., Any], of: Callable[..., Any], *cores: int)
         if not batch:
             return kernel(*arrays, **params)
         specs = of(*(spec(x.shape, x.dtype) for x in arrays), **params)
-        listed = specs if type(specs) is tuple else (specs,)
+        several = type(specs) is tuple
+        listed = specs if several else (specs,)
         results = tuple(np.empty(one.shape, one.dtype) for one in listed)
         stacks = [np.broadcast_to(x, batch + x.shape[x.ndim - core :]) for x, core in pairs]
         for item in np.ndindex(*batch):
             found = kernel(*(stack[item] for stack in stacks), **params)
-            for result, part in zip(results, found if results[1:] else (found,), strict=True):
+            for result, part in zip(results, found if several else (found,), strict=True):
                 result[item] = part
-        return results if results[1:] else results[0]
+        return results if several else results[0]
 
     return run
 
