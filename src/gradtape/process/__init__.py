@@ -9,4 +9,5 @@ Other packages import:
 - `give_way`: background work that lets the calling thread go first
 - `uncollected`: work during which Python's garbage collector does not start
 - `records`: dataclasses whose methods are compiled at their first use
+- `source_text`: the one writer of Python source
 """

@@ -14,6 +14,5 @@ Other packages import:
 - buffer_pool: `allocate`, `array`, `empty_cache`; machine_limits: memory and processors;
 - thread_team: `get_num_threads`, `set_num_threads`, and the address of `run_plan`;
 - counters: `counters`, `COUNTS`; footprint: bytes that a program will take;
-- source_text: `SourceText`, the one writer of Python source;
 - blas: `library`, for reports.
 """

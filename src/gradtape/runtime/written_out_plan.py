@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from gradtape.graph.node import Node
+from gradtape.process.source_text import SourceText
 from gradtape.recording import Value
 from gradtape.runtime.buffer_pool import allocate
 from gradtape.runtime.counters import COUNTS
 from gradtape.runtime.plan import BoundRun, Input, Layout, Run, RunMemory
-from gradtape.runtime.source_text import SourceText
 
 # By dtype, the letter that `struct` has for one number; and the format of one with its padding.
 LETTERS = {

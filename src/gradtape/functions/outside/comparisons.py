@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.process.source_text import SourceText
 from gradtape.recording.tells_changes import changes
-from gradtape.runtime.source_text import SourceText
 
 PLAIN = (int, float, complex, str, bytes)
 SINGLE = (type(None), bool, type(Ellipsis), type(NotImplemented))

@@ -56,10 +56,10 @@ from gradtape.functions.replay.sources import (
 from gradtape.functions.replay.steps import Result, Run, Step
 from gradtape.graph.node import Node
 from gradtape.ops.custom.callback import Outcome
+from gradtape.process.source_text import SourceText
 from gradtape.pytree import unflatten
 from gradtape.recording.handle import Handle
 from gradtape.recording.value import Value
-from gradtape.runtime.source_text import SourceText
 from gradtape.tensor.tensor import Tensor
 
 CallerArguments = Callable[[], Sequence[object]]

@@ -28,10 +28,10 @@ from gradtape.functions.replay.sources import (
 )
 from gradtape.graph.node import Node
 from gradtape.process.records import dataclass
+from gradtape.process.source_text import SourceText
 from gradtape.pytree import Structure
 from gradtape.recording.handle import Handle
 from gradtape.recording.value import Content
-from gradtape.runtime.source_text import SourceText
 from gradtape.runtime.tiers import TieredPlan
 from gradtape.tensor.variable import Variable
 from gradtape.tensor.variable_updates import written_assignment

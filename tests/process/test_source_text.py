@@ -2,7 +2,7 @@
 
 import pytest
 
-from gradtape.runtime.source_text import SourceText
+from gradtape.process.source_text import SourceText
 
 
 def constant_function(thing: object) -> object:
