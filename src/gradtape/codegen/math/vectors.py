@@ -21,6 +21,8 @@ _WIDTHS = {"float": 32, "double": 64}
 # by a convention that LLVM has for OpenCL. Other functions keep none. A kernel that calls several
 # of those stores its values before each call, which took longer than the functions themselves.
 KEEPING = "gradtape_keeping_"
+# A longer function needs more registers than the other half: it would save some at every call.
+LONGEST_KEEPING = 48
 
 
 def convention(symbol: str) -> str:
@@ -307,7 +309,8 @@ class Body:
     ) -> Found:
         """The symbol of the function, and all snippets that define it and what it needs."""
         host = llvm.host()
-        keeps = host.machine == "x86_64" and host.bits == 512 and not self._calls_others
+        short = len(self._lines) <= LONGEST_KEEPING and not self._calls_others
+        keeps = host.machine == "x86_64" and host.bits == 512 and short
         symbol = f"{KEEPING if keeps else 'gradtape_'}{name}_{self.ty}{self.lanes}"
         returns, last = self.type(), result[0].name
         if len(result) > 1:
