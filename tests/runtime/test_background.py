@@ -15,6 +15,7 @@ import pytest
 import gradtape as gt
 from gradtape.codegen import compiler_thread
 from gradtape.codegen.cpython.objects import unsupported
+from gradtape.process import give_way
 from gradtape.recording.value import Value
 from gradtape.runtime import compiled_plan, tiers
 from gradtape.runtime.plan_cache import plan_for
@@ -315,12 +316,44 @@ def test_a_long_run_is_worth_waiting_for(gate):
     program, inputs = program_and_inputs(4.5)
     plan = tiers.TieredPlan(program)
     plan.run(inputs)
-    plan._last = 60.0
+    plan._least = 60.0
     threading.Timer(0.1, gate.open.set).start()
     before = gt.counters().kernels_compiled
     np.testing.assert_allclose(tiers_result(plan, inputs), np.cosh(inputs[0]) * 4.5)
     assert plan.layout is not None
     assert gt.counters().kernels_compiled >= before
+
+
+@pytest.mark.parametrize(
+    ("seconds", "elements", "first"),
+    [(1.0, 0, True), (1e-5, 0, False), (1.0, tiers.LONG_OP, False)],
+    ids=["many ops", "a short run", "long ops"],
+)
+def test_runs_of_many_ops_go_first(gate, monkeypatch, seconds, elements, first):
+    program, inputs = program_and_inputs(4.75)
+    plan = tiers.TieredPlan(program)
+    plan.run(inputs)
+    plan._least, plan._work = seconds, elements * len(program.nodes)
+    monkeypatch.setattr(tiers, "WAITS", 0.0)
+    seen = []
+    run = plan.in_numpy.run
+    monkeypatch.setattr(
+        tiers.NumpyPlan, "run",
+        lambda plain, given: seen.append(bool(give_way._first.threads)) or run(given),
+    )  # fmt: skip
+    np.testing.assert_allclose(tiers_result(plan, inputs), np.cosh(inputs[0]) * 4.75)
+    assert seen == [first]
+    assert not give_way._first.threads
+
+
+def test_runs_do_not_go_first_while_nothing_is_compiled(monkeypatch):
+    monkeypatch.setattr(tiers, "MODE", "off")
+    program, inputs = program_and_inputs(4.875)
+    plan = tiers.TieredPlan(program)
+    plan.run(inputs)
+    plan._least = 1.0
+    monkeypatch.setattr(tiers, "going_first", None)
+    np.testing.assert_allclose(tiers_result(plan, inputs), np.cosh(inputs[0]) * 4.875)
 
 
 def test_a_plan_is_asked_for_after_a_long_first_run(gate, monkeypatch):

@@ -10,12 +10,13 @@ plan changes over at the next run. So no call waits for the compiler, with these
 - in the deterministic mode programs are compiled at their first run, because tiers may differ in
   the last bits;
 - NumPy has no memory for all results of a program that is very large: the call compiles it;
-- if NumPy took long for the last run, the call waits for a part of that time, because compiled code
-  may be a hundred times as fast.
+- if NumPy takes long for a run, calls wait for a part of that time, because compiled code may be a
+  hundred times as fast.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import time
 import warnings
@@ -32,7 +33,7 @@ from gradtape.messages import Log
 from gradtape.ops.control.bodies import held
 from gradtape.optimize import optimize
 from gradtape.optimize.simplify import share_subexpressions
-from gradtape.process.give_way import is_in_background
+from gradtape.process.give_way import going_first, is_in_background
 from gradtape.process.locks import new_lock
 from gradtape.process.uncollected import uncollected
 from gradtape.recording.modes import modes
@@ -63,12 +64,13 @@ COMPILE_SECONDS = 5e-5
 # A first run in NumPy that takes so many seconds is reason enough to compile a program.
 LONG_RUN = 0.1
 
-# A run in NumPy that takes so many seconds is worth waiting for the compiler, for a part of them:
-# a call then never takes twice as long as NumPy. A program of many small ops keeps the GIL, which
-# Python takes from it every five milliseconds, and the compiler's own slices are a tenth of that:
-# without the wait, 10,000 ops that compile in 0.7 s took 3 to 5.
-WORTH_WAITING = 5e-3
-WAITS = 0.5
+# A run in NumPy that takes so many seconds goes first: the compiler thread leaves it the GIL. In
+# exchange its call waits for the compiler, for a part of that time, and never takes twice as long
+# as NumPy. Without the wait, 10,000 ops that compile in 0.7 s took 3 to 5.
+WORTH_WAITING = 5e-4
+WAITS = 0.4
+# Ops of so many elements take NumPy longer than the compiler ever keeps the GIL: both go on.
+LONG_OP = 500_000
 
 MODES = ("off", "auto", "wait", "always")
 MODE = os.environ.get("GRADTAPE_JIT", "auto")
@@ -109,7 +111,7 @@ class TieredPlan:
     """One program as a NumPy plan and, once that pays, as a compiled plan."""
 
     __slots__ = (
-        "__weakref__", "_compiled", "_fast", "_guessed", "_job", "_last", "_plain", "_runs",
+        "__weakref__", "_compiled", "_fast", "_guessed", "_job", "_least", "_plain", "_runs",
         "_work", "program", "spent",
     )  # fmt: skip
 
@@ -123,9 +125,9 @@ class TieredPlan:
         self._guessed = False
         # The request to compile it in the background, once that was made.
         self._job: _PlanJob | None = None
-        # Seconds that NumPy has spent on it so far, and in the last run.
+        # Seconds that NumPy has spent on it so far, and in the shortest run.
         self.spent = 0.0
-        self._last = 0.0
+        self._least = math.inf
 
     def run(self, inputs: Sequence[Input]) -> list[Content]:
         """Evaluate on Values and Python numbers."""
@@ -142,17 +144,30 @@ class TieredPlan:
         if self._plain is None:
             self._plain = uncollected(self._planned_in_numpy)
         start = time.perf_counter()
-        if PROBE.sink is not None:
-            begin = time.perf_counter_ns()
-            results, times = self._plain.timed_run(inputs)
-            PROBE.sink.ran_in_numpy(self, times, begin)
+        if compiler_thread.waiting_jobs() and self._goes_first():
+            with going_first():
+                results = self._run_in_numpy(self._plain, inputs)
         else:
-            results = self._plain.run(inputs)
-        self._last = time.perf_counter() - start
-        self.spent += self._last
-        if self._last >= LONG_RUN and self._job is None and _compiles_meanwhile():
+            results = self._run_in_numpy(self._plain, inputs)
+        took = time.perf_counter() - start
+        self.spent += took
+        self._least = min(self._least, took)
+        if took >= LONG_RUN and self._job is None and _compiles_meanwhile():
             self._hope()
         return results
+
+    def _run_in_numpy(self, plan: NumpyPlan, inputs: Sequence[Input]) -> list[Content]:
+        if PROBE.sink is None:
+            return plan.run(inputs)
+        begin = time.perf_counter_ns()
+        results, times = plan.timed_run(inputs)
+        PROBE.sink.ran_in_numpy(self, times, begin)
+        return results
+
+    def _goes_first(self) -> bool:
+        """Whether the compiler thread would slow a run in NumPy down: many short ops in all."""
+        nodes = len(self.program.nodes)
+        return self._least >= WORTH_WAITING and self.work() < LONG_OP * nodes
 
     def _planned_in_numpy(self) -> NumpyPlan:
         return NumpyPlan(for_numpy(self.program, self._fast, self.work()))
@@ -199,9 +214,9 @@ class TieredPlan:
                 return None
         elif not job.finished:
             compiler_thread.resume()
-        if self._last >= WORTH_WAITING:
+        if self._runs and self._least >= WORTH_WAITING:
             begin = time.perf_counter_ns()
-            compiler_thread.wait_for(job, WAITS * self._last)
+            compiler_thread.wait_for(job, WAITS * self._least)
             if PROBE.sink is not None:
                 PROBE.sink.waited(begin)
         return self._compiled

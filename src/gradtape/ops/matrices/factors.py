@@ -27,11 +27,15 @@ _LATER = Undefined("factors of matrices appear in compiled programs, after diffe
 _PIVOTS = np.dtype(np.int32)
 
 
-def _lapack(name: str, array: Array) -> Any:
+def _scipy_linalg() -> Any:
     # SciPy is loaded at first use: importing it takes longer than importing gradtape.
-    from scipy.linalg import get_lapack_funcs
+    import scipy.linalg
 
-    return get_lapack_funcs(name, (array,))
+    return scipy.linalg
+
+
+def _lapack(name: str, array: Array) -> Any:
+    return _scipy_linalg().get_lapack_funcs(name, (array,))
 
 
 def _factor_kernel(x: Array) -> tuple[Array, Array]:
@@ -128,6 +132,8 @@ LU_SLOGDET = declare(Op(
 def _factors_of(a: Node) -> tuple[Node, Node] | None:
     if a.ndim != 2 or a.shape[0] < _SMALLEST or a.dtype.kind != "f":
         return None
+    # Only compiled programs have these ops: SciPy is loaded with the compiler, not in a call.
+    _scipy_linalg()
     factors, pivots = outputs(apply(LU_FACTORS, (a,)))
     return factors, pivots
 
