@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import gradtape as gt
+from gradtape.optimize import optimize
 from gradtape.runtime import tiers
 from gradtape.runtime.compiled_plan import CompiledPlan
 from gradtape.tensor.tensor import program_of
@@ -109,3 +110,78 @@ def test_columns_that_are_read_again_are_copied():
 def test_a_reshaped_result_is_not_copied():
     plan = CompiledPlan(program_of(gt.reshape(gt.asarray(A) @ SQUARE, (2, 12))))
     assert list(plan.lowered.outputs.how.values()) == ["written"]
+
+
+# Tensors that are changed in place, and the same tensors read elsewhere.
+
+ROWS = np.array([2, 0, 2, 3])
+VALUES = RNG.normal(size=(4, 6))
+
+
+def added(x, values=VALUES):
+    return gt.scatter_add(x, ROWS, values)
+
+
+def in_numpy(x, values=VALUES):
+    result = x.copy()
+    np.add.at(result, ROWS, values)
+    return result
+
+
+CHANGED = {
+    "a loop": (lambda a, b: [added(gt.sin(a))], lambda a, b: [in_numpy(np.sin(a))], 1),
+    "a product": (lambda a, b: [added(a @ SQUARE)], lambda a, b: [in_numpy(a @ SQUARE)], 1),
+    "twice": (
+        lambda a, b: [added(added(gt.sin(a)))], lambda a, b: [in_numpy(in_numpy(np.sin(a)))], 2,
+    ),
+    "an input": (lambda a, b: [added(a)], lambda a, b: [in_numpy(a)], 0),
+    "an output": (
+        lambda a, b: (lambda p: [added(p), p])(gt.sin(a)),
+        lambda a, b: [in_numpy(np.sin(a)), np.sin(a)], 0,
+    ),
+    "an output as another view": (
+        lambda a, b: (lambda p: [added(p), p.T])(gt.sin(a)),
+        lambda a, b: [in_numpy(np.sin(a)), np.sin(a).T], 0,
+    ),
+    "a part of it as an output": (
+        lambda a, b: (lambda p: [added(p), p[1:3, ::2]])(gt.sin(a)),
+        lambda a, b: [in_numpy(np.sin(a)), np.sin(a)[1:3, ::2]], 0,
+    ),
+    "read by a product": (
+        lambda a, b: (lambda p: [added(p), p @ SQUARE])(gt.sin(a)),
+        lambda a, b: [in_numpy(np.sin(a)), np.sin(a) @ SQUARE], 0,
+    ),
+    "read by another scatter": (
+        lambda a, b: (lambda p: [added(p), added(p, b)])(gt.sin(a)),
+        lambda a, b: [in_numpy(np.sin(a)), in_numpy(np.sin(a), b)], 0,
+    ),
+    "its own values": (
+        lambda a, b: (lambda p: [added(p, p)])(gt.sin(a)),
+        lambda a, b: [in_numpy(np.sin(a), np.sin(a))], 0,
+    ),
+    "part of a concatenation": (
+        lambda a, b: [gt.concat([added(gt.sin(a)), gt.cos(b)])],
+        lambda a, b: [np.concatenate([in_numpy(np.sin(a)), np.cos(b)])], 3,
+    ),
+    "transposed": (lambda a, b: [added(gt.sin(a).T[:4, :4], VALUES[:, :4])],
+                   lambda a, b: [in_numpy(np.sin(a).T[:4, :4], VALUES[:, :4])], 0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_tensors_that_are_changed_in_place(name):
+    ours, expected, parts = CHANGED[name]
+    found = ours(gt.asarray(A), gt.asarray(B))
+    plan = CompiledPlan(program_of(*found))
+    assert len(plan.lowered.outputs.parts) == parts
+    gt.evaluate(found)
+    for one, other in zip(found, expected(A, B), strict=True):
+        np.testing.assert_allclose(one.numpy(), other, rtol=1e-12, atol=1e-13)
+
+
+def test_rows_are_set_in_place():
+    y = gt.scatter_set(gt.sin(gt.asarray(WIDE)), [3, 5], WIDE[:2])
+    assert CompiledPlan(optimize(program_of(y))).arena_size == 0
+    expected = np.sin(WIDE)
+    expected[[3, 5]] = WIDE[:2]
+    np.testing.assert_allclose(y.numpy(), expected, rtol=1e-12)

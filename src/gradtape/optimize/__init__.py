@@ -15,6 +15,7 @@ from collections.abc import Callable
 from gradtape.graph import Node, Program, closed
 from gradtape.graph.walk import count_visits
 from gradtape.optimize.add_parts import add_parts
+from gradtape.optimize.add_rows import add_rows
 from gradtape.optimize.compositions import expand_compositions, split_reductions
 from gradtape.optimize.fuse import Fused, fuse
 from gradtape.optimize.join_parts import join_parts
@@ -80,7 +81,7 @@ def for_loops(program: Program) -> Program:
     if expanded is not program:
         # What a composition is made of may stand in the program already, such as a mean.
         expanded = share_subexpressions(expanded)
-    return split_reductions(join_parts(add_parts(expanded)))
+    return split_reductions(join_parts(add_parts(add_rows(expanded))))
 
 
 def loops_of(program: Program, fusible: Callable[[Node], bool]) -> tuple[Program, Fused]:

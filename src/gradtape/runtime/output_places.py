@@ -1,11 +1,13 @@
 """Output places: where the outputs of a program lie, and which nodes are computed into them.
 
 The parts of a concatenation or stack that is an output are computed where they belong in it, not
-copied there afterwards, and an output that was only reshaped is the memory of its operand.
+copied there afterwards. So is a tensor that only a scatter reads, which then changes it in place.
+An output that was only reshaped is the memory of its operand.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection
 
 from gradtape.graph import Node, Program
@@ -104,17 +106,26 @@ def place_parts(
     parts: Parts = {}
     steps: PartSteps = {}
     rows_of: Callable[[Piece], Node | None] | None = None
+    readers: Counter[Node] = Counter()
     for unit in reversed(fused.units):
         if not isinstance(unit, Loop) or unit.pieces is None:
             continue
         joined = unit.nodes[0]
-        if joined.op.join is None or not (joined in results or joined in parts):
+        if not (joined in results or joined in parts):
+            continue
+        if joined.op.join is None:
+            readers = readers or _readers(fused, kept)
+            base = _overwritten(unit, fused, readers)
+            if base is not None and base not in parts and base not in kept and makes(base):
+                parts[base] = (joined, 0)
+                unit.pieces = unit.pieces[1:]
             continue
         copies = []
         for piece in unit.pieces:
             base = _base(piece, fused)
             if base is None and joined in results:
-                rows_of = rows_of or _row_by_row(fused)
+                readers = readers or _readers(fused, kept)
+                rows_of = rows_of or _row_by_row(fused, readers)
                 base = rows_of(piece)
                 if base is not None and base not in parts:
                     steps[base] = piece.target
@@ -127,29 +138,38 @@ def place_parts(
     return parts, {part: step for part, step in steps.items() if part in parts}
 
 
-def _row_by_row(fused: Fused) -> Callable[[Piece], Node | None]:
+def _readers(fused: Fused, kept: Collection[Node]) -> Counter[Node]:
+    """How often the memory of each node is read, by loops and calls and as what is kept."""
+    read = list(kept)
+    for unit in fused.units:
+        if isinstance(unit, Call):
+            read += unit.node.inputs
+        else:
+            inputs = (parent for node in unit.nodes for parent in node.inputs)
+            read += [parent for parent in inputs if parent not in unit.pointwise]
+    access = fused.access
+    return Counter(access[node].base if node in access else node for node in read)
+
+
+def _overwritten(unit: Loop, fused: Fused, readers: Counter[Node]) -> Node | None:
+    """The node whose copy a loop begins with and changes then, if nobody else reads that node."""
+    assert unit.pieces
+    first, *others = unit.pieces
+    base = _base(first, fused)
+    if base is None or readers[base] != 1 or first.shape != unit.nodes[0].shape:
+        return None
+    return None if any(piece.source is first.source for piece in others) else base
+
+
+def _row_by_row(fused: Fused, readers: Counter[Node]) -> Callable[[Piece], Node | None]:
     """A function of pieces: the node that a loop may write to the rows of a result instead.
 
     Nobody else may read that node from memory: its elements are where no reader expects them.
     """
-    readers: dict[Node, int] = {}
     writers: dict[Node, Loop] = {}
     for unit in fused.units:
-        if isinstance(unit, Call):
-            read = list(unit.node.inputs)
-        else:
-            read = [
-                parent
-                for node in unit.nodes
-                for parent in node.inputs
-                if parent not in unit.pointwise
-            ]
-            if unit.axes is None and not unit.alone and not unit.copies:
-                writers |= dict.fromkeys(unit.outputs, unit)
-        for node in read:
-            found = fused.access.get(node)
-            base = node if found is None else found.base
-            readers[base] = readers.get(base, 0) + 1
+        if isinstance(unit, Loop) and unit.axes is None and not unit.alone and not unit.copies:
+            writers |= dict.fromkeys(unit.outputs, unit)
 
     def rows_of(piece: Piece) -> Node | None:
         if piece.strides is None or piece.reads or piece.writes or piece.adds or piece.offset:
@@ -157,7 +177,7 @@ def _row_by_row(fused: Fused) -> Callable[[Piece], Node | None]:
         base = fused.access[piece.source].base
         loop = writers.get(base)
         fits = loop is not None and loop.space == base.shape == piece.shape and len(piece.shape) > 1
-        if not fits or readers.get(base) != 1:
+        if not fits or readers[base] != 1:
             return None
         lies_whole = _same_steps(piece.shape, piece.strides, row_major(piece.shape))
         in_runs = piece.target[-1] == 1 and piece.shape[-1] * base.dtype.itemsize >= SHORTEST_RUN
