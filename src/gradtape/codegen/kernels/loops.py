@@ -13,6 +13,7 @@ from functools import partial
 
 import numpy as np
 
+from gradtape.codegen import llvm
 from gradtape.codegen.kernels.kernel import BOOL, SAME, SCALAR, Kernel, Layout, Operand
 from gradtape.codegen.kernels.memory import Memory, Place
 from gradtape.graph.vector_code import Vector
@@ -312,7 +313,8 @@ class Emitter(Memory):
         """The function, when its loops are emitted, and the definitions that it needs."""
         b = self.b
         head = (
-            f"define void @{self.name}(ptr %slots, ptr %args, i64 %lo, i64 %hi, i64 %worker) #0 {{"
+            f"define void @{self.name}(ptr %slots, ptr %args, i64 %lo, i64 %hi, i64 %worker) "
+            f"{llvm.aligned_stack(llvm.host().bits // 8)} #0 {{"
         )
         if any(item.streaming for item in self.kernel.stores):
             # Writes past the caches must have arrived before other threads read the results.

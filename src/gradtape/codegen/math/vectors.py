@@ -320,6 +320,11 @@ class Body:
                 text = f"insertvalue {returns} {last}, {self.type()} {value.name}, {position}"
                 last = self.emit(text).name
         listed = ", ".join(f"{self.type()} %{name}" for name in operands)
-        head = f"define internal {convention(symbol)}{returns} @{symbol}({listed}) {attributes} {{"
+        # What a function that keeps registers has on the stack are those, which LLVM never aligns.
+        aligned = "" if keeps else llvm.aligned_stack(self.lanes * self.width // 8)
+        head = (
+            f"define internal {convention(symbol)}{returns} @{symbol}({listed}) "
+            f"{attributes} {aligned} {{"
+        )
         lines = [head, "entry:", *self._lines, f"  ret {returns} {last}", "}"]
         return symbol, (*self._needs, "\n".join(lines))

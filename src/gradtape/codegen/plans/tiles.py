@@ -23,6 +23,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from gradtape.codegen import llvm
 from gradtape.codegen.plans.instructions import kernel_routine
 from gradtape.codegen.routine import Routine
 
@@ -170,7 +171,8 @@ def _tile(shape: Shape) -> str:
     vector, size, rows = shape.vector, shape.size, shape.rows
     r = Routine(
         "internal void @tile(ptr noalias %a, ptr noalias %rows_a, ptr noalias %depth, "
-        "ptr noalias %b, ptr noalias %c, ptr noalias %rows_c, i64 %k, i64 %width, i64 %adds)"
+        "ptr noalias %b, ptr noalias %c, ptr noalias %rows_c, i64 %k, i64 %width, i64 %adds) "
+        f"{llvm.aligned_stack(shape.lanes * size)}"
     )
     starts = [r.at("%a", r.word("%rows_a", 8 * row)) for row in range(rows)]
     sums = [(row, column) for row in range(rows) for column in range(shape.vectors)]
