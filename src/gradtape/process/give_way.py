@@ -59,12 +59,17 @@ class _First:
 
 
 class _BetweenModules:
-    """An import hook that finds nothing: it gives way before each module that is looked for."""
+    """An import hook that finds nothing: before each module it gives way to calls that go first.
+
+    To other calls only Python's own switching gives way. A caller that never lets go of the GIL has
+    it for five milliseconds after each module, and the compiler has more than a hundred of them.
+    """
 
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> None:
         """Find no module."""
-        give_way()
+        if _first.threads:
+            give_way()
 
 
 _here = _Here()
