@@ -17,7 +17,12 @@ def inputs() -> Arrays:
 
 
 def along(name: str, axis: int) -> Any:
-    return lambda xp, x: getattr(xp, name)(x, axis=axis)
+    """A reduction, with its name written out as users write it."""
+    return {
+        "sum": lambda xp, x: xp.sum(x, axis=axis),
+        "mean": lambda xp, x: xp.mean(x, axis=axis),
+        "var": lambda xp, x: xp.var(x, axis=axis),
+    }[name]
 
 
 WORKLOADS = tuple(

@@ -195,6 +195,30 @@ def test_calls_go_on_in_numpy_while_the_thread_is_busy(gate):
     np.testing.assert_allclose(f(x).numpy(), np.sinh(x.numpy()) * 1.375)
 
 
+@pytest.mark.parametrize("name", ["inv", "svdvals", "eigvalsh"])
+def test_the_first_compiled_run_loads_no_library(name):
+    """NumPy computes these without SciPy; loading it takes longer than computing them."""
+    printed = in_process(
+        f"""
+        import sys
+        import numpy as np
+        import gradtape as gt
+        x = gt.asarray(np.random.default_rng(0).normal(size=(200, 200)))
+        f = gt.function(lambda x: gt.linalg.{name}(x))
+        gt.evaluate(f(x))
+        assert "scipy.linalg" not in sys.modules
+        gt.evaluate(f(x))
+        gt.wait_for_compiler()
+        before = set(sys.modules)
+        gt.evaluate(f(x))
+        assert gt.counters().compiled_in_calls == 0
+        assert "scipy.linalg.cython_lapack" in before
+        print(sorted(set(sys.modules) - before))
+        """
+    )
+    assert printed.strip() == "[]"
+
+
 def program_and_inputs(factor):
     x = x_of(13)
     return gt.program_of(gt.cosh(x) * gt.asarray(np.full(13, factor))), [

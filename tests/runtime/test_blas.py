@@ -239,6 +239,22 @@ def test_library_is_held_to_one_thread_in_between():
         put(before)
 
 
+def test_library_is_held_for_code_in_python():
+    get, put = openblas_threads()
+    before = get()
+    put(2)
+    try:
+        with blas.held(), blas.held():
+            assert get() == 1
+        assert get() == 2
+        with pytest.raises(ZeroDivisionError), blas.held():
+            assert get() == 1
+            raise ZeroDivisionError
+        assert get() == 2
+    finally:
+        put(before)
+
+
 def script(body, **environment):
     source = str(Path(blas.__file__).resolve().parents[2])
     return subprocess.run(

@@ -275,7 +275,8 @@ class NativeReflected:
         return found
 
 
-@lru_cache(maxsize=8)
+# Five modules, each for two sizes of elements.
+@lru_cache(maxsize=16)
 def _compiled(module: Callable[[Lanes], str], lanes: Lanes) -> llvm.Compiled:
     # Not for good, so that its machine code is kept on disk; instructions hold it.
     return llvm.compile_ir(module(lanes), for_good=False)

@@ -167,6 +167,7 @@ def _reduced(x: Node) -> tuple[Node, tuple[Node, ...], bool] | None:
     wide = x.shape[0] < x.shape[1]
     if wide:
         x = apply(PERMUTE_DIMS, (x,), ((1, 0),))
+    lapack.load()
     return x, tuple(outputs(apply(BIDIAGONAL, (x,)))), wide
 
 

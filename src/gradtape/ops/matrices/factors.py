@@ -18,7 +18,7 @@ from gradtape.ops.arrays.movement import PERMUTE_DIMS
 from gradtape.ops.families import Sample
 from gradtape.ops.families.reads import dense, matrices
 from gradtape.ops.families.shapes import broadcast_shapes
-from gradtape.ops.matrices import checks, operation_counts
+from gradtape.ops.matrices import checks, lapack, operation_counts
 from gradtape.ops.matrices.stacks import batch_all, over_stacks
 
 # Smaller matrices are factored faster than SciPy is called; stacks go to NumPy.
@@ -27,15 +27,11 @@ _LATER = Undefined("factors of matrices appear in compiled programs, after diffe
 _PIVOTS = np.dtype(np.int32)
 
 
-def _scipy_linalg() -> Any:
-    # SciPy is loaded at first use: importing it takes longer than importing gradtape.
-    import scipy.linalg
-
-    return scipy.linalg
-
-
 def _lapack(name: str, array: Array) -> Any:
-    return _scipy_linalg().get_lapack_funcs(name, (array,))
+    # SciPy is loaded at first use: importing it takes longer than importing gradtape.
+    from scipy.linalg import get_lapack_funcs
+
+    return get_lapack_funcs(name, (array,))
 
 
 def _factor_kernel(x: Array) -> tuple[Array, Array]:
@@ -132,8 +128,7 @@ LU_SLOGDET = declare(Op(
 def _factors_of(a: Node) -> tuple[Node, Node] | None:
     if a.ndim != 2 or a.shape[0] < _SMALLEST or a.dtype.kind != "f":
         return None
-    # Only compiled programs have these ops: SciPy is loaded with the compiler, not in a call.
-    _scipy_linalg()
+    lapack.load()
     factors, pivots = outputs(apply(LU_FACTORS, (a,)))
     return factors, pivots
 

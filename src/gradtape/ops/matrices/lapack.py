@@ -15,13 +15,22 @@ LETTERS = {"float32": "s", "float64": "d"}
 BLOCK = 64
 
 
+def load() -> Any:
+    """SciPy's module with the routines, loaded if it is not: that takes 60 ms.
+
+    Who writes ops that need it into a program calls this, so that the compiler thread loads it and
+    not the first compiled run.
+    """
+    # Importing it takes longer than importing gradtape.
+    import scipy.linalg.cython_lapack
+
+    return scipy.linalg.cython_lapack
+
+
 @cache
 def address(name: str) -> int:
     """The address of a routine, by its whole name."""
-    # SciPy is loaded at first use: importing it takes longer than importing gradtape.
-    from scipy.linalg import cython_lapack
-
-    capsule = vars(cython_lapack)["__pyx_capi__"][name]
+    capsule = vars(load())["__pyx_capi__"][name]
     name_of = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(
         ("PyCapsule_GetName", ctypes.pythonapi)
     )

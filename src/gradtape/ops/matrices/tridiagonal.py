@@ -216,7 +216,10 @@ def _form(x: Node) -> tuple[Node, ...] | None:
     """The tridiagonal form of one large real matrix."""
     if x.ndim != 2 or x.dtype.name not in lapack.LETTERS or x.spec.nbytes > LARGEST:
         return None
-    return tuple(outputs(apply(TRIDIAGONAL, (x,)))) if x.shape[0] >= _SMALLEST else None
+    if x.shape[0] < _SMALLEST:
+        return None
+    lapack.load()
+    return tuple(outputs(apply(TRIDIAGONAL, (x,))))
 
 
 def values_by_tridiagonal(x: Node) -> Node | None:
