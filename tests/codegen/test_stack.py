@@ -38,4 +38,5 @@ def test_kernels(dtype):
 
 def test_small_vectors_need_nothing():
     assert llvm.aligned_stack(16) == "" == llvm.aligned_stack(8)
-    assert llvm.aligned_stack(32) == "alignstack(32)"
+    assert llvm.aligned_stack(32) == llvm.aligned_stack(24) == "alignstack(32)"
+    assert llvm.aligned_stack(64) == llvm.aligned_stack(256) == "alignstack(64)"

@@ -124,7 +124,9 @@ def aligned_stack(nbytes: int) -> str:
     frame pointer. Vectors then lie across two cache lines in some processes and not in others, by
     where the kernel has put the stack: a loop around `exp` took 1.0, 1.7 or 3.4 times as long.
     """
-    return f"alignstack({nbytes})" if nbytes > 16 else ""
+    # A power of two that holds the vector, or a cache line.
+    aligned = min(1 << (nbytes - 1).bit_length(), 64)
+    return f"alignstack({aligned})" if aligned > 16 else ""
 
 
 def _vector_limit() -> int:
