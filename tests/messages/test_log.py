@@ -6,6 +6,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -56,7 +57,7 @@ class TestRecords:
     def test_what_is_not_enabled_is_not_kept(self, caplog, monkeypatch):
         caplog.set_level(logging.WARNING, logger="gradtape")
         kept = []
-        monkeypatch.setattr(log, "_keep", lambda *told: kept.append(told[1]))
+        monkeypatch.setattr(log, "log_record", lambda *told: kept.append(told[1]))
         made = Log("test")
         made.debug("1")
         made.info("2")
@@ -293,3 +294,31 @@ def test_workers(lines):
          "data_parallel: a worker is lost, 2 are left; add one to the cluster"),
     ]  # fmt: skip
     assert (report.retries, report.replaced, report.lost) == (1, 1, 1)
+
+
+def test_a_function_is_captured_whatever_makes_the_records(lines, monkeypatch):
+    """A program may have records of its own, as Ray does, that look at the clock."""
+    monkeypatch.setattr(tiers, "MODE", "always")
+    monkeypatch.setenv("GRADTAPE_KERNEL_CACHE", "off")
+    before, times = logging.getLogRecordFactory(), []
+
+    def record(*args, **kwargs):
+        times.append(time.time_ns())
+        return before(*args, **kwargs)
+
+    def root(a):
+        x = a
+        while gt.abs(x * x - a) > 1e-12 * a:
+            x = 0.53125 * (x + a / x) - 0.03125 * (x + a / x)
+        return x
+
+    found = gt.function(root)
+    logging.setLogRecordFactory(record)
+    try:
+        values = [float(found(gt.asarray(2.0 + step))) for step in (0, 0.001, 0.002)]
+    finally:
+        logging.setLogRecordFactory(before)
+    np.testing.assert_allclose(values, np.sqrt([2.0, 2.001, 2.002]))
+    assert times
+    assert any("compiled a plan" in message for message in messages(lines(), "DEBUG"))
+    assert not any("runs in Python" in message for message in messages(lines(), "INFO"))

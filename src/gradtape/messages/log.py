@@ -50,13 +50,13 @@ class Log:
         """Something that happens often."""
         logger = self._logger or self._found()
         if logger is not None and logger.isEnabledFor(DEBUG):
-            _keep(logger, DEBUG, message, args)
+            log_record(logger, DEBUG, message, args)
 
     def info(self, message: str, *args: float | str) -> None:
         """Something that happens seldom."""
         logger = self._logger or self._found()
         if logger is not None and logger.isEnabledFor(INFO):
-            _keep(logger, INFO, message, args)
+            log_record(logger, INFO, message, args)
 
     def warning(self, message: str, *args: float | str) -> None:
         """Something that the user should do something about."""
@@ -65,7 +65,7 @@ class Log:
 
         logger = self._logger = logging.getLogger(f"gradtape.{self._package}")
         if logger.isEnabledFor(WARNING):
-            _keep(logger, WARNING, message, args)
+            log_record(logger, WARNING, message, args)
 
     def _found(self) -> logging.Logger | None:
         """The logger, if the program uses `logging`; another thread may be importing it now."""
@@ -74,7 +74,10 @@ class Log:
         return self._logger
 
 
-def _keep(logger: logging.Logger, level: int, message: str, args: tuple[float | str, ...]) -> None:
+def log_record(
+    logger: logging.Logger, level: int, message: str, args: tuple[float | str, ...]
+) -> None:
+    """Make a record, by a factory that may be the user's, and have it handed on."""
     # The line that called `debug`, `info` or `warning`.
     at = sys._getframe(2)
     code = at.f_code

@@ -23,6 +23,7 @@ from gradtape.functions.outside.trusted_code import (
     is_standard,
     is_trusted_module,
 )
+from gradtape.messages.log import log_record
 from gradtape.ops.custom.callback import isolated
 from gradtape.process.frames import current_line
 from gradtape.process.records import dataclass
@@ -30,8 +31,9 @@ from gradtape.recording.unobserved import PASSED_OVER, Observer, pass_over
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
 
-# The function that calls callbacks.
+# The function that calls callbacks, and the one in which a user's factory makes our log records.
 _CALLBACK = isolated.__code__
+_LOG_RECORD = log_record.__code__
 # The functions that write tensors and variables as text, which sets no guard.
 _TEXTS = frozenset(each.__repr__.__code__ for each in (Tensor, Variable)) | {
     Tensor.__format__.__code__
@@ -75,8 +77,9 @@ class RunObserver(Observer):
     def __init__(self, observation: Observation) -> None:
         self.observation = observation
         self._before: Any = None
-        # How deep the run is inside imports and callbacks of the garbage collector, which are
-        # nobody's reading, and inside callbacks of the user, which replays call, too.
+        # How deep the run is inside imports, log records of ours and callbacks of the garbage
+        # collector, which are nobody's reading, and inside callbacks of the user, which replays
+        # call, too.
         self._elsewhere = 0
         self._collecting = {getattr(each, "__code__", None) for each in gc.callbacks}
         self._verdicts: dict[Any, bool] = {}
@@ -147,9 +150,9 @@ class RunObserver(Observer):
             self._called(frame, arg)
 
     def _is_elsewhere(self, code: CodeType) -> bool:
-        if code is _CALLBACK or code.co_filename.startswith("<frozen importlib"):
+        if code is _CALLBACK or code is _LOG_RECORD:
             return True
-        return code in self._collecting
+        return code.co_filename.startswith("<frozen importlib") or code in self._collecting
 
     def _entered(self, frame: FrameType) -> None:
         module = frame.f_globals.get("__name__")
