@@ -348,6 +348,18 @@ def test_a_long_run_is_worth_waiting_for(gate):
     assert gt.counters().kernels_compiled >= before
 
 
+def test_a_call_after_a_failed_one_does_not_wait(gate, monkeypatch):
+    program, inputs = program_and_inputs(4.625)
+    plan = tiers.TieredPlan(program)
+    with monkeypatch.context() as broken:
+        broken.setattr(tiers.NumpyPlan, "run", lambda plain, given: 1 // 0)
+        with pytest.raises(ZeroDivisionError):
+            plan.run(inputs)
+    # The gate is shut: a wait would last a minute, and then find the plan compiled.
+    np.testing.assert_allclose(tiers_result(plan, inputs), np.cosh(inputs[0]) * 4.625)
+    assert plan.compiled is None
+
+
 @pytest.mark.parametrize(
     ("seconds", "elements", "first"),
     [(1.0, 0, True), (1e-5, 0, False), (1.0, tiers.LONG_OP, False)],

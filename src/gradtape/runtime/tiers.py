@@ -65,8 +65,9 @@ COMPILE_SECONDS = 5e-5
 LONG_RUN = 0.1
 
 # A run in NumPy that takes so many seconds goes first: the compiler thread leaves it the GIL. In
-# exchange its call waits for the compiler, for a part of that time, and never takes twice as long
-# as NumPy. Without the wait, 10,000 ops that compile in 0.7 s took 3 to 5.
+# exchange its call waits for the compiler, for a part of that time. So it takes less than twice as
+# long as NumPy, unless LLVM takes a core from it. Without the wait, 10,000 ops that compile in 0.7 s
+# took 3 to 5.
 WORTH_WAITING = 5e-4
 WAITS = 0.4
 # Ops of so many elements take NumPy longer than the compiler ever keeps the GIL: both go on.
@@ -214,7 +215,8 @@ class TieredPlan:
                 return None
         elif not job.finished:
             compiler_thread.resume()
-        if self._runs and self._least >= WORTH_WAITING:
+        # Without an end where every run so far has failed: such a call does not wait.
+        if WORTH_WAITING <= self._least < math.inf:
             begin = time.perf_counter_ns()
             compiler_thread.wait_for(job, WAITS * self._least)
             if PROBE.sink is not None:
