@@ -66,8 +66,8 @@ LONG_RUN = 0.1
 
 # A run in NumPy that takes so many seconds goes first: the compiler thread leaves it the GIL. In
 # exchange its call waits for the compiler, for a part of that time. So it takes less than twice as
-# long as NumPy, unless LLVM takes a core from it. Without the wait, 10,000 ops that compile in 0.7 s
-# took 3 to 5.
+# long as NumPy, unless LLVM takes a core from it. Without the wait, 10,000 ops that compile in
+# 0.7 s took 3 to 5.
 WORTH_WAITING = 5e-4
 WAITS = 0.4
 # Ops of so many elements take NumPy longer than the compiler ever keeps the GIL: both go on.
