@@ -88,6 +88,35 @@ def test_one_factorisation_serves_all(matrix, flipped, dtype):
         np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
 
 
+def structured(kind, n):
+    """Matrices whose factors differ much from those of their transposes."""
+    rng = np.random.default_rng(n)
+    full = rng.standard_normal((n, n))
+    scales = 10.0 ** rng.uniform(-8, 8, n)
+    return {
+        "upper": np.triu(full),
+        "lower": np.tril(full),
+        "rows": scales[:, None] * full,
+        "columns": full * scales,
+        "permuted": np.triu(full)[rng.permutation(n)],
+    }[kind]
+
+
+@pytest.mark.parametrize("n", [130, 200])
+@pytest.mark.parametrize("kind", ["upper", "lower", "rows", "columns", "permuted"])
+def test_compiled_results_are_as_exact_as_numpys(kind, n):
+    a = structured(kind, n)
+    b = a @ np.ones((n, 1))
+    _, expected, results = both_plans(solutions, a, b)
+    (first, *_, sign, log), (wanted, *_, wanted_sign, wanted_log) = results, expected
+    assert sign == wanted_sign
+    np.testing.assert_allclose(log, wanted_log, rtol=1e-10)
+    # The residual, because the solution of a matrix far from orthogonal has no digits to compare.
+    scale = np.abs(a) @ np.abs(wanted) + np.abs(b)
+    residual = np.max(np.abs(a @ first - b) / scale)
+    assert residual <= 10 * np.max(np.abs(a @ wanted - b) / scale) + 1e-15
+
+
 @pytest.mark.parametrize("shape", [(5, 5), (2, N, N)])
 def test_small_matrices_and_stacks_are_not_factored_apart(shape):
     a = np.random.default_rng(1).standard_normal(shape) + 9 * np.eye(shape[-1])

@@ -12,6 +12,7 @@ import pytest
 
 from gradtape.codegen.plans import gemm
 from gradtape.codegen.plans.instructions import Instructions
+from gradtape.ops.blas_lapack import library
 from gradtape.runtime import blas
 from gradtape.runtime import thread_team as threads
 
@@ -206,14 +207,8 @@ def test_parts_make_the_whole(dtype, count):
         assert threads.team_counts().shared == shared + 1
 
 
-def test_routines_by_name():
-    assert len({blas.address(name) for name in ("sgemm", "dgemv", "ddot", "zgerc")}) == 4
-    with pytest.raises(LookupError, match="no routine frobnicate"):
-        blas.address("frobnicate")
-
-
 def openblas_threads():
-    found = blas.library()
+    found = library()
     if not found.set_threads:
         pytest.skip("the library counts no threads per process")
     return (
@@ -239,21 +234,6 @@ def test_library_is_held_to_one_thread_in_between():
         put(before)
 
 
-def test_library_is_held_for_code_in_python():
-    get, put = openblas_threads()
-    before = get()
-    put(2)
-    try:
-        with blas.held(), blas.held():
-            assert get() == 1
-        assert get() == 2
-        with pytest.raises(ZeroDivisionError), blas.held():
-            1 / 0  # noqa: B018
-        assert get() == 2
-    finally:
-        put(before)
-
-
 def script(body, **environment):
     source = str(Path(blas.__file__).resolve().parents[2])
     return subprocess.run(
@@ -271,11 +251,12 @@ def test_fork_between_hold_and_release():
     body = """
 import ctypes, os
 from gradtape.codegen.plans.instructions import Instructions
+from gradtape.ops.blas_lapack import library
 from gradtape.runtime import blas
 from gradtape.runtime import thread_team as threads
 hold, release = blas.hold_instruction(), blas.release_instruction()
-get = ctypes.CFUNCTYPE(ctypes.c_int)(blas.library().get_threads)
-ctypes.CFUNCTYPE(None, ctypes.c_int)(blas.library().set_threads)(2)
+get = ctypes.CFUNCTYPE(ctypes.c_int)(library().get_threads)
+ctypes.CFUNCTYPE(None, ctypes.c_int)(library().set_threads)(2)
 threads.run(Instructions([hold]), 0)
 child = os.fork()
 if child == 0:
@@ -304,20 +285,6 @@ assert "llvmlite" not in sys.modules
 """
     done = script(body)
     assert (done.returncode, done.stderr) == (0, "")
-
-
-@pytest.mark.parametrize("choice", ["", "OpenBLAS"])
-def test_choice_of_library(choice):
-    done = script(
-        "from gradtape.runtime import blas; print(blas.library().name)", GRADTAPE_BLAS=choice
-    )
-    assert done.returncode == 0
-    assert done.stdout.strip() in {"openblas", "scipy", "mkl"}
-
-
-def test_unknown_library():
-    done = script("from gradtape.runtime import blas; blas.library()", GRADTAPE_BLAS="atlas")
-    assert "GRADTAPE_BLAS='atlas' is not one of auto, openblas, mkl." in done.stderr
 
 
 ONE_POOL = """

@@ -19,6 +19,7 @@ import numpy as np
 
 from gradtape.codegen.cpython import switch
 from gradtape.command_line.output import add_json, print_json, print_table
+from gradtape.ops.blas_lapack import library
 from gradtape.ops.elementwise.unary import sin
 from gradtape.runtime import tiers
 from gradtape.runtime.machine_limits import cpu_quota, default_thread_count
@@ -79,7 +80,6 @@ def _compiler() -> Iterator[Check]:
         # These load the compiler.
         from gradtape.codegen import llvm, object_cache
         from gradtape.codegen.math import mathlibrary
-        from gradtape.runtime import blas
 
         host = llvm.host()
         values = np.linspace(0.0, 1.0, 1000)
@@ -98,7 +98,7 @@ def _compiler() -> Iterator[Check]:
     yield Check(
         "vector math", "ok", "libmvec" if libmvec else "polynomials of gradtape's, and libm"
     )
-    yield Check("BLAS", "ok", blas.library().name)
+    yield Check("BLAS", "ok", library().name)
     folder = object_cache.folder_in_use()
     if folder is None:
         yield Check("kernels on disk", "slower", "none: GRADTAPE_KERNEL_CACHE is off or no home")

@@ -9,13 +9,11 @@ attributes of another package's objects (tests/formalities/test_hooks.py).
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from importlib import import_module
 from typing import Any
 
 FILLED_BY = {
     "array_over": "gradtape.runtime.buffer_pool",
-    "blas_held": "gradtape.runtime.blas",
     "compute_handle": "gradtape.evaluate.flush",
     "compute_pending": "gradtape.evaluate.flush",
     "consider_native_recorder": "gradtape.codegen.cpython.switch",
@@ -68,10 +66,6 @@ class Hooks:
     # ops/custom: a callback on tensors is differentiated by running it under a tape.
     callback_cotangent: Callable[..., Any]
     tensor_of_array: Callable[[Any], Any]
-
-    # ops/matrices: a context in which BLAS and LAPACK use one thread. Their own threads spin for a
-    # while after a call, and native code that follows would wait for them.
-    blas_held: Callable[[], AbstractContextManager[None]]
 
     # runtime/: `clear_plans` forgets the graphs that this thread has recorded, too.
     leave_full_table: Callable[[], None]

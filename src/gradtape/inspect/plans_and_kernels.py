@@ -9,6 +9,7 @@ import numpy as np
 from gradtape.codegen.cpython import switch
 from gradtape.graph.node import Node
 from gradtape.graph.program import Program, names
+from gradtape.ops.blas_lapack import library
 from gradtape.optimize import loops_of, optimize
 from gradtape.optimize.fuse import Fused, Loop
 from gradtape.runtime import thread_team as threads
@@ -28,11 +29,9 @@ def show_config() -> str:
     from gradtape.codegen import llvm, object_cache
     from gradtape.codegen.kernels import builder
     from gradtape.codegen.math import mathlibrary
-    from gradtape.runtime import blas
 
     host = llvm.host()
     libmvec = host.libmvec and mathlibrary.preference() in ("auto", "libmvec")
-    library = blas.library()
     in_python = switch.why_python()
     lines = {
         "gradtape": __version__,
@@ -40,7 +39,7 @@ def show_config() -> str:
         "numpy": np.__version__,
         "processor": f"{host.machine}, vectors of {host.bits} bits",
         "vector math": "libmvec" if libmvec else "libm",
-        "BLAS": library.name,
+        "BLAS": library().name,
         "threads": str(threads.get_num_threads()),
         "kernels on disk": str(object_cache.folder_in_use() or "none"),
         "recorder": "native" if in_python is None else f"Python: {in_python}",

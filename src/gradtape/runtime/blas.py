@@ -1,8 +1,4 @@
-"""BLAS: which library, the addresses of its routines, and products as plan instructions.
-
-The library is MKL if it is installed (`pip install gradtape[mkl]`), else the one SciPy brings, by
-the function pointers that `scipy.linalg.cython_blas` exports; `GRADTAPE_BLAS=openblas` or `mkl`
-decides otherwise. Nothing is imported or loaded before the first product.
+"""Matrix products as plan instructions that call BLAS.
 
 Products are cut by gradtape's own thread team, so the library must run each part on one thread:
 
@@ -11,20 +7,14 @@ Products are cut by gradtape's own thread team, so the library must run each par
   `release_instruction` enclose the products of a plan: the count is one in between and the
   user's own again after it, at about 15 ns each. NumPy's wheels bring another copy of OpenBLAS,
   which is never touched. SciPy calls of other threads run on one thread while a plan is running.
-- MKL counts threads per calling thread too, and each call sets that. If MKL was not in the process
-  before, it is loaded with its sequential layer: no OpenMP runtime comes with it.
+- MKL counts threads per calling thread too, and each call sets that.
 - A library that cannot be held keeps its own threads, and its products are not cut.
 """
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import os
-import sys
-from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
-from pathlib import Path
 
 import numpy as np
 
@@ -33,12 +23,10 @@ from gradtape.codegen.plans import gemm
 from gradtape.codegen.plans.gemm import GemmArguments, Operand
 from gradtape.codegen.plans.instructions import Instruction
 from gradtape.dtypes import DTypeLike
-from gradtape.graph.hooks import hooks
-from gradtape.process.records import dataclass
+from gradtape.ops.blas_lapack import LETTERS, library
 from gradtape.runtime.thread_team import get_num_threads
 from gradtape.runtime.tiled_products import matrix_product
 
-CHOICES = ("auto", "openblas", "mkl")
 LARGEST = 2**31 - 1
 
 # From so many multiplications on a product is cut, at multiples of these rows and columns: whole
@@ -47,143 +35,6 @@ GEMM_WORK = 200_000
 GEMV_WORK = 100_000
 GEMM_ROWS = (8, 32)
 GEMV_ROWS = (16, 16)
-
-
-@dataclass(frozen=True)
-class Library:
-    """A BLAS in this process. Addresses are zero where it lacks the function."""
-
-    name: str
-    find: Callable[[str], int]
-    get_threads: int = 0
-    set_threads: int = 0
-    set_threads_local: int = 0
-    sequential: bool = False
-
-    @property
-    def can_be_held(self) -> bool:
-        """Whether the library can be kept to one thread."""
-        return self.sequential or bool(self.set_threads_local or self.set_threads)
-
-
-@lru_cache(maxsize=1)
-def library() -> Library:
-    """The BLAS that products call."""
-    choice = os.environ.get("GRADTAPE_BLAS", "auto").strip().lower() or "auto"
-    if choice not in CHOICES:
-        raise ValueError(f"GRADTAPE_BLAS={choice!r} is not one of {', '.join(CHOICES)}.")
-    if choice != "openblas":
-        found = _mkl()
-        if found is not None:
-            return found
-        if choice == "mkl":
-            raise ImportError("GRADTAPE_BLAS=mkl, but MKL is not installed: pip install mkl.")
-    return _scipy()
-
-
-def address(routine: str) -> int:
-    """The address of a routine by its BLAS name, such as `sgemm`; Fortran's calling convention."""
-    found = library().find(routine)
-    if not found:
-        raise LookupError(f"blas: {library().name} has no routine {routine}.")
-    return found
-
-
-def _scipy() -> Library:
-    # Imported here because SciPy's linear algebra is slow to load.
-    from scipy.linalg import cython_blas
-
-    pointer = ctypes.pythonapi.PyCapsule_GetPointer
-    pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
-    name = ctypes.pythonapi.PyCapsule_GetName
-    name.restype, name.argtypes = ctypes.c_char_p, (ctypes.py_object,)
-    exported: Mapping[str, object] = vars(cython_blas)["__pyx_capi__"]
-
-    def find(routine: str) -> int:
-        capsule = exported.get(routine)
-        return 0 if capsule is None else pointer(capsule, name(capsule)) or 0
-
-    get_threads, set_threads = next(_thread_functions(), (0, 0))
-    return Library("openblas" if set_threads else "scipy", find, get_threads, set_threads)
-
-
-def _thread_functions() -> Iterator[tuple[int, int]]:
-    """Addresses of OpenBLAS's getter and setter in the library that SciPy has loaded."""
-    for path in _openblas_paths():
-        loaded = _already_loaded(path)
-        for prefix in ("scipy_openblas", "openblas"):
-            for suffix in ("", "64_"):
-                names = (f"{prefix}_{verb}_num_threads{suffix}" for verb in ("get", "set"))
-                getter, setter = (_symbol(loaded, name) for name in names)
-                kind = getattr(loaded, f"{prefix}_get_parallel{suffix}", None)
-                # A build on OpenMP, kind 2, asks each thread for its own count: it is not held.
-                if getter and setter and kind is not None and kind() != 2:
-                    yield getter, setter
-
-
-def _openblas_paths() -> Iterator[Path]:
-    # Imported here because only a product needs it.
-    import scipy
-
-    package = Path(scipy.__file__).parent
-    for folder in (package.parent / "scipy.libs", package / ".dylibs", Path(sys.prefix) / "lib"):
-        yield from sorted(folder.glob("*openblas*"))
-    # Else a library of the system, wherever it is. The copy of NumPy's wheels is not SciPy's.
-    with contextlib.suppress(OSError):
-        mapped = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines()}
-        for name in sorted(mapped):
-            if "openblas" in name and "numpy.libs" not in name:
-                yield Path(name)
-
-
-def _already_loaded(path: Path) -> ctypes.CDLL | None:
-    """The library if the process has it: a second copy would have a thread count of its own."""
-    mode = ctypes.DEFAULT_MODE | getattr(os, "RTLD_NOLOAD", 0)
-    try:
-        return ctypes.CDLL(str(path), mode=mode)
-    except OSError:
-        return None
-
-
-def _symbol(loaded: ctypes.CDLL | None, name: str) -> int:
-    function = getattr(loaded, name, None)
-    return 0 if function is None else ctypes.cast(function, ctypes.c_void_p).value or 0
-
-
-def _mkl() -> Library | None:
-    path = next(_mkl_paths(), None)
-    if path is None:
-        return None
-    present = _already_loaded(path) is not None
-    try:
-        loaded = ctypes.CDLL(str(path))
-    except OSError:
-        return None
-    layer = _symbol(loaded, "MKL_Set_Threading_Layer")
-    if not present and layer:
-        loaded.MKL_Set_Threading_Layer(1)
-    return Library(
-        "mkl",
-        lambda routine: _symbol(loaded, f"{routine}_"),
-        set_threads_local=_symbol(loaded, "MKL_Set_Num_Threads_Local"),
-        sequential=not present and bool(layer),
-    )
-
-
-def _mkl_paths() -> Iterator[Path]:
-    # Imported here because it is slow, and only a product looks for the optional package.
-    from importlib.metadata import PackageNotFoundError, files
-
-    pattern = {"win32": "mkl_rt*.dll", "darwin": "libmkl_rt*.dylib"}.get(
-        sys.platform, "libmkl_rt.so*"
-    )
-    try:
-        for entry in files("mkl") or ():
-            if entry.match(pattern):
-                yield Path(str(entry.locate())).resolve()
-    except PackageNotFoundError:
-        pass
-    yield from sorted((Path(sys.prefix) / "lib").glob(pattern))
 
 
 def gemm_instruction(
@@ -218,7 +69,7 @@ def _library_product(
 ) -> Instruction | None:
     """The product by BLAS, or None if BLAS cannot take the operands as they lie in memory."""
     item = np.dtype(dtype).itemsize
-    letter = gemm.LETTERS[np.dtype(dtype).name]
+    letter = LETTERS[np.dtype(dtype).name]
     m, n, k = c.shape[-2], c.shape[-1], a.shape[-1]
     batch = _batch(a, b, c)
     if batch is None:
@@ -349,11 +200,11 @@ def _cut(function: int, words: GemmArguments, enough: int, grains: tuple[int, in
     return Instruction(function, words._replace(split=split), total, grain, parallel, work)
 
 
-@lru_cache(maxsize=len(gemm.LETTERS))
+@lru_cache(maxsize=len(LETTERS))
 def _kernels(letter: str) -> dict[str, int]:
     found = library()
     for routine in ("gemm", "gemv"):
-        add_symbol(gemm.symbol(letter, routine), address(letter + routine))
+        add_symbol(gemm.symbol(letter, routine), found.address(letter + routine))
     local = bool(found.set_threads_local) and not found.sequential
     if local:
         add_symbol(gemm.LOCAL_THREADS, found.set_threads_local)
@@ -373,22 +224,6 @@ def release_instruction() -> Instruction | None:
     return None if hold is None else Instruction(hold[1], (), 0, always=True)
 
 
-@contextlib.contextmanager
-def held() -> Iterator[None]:
-    """A context in which the library uses one thread, as between both instructions."""
-    hold = _hold()
-    if hold is None:
-        yield
-        return
-    kinds = (ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * 3)
-    begin, end = (callable_at(each, *kinds) for each in hold)
-    begin(None, None, 0, 0, 0)
-    try:
-        yield
-    finally:
-        end(None, None, 0, 0, 0)
-
-
 @lru_cache(maxsize=1)
 def _hold() -> tuple[int, int] | None:
     found = library()
@@ -400,6 +235,3 @@ def _hold() -> tuple[int, int] | None:
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=callable_at(compiled.address("reset")))
     return compiled.address("hold"), compiled.address("release")
-
-
-hooks.blas_held = held

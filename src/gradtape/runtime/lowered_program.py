@@ -21,10 +21,11 @@ import numpy as np
 from gradtape.codegen import llvm
 from gradtape.codegen.kernels.arguments import Lowered
 from gradtape.codegen.kernels.lower import fusible, lower
-from gradtape.codegen.plans.gemm import LETTERS, Operand
+from gradtape.codegen.plans.gemm import Operand
 from gradtape.codegen.plans.instructions import Instruction
 from gradtape.graph import PICK, Node, NotLowered, Program
 from gradtape.graph.facts import NestAxis
+from gradtape.ops.blas_lapack import LETTERS
 from gradtape.ops.families.access import row_major
 from gradtape.ops.matrices.contraction import MATMUL
 from gradtape.optimize import for_loops, loops_of
@@ -227,7 +228,7 @@ class LoweredProgram:
 
         operands = [self._whole_place(parent) for parent in node.inputs]
         places = {pick.params[0]: self.place[pick] for pick in picks}
-        self._stretch().extend(self.controls[node].instructions(operands, places, take))
+        self._stretch().append(self.controls[node].instruction(operands, places, take))
         self._arena.release(scratch)
 
     def _whole_place(self, node: Node) -> Place:

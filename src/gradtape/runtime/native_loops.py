@@ -1,4 +1,4 @@
-"""Nodes with several results in native code: loops, branches, and factors or forms of a matrix.
+"""Loops and branches in native code.
 
 One instruction runs the instructions of a body. A loop is native if all of its body is: kernels,
 matrix products, loops and branches. Otherwise its NumPy rule runs it, node by node.
@@ -18,32 +18,22 @@ from gradtape.codegen.llvm import compile_ir
 from gradtape.codegen.plans import control
 from gradtape.codegen.plans.instructions import Instruction, Instructions
 from gradtape.codegen.plans.interrupts import POLL_WORK
-from gradtape.graph import Node, Op, Program, rebuilt
+from gradtape.graph import Node, Program, rebuilt
 from gradtape.ops.control.scan import SCAN
 from gradtape.ops.control.scan_params import Scan
 from gradtape.ops.control.while_loop import WHILE
 from gradtape.ops.elementwise.arithmetic import IDENTITY
-from gradtape.ops.matrices.bidiagonal import BIDIAGONAL
-from gradtape.ops.matrices.factors import LU_FACTORS
-from gradtape.ops.matrices.tridiagonal import REFLECTED, TRIDIAGONAL, TRIDIAGONAL_HALVES
 from gradtape.optimize.fuse import Fused, fuse
 from gradtape.process.records import dataclass
 from gradtape.runtime import thread_team as threads
-from gradtape.runtime.native_matrices import (
-    NativeBidiagonal,
-    NativeFactors,
-    NativeHalves,
-    NativeReflected,
-    NativeTridiagonal,
-    Take,
-    is_native,
-)
 from gradtape.runtime.native_stretches import PreparedInstruction
 from gradtape.runtime.plan import Place
 
 # However little a round does, the loop looks for signals after about so many.
 MOST_ROUNDS = 1024
 Row = Sequence[int]
+# Takes some bytes of the arena around a node, for as long as the node is computed.
+Take = Callable[[int], Place]
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,22 +56,13 @@ class Body:
 
 
 class NativeNode(Protocol):
-    """A node with several results that native instructions compute."""
+    """A loop or branch that one native instruction computes."""
 
-    def instructions(
+    def instruction(
         self, operands: Sequence[Place], places: Mapping[int, Place], take: Take
-    ) -> Sequence[PreparedInstruction]:
-        """The instructions, with operands and results at these places."""
+    ) -> PreparedInstruction:
+        """The instruction, with operands and results at these places."""
         ...
-
-
-_MATRICES: Mapping[Op, Callable[[Node], NativeNode]] = {
-    LU_FACTORS: NativeFactors,
-    BIDIAGONAL: NativeBidiagonal,
-    TRIDIAGONAL: NativeTridiagonal,
-    TRIDIAGONAL_HALVES: NativeHalves,
-    REFLECTED: NativeReflected,
-}
 
 
 @lru_cache(maxsize=1)
@@ -93,13 +74,13 @@ def _functions() -> dict[str, int]:
 def with_controls(
     program: Program, body_of: Callable[[Program], Body | None]
 ) -> tuple[Program, Mapping[Node, NativeNode], Fused]:
-    """The program fused, and its nodes with several results that are native.
+    """The program fused, and its loops and branches that are native.
 
     The operands of these must be contiguous: the program copies an operand that is not.
     """
     controls: dict[Node, NativeNode] = {}
     for node in program.nodes:
-        if node.op.runs_bodies or node.op in _MATRICES:
+        if node.op.runs_bodies:
             found = _native(node, body_of)
             if found is not None:
                 controls[node] = found
@@ -147,8 +128,6 @@ def copy_of(node: Node) -> Node:
 
 
 def _native(node: Node, body_of: Callable[[Program], Body | None]) -> NativeNode | None:
-    if node.op in _MATRICES:
-        return _MATRICES[node.op](node) if is_native(node) else None
     if node.op is SCAN:
         body = body_of(node.params[0])
         # Without a step the results are the operands; NumPy does that.
@@ -211,9 +190,9 @@ class NativeScan:
     node: Node
     body: Body
 
-    def instructions(
+    def instruction(
         self, operands: Sequence[Place], places: Mapping[int, Place], take: Take
-    ) -> Sequence[PreparedInstruction]:
+    ) -> PreparedInstruction:
         """The instruction, with operands and results at these places."""
         scan = Scan.of(self.node)
         program, constants, carries = scan.body, scan.constants, scan.carries
@@ -254,7 +233,7 @@ class NativeScan:
         }  # fmt: skip
         made, kept = _instruction("scan", control.SCAN_WORDS, words), (body, bound, moving, carried)
         work = length * body.work
-        return [PreparedInstruction(made, body.products, work, body.parallel, kept)]
+        return PreparedInstruction(made, body.products, work, body.parallel, kept)
 
 
 @dataclass(frozen=True)
@@ -265,9 +244,9 @@ class NativeWhile:
     condition: Body
     body: Body
 
-    def instructions(
+    def instruction(
         self, operands: Sequence[Place], places: Mapping[int, Place], take: Take
-    ) -> Sequence[PreparedInstruction]:
+    ) -> PreparedInstruction:
         """The instruction, with operands and results at these places."""
         _, program, constants, maximum = self.node.params
         condition, body = self.condition, self.body
@@ -294,10 +273,13 @@ class NativeWhile:
             "steps.offset": steps[1], "states": carried.address, "carried": carried.count,
         }  # fmt: skip
         # Its length is unknown: count it as long, so that the call gives up the GIL.
-        return [PreparedInstruction(
-            _instruction("repeat", control.WHILE_WORDS, words), condition.products or body.products,
-            1 << 30, condition.parallel or body.parallel, (condition, body, tested, bound, carried),
-        )]  # fmt: skip
+        return PreparedInstruction(
+            _instruction("repeat", control.WHILE_WORDS, words),
+            condition.products or body.products,
+            1 << 30,
+            condition.parallel or body.parallel,
+            (condition, body, tested, bound, carried),
+        )
 
 
 @dataclass(frozen=True)
@@ -307,9 +289,9 @@ class NativeBranch:
     node: Node
     branches: Sequence[Body]
 
-    def instructions(
+    def instruction(
         self, operands: Sequence[Place], places: Mapping[int, Place], take: Take
-    ) -> Sequence[PreparedInstruction]:
+    ) -> PreparedInstruction:
         """The instruction, with operands and results at these places."""
         index, *others = operands
         specs = enumerate(self.node.spec)
@@ -328,12 +310,10 @@ class NativeBranch:
             "index.slot": index[0], "index.offset": index[1], "branches": choices.address,
             "choices": choices.count,
         }  # fmt: skip
-        return [
-            PreparedInstruction(
-                _instruction("choose", control.BRANCH_WORDS, words),
-                any(body.products for body in self.branches),
-                max(body.work for body in self.branches),
-                any(body.parallel for body in self.branches),
-                (self.branches, tables, choices),
-            )
-        ]
+        return PreparedInstruction(
+            _instruction("choose", control.BRANCH_WORDS, words),
+            any(body.products for body in self.branches),
+            max(body.work for body in self.branches),
+            any(body.parallel for body in self.branches),
+            (self.branches, tables, choices),
+        )

@@ -8,14 +8,12 @@ from gradtape.codegen.kernels.lower import fusible
 from gradtape.graph import apply, placeholder, spec, topological
 from gradtape.graph.op import REGISTRY
 from gradtape.inspect.profiler import costs
-from gradtape.ops.matrices.bidiagonal import BIDIAGONAL
 from gradtape.ops.matrices.decompositions import CHOLESKY, QR_OP
 from gradtape.ops.matrices.factors import LU_FACTORS, LU_SOLVE
 from gradtape.ops.matrices.fft import RFFT
 from gradtape.ops.matrices.linalg import DET, INV, SLOGDET, SOLVE, TRIANGULAR_SOLVE
 from gradtape.ops.matrices.matrix_functions import PINV
 from gradtape.ops.matrices.spectral import EIGH, EIGVALSH, SVD_OP, SVDVALS
-from gradtape.ops.matrices.tridiagonal import REFLECTED, TRIDIAGONAL
 from gradtape.optimize import loops_of, optimize
 
 
@@ -63,9 +61,6 @@ def node(op, shapes, params=(), dtype="float64"):
         (DET, [(2, 3, 6, 6)], (), 6 * 2 * 6**3 / 3),
         (SLOGDET, [(6, 6)], (), 2 * 6**3 / 3),
         (LU_FACTORS, [(4, 6, 6)], (), 4 * 2 * 6**3 / 3),
-        (BIDIAGONAL, [(2, 9, 6)], (), 2 * (4 * 9 * 6**2 - 4 * 6**3 / 3)),
-        (TRIDIAGONAL, [(2, 6, 6)], (), 2 * 4 * 6**3 / 3),
-        (REFLECTED, [(2, 6, 6), (2, 5), (2, 6, 6)], (), 2 * 2 * 6**3),
         # A tall QR: as many for R as for Q. A wide one: Q is square. A complete one: Q has all.
         (QR_OP, [(9, 4)], (False,), 2 * (2 * 9 * 4**2 - 2 * 4**3 / 3)),
         (QR_OP, [(4, 9)], (False,), 2 * 9 * 4**2 - 2 * 4**3 / 3 + 4 * 4**3 / 3),

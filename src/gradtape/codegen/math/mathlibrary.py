@@ -17,6 +17,7 @@ from functools import lru_cache
 from gradtape.codegen import llvm
 from gradtape.codegen.llvm import Found, Snippets, vector
 from gradtape.graph.math_function import Libm, MathFunction, NotLowered, ScipyFunction
+from gradtape.ops.blas_lapack import capsule_address
 from gradtape.ops.families.math_functions import ERF, LOG
 
 # Here libmvec is 3.9 ulp off at the worst of the points tried: too near to 4.
@@ -185,21 +186,10 @@ def c_symbol(name: str) -> bool:
 @lru_cache(maxsize=32)
 def _scipy_address(function: ScipyFunction) -> int | None:
     """The address of a SciPy function from double to double."""
-    # Imported at first use: it takes longer than importing gradtape.
-    import scipy.special.cython_special as exported
-
-    get_name = ctypes.pythonapi.PyCapsule_GetName
-    get_name.restype, get_name.argtypes = ctypes.c_char_p, [ctypes.py_object]
-    get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
-    get_pointer.restype = ctypes.c_void_p
-    get_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    # Importing the module takes longer than importing gradtape. Other signatures are other dtypes.
+    signatures = (b"double (double, int __pyx_skip_dispatch)", b"double (double)")
     for candidate in function.exports:
-        capsule = exported.__pyx_capi__.get(candidate)
-        if capsule is None:
-            continue
-        signature = get_name(capsule)
-        # The capsule's name is the C signature, and other signatures are of other dtypes.
-        if signature in (b"double (double, int __pyx_skip_dispatch)", b"double (double)"):
-            address: int | None = get_pointer(capsule, signature)
-            return address
+        found = capsule_address("scipy.special.cython_special", candidate, signatures)
+        if found:
+            return found
     return None

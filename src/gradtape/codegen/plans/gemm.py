@@ -20,7 +20,6 @@ PLAIN, TRANSPOSED, CONJUGATE_TRANSPOSED = 0, 1, 2
 # Values of `split`: whether the range of the kernel counts rows, columns or items of the batch.
 SPLIT_ROWS, SPLIT_COLUMNS, SPLIT_BATCH = 0, 1, 2
 
-LETTERS = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
 # By letter: the type in IR, and its zero and one.
 _SCALARS = {
     "s": ("float", "0.0", "1.0"),

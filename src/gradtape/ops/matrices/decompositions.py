@@ -16,7 +16,13 @@ from gradtape.ops.elementwise.complexes import imag
 from gradtape.ops.families import Sample, batching, cast, examples, promotion
 from gradtape.ops.families.reads import matrices
 from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand
-from gradtape.ops.matrices import checks, operation_counts, small_matrices, unrolled
+from gradtape.ops.matrices import (
+    checks,
+    large_matrices,
+    operation_counts,
+    small_matrices,
+    unrolled,
+)
 from gradtape.ops.matrices.contraction import adjoint, matmul, own
 from gradtape.ops.matrices.linalg import TRIANGULAR_SOLVE
 from gradtape.recording.record import record
@@ -41,7 +47,7 @@ def _cholesky_kernel(x: np.ndarray) -> np.ndarray:
         "cholesky",
         "a matrix is not positive definite",
         "Add a small multiple of the identity.",
-        lambda: np.linalg.cholesky(symmetric),
+        lambda: large_matrices.cholesky(symmetric),
     )
 
 

@@ -14,30 +14,34 @@ import numpy as np
 from gradtape.dtypes import Array
 from gradtape.errors import MatrixError
 from gradtape.graph import Node, Op, Spec, Undefined, apply, declare, outputs, spec
+from gradtape.ops import blas_lapack
 from gradtape.ops.arrays.movement import PERMUTE_DIMS
 from gradtape.ops.families import Sample
 from gradtape.ops.families.reads import dense, matrices
 from gradtape.ops.families.shapes import broadcast_shapes
-from gradtape.ops.matrices import checks, lapack, operation_counts
+from gradtape.ops.matrices import checks, operation_counts
 from gradtape.ops.matrices.stacks import batch_all, over_stacks
 
-# Smaller matrices are factored faster than SciPy is called; stacks go to NumPy.
+# A smaller matrix is factored faster than LAPACK is called; NumPy factors stacks of matrices.
 _SMALLEST = 64
 _LATER = Undefined("factors of matrices appear in compiled programs, after differentiation")
-_PIVOTS = np.dtype(np.int32)
-
-
-def _lapack(name: str, array: Array) -> Any:
-    # SciPy is loaded at first use: importing it takes longer than importing gradtape.
-    from scipy.linalg import get_lapack_funcs
-
-    return get_lapack_funcs(name, (array,))
+# Columns of the blocks that LAPACK works on, at most: its routines want work space for one.
+_BLOCK = 64
 
 
 def _factor_kernel(x: Array) -> tuple[Array, Array]:
-    # Of the transposed matrix, which LAPACK reads without a copy.
-    factors, pivots, _ = _lapack("getrf", x)(x.T)
-    return factors.T, pivots.astype(_PIVOTS, copy=False)
+    # Of the matrix itself, as NumPy does it, and not of its transpose, which has other pivots: of a
+    # triangular matrix one of the two has nothing to eliminate. Columns lie in memory one by one.
+    factors, order = np.array(x, order="F"), len(x)
+    pivots = blas_lapack.integers(order)
+    blas_lapack.lapack("getrf", x.dtype, order, order, factors, order, pivots)
+    return factors.T, pivots.astype(np.int64)
+
+
+def _as_stored(factors: Array, pivots: Array) -> tuple[Array, int, Array]:
+    """Factors in contiguous memory, their order, and pivots as the library's integers."""
+    integers = blas_lapack.library().integers
+    return np.ascontiguousarray(factors), len(pivots), np.ascontiguousarray(pivots, integers)
 
 
 def _checked(name: str, factors: Array) -> None:
@@ -50,21 +54,25 @@ def _checked(name: str, factors: Array) -> None:
 
 def _solve_kernel(factors: Array, pivots: Array, b: Array, transposed: bool) -> Array:
     _checked("solve", factors)
-    # The factors are those of the transposed matrix.
-    found, _ = _lapack("getrs", factors)(factors.T, pivots, b, trans=0 if transposed else 1)
+    order, columns = b.shape
+    found = np.array(b, order="F")
+    turned, arrays = "T" if transposed else "N", (*_as_stored(factors, pivots), found, order)
+    blas_lapack.lapack("getrs", b.dtype, turned, order, columns, *arrays)
     return np.ascontiguousarray(found)
 
 
 def _inverse_kernel(factors: Array, pivots: Array) -> Array:
     _checked("inv", factors)
-    # Without enough memory for blocks of 64 columns, LAPACK goes one column at a time.
-    found, _ = _lapack("getri", factors)(factors.T, pivots, lwork=64 * len(pivots))
-    return found.T
+    stored, order, rows = _as_stored(np.array(factors, order="C"), pivots)
+    length = _BLOCK * order
+    work = np.empty(length, stored.dtype)
+    blas_lapack.lapack("getri", stored.dtype, order, stored, order, rows, work, length)
+    return np.ascontiguousarray(stored.T)
 
 
 def _slogdet_kernel(factors: Array, pivots: Array) -> tuple[Array, Array]:
     diagonal = np.diagonal(factors)
-    swaps = np.count_nonzero(pivots != np.arange(len(pivots)))
+    swaps = np.count_nonzero(pivots != np.arange(1, len(pivots) + 1))
     sign = np.prod(np.sign(diagonal)) * (-1) ** swaps
     with np.errstate(divide="ignore"):
         logarithm = np.sum(np.log(np.abs(diagonal)))
@@ -77,7 +85,7 @@ def _sample_factors() -> list[Any]:
 
 
 def _factor_spec(x: Spec) -> tuple[Spec, Spec]:
-    return x, spec(x.shape[:-1], _PIVOTS)
+    return x, spec(x.shape[:-1], np.dtype(np.int64))
 
 
 def _solve_spec(factors: Spec, pivots: Spec, b: Spec, transposed: bool) -> Spec:
@@ -93,6 +101,7 @@ def _slogdet_spec(factors: Spec, pivots: Spec) -> tuple[Spec, Spec]:
     return (spec(factors.shape[:-2], factors.dtype),) * 2
 
 
+# The factors of the matrix, column after column, and LAPACK's pivots, which count from 1.
 LU_FACTORS = declare(Op(
     "lu_factors", "library", spec=_factor_spec,
     numpy=over_stacks(_factor_kernel, _factor_spec, 2), jvp=_LATER, vjp=_LATER, batch=batch_all,
@@ -128,14 +137,13 @@ LU_SLOGDET = declare(Op(
 def _factors_of(a: Node) -> tuple[Node, Node] | None:
     if a.ndim != 2 or a.shape[0] < _SMALLEST or a.dtype.kind != "f":
         return None
-    lapack.load()
     factors, pivots = outputs(apply(LU_FACTORS, (a,)))
     return factors, pivots
 
 
 def solve_by_factors(a: Node, b: Node) -> Node | None:
     """The solution of one large system, by factors that others share."""
-    transposed = a.op is PERMUTE_DIMS
+    transposed = a.op is PERMUTE_DIMS and a.params == ((1, 0),)
     found = _factors_of(a.inputs[0] if transposed else a) if b.ndim == 2 else None
     return None if found is None else apply(LU_SOLVE, (*found, b), (transposed,))
 

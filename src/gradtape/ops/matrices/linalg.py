@@ -11,6 +11,7 @@ import numpy as np
 from gradtape.dtypes import REAL_OF, as_dtype
 from gradtape.errors import MatrixError, ShapeError
 from gradtape.graph import Node, Op, Shape, Spec, apply, declare, spec
+from gradtape.ops import blas_lapack
 from gradtape.ops.arrays import movement
 from gradtape.ops.arrays.creation import FULL, constant_beside
 from gradtape.ops.arrays.triangles import tril, triu
@@ -146,9 +147,6 @@ def solve(x1: TensorLike, x2: TensorLike, /) -> Tensor:
 def _triangular_kernel(
     a: np.ndarray, b: np.ndarray, lower: bool, unit_diagonal: bool
 ) -> np.ndarray:
-    # SciPy is loaded at first use: importing it takes longer than importing gradtape.
-    from scipy.linalg import get_lapack_funcs
-
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     matrices = np.broadcast_to(a, batch + a.shape[-2:])
     right = np.broadcast_to(b, batch + b.shape[-2:])
@@ -160,13 +158,16 @@ def _triangular_kernel(
         if isinstance(found, int):
             raise _zero_on_diagonal(found)
         return found
-    solver: Any = get_lapack_funcs("trtrs", (a, b))
+    # The rows of a matrix in C's order are the columns of its transpose in Fortran's.
+    order, columns = right.shape[-2:]
+    letters = ("U" if lower else "L", "T", "U" if unit_diagonal else "N")
     for item in np.ndindex(*batch):
-        result[item], info = solver(
-            matrices[item], right[item], lower=lower, unitdiag=unit_diagonal
-        )
+        matrix, found = np.ascontiguousarray(matrices[item]), np.array(right[item], order="F")
+        sizes = (order, columns, matrix, order, found, order)
+        info = blas_lapack.lapack("trtrs", right.dtype, *letters, *sizes)
         if info:
             raise _zero_on_diagonal(info - 1)
+        result[item] = found
     return result
 
 

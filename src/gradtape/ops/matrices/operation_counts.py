@@ -112,11 +112,6 @@ def eigenvectors(n: int, _: int) -> float:
     return 9.0 * n**3
 
 
-def reflected(n: int, _: int) -> float:
-    """All reflectors of a tridiagonal form times as many vectors."""
-    return 2.0 * n**3
-
-
 def bidiagonal(m: int, n: int) -> float:
     """Reduction to bidiagonal form of a matrix that is not wider than long."""
     return 4 * m * n**2 - 4 * n**3 / 3
@@ -132,11 +127,6 @@ def singular_vectors(rows: int, columns: int) -> float:
     """Singular values and as many vectors on both sides."""
     m, n = max(rows, columns), min(rows, columns)
     return float(min(14 * m * n**2 + 8 * n**3, 6 * m * n**2 + 20 * n**3))
-
-
-def vectors_of_bidiagonal(rows: int, columns: int) -> float:
-    """The rest of it, once the bidiagonal form is known."""
-    return singular_vectors(rows, columns) - bidiagonal(max(rows, columns), min(rows, columns))
 
 
 def full_bases(rows: int, columns: int) -> float:

@@ -9,6 +9,7 @@ alike, such as V f(w) Vᵀ, has one: `transforms.ties` adds the limit of these t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,12 +30,12 @@ from gradtape.ops.elementwise.complexes import abs, real
 from gradtape.ops.families import Sample, batching, broadcast_to, cast, examples, promotion
 from gradtape.ops.families.reads import matrices
 from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand
-from gradtape.ops.matrices import operation_counts
-from gradtape.ops.matrices.bidiagonal import converged, svd_by_bidiagonal, values_by_bidiagonal
+from gradtape.ops.matrices import large_matrices, operation_counts
 from gradtape.ops.matrices.checks import (
     as_column,
     as_row,
     batch_mask,
+    explained,
     identity_like,
     outputs_of,
     require_matrix,
@@ -43,7 +44,6 @@ from gradtape.ops.matrices.checks import (
     symmetric_part,
 )
 from gradtape.ops.matrices.contraction import adjoint, conjugate, matmul
-from gradtape.ops.matrices.tridiagonal import eigh_by_tridiagonal, values_by_tridiagonal
 from gradtape.ops.reductions.reduction import max, sum
 from gradtape.recording.record import record
 
@@ -54,6 +54,11 @@ _TALL_AND_WIDE: tuple[Shape, ...] = ((3, 2), (2, 3), (2, 2), (2, 3, 2), (1, 1), 
 
 # Values that differ by this many units of rounding of the largest one count as equal.
 TIE = 16
+
+
+def _converged(name: str, kernel: Callable[[], Any]) -> Any:
+    """Run a LAPACK call of an op; its failure becomes an error with op, reason and remedy."""
+    return explained(name, "LAPACK did not converge", "Check the matrix for NaN and inf.", kernel)
 
 
 def _direction(values: Node) -> Node:
@@ -148,11 +153,11 @@ def _eigh_samples(name: str, vectors: bool) -> Any:
 
 EIGH = declare(Op(
     "eigh", "library", spec=lambda x: (_eigvalsh_spec("eigh", x), x),
-    numpy=lambda x: converged("eigh", lambda: tuple(np.linalg.eigh(symmetric_part(x)))),
+    numpy=lambda x: _converged("eigh", lambda: large_matrices.eigh(symmetric_part(x))),
     promote=promotion("eigh", "float", "inexact"), jvp=_eigh_jvp,
     spectrum=Spectrum("eigenvalues", 0, _direction, _eigh_poles), batch=batching.leading,
     flops=operation_counts.of_matrices(operation_counts.eigenvectors),
-    examples=examples.matrices, sparsity=matrices, composition=eigh_by_tridiagonal, expensive=True,
+    examples=examples.matrices, sparsity=matrices, expensive=True,
     may_fail=True, samples=_eigh_samples("eigh", vectors=True),
 ))  # fmt: skip
 
@@ -164,12 +169,12 @@ def _eigvalsh_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...])
 
 EIGVALSH = declare(Op(
     "eigvalsh", "library", spec=lambda x: _eigvalsh_spec("eigvalsh", x),
-    numpy=lambda x: converged("eigvalsh", lambda: np.linalg.eigvalsh(symmetric_part(x))),
+    numpy=lambda x: _converged("eigvalsh", lambda: large_matrices.eigvalsh(symmetric_part(x))),
     promote=promotion("eigvalsh", "float", "inexact"), jvp=_eigvalsh_jvp,
     spectrum=Spectrum("eigenvalues", 0, _direction), mask=batch_mask(1),
     batch=batching.leading, examples=examples.matrices, sparsity=matrices, expensive=True,
     flops=operation_counts.of_matrices(operation_counts.eigenvalues),
-    composition=values_by_tridiagonal, may_fail=True,
+    may_fail=True,
     samples=_eigh_samples("eigvalsh", vectors=False),
 ))  # fmt: skip
 
@@ -270,13 +275,13 @@ def _svd_matrices(name: str) -> list[np.ndarray]:
 
 SVD_OP = declare(Op(
     "svd", "library", params=("full_matrices",), spec=_svd_spec,
-    numpy=lambda x, full_matrices: converged(
-        "svd", lambda: tuple(np.linalg.svd(x, full_matrices=full_matrices))
+    numpy=lambda x, full_matrices: _converged(
+        "svd", lambda: large_matrices.svd(x, full_matrices)
     ),
     promote=promotion("svd", "float", "inexact"), jvp=_svd_jvp,
     spectrum=Spectrum("singular values", 1, _direction, _svd_poles), batch=batching.leading,
     examples=examples.matrices, sparsity=matrices, flops=operation_counts.svd_flops,
-    composition=svd_by_bidiagonal, expensive=True, may_fail=True,
+    expensive=True, may_fail=True,
     samples=lambda: [
         # LAPACK chooses the phases of complex vectors, so finite differences cannot check them.
         Sample((x,), {"full_matrices": full}, order=0 if full or x.dtype.kind == "c" else 2)
@@ -293,12 +298,12 @@ def _svdvals_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...]) 
 
 SVDVALS = declare(Op(
     "svdvals", "library", spec=lambda x: _svd_spec(x, False)[1],
-    numpy=lambda x: converged("svdvals", lambda: np.linalg.svd(x, compute_uv=False)),
+    numpy=lambda x: _converged("svdvals", lambda: large_matrices.svdvals(x)),
     promote=promotion("svdvals", "float", "inexact"), jvp=_svdvals_jvp,
     spectrum=Spectrum("singular values", 0, _direction), mask=batch_mask(1),
     batch=batching.leading, examples=examples.matrices, sparsity=matrices, expensive=True,
     flops=operation_counts.of_matrices(operation_counts.singular_values),
-    composition=values_by_bidiagonal, may_fail=True,
+    may_fail=True,
     samples=lambda: [Sample((x,)) for x in _svd_matrices("svdvals")],
 ))  # fmt: skip
 

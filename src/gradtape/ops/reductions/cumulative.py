@@ -15,6 +15,7 @@ from gradtape.dtypes import Array, as_dtype
 from gradtape.errors import ShapeError
 from gradtape.graph import REGISTRY, Accumulation, Node, Op, Rule, Spec, apply, declare, spec
 from gradtape.graph.argument_checks import as_flag
+from gradtape.ops.blas_lapack import call
 from gradtape.ops.elementwise.arithmetic import record_operand
 from gradtape.ops.families import batching, copies, examples, normalize_axis, promotion
 from gradtape.ops.families.axes import accumulator, distinct_values, in_dtype
@@ -28,7 +29,7 @@ from gradtape.recording.record import record
 if TYPE_CHECKING:
     from gradtape.ops.families.signatures import TensorOrNode
 
-# Up to this length a loop over the axis costs less than importing and calling BLAS.
+# Up to this length a loop over the axis costs less than calling BLAS.
 SHORT = 64
 
 
@@ -174,14 +175,13 @@ def _recurrence_kernel(a: Array, b: Array, axis: int, reverse: bool) -> Array:
 
 def _recurrence_by_substitution(a: Array, b: Array, lanes: Array) -> None:
     """h_i - a_i h_(i-1) = b_i is a bidiagonal system, which one BLAS call per lane solves."""
-    # SciPy is loaded at first use: importing it takes longer than the library.
-    from scipy.linalg.blas import get_blas_funcs
-
-    (solve,) = get_blas_funcs(("tbsv",), (lanes,))
-    band = np.zeros((2, len(b)), lanes.dtype, order="F")
+    length = len(b)
+    band = np.zeros((2, length), lanes.dtype, order="F")
     for lane in np.ndindex(b.shape[1:]):
         band[1, :-1] = -a[(slice(1, None), *lane)]
-        lanes[(slice(None), *lane)] = solve(1, band, b[(slice(None), *lane)], lower=1, diag=1)
+        states = b[(slice(None), *lane)].copy()
+        call("tbsv", lanes.dtype, "L", "N", "U", length, 1, band, 2, states, 1)
+        lanes[(slice(None), *lane)] = states
 
 
 def _recurrence_jvp(
