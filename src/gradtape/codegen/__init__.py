@@ -10,6 +10,5 @@ Other packages import:
 - `plans`: the native interpreter of plans with its threads, loops, branches and calls of BLAS
 - `cpython`: machine code that knows the objects of CPython
 - `integers`: `compile_integers`, integer loops from their Python source
-- `compiler_thread`: `Job`, `submit`, `wait`: what is compiled while calls go on
 - `llvm`: `compile_ir`, IR text to addresses; `host`, the machine
 """

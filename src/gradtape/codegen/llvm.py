@@ -7,6 +7,7 @@ address. Types of llvmlite are Any here: it ships none.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import os
@@ -15,12 +16,10 @@ import struct
 import threading
 import time
 import weakref
-from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
 from gradtape.messages import Log
-from gradtape.process.give_way import is_in_background
 from gradtape.process.interrupts import uninterrupted
 from gradtape.process.records import dataclass
 
@@ -30,6 +29,8 @@ _log = Log("codegen")
 # llvmlite's import and its own lock, in the middle of another thread's compilation.
 _lock = threading.RLock()
 
+# The exit waits for the thread that an interrupt left behind in LLVM, whose data is freed then.
+atexit.register(lambda: _lock.acquire() and _lock.release())
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
         before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
@@ -179,40 +180,16 @@ _engines: dict[weakref.ref[Compiled], Any] = {}
 _dead: list[weakref.ref[Compiled]] = []
 
 
-class MustCompileError(Exception):
-    """Something has to be compiled in a place where no call may wait for that."""
+# Object files that no call has got yet, by their IR and level.
+_unclaimed: dict[tuple[str, int], tuple[list[str], bytes]] = {}
+_MOST_UNCLAIMED = 8
 
 
-class _Here(threading.local):
-    """The running thread: whether it may compile."""
+class Counts:
+    """What was compiled, or loaded from disk, and how many programs could not be."""
 
-    may_compile = True
-
-
-_here = _Here()
-
-
-@contextlib.contextmanager
-def without_compiling() -> Iterator[None]:
-    """Where a module has to be compiled in this context, `MustCompileError` is raised instead."""
-    before, _here.may_compile = _here.may_compile, False
-    try:
-        yield
-    finally:
-        _here.may_compile = before
-
-
-def check_may_compile() -> None:
-    """Raise where no call may wait for the compiler."""
-    if not _here.may_compile:
-        raise MustCompileError
-
-
-class Modules:
-    """How many modules were compiled, or loaded from disk: while a call waited, and in all."""
-
-    in_calls = 0
-    in_all = 0
+    modules = 0
+    failures = 0
 
 
 def compile_ir(text: str, level: int = 2, for_good: bool = True) -> Compiled:
@@ -222,19 +199,17 @@ def compile_ir(text: str, level: int = 2, for_good: bool = True) -> Compiled:
     is not compiled for good is freed some time after the `Compiled` has died: whoever may run it
     must hold that.
     """
-    check_may_compile()
-    Modules.in_all += 1
-    if not is_in_background():
-        Modules.in_calls += 1
+    Counts.modules += 1
     begin = time.perf_counter()
     found = _compile_ir(text, level, for_good)
+    # An interrupt leaves the thread behind that compiles: what it makes is kept for the next call.
+    _unclaimed.pop((text, level), None)
     _log.debug(
-        "%s %s: %d bytes in %.1f ms, %s",
+        "%s %s: %d bytes in %.1f ms",
         "loaded" if found.loaded else "compiled",
         "native code" if for_good else "a kernel",
         found.nbytes,
         (time.perf_counter() - begin) * 1e3,
-        "in the background" if is_in_background() else "while a call waited",
     )
     return found
 
@@ -272,6 +247,8 @@ def _object(llvm: Any, text: str, level: int, for_good: bool) -> tuple[list[str]
     found = None if entry is None else object_cache.load(entry)
     if found is not None:
         return *found, True
+    if (text, level) in _unclaimed:
+        return *_unclaimed[text, level], False
     # LLVM keeps types and constants for as long as the context lives.
     context = llvm.create_context()
     module = llvm.parse_assembly(text, context)
@@ -290,6 +267,9 @@ def _object(llvm: Any, text: str, level: int, for_good: bool) -> tuple[list[str]
     context.close()
     if entry is not None:
         object_cache.save(entry, names, content)
+    while len(_unclaimed) >= _MOST_UNCLAIMED:
+        _unclaimed.pop(next(iter(_unclaimed)))
+    _unclaimed[text, level] = names, content
     return names, content, False
 
 

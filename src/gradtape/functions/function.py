@@ -30,7 +30,7 @@ from gradtape.functions.capture.stand_ins import StandIns
 from gradtape.functions.captured import Captured, first_look
 from gradtape.functions.concrete_function import ConcreteFunction
 from gradtape.functions.explain import explained, warn_of_captures
-from gradtape.functions.native.call_slot import MOST_CONTEXTS, is_coming
+from gradtape.functions.native.call_slot import MOST_CONTEXTS, is_coming, note_calls
 from gradtape.functions.native.native_call import NativeCall, native_call
 from gradtape.functions.replay.steps import Step
 from gradtape.functions.thread_captures import ThreadCaptures
@@ -358,6 +358,7 @@ class Function(Generic[P, R], Displayed):
         captured.look_at = 2 * calls
         if self.signature.has_static:
             return
+        note_calls(first_look())
         captured.native_call = made = native_call(Function, arguments, captured.steps)
         if made is None and is_coming():
             captured.look_at = calls + first_look()

@@ -13,7 +13,6 @@ from gradtape.graph.node import LEAF, PLACEHOLDER, Key, Node
 from gradtape.graph.provenance import provenance
 from gradtape.graph.recorded_lines import LINES, follow, follow_all
 from gradtape.graph.walk import rebuilt, topological
-from gradtape.process.give_way import give_way
 from gradtape.process.records import dataclass
 from gradtape.process.weak_table import WeakTable
 
@@ -108,7 +107,6 @@ def rewritten(found: Program, change: Callable[[Node], Node]) -> Program:
     new: dict[Node, Node] = {node: node for node in found.inputs}
     changed = False
     for node in found.nodes:
-        give_way()
         inputs = tuple([new[parent] for parent in node.inputs])
         made = change(rebuilt(node, inputs))
         new[node] = made

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gradtape.graph.lines import is_between, user_line
 from gradtape.process.frames import current_line
-from gradtape.process.give_way import is_in_background
 from gradtape.process.records import dataclass
 
 if TYPE_CHECKING:
@@ -137,8 +136,7 @@ def following_passes() -> Iterator[None]:
 
 def note(node: Node, deriving: Node | None) -> None:
     """Note the user's current line as that of a new node, which may belong to a derivative."""
-    # The compiler thread makes nodes for nobody's line.
-    if LINES.following or len(LINES.found) >= MOST or is_in_background():
+    if LINES.following or len(LINES.found) >= MOST:
         return
     if deriving is None:
         LINES.found[node] = Recorded(user_place(2))

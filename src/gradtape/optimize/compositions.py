@@ -11,7 +11,6 @@ from gradtape.graph import Node, Program, Shape, Spec, rebuilt, spec, topologica
 from gradtape.graph.node import PICK, TABLE_LIMIT, Key, Table, exchange, scratch, table
 from gradtape.graph.recorded_lines import LINES, follow_all
 from gradtape.ops.arrays.movement import RESHAPE
-from gradtape.process.give_way import give_way
 
 
 def expand_compositions(program: Program) -> Program:
@@ -36,7 +35,6 @@ class _Expansion:
 
     def program(self) -> Program:
         for node in self._old.nodes:
-            give_way()
             self._add(node)
         inputs = self._old.inputs
         outputs = tuple(self._new[node] for node in self._old.outputs)
@@ -106,7 +104,6 @@ def split_reductions(program: Program) -> Program:
     new: dict[Node, Node] = {node: node for node in program.inputs}
     nodes: list[Node] = []
     for node in program.nodes:
-        give_way()
         current = rebuilt(node, tuple([new[parent] for parent in node.inputs]))
         kind = node.op.reduction
         splits = kind is not None and kind.joins_results

@@ -15,7 +15,6 @@ from gradtape.graph import OPERATORS, Node, Program, Shape
 from gradtape.ops.families.access import Access, is_strided_view, viewed, whole
 from gradtape.ops.families.copies import Piece, pieces
 from gradtape.optimize.recompute import Recomputation
-from gradtape.process.give_way import give_way
 from gradtape.process.records import dataclass
 
 # A loop with more nodes than this is closed. Cutting earlier stores what lies between the pieces:
@@ -105,7 +104,6 @@ class _Fusion:
 
     def fused(self) -> Fused:
         for node in _scalars_first(self._program):
-            give_way()
             if node.op is OPERATORS.full:
                 self._constants.add(node)
             elif is_strided_view(node):
@@ -251,7 +249,6 @@ def _sink(program: Program, units: list[Unit], unit_of: dict[Node, int]) -> None
             readers.setdefault(parent, []).append(node)
     kept = set(program.outputs)
     for node in reversed(program.nodes):
-        give_way()
         home = units[unit_of[node]] if node in unit_of else None
         if not isinstance(home, Loop) or node not in home.pointwise or node in kept:
             continue
@@ -300,7 +297,6 @@ def _mark_outputs(
     for node in program.outputs:
         needed.add(access[node].base if node in access else node)
     for index, unit in enumerate(units):
-        give_way()
         nodes = [unit.node] if isinstance(unit, Call) else unit.nodes
         for node in nodes:
             for parent in node.inputs:

@@ -10,10 +10,6 @@ from gradtape.ops.custom.custom import passes_through
 from gradtape.ops.elementwise.unary import reciprocal
 from gradtape.ops.families.elementwise import op_of
 from gradtape.ops.families.identities import full
-from gradtape.process.give_way import give_way
-
-# So many nodes take a pass less time than background work may keep the GIL.
-BETWEEN_WAYS = 64
 
 
 def simplify(program: Program) -> Program:
@@ -55,9 +51,7 @@ def share_subexpressions(program: Program) -> Program:
     same: dict[Node, Node] = {}
     first: dict[tuple[object, ...], Node] = {}
     nodes: list[Node] = []
-    for position, node in enumerate(program.nodes):
-        if not position % BETWEEN_WAYS:
-            give_way()
+    for node in program.nodes:
         op, inputs = node.op, node.inputs
         passed = passes_through(node) if op is PICK else None
         if passed is not None:

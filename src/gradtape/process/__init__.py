@@ -6,7 +6,6 @@ Other packages import:
 - `interrupts`: what signal handlers raised, and code in which none runs
 - `weak_table`: interning without Python callbacks
 - `frames`: the line that a frame executes
-- `give_way`: background work that lets the calling thread go first
 - `uncollected`: work during which Python's garbage collector does not start
 - `records`: dataclasses whose methods are compiled at their first use
 - `source_text`: the one writer of Python source

@@ -27,11 +27,12 @@ method_in_c: Callable[[object], object] = ctypes.PYFUNCTYPE(ctypes.py_object, ct
 
 
 def uninterrupted(work: Callable[P, R]) -> Callable[P, R]:
-    """A function whose work no signal handler interrupts; what handlers raise comes after it.
+    """A function whose work no signal handler interrupts.
 
     Handlers run in the main thread only, so another thread does the work, and the main thread waits
-    for it. This is for packages whose objects do not survive an interrupt while they are made or
-    freed: llvmlite's are freed twice.
+    for it. What a handler raises ends the wait, and the work goes on to its end: it must leave its
+    result where a later call finds it, or be quick. This is for packages whose objects do not
+    survive an interrupt while they are made or freed: llvmlite's are freed twice.
     """
 
     @functools.wraps(work)
@@ -58,8 +59,6 @@ def uninterrupted(work: Callable[P, R]) -> Callable[P, R]:
             if isinstance(error, RuntimeError) and not is_interrupt(error):
                 # There can be no more threads, or the interpreter is ending.
                 return work(*args, **kwargs)
-            if not (found or errors):  # else the lock may have been acquired already
-                working.acquire()
             raise
         if errors:
             raise errors[0]

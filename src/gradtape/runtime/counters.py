@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from dataclasses import replace
 
-from gradtape.codegen import compiler_thread, llvm
+from gradtape.codegen import llvm
 from gradtape.graph.walk import visits
 from gradtape.process.records import dataclass
 from gradtape.runtime.buffer_pool import pool_counts
@@ -32,10 +32,9 @@ class Counters:
     kernels_compiled: int = 0
     kernels_loaded: int = 0
     kernels_reused: int = 0
-    # Modules of machine code that were compiled, or loaded from disk, while a call waited for them;
-    # all others were compiled in the background.
+    # Modules of machine code that were compiled, or loaded from disk: kernels and all else.
     compiled_in_calls: int = 0
-    # Programs that could not be compiled in the background, and so run in NumPy.
+    # Programs that could not be compiled, and so run in NumPy.
     compile_failures: int = 0
     # Bytes fresh from the system, bytes served from the pool, and bytes idle in it now.
     bytes_allocated: int = 0
@@ -67,8 +66,8 @@ def counters() -> Counters:
         COUNTS,
         plans_run=COUNTS.plans_run + NATIVE[0],
         ops_run=COUNTS.ops_run + NATIVE[1],
-        compiled_in_calls=llvm.Modules.in_calls,
-        compile_failures=compiler_thread.Counts.failures,
+        compiled_in_calls=llvm.Counts.modules,
+        compile_failures=llvm.Counts.failures,
         bytes_allocated=pool.bytes_allocated,
         bytes_recycled=pool.bytes_recycled,
         bytes_held=pool.bytes_held,

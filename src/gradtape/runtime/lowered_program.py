@@ -30,7 +30,6 @@ from gradtape.ops.families.access import row_major
 from gradtape.ops.matrices.contraction import MATMUL
 from gradtape.optimize import for_loops, loops_of
 from gradtape.optimize.fuse import Call, Fused, Loop
-from gradtape.process.give_way import give_way
 from gradtape.process.records import dataclass
 from gradtape.runtime import blas
 from gradtape.runtime.arena import Arena, stored_bytes
@@ -154,7 +153,6 @@ class LoweredProgram:
         written = {*self.outputs.written, *self.outputs.parts}
         streamed = self._streamed(written)
         for index, unit in enumerate(fused.units):
-            give_way()
             product = isinstance(unit, Call) and is_product(unit.node)
             outputs = unit.outputs if isinstance(unit, Loop) else [unit.node] if product else []
             for node in outputs:

@@ -27,6 +27,7 @@ from gradtape.process.weak_table import WeakTable
 from gradtape.runtime.counters import COUNTS
 from gradtape.runtime.probe import PROBE
 from gradtape.runtime.tiers import TieredPlan
+from gradtape.runtime.when_to_compile import Outline
 
 PLAN_LIMIT = 1024
 # Plans that call functions of the user's, and so keep them alive.
@@ -59,8 +60,8 @@ _Sizes = tuple[int, ...]
 _Plans = OrderedDict[tuple[Key, _Sizes], TieredPlan]
 _plans: _Plans = OrderedDict()
 _calling_plans: _Plans = OrderedDict()
-# The latest plan of each outline, with its sizes.
-_models: OrderedDict[Key, tuple[TieredPlan, _Sizes]] = OrderedDict()
+# What is known of each outline: what NumPy has cost on it, and a plan of it.
+_outlines: OrderedDict[Key, Outline] = OrderedDict()
 _log = Log("runtime")
 _lock = new_lock()
 
@@ -91,14 +92,18 @@ def plan_for(program: Program, fast: bool = False) -> TieredPlan:
             COUNTS.plan_hits += 1
             _log.debug("found the plan of %d ops", len(program.nodes))
             return found
-        model, before = _models.get(key, (None, ()))
+        shared = _outlines.get(key)
     begin = time.perf_counter_ns()
     built = None
-    if model is not None:
+    seen = shared is not None and outlined is not None
+    if shared is None:
+        shared = Outline()
+    elif shared.model is not None:
+        model, before = shared.model
         built = model.resized(sealed_inputs(program), dict(zip(before, sizes, strict=True)))
     if built is None:
-        built = TieredPlan(sealed(program), fast)
-    known = "its structure was seen at other sizes" if model is not None else "new structure"
+        built = TieredPlan(sealed(program), fast, shared, sizes)
+    known = "its structure was seen at other sizes" if seen else "new structure"
     _log.debug("new plan of %d ops: %s", len(program.nodes), known)
     if PROBE.sink is not None:
         PROBE.sink.built(built, begin, known)
@@ -107,7 +112,7 @@ def plan_for(program: Program, fast: bool = False) -> TieredPlan:
         if plans is _plans:
             _keep(_plans, (key, sizes), built, PLAN_LIMIT)
             if outlined is not None:
-                _keep(_models, key, (built, sizes), PLAN_LIMIT)
+                _keep(_outlines, key, shared, PLAN_LIMIT)
         else:
             _keep(_calling_plans, (key, sizes), built, CALLING_PLAN_LIMIT)
     return built
@@ -156,7 +161,7 @@ def clear_plans() -> None:
     >>> gt.clear_plans()
     """
     with _lock:
-        for known in (_plans, _calling_plans, _models):
+        for known in (_plans, _calling_plans, _outlines):
             known.clear()
     # Captures of other threads are forgotten at their next calls.
     World.advance()

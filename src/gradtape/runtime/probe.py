@@ -42,11 +42,7 @@ class Sink(Protocol):
         ...
 
     def compiled(self, plan: Any, begin: int) -> None:
-        """A plan was compiled, in a call or in the compiler thread."""
-        ...
-
-    def waited(self, begin: int) -> None:
-        """A call has waited for the compiler thread."""
+        """A plan was compiled."""
         ...
 
     def called(self, plan: object, node: Node, begin: int) -> None:

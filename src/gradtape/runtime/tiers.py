@@ -1,160 +1,104 @@
-"""Tiers: a plan runs in NumPy at first, and is compiled when that is likely to pay.
+"""Tiers: a plan runs in NumPy at first, and is compiled when that has paid (`when_to_compile`).
 
-Compiling takes milliseconds, as long as NumPy needs for millions of elements. A program is compiled
-when it runs for the second time, or for the first time if it has so much work that NumPy would take
-longer. The compiler thread does that (`codegen.compiler_thread`), NumPy goes on meanwhile, and the
-plan changes over at the next run. So no call waits for the compiler, with these exceptions:
+The call that decides it compiles on its own thread, and runs compiled code then. A second thread
+that wants to compile meanwhile goes on in NumPy. Other times to compile:
 
-- `GRADTAPE_JIT=always` compiles every program at its first run, `GRADTAPE_JIT=wait` when `auto`
-  would ask for it: the call waits, and what a call does does not depend on time;
+- `GRADTAPE_JIT=always` compiles every program at its first run, `GRADTAPE_JIT=wait` at its second:
+  what a call does does not depend on time;
 - in the deterministic mode programs are compiled at their first run, because tiers may differ in
   the last bits;
-- NumPy has no memory for all results of a program that is very large: the call compiles it;
-- if NumPy takes long for a run, calls wait for a part of that time, because compiled code may be a
-  hundred times as fast.
+- NumPy has no memory for all results of a program that is very large: the first call compiles it.
 """
 
 from __future__ import annotations
 
-import math
 import os
 import time
 import warnings
-import weakref
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from gradtape.codegen import compiler_thread, llvm
+from gradtape.codegen import llvm
 from gradtape.graph import Node, Program
 from gradtape.graph.annotated_kinds import Bound
 from gradtape.messages import Log
-from gradtape.ops.control.bodies import held
-from gradtape.optimize import optimize
+from gradtape.optimize import loops_of, optimize
+from gradtape.optimize.fuse import Fused
 from gradtape.optimize.simplify import share_subexpressions
-from gradtape.process.give_way import going_first, is_in_background
+from gradtape.process.interrupts import is_interrupt
 from gradtape.process.locks import new_lock
 from gradtape.process.uncollected import uncollected
 from gradtape.recording.modes import modes
 from gradtape.recording.value import Content
+from gradtape.runtime import when_to_compile
 from gradtape.runtime.beyond_memory import memory
 from gradtape.runtime.numpy_plan import NumpyPlan
 from gradtape.runtime.plan import BoundRun, Input, Layout
 from gradtape.runtime.probe import PROBE
+from gradtape.runtime.when_to_compile import Outline, Policy, work
 
 if TYPE_CHECKING:
     from gradtape.runtime.compiled_plan import CompiledPlan
 
-# Element-ops past which compiling pays within one run: NumPy takes about as long for them.
-WORTH_COMPILING = 30_000_000
-# An op in the body of a loop takes NumPy at least as long as so many elements.
-STEP_ELEMENTS = 1000
 # NumPy computes ops of fewer elements than this, on average, in less time than all passes take.
 SMALL_NODE = 4096
-# After so many programs that were compiled at their first run and never ran again, programs are
-# compiled at their second run only.
-SPECULATIONS = 16
-
-# A program of more ops than this is compiled only after NumPy has run it for as long as compiling
-# would take, which is a second for so many ops.
-LONG_PROGRAM = 20_000
-COMPILE_SECONDS = 5e-5
-
-# A first run in NumPy that takes so many seconds is reason enough to compile a program.
-LONG_RUN = 0.1
-
-# A run in NumPy that takes so many seconds goes first: the compiler thread leaves it the GIL. In
-# exchange its call waits for the compiler, for a part of that time. So it takes less than twice as
-# long as NumPy, unless LLVM takes a core from it. Without the wait, 10,000 ops that compile in
-# 0.7 s took 3 to 5.
-WORTH_WAITING = 5e-4
-WAITS = 0.4
-# Ops of so many elements take NumPy longer than the compiler ever keeps the GIL: both go on.
-LONG_OP = 500_000
 
 MODES = ("off", "auto", "wait", "always")
 MODE = os.environ.get("GRADTAPE_JIT", "auto")
 if MODE not in MODES:
     raise ValueError(f"GRADTAPE_JIT={MODE!r} is unknown. Use off, auto, wait or always.")
 
-# The native recorder and native calls of functions are compiled as plans are.
-compiler_thread.compile_shortcuts_meanwhile(MODE == "auto")
-
-_OP, _SPEC = attrgetter("op"), attrgetter("spec")
+_OP = attrgetter("op")
 
 _log = Log("runtime")
 _lock = new_lock()
-_speculations = {"wasted": 0}
-_failures = {"told": False}
-
-
-class _PlanJob(compiler_thread.Job):
-    """Compiles a plan, unless nobody holds it any more."""
-
-    def __init__(self, plan: TieredPlan) -> None:
-        super().__init__()
-        self._plan = weakref.ref(plan)
-
-    def urgency(self) -> float:
-        """The seconds that NumPy has spent on the plan."""
-        plan = self._plan()
-        return -1.0 if plan is None else plan.spent
-
-    def work(self) -> None:
-        """Compile the plan."""
-        plan = self._plan()
-        if plan is not None:
-            plan.compile()
 
 
 class TieredPlan:
     """One program as a NumPy plan and, once that pays, as a compiled plan."""
 
     __slots__ = (
-        "__weakref__", "_compiled", "_fast", "_guessed", "_job", "_least", "_plain", "_runs",
-        "_work", "program", "spent",
+        "__weakref__", "_compiled", "_expected", "_failed", "_fast", "_least", "_loops", "_outline",
+        "_plain", "_runs", "_sizes", "_work", "program",
     )  # fmt: skip
 
-    def __init__(self, program: Program, fast: bool = False) -> None:
+    def __init__(
+        self,
+        program: Program,
+        fast: bool = False,
+        outline: Outline | None = None,
+        sizes: tuple[int, ...] = (),
+    ) -> None:
         self.program = program
         self._fast = fast
+        self._outline = Outline() if outline is None else outline
+        # The lengths of axes in which programs of the outline differ.
+        self._sizes = sizes
+        self._runs = 0
         self._work: int | None = None
         self._plain: NumpyPlan | None = None
         self._compiled: CompiledPlan | None = None
-        self._runs = 0
-        self._guessed = False
-        # The request to compile it in the background, once that was made.
-        self._job: _PlanJob | None = None
-        # Seconds that NumPy has spent on it so far, and in the shortest run.
-        self.spent = 0.0
-        self._least = math.inf
+        self._failed = False
+        # What NumPy has to have cost before it is worth a look at what compiling costs; and that.
+        self._least = when_to_compile.least_cost(program)
+        self._expected: float | None = None
+        # The optimised program, and its loops if they are known.
+        self._loops: tuple[Program, Fused] | None = None
 
     def run(self, inputs: Sequence[Input]) -> list[Content]:
         """Evaluate on Values and Python numbers."""
         compiled = self._compiled
-        if compiled is None and MODE != "off":
-            compiled = self._newly_compiled()
-        if compiled is not None and MODE != "off":
-            if self._guessed and self._runs:
-                _speculations["wasted"] -= 1
-                self._guessed = False
-            self._runs += 1
-            return compiled.run(inputs)
+        if compiled is None and self._should_compile():
+            compiled = self._try_to_compile()
         self._runs += 1
+        if compiled is not None and MODE != "off":
+            return compiled.run(inputs)
         if self._plain is None:
             self._plain = uncollected(self._planned_in_numpy)
-        start = time.perf_counter()
-        if compiler_thread.waiting_jobs() and self._goes_first():
-            with going_first():
-                results = self._run_in_numpy(self._plain, inputs)
-        else:
-            results = self._run_in_numpy(self._plain, inputs)
-        took = time.perf_counter() - start
-        self.spent += took
-        self._least = min(self._least, took)
-        if took >= LONG_RUN and self._job is None and _compiles_meanwhile():
-            self._hope()
+        begin = Policy.clock()
+        results = self._run_in_numpy(self._plain, inputs)
+        self._outline.pay(Policy.clock() - begin)
         return results
 
     def _run_in_numpy(self, plan: NumpyPlan, inputs: Sequence[Input]) -> list[Content]:
@@ -165,11 +109,6 @@ class TieredPlan:
         PROBE.sink.ran_in_numpy(self, times, begin)
         return results
 
-    def _goes_first(self) -> bool:
-        """Whether the compiler thread would slow a run in NumPy down: many short ops in all."""
-        nodes = len(self.program.nodes)
-        return self._least >= WORTH_WAITING and self.work() < LONG_OP * nodes
-
     def _planned_in_numpy(self) -> NumpyPlan:
         return NumpyPlan(for_numpy(self.program, self._fast, self.work()))
 
@@ -179,57 +118,78 @@ class TieredPlan:
             self._work = work(self.program)
         return self._work
 
+    def _should_compile(self) -> bool:
+        if MODE == "off" or self._failed:
+            return False
+        if MODE == "always" or modes.compile_first:
+            return True
+        if not self._runs and self._is_huge():
+            return True
+        if MODE == "wait":
+            return bool(self._runs)
+        spent = self._outline.spent
+        if not self._runs:
+            # Nothing tells how long it takes but the count of its elements.
+            spent += when_to_compile.run_in_numpy(self.program, self.work())
+        return spent >= self._least and when_to_compile.pays(spent, self._cost())
+
+    def _cost(self) -> float:
+        """The seconds that compiling is expected to take."""
+        if self._expected is None:
+            # Imported here because it is part of the compiler.
+            from gradtape.codegen.kernels.lower import fusible
+
+            program = optimize(self.program, self._fast)
+            self._loops = program, uncollected(loops_of, program, fusible)[1]
+        if self._loops is not None:
+            # Loops may have been compiled for other programs meanwhile.
+            self._expected = when_to_compile.cost(self._loops[1])
+        assert self._expected is not None
+        self._least = self._expected
+        return self._expected
+
+    def _try_to_compile(self) -> CompiledPlan | None:
+        """The compiled plan; None if another thread compiles, or if compiling has failed."""
+        automatic = MODE == "auto" and not modes.compile_first and not self._is_huge()
+        if not automatic:
+            return self.compile()
+        if not _lock.acquire(blocking=False):
+            return None
+        try:
+            return self.compile()
+        except Exception as error:
+            if is_interrupt(error):
+                raise
+            self._failed = True
+            _count_failure(error)
+            return None
+        finally:
+            _lock.release()
+
     def compile(self) -> CompiledPlan:
         """Compile the plan now, unless it is compiled."""
         with _lock:
             if self._compiled is None:
+                begin, processor = time.perf_counter_ns(), time.process_time()
                 with llvm.importing():
                     # Imported here because it loads the compiler.
                     from gradtape.runtime.compiled_plan import compiled_plan
-
-                begin = time.perf_counter_ns()
-                self._compiled = compiled_plan(optimize(self.program, self._fast), self._fast)
+                first, Policy.loaded = not Policy.loaded, True
+                optimised = self._loops[0] if self._loops else optimize(self.program, self._fast)
+                self._compiled = compiled_plan(optimised, self._fast)
+                self._outline.model = self, self._sizes
+                when_to_compile.note_compiled(self._compiled.lowered.fused)
+                if self._expected is not None and not first:
+                    when_to_compile.calibrate(self._expected, time.process_time() - processor)
+                self._loops = None
                 _log.debug(
-                    "compiled a plan of %d ops in %.1f ms, %s",
+                    "compiled a plan of %d ops in %.1f ms",
                     len(self.program.nodes),
                     (time.perf_counter_ns() - begin) * 1e-6,
-                    "in the background" if is_in_background() else "while a call waited",
                 )
                 if PROBE.sink is not None:
                     PROBE.sink.compiled(self, begin)
             return self._compiled
-
-    def _newly_compiled(self) -> CompiledPlan | None:
-        """The compiled plan, if it pays and is there; else it is asked for if it pays."""
-        job = self._job
-        if job is not None and job.finished and job.error is not None:
-            _tell(job.error)
-            return None
-        if job is None and not self._should_compile():
-            return None
-        if not _compiles_meanwhile() or (job is None and self._is_huge()):
-            return self.compile()
-        if job is None:
-            job = self._submit()
-            if job is None:
-                return None
-        elif not job.finished:
-            compiler_thread.resume()
-        # Without an end where every run so far has failed: such a call does not wait.
-        if WORTH_WAITING <= self._least < math.inf:
-            begin = time.perf_counter_ns()
-            compiler_thread.wait_for(job, WAITS * self._least)
-            if PROBE.sink is not None:
-                PROBE.sink.waited(begin)
-        return self._compiled
-
-    def _submit(self) -> _PlanJob | None:
-        """Ask the compiler thread for the compiled plan; None if it has too much to do."""
-        job = _PlanJob(self)
-        if compiler_thread.submit(job):
-            self._job = job
-            return job
-        return None
 
     def bound(self, fixed: Mapping[int, Input], install: Callable[[BoundRun], None]) -> BoundRun:
         """The run with some inputs fixed, as a function of the others, one by one.
@@ -275,54 +235,18 @@ class TieredPlan:
 
     def resized(self, inputs: tuple[Node, ...], sizes: dict[int, int]) -> TieredPlan | None:
         """The plan of the program with other sizes, if compiled code does not depend on them."""
-        if self._compiled is None and self._job is not None and modes.compile_first:
-            # Whether the thread is done already must make no difference.
-            self.compile()
         if self._compiled is None or MODE == "off":
             return None
-        if _compiles_meanwhile():
-            # Kernels depend on the order of lengths at times: such a plan is compiled later.
-            try:
-                with llvm.without_compiling():
-                    compiled = self._compiled.resized(inputs, sizes, self._fast)
-            except llvm.MustCompileError:
-                return None
-        else:
-            compiled = self._compiled.resized(inputs, sizes, self._fast)
+        compiled = self._compiled.resized(inputs, sizes, self._fast)
         if compiled is None:
             return None
-        found = TieredPlan(compiled.program, self._fast)
+        found = TieredPlan(compiled.program, self._fast, self._outline)
         found._compiled = compiled
         return found
 
-    def _should_compile(self) -> bool:
-        if MODE == "always" or modes.compile_first:
-            return True
-        nodes = len(self.program.nodes)
-        if nodes > LONG_PROGRAM:
-            return self.spent >= COMPILE_SECONDS * nodes
-        if self._runs:
-            return True
-        wasted = _speculations["wasted"] >= SPECULATIONS
-        if not self._is_huge() and (wasted or self.work() < WORTH_COMPILING):
-            return False
-        self._guess()
-        return True
-
-    def _hope(self) -> None:
-        """After a long first run: nobody could know before how long a loop would take."""
-        long = len(self.program.nodes) > LONG_PROGRAM
-        if not long and _speculations["wasted"] < SPECULATIONS and self._submit() is not None:
-            self._guess()
-
-    def _guess(self) -> None:
-        """Note that the plan is compiled in the hope of a second run."""
-        _speculations["wasted"] += 1
-        self._guessed = True
-
     def _is_huge(self) -> bool:
         """Whether NumPy has no memory for all results, so that the program must be compiled."""
-        return not self._runs and self.work() >= memory() // 8
+        return self.work() >= memory() // 8
 
 
 def for_numpy(program: Program, fast: bool, elements: int) -> Program:
@@ -341,71 +265,32 @@ def for_numpy(program: Program, fast: bool, elements: int) -> Program:
 
 
 def wait_for_compiler(timeout: Bound | None = None) -> bool:
-    """Wait until everything that repeated calls have asked for is compiled; see `GRADTAPE_JIT`.
+    """True: calls compile what they need themselves, so there is nothing to wait for.
 
-    Calls never need this: they run in NumPy while a thread compiles. A benchmark does, between its
-    first calls and those that it measures. With a timeout in seconds, False says that the compiler
-    was not done in time.
+    It exists for programs that were written when a thread compiled beside them.
 
-    >>> f = gt.function(lambda x: gt.sin(x) * 2.0)
-    >>> _ = f(gt.asarray([1.0])), f(gt.asarray([2.0]))
     >>> gt.wait_for_compiler()
     True
     """
-    return compiler_thread.wait(timeout)
+    return True
 
 
 def is_compiled_at_first(program: Program) -> bool:
     """Whether NumPy does not even run a program for the first time."""
-    if MODE != "off" and (MODE == "always" or modes.compile_first or _is_huge(program)):
-        return True
-    return not _compiles_meanwhile() and work(program) >= WORTH_COMPILING
+    return TieredPlan(program)._should_compile()
 
 
-def _is_huge(program: Program) -> bool:
-    return work(program) >= memory() // 8
-
-
-def _compiles_meanwhile() -> bool:
-    """Whether calls go on in NumPy while the compiler thread compiles."""
-    return MODE == "auto" and not modes.compile_first
-
-
-def _tell(error: Exception) -> None:
-    """Say once that compiling has failed; the program runs in NumPy."""
-    if _failures["told"] or isinstance(error, MemoryError):
+def _count_failure(error: Exception) -> None:
+    """Count a failure of the compiler, and warn of the first; the program runs in NumPy."""
+    llvm.Counts.failures += 1
+    _log.info("compiling failed, the program runs in NumPy: %s", repr(error))
+    if llvm.Counts.failures > 1 or isinstance(error, MemoryError):
         return  # NumPy says itself what it has no memory for
-    _failures["told"] = True
     warnings.warn(
         f"a program could not be compiled: {error!r}. It runs in NumPy, as will others that fail; "
         "gt.counters().compile_failures counts them.",
         stacklevel=2,
     )
-
-
-def work(program: Program) -> int:
-    """A rough count of the element-ops of a program."""
-    # A long program has few ops and specs: each of them is looked at once.
-    total = sum(times * _size(of) for of, times in Counter(map(_SPEC, program.nodes)).items())
-    special = {op for op in set(map(_OP, program.nodes)) if op.runs_bodies or op.reduces}
-    if special:
-        nodes = [node for node in program.nodes if node.op in special]
-        total += sum(_elements(node) - _size(node.spec) for node in nodes)
-    return total
-
-
-def _size(of: Any) -> int:
-    return sum(each.size for each in of) if type(of) is tuple else of.size
-
-
-def _elements(node: Node) -> int:
-    if node.op.runs_bodies:
-        steps: int = node.keywords.get("length", 1)
-        bodies = held(node)
-        return steps * sum(work(body) + STEP_ELEMENTS * len(body.nodes) for body in bodies)
-    if node.op.reduces and type(node.spec) is not tuple:
-        return node.inputs[0].size
-    return _size(node.spec)
 
 
 if MODE == "always":

@@ -12,7 +12,6 @@ import os
 import sys
 import warnings
 
-from gradtape.codegen import compiler_thread
 from gradtape.codegen.cpython import native_recorder
 from gradtape.codegen.cpython.objects import LAYOUT_DIFFERS, unsupported
 from gradtape.graph.hooks import hooks
@@ -24,12 +23,10 @@ MODE = os.environ.get("GRADTAPE_RECORDER", "auto")
 if MODE not in RECORDERS:
     raise ValueError(f"GRADTAPE_RECORDER={MODE!r} is unknown. Use auto, python or native.")
 
-# Compiling takes as long as recording some 60,000 applications in Python. It is done early in what
-# looks like a loop, beside the plans' own compilation: after so many recordings of so many
-# applications each; or when about three times as much was recorded in another pattern.
+# Recordings between two looks at the traffic.
 SETTLED = 8
-APPLICATIONS = 10
-PAID_FOR = 200_000
+# Compiling the recorder takes as long as it saves on so many applications.
+PAID_FOR = 60_000
 
 
 class _Process:
@@ -90,15 +87,6 @@ def why_python() -> str | None:
     return reason or "too little was recorded so far to pay for compiling it"
 
 
-class _RecorderJob(compiler_thread.Job):
-    """Compiles the native recorder. It is installed by a thread that records."""
-
-    def work(self) -> None:
-        """Compile it, if this interpreter is one that it knows."""
-        with native_recorder.lock:
-            native_recorder.prepare()
-
-
 def _fail(error: BaseException) -> None:
     _Process.failure = f"it could not be compiled: {error!r}"
     # A shortcut that cannot be taken is no reason to stop.
@@ -112,25 +100,14 @@ def _fail(error: BaseException) -> None:
 class Watch:
     """Looks at the traffic every few recordings, until the native recorder is worth compiling."""
 
-    def __init__(self) -> None:
-        # Applications recorded at the last look at which the compiler was there.
-        self.seen: int | None = None
-        self._job: _RecorderJob | None = None
-
     def __call__(self) -> None:
         if MODE == "python":
             traffic.due = math.inf
             return
-        if MODE != "native" and self._job is None and not self._pays():
-            traffic.due = traffic.recordings + SETTLED
-            return
-        if MODE != "native" and not self._is_compiled():
+        if MODE != "native" and not self._pays():
             traffic.due = traffic.recordings + SETTLED
             return
         traffic.due = math.inf
-        if self._job is not None and self._job.error is not None:
-            _fail(self._job.error)
-            return
         # A finaliser may come here in the middle of a compilation: it must not wait for others.
         if native_recorder.lock.acquire(blocking=False):
             try:
@@ -143,20 +120,5 @@ class Watch:
             finally:
                 native_recorder.lock.release()
 
-    def _is_compiled(self) -> bool:
-        """Whether the compiler thread is done with the recorder, or is not to be asked."""
-        if not compiler_thread.shortcuts_come_later():
-            return True
-        if self._job is None:
-            job = _RecorderJob()
-            self._job = job if compiler_thread.submit(job) else None
-            return False
-        compiler_thread.resume()
-        return self._job.finished
-
     def _pays(self) -> bool:
-        if "llvmlite.binding" not in sys.modules:
-            return False
-        now, before = traffic.applications, self.seen
-        self.seen = now
-        return now >= PAID_FOR or (before is not None and now - before >= SETTLED * APPLICATIONS)
+        return "llvmlite.binding" in sys.modules and traffic.applications >= PAID_FOR

@@ -15,7 +15,6 @@ from gradtape.codegen.kernels.columns import emit_columns
 from gradtape.codegen.kernels.kernel import LONG_BODY, STRIDED, Kernel, Layout, lane_count
 from gradtape.codegen.kernels.loops import Emitter
 from gradtape.codegen.kernels.reductions import emit_rows, emit_running, emit_whole
-from gradtape.process.give_way import give_way
 from gradtape.process.locks import new_lock
 from gradtape.process.weak_table import WeakTable
 
@@ -191,13 +190,11 @@ def compile_kernels(kernels: Iterable[Kernel]) -> Codes:
     """
     wanted = list(dict.fromkeys(kernels))
     mode = builder.rounding_mode()
-    # Without the lock: the compiler thread may hold it for long.
+    # Without the lock: a thread that compiles may hold it for long.
     found = _found(wanted, mode)
     fresh = [kernel for kernel in wanted if kernel not in found]
     compiled = loaded = 0
     for kernel in fresh:
-        llvm.check_may_compile()
-        give_way()
         with _lock:
             code = _known.get((kernel, mode))
             if code is None:

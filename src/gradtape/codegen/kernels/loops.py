@@ -18,7 +18,6 @@ from gradtape.codegen.kernels.kernel import BOOL, SAME, SCALAR, Kernel, Layout, 
 from gradtape.codegen.kernels.memory import Memory, Place
 from gradtape.graph.vector_code import Vector
 from gradtape.ops.families.lowering import add
-from gradtape.process.give_way import give_way
 
 # Stands for a scalar of the table that is not loaded yet.
 _UNREAD = Vector("", BOOL)
@@ -268,7 +267,6 @@ class Emitter(Memory):
         # Functions that were computed together with an earlier one.
         computed: dict[int, Vector] = {}
         for position, instruction in enumerate(kernel.body):
-            give_way()
             # A scalar of the table is read where it is first used: registers are few.
             op, params, numbers, _ = instruction
             if self.tabled:

@@ -38,7 +38,6 @@ from gradtape.ops.families.access import Access, Strides, is_strided_view, row_m
 from gradtape.ops.families.casting import CAST
 from gradtape.ops.families.lowering import COMBINATIONS
 from gradtape.optimize.fuse import Content, Loop
-from gradtape.process.give_way import give_way
 from gradtape.process.records import dataclass
 
 # Rows of at most so many elements, if there are so many of them, are not walked by vectors.
@@ -232,7 +231,6 @@ def _content(loop: Loop, access: dict[Node, Access], constants: set[Node]) -> Co
     reductions: list[tuple[int, Node]] = []
     wanted = set(loop.outputs)
     for node in loop.nodes:
-        give_way()
         if node in loop.copies:
             stores.append((value_of(node.inputs[0]), node))
             continue

@@ -12,7 +12,6 @@ import sys
 import warnings
 from functools import partial
 
-from gradtape.codegen import compiler_thread
 from gradtape.codegen.cpython import native_recorder as native
 from gradtape.codegen.cpython import switch
 from gradtape.codegen.cpython.objects import (
@@ -30,10 +29,13 @@ from gradtape.recording.recording import Recording
 from gradtape.recording.value import Value
 from gradtape.runtime import buffer_pool as buffers
 from gradtape.runtime import thread_team as threads
+from gradtape.runtime import tiers
 from gradtape.runtime.counters import NATIVE
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
 
+# Compiling the slot takes as long as it saves on so many calls.
+PAID_FOR = 2048
 # Signatures of one function that have contexts.
 MOST_CONTEXTS = 8
 
@@ -106,49 +108,26 @@ class _Slot:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
 
 
-class _SlotJob(compiler_thread.Job):
-    """Compiles the slot."""
-
-    def __init__(self, function: type) -> None:
-        super().__init__()
-        self._function = function
-
-    def work(self) -> None:
-        """Compile it, if this interpreter is one that it knows."""
-        _slots.compile(self._function)
-
-
 class _Slots:
     """The slot of this process, once it is compiled."""
 
     def __init__(self) -> None:
         self._lock = new_lock()
-        self._job: _SlotJob | None = None
+        # Calls in Python that the slot would have taken.
+        self.calls = 0
         self.is_made = False
         self.slot: _Slot | None = None
 
-    def compile(self, function: type) -> None:
-        """Compile the slot, unless it is compiled or this interpreter is unknown."""
-        with self._lock:
-            if not self.is_made:
-                layout = offsets(function) if supported() else None
-                self.slot = None if layout is None else _Slot(function, layout)
-                self.is_made = True
-
     def get(self, function: type) -> _Slot | None:
-        """The slot; None where it cannot be, or while it is being compiled."""
-        if self.is_made:
+        """The slot; None where it cannot be, or does not pay yet."""
+        if self.is_made or not self._pays():
             return self.slot
         try:
-            if switch.MODE == "native" or not compiler_thread.shortcuts_come_later():
-                self.compile(function)
-            elif self._job is None:
-                job = _SlotJob(function)
-                self._job = job if compiler_thread.submit(job) else None
-            else:
-                compiler_thread.resume()
-                if self._job.error is not None:
-                    raise self._job.error
+            with self._lock:
+                if not self.is_made:
+                    layout = offsets(function) if supported() else None
+                    self.slot = None if layout is None else _Slot(function, layout)
+                    self.is_made = True
         except Exception as error:
             if is_interrupt(error):
                 raise
@@ -161,18 +140,21 @@ class _Slots:
             )
         return self.slot
 
-    @property
-    def is_coming(self) -> bool:
-        """Whether it is being compiled."""
-        return self._job is not None and not self.is_made
+    def _pays(self) -> bool:
+        return self.calls >= PAID_FOR or switch.MODE == "native" or tiers.MODE != "auto"
 
 
 _slots = _Slots()
 
 
 def is_coming() -> bool:
-    """Whether the slot is being compiled, so that one should look again soon."""
-    return _slots.is_coming
+    """Whether the slot does not pay yet, so that one should look again soon."""
+    return not _slots.is_made
+
+
+def note_calls(count: int) -> None:
+    """Note calls of a function in Python whose plan is compiled."""
+    _slots.calls += count
 
 
 def install(function: type) -> bool:

@@ -16,12 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.codegen.compiler_thread import waiting_jobs
+from gradtape.codegen.llvm import Counts
 from gradtape.evaluate.kept_for_backward import is_expensive
 from gradtape.graph import Node, Program
 from gradtape.graph.recorded_lines import LINES, Place, user_place
 from gradtape.inspect.profiler.sampler import Sampler
-from gradtape.process.give_way import is_in_background
 from gradtape.recording.value import Value
 from gradtape.runtime.plan import Stretch
 
@@ -47,7 +46,7 @@ class Reading:
     building: float = 0.0
     # How many values were given, at most.
     values: int = 0
-    # Those of them during which the compiler thread was at rest, without values.
+    # Those of them that compiled nothing, without values.
     quiet: Reading | None = None
     # When the last one ended, and nanoseconds from one to the next, of the latest.
     last: int = 0
@@ -179,8 +178,6 @@ class Collector:
         self.numpy_ns = 0
         # Plans that are held until the profile ends.
         self.plans: list[Any] = []
-        # Plans that the compiler thread compiled, with begin and end.
-        self._in_background: list[tuple[Any, int, int]] = []
         self._building_ns = 0
         self._marks = (0, 0, 0)
         self._viewed: set[int] = set()
@@ -190,7 +187,7 @@ class Collector:
 
     def begin(self) -> int:
         """The time now; a flush begins."""
-        self._marks = self.numpy_ns, self._building_ns, waiting_jobs()
+        self._marks = self.numpy_ns, self._building_ns, Counts.modules
         return time.perf_counter_ns()
 
     def flushed(
@@ -209,7 +206,7 @@ class Collector:
         reading = self.readings.get(place)
         if reading is None:
             reading = self.readings[place] = Reading()
-        in_numpy, building, jobs = self._marks
+        in_numpy, building, modules = self._marks
         cycles = 0
         if bound is not None:
             binding = self.bindings.get(id(bound.plan))
@@ -227,7 +224,7 @@ class Collector:
         if reading.last:
             reading.intervals.append(now - reading.last)
         reading.last = now
-        if not jobs and not waiting_jobs():
+        if modules == Counts.modules:
             if reading.quiet is None:
                 reading.quiet = Reading()
             reading.quiet.add(*spent)
@@ -324,24 +321,9 @@ class Collector:
         self._hold(plan)
 
     def compiled(self, plan: Any, begin: int) -> None:
-        """A plan was compiled, in a call or in the compiler thread."""
-        if is_in_background():
-            # Nothing else happens in that thread: `settle` counts it in the thread that profiles.
-            self._in_background.append((plan, begin, time.perf_counter_ns()))
-            return
+        """A plan was compiled."""
         self._add("compile", begin, _ops(plan), True)
         self._hold(plan)
-
-    def waited(self, begin: int) -> None:
-        """A call has waited for the compiler thread."""
-        self._add("wait", begin, "a call waited for the compiler", True)
-
-    def settle(self) -> None:
-        """Count what the compiler thread has done; the profile has ended."""
-        done, self._in_background = self._in_background, []
-        for plan, begin, end in done:
-            self._count(Event("compile in the background", begin, end, None, _ops(plan)))
-            self._hold(plan)
 
     def _hold(self, plan: Any) -> None:
         if len(self.plans) < MOST_PLANS:

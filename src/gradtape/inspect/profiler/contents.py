@@ -23,7 +23,7 @@ from gradtape.inspect.profiler.groups import (
 from gradtape.inspect.profiler.limits import Limits, machine_limits
 from gradtape.inspect.profiler.measured import Findings, FunctionRecord, Measured
 from gradtape.inspect.profiler.sampler import PYTHON
-from gradtape.inspect.profiler.steady import Look, steady_looks, steady_plans, steady_readings
+from gradtape.inspect.profiler.steady import Look, steady_plans, steady_readings
 from gradtape.runtime.plan_cache import plan_holders
 from gradtape.runtime.probe import compiled_plans
 
@@ -49,7 +49,6 @@ def contents(measured: Measured) -> dict[str, Any]:
         "made": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "wall_seconds": wall,
         "cpu_seconds": measured.after.cpu - measured.before.cpu,
-        "background_seconds": measured.after.background - measured.before.background,
         "machine": tables.machine(limits),
         "advice": [tables.advice_row(each, wall) for each in told],
         "phases": [
@@ -83,7 +82,7 @@ def _findings(
     steady = steady_plans(plans, measured.log)
     readings = steady_readings(measured.collector.readings)
     groups = [group for plan in steady for group in plan.groups]
-    sampled = steady_looks(measured) or _seconds_of_looks(measured, spent)
+    sampled = _seconds_of_looks(measured, spent)
     lines = _lines(measured, groups, sampled, readings)
     rate = measured.log.rate
     return Findings(measured, readings, steady, groups, lines, functions, limits, wall, rate)

@@ -147,11 +147,6 @@ def text(data: Mapping[str, Any], most: int = 10) -> str:
         if phase["seconds"] > 0.001 * wall:
             share = phase["seconds"] / wall
             lines.append(f"  {seconds(phase['seconds']):>9}  {share:>4.0%}  {phase['name']}")
-    if data["background_seconds"] > 0.001 * wall:
-        lines.append(
-            f"  {seconds(data['background_seconds']):>9}        beside that, compiling in the "
-            "background"
-        )
     ways = data["directions"]
     lines.append(
         f"  plans: {seconds(ways['forward'])} forward, {seconds(ways['backward'])} backward"

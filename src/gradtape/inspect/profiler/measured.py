@@ -6,7 +6,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gradtape.codegen import compiler_thread
 from gradtape.graph.recorded_lines import Place
 from gradtape.inspect.profiler.collector import Collector, Reading
 from gradtape.inspect.profiler.groups import Baseline, Group, PlanRecord
@@ -25,14 +24,11 @@ class Moment:
     # Processor time of the process, and of the thread that profiles.
     cpu: float
     thread: float
-    # What the compiler thread has spent, while calls went on.
-    background: float
 
     @classmethod
     def now(cls) -> Moment:
         """The present moment."""
-        clocks = time.perf_counter(), time.process_time(), time.thread_time()
-        return cls(counters(), *clocks, compiler_thread.Counts.seconds)
+        return cls(counters(), time.perf_counter(), time.process_time(), time.thread_time())
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 # The order in which a report lists them.
 WHAT = {
     "running plans": "native code and library calls of plans, counted exactly",
-    "compiling": "making plans and machine code while a call waited, timed exactly",
+    "compiling": "making plans and machine code, timed exactly",
     "differentiating": "building derivative graphs that were not known, timed exactly",
     "recording": "the library's Python while ops are recorded, sampled",
     "calling functions": "the library's Python around calls of gt.function, sampled",
@@ -38,7 +38,7 @@ def phases(measured: Measured, plans: Sequence[PlanRecord], wall: float) -> dict
     found = dict.fromkeys(WHAT, 0.0)
     found["running plans"] = sum(plan.seconds for plan in plans)
     # What is compiled beside plans, such as the native recorder, is known by looks alone.
-    compiling = sum(exact.get(kind, 0.0) for kind in ("plan", "compile", "wait"))
+    compiling = sum(exact.get(kind, 0.0) for kind in ("plan", "compile"))
     found["compiling"] = max(compiling, period * looks.get("compiling", 0))
     differentiating = exact.get("derive", 0.0)
     found["differentiating"] = max(differentiating, period * looks.get("differentiating", 0))

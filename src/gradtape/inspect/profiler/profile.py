@@ -89,7 +89,6 @@ class Profile:
         after = Moment.now()
         log = self._log.stop()
         listen(None)
-        collector.settle()
         measured = Measured(
             self.title, self.place, collector, self._sampler, log, self._before, after,
             self._baselines, self._calls,

@@ -16,7 +16,6 @@ import time
 from types import CodeType, FrameType
 from typing import Any
 
-from gradtape.codegen.compiler_thread import waiting_jobs
 from gradtape.graph.recorded_lines import Place, is_library, place_of
 from gradtape.process.frames import current_line
 from gradtape.runtime.buffer_pool import pool_counts
@@ -50,8 +49,6 @@ class Sampler:
 
     def __init__(self) -> None:
         self.looks: dict[tuple[str, Place | None], int] = {}
-        # Those of them during which the compiler thread was at rest.
-        self.quiet: dict[tuple[str, Place | None], int] = {}
         # Seconds since the profile began, resident memory, the pool's in use and idle, and what
         # tapes keep.
         self.memory: list[tuple[float, int, int, int, int]] = []
@@ -98,8 +95,6 @@ class Sampler:
     def _look(self, _: int, frame: FrameType | None) -> None:
         key = self._classified(frame)
         self.looks[key] = self.looks.get(key, 0) + 1
-        if not waiting_jobs():
-            self.quiet[key] = self.quiet.get(key, 0) + 1
         if time.perf_counter() >= self._due:
             self.note_memory()
 

@@ -1,7 +1,7 @@
-"""Steady calls: what a run costs once the compiler is done and nothing comes in between.
+"""Steady calls: what a run costs once its plan is compiled and nothing comes in between.
 
-A plan runs in NumPy until a thread has compiled it, and how many runs that takes depends on how
-busy the machine is. So does how often the system takes the processor away in the middle of a run. A
+A plan runs in NumPy until compiling it pays, and how many runs that takes depends on how busy the
+machine is. So does how often the system takes the processor away in the middle of a run. A
 gain that was added up from such times would be another one at the next run of the same program.
 Advice therefore counts all runs at the time of steady ones, as far as there are enough of them; the
 tables of a report show the times as they were.
@@ -13,16 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from statistics import fmean, median
-from typing import TYPE_CHECKING
 
 from gradtape.graph.recorded_lines import Place
-from gradtape.inspect.profiler import phases
 from gradtape.inspect.profiler.collector import Reading
 from gradtape.inspect.profiler.groups import PlanRecord
 from gradtape.inspect.profiler.plan_log import Runs
-
-if TYPE_CHECKING:
-    from gradtape.inspect.profiler.measured import Measured
 
 # The phase and the line that a look found.
 Look = tuple[str, Place | None]
@@ -86,7 +81,7 @@ def _uninterrupted(plan: PlanRecord, times: Mapping[int, Sequence[float]]) -> fl
 
 
 def steady_readings(readings: Mapping[Place | None, Reading]) -> dict[Place | None, Reading]:
-    """Flushes as if all had come while the compiler thread was at rest."""
+    """Flushes as if none of them had compiled anything."""
     found = {}
     for place, all_of_them in readings.items():
         quiet = all_of_them.quiet
@@ -113,22 +108,3 @@ def whole_loop(reading: Reading | None) -> float:
     if reading is None or len(reading.intervals) < ENOUGH:
         return inf
     return median(reading.intervals) * 1e-9 * reading.count
-
-
-def steady_looks(measured: Measured) -> dict[Look, float]:
-    """Seconds by phase and line, as if all looks had come while the compiler thread was at rest.
-
-    While it works, the timer counts its processor time as well, and both threads wait for the GIL.
-    How much of the program ran in the quiet part is told by its flushes; empty if they are few.
-    """
-    readings = measured.collector.readings.values()
-    flushes = sum(each.count for each in readings)
-    quiet = sum(each.quiet.count for each in readings if each.quiet is not None)
-    everything = sum(measured.sampler.looks.values())
-    looks = {
-        key: count for key, count in measured.sampler.quiet.items() if key[0] in phases.SAMPLED
-    }
-    if quiet < ENOUGH or sum(looks.values()) < ENOUGH:
-        return {}
-    period = (measured.after.cpu - measured.before.cpu) / everything
-    return {key: period * count * flushes / quiet for key, count in looks.items()}

@@ -146,8 +146,6 @@
       legend.append(element("li", { title: phase.what }, element("i", { style: `background:var(--${PHASE_COLOURS[phase.name]})` }), name, element("b", { text: seconds(phase.seconds) })));
     }
     into.append(bar, legend);
-    if (data.background_seconds > 0.0005 * wall)
-      into.append(element("p", { class: "empty", text: `Beside that, a thread compiled for ${seconds(data.background_seconds)} while calls ran in NumPy.` }));
     if (data.functions.length) {
       into.append(element("h3", { text: "Functions" }), table([
         ["function", (row) => row.name], ["kinds of arguments", (row) => count(row.kinds), "n"], ["calls", (row) => count(row.calls), "n"], ["captures", (row) => count(row.captures), "n"],
