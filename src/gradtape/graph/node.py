@@ -22,6 +22,7 @@ import numpy as np
 
 from gradtape.dtypes import DType
 from gradtape.errors import SizeError
+from gradtape.graph.derived import Derived
 from gradtape.graph.op import Op, Undefined, declare
 from gradtape.graph.operators import OPERATORS
 from gradtape.graph.provenance import provenance
@@ -166,8 +167,7 @@ class Table:
         self.nodes: dict[Key, Node] = {}
         # Nodes that derivatives are made of: see `apart_from_recorded`.
         self.slopes: dict[Key, Node] = {}
-        # Derivatives and other graphs, by the question that they answer.
-        self.derived: dict[Key, Any] = {}
+        self.derived = Derived()
         # Bound plans of flushes, by the nodes they compute: see gradtape.evaluate.flush.
         self.plans: dict[Key, Any] = {}
         # Slices of nodes, by the bounds that the user wrote.

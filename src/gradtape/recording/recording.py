@@ -11,6 +11,9 @@ import threading
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeVar
 
+import numpy as np
+
+from gradtape.dtypes import Array
 from gradtape.graph.hooks import hooks
 from gradtape.graph.lines import user_line
 from gradtape.graph.node import (
@@ -237,6 +240,11 @@ class Recording:
     def lacks_value(self, node: Node) -> bool:
         """Whether a node depends on a leaf without a value, as only a trace has them."""
         return False
+
+    def contents(self, leaf: Node) -> Array | None:
+        """The value of a leaf on which a derived fact depends; None if a trace has no value."""
+        value = self.leaves[leaf.params[0]]
+        return np.asarray(value.array if type(value) is Value else value, leaf.dtype)
 
     def capture(self, operand: Any) -> Node:
         """The leaf that stands for an operand from outside the traced function."""

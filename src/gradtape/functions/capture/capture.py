@@ -366,6 +366,12 @@ class Capture(Recording):
             self.escaped = (what, user_line())
             self.meant = meant
 
+    def contents(self, leaf: Node) -> np.ndarray | None:
+        """The value of a leaf: what depends on it is derived again in calls with other values."""
+        if not isinstance(self._source_of_leaf(leaf.params[0]), Constant):
+            self.escape("a proof or a sparsity pattern depends on the contents of an index")
+        return super().contents(leaf)
+
     # State.
 
     def assign(self, variable: Variable, before: Tensor, handle: Tensor) -> None:
