@@ -76,8 +76,8 @@ def _root(recording: Recording, result: Node, copies: dict[Node, Node]) -> Node:
 
 
 # Kinds of questions that are remembered.
-GRADIENT = "gradient"
-JACOBIAN = "jacobian"
+GRADIENT = "gradient answer"
+JACOBIAN = "jacobian answer"
 
 
 def remember_answer(
@@ -101,7 +101,7 @@ def remember_answer(
             answer.append((result.op, result.inputs, result.params))
         else:
             answer.append((IDENTITY, (result,), ()))
-    recording.table.derived[of_structure("answer", kind, question)] = answer
+    recording.table.derived[of_structure(kind, *question)] = answer
 
 
 def hold_answer(
@@ -112,7 +112,7 @@ def hold_answer(
     A `complete` answer has no None in it.
     """
     answer: list[_Application | None] | None
-    answer = recording.table.derived.get(of_structure("answer", kind, question))
+    answer = recording.table.derived.get(of_structure(kind, *question))
     if answer is None or (complete and None in answer):
         return None
     if PROBE.sink is not None:

@@ -15,7 +15,7 @@ from gradtape.derive.window import Window
 from gradtape.dtypes import Array, DType
 from gradtape.errors import SparsityError
 from gradtape.graph import Fact, Node, of_structure
-from gradtape.graph.derived import Digests
+from gradtape.graph.derived import Digests, digest_of
 from gradtape.graph.hooks import hooks
 from gradtape.process.records import dataclass
 from gradtape.recording import Recording
@@ -34,15 +34,8 @@ class Contents:
     @property
     def digests(self) -> Digests:
         """What tells two meshes apart in the key of a fact."""
-        if not self.values:
-            return ()
-        # It loads OpenSSL, which takes longer than most of our packages.
-        import hashlib
-
-        return tuple(
-            None if array is None else hashlib.blake2b(array.tobytes()).digest()
-            for array in self.values.values()
-        )
+        arrays = self.values.values()
+        return tuple(None if array is None else digest_of(array) for array in arrays)
 
 
 def index_contents(window: Window, target: Node, source: Node) -> Contents:

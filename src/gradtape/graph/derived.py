@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple, TypeVar
 
+from gradtape.dtypes import Array
+
 F = TypeVar("F")
 
 # A digest for each leaf whose contents a fact reads; None stands for contents that are not known.
-Digests = tuple[bytes | None, ...]
+Digests = tuple[str | None, ...]
 
 
 class Fact(NamedTuple):
@@ -26,6 +28,14 @@ class Fact(NamedTuple):
     contents: Digests
     # Budgets, modes, thread counts, and the values that the recording keeps (`available`).
     settings: tuple[Hashable, ...]
+
+
+def digest_of(array: Array) -> str:
+    """A digest that tells contents apart."""
+    # It loads OpenSSL, which takes longer than most of our packages.
+    import hashlib
+
+    return hashlib.blake2b(array.tobytes(), digest_size=16).hexdigest()
 
 
 def of_structure(kind: str, *structure: Hashable) -> Fact:
