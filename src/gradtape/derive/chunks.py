@@ -15,7 +15,7 @@ from numbers import Integral, Real
 
 from gradtape.derive.python_rules import PythonRules
 from gradtape.derive.window import Window
-from gradtape.evaluate.bound_plans import BoundPlan, bind
+from gradtape.evaluate.bound_plans import BoundPlan, bind, plan_settings
 from gradtape.graph import PICK, Fact, Node, dependents, of_structure, placeholder, spec, user_line
 from gradtape.graph.program import Program, program
 from gradtape.messages import Progress
@@ -148,7 +148,7 @@ def chunks_for(
         return _chunks(window, rules, target, source, mode, wanted)
 
     budget = None if wanted.chunk_size is not None else wanted.budget
-    settings = (wanted.chunk_size, budget, recording.available)
+    settings = (wanted.chunk_size, budget, *plan_settings(recording))
     key = Fact("chunks", (target, source, mode), (), settings)
     return window.remembered(key, derive)
 

@@ -25,7 +25,7 @@ from gradtape.derive.python_rules import PythonRules
 from gradtape.derive.window import Window
 from gradtape.dtypes import Array, DType
 from gradtape.errors import NoValueError, SparsityError
-from gradtape.evaluate.bound_plans import BoundPlan, bind
+from gradtape.evaluate.bound_plans import BoundPlan, bind, plan_settings
 from gradtape.graph import Fact, Node, apart_from_recorded, apply, placeholder, substitute
 from gradtape.ops.arrays.gathering import GATHER
 from gradtape.ops.arrays.joining import CONCAT
@@ -388,5 +388,5 @@ def _key(
         kind,
         (*asked, None if given is None else given.digest),
         contents.digests,
-        (limits, recording.available, needs_graph(recording)),
+        (limits, needs_graph(recording), *plan_settings(recording)),
     )

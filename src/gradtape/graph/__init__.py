@@ -8,6 +8,7 @@ Other packages import:
 - `operators`: the ops that graphs apply by themselves, filled by `ops`
 - `node`: `Node`, `apply`, `constant` and the tables in which nodes are interned
 - `program`: `Program`, a closed static graph, and how it is printed
+- `derived`: `Fact`, the key of what is derived from a table or a program and remembered there
 - `walk`: `topological`, `dependents`, `substitute`, `rebuilt`
 - `rows`: `Rows`, a cotangent that is zero but for some rows
 - `hooks`: calls from a package into one that imports it
