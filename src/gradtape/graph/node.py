@@ -363,6 +363,16 @@ def build(op: Op, inputs: tuple[Node, ...], params: Params) -> Node:
     return note_line(Node(op, inputs, params, found), _local.table.deriving)
 
 
+def is_cast_by_default(found: Node, inputs: tuple[Node, ...]) -> bool:
+    """Whether integers were cast to the default dtype, which may change.
+
+    Such a node is interned under its own inputs alone: the operands do not determine it.
+    """
+    if found.inputs is inputs or any(node.spec.inexact for node in inputs):
+        return False
+    return any(node.spec.inexact for node in found.inputs)
+
+
 def apply(op: Op, inputs: tuple[Node, ...], params: Params = ()) -> Node:
     """The node that applies `op` to `inputs`: the interned one, or a new one."""
     current = _local.table
@@ -372,7 +382,10 @@ def apply(op: Op, inputs: tuple[Node, ...], params: Params = ()) -> Node:
     key = (op, params, *inputs) if params else (op, *inputs)  # `structural_key`
     found = nodes.get(key)
     if found is None:
-        found = nodes[key] = build(op, inputs, params)
+        found = build(op, inputs, params)
+        if is_cast_by_default(found, inputs):
+            return apply(op, found.inputs, params)
+        nodes[key] = found
         noted = provenance()
         if noted is not None:
             noted.origins[found] = current.deriving

@@ -23,6 +23,7 @@ from gradtape.graph.node import (
     Params,
     Table,
     build,
+    is_cast_by_default,
     leaf,
     structural_key,
     table,
@@ -315,6 +316,8 @@ class Recording:
     def first_application(self, key: Key, op: Op, inputs: tuple[Node, ...], params: Params) -> Node:
         """A node that this thread has not seen, entered in its table."""
         found = build(op, inputs, params)
+        if is_cast_by_default(found, inputs):
+            return self.application(op, found.inputs, params)
         self.interned[key] = found
         found.stamp = self.stamp
         self.nodes.append(found)
