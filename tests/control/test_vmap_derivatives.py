@@ -348,3 +348,31 @@ def test_py_function_of_what_all_share():
 
         found = gt.grad(lambda w, f=f: gt.sum(gt.vmap(lambda x: f(x, w))(ROWS)))(w)
         close(found, ROWS.sum(0))
+
+
+def test_two_derivatives_with_one_body_for_other_sources():
+    """The batched body depends on the sources that have a derivative, not on the body alone."""
+
+    def product(chosen):
+        @gt.custom_gradient
+        def f(a, b):
+            def grad(dy):
+                slope = dy * gt.sin(dy)
+                return (None, slope) if chosen else (slope, None)
+
+            return a * b, grad
+
+        return f
+
+    def gradient(chosen):
+        f, a, b = product(chosen), gt.asarray([1.0, 2.0, 3.0]), gt.asarray(2.0)
+        with gt.GradientTape() as tape:
+            tape.watch([a, b])
+            y = gt.vmap(lambda a: gt.scan(lambda c, _: (c + f(a, b), None), 0.0, length=2)[0])(a)
+        return tape.gradient(y, [a, b])
+
+    of_b, of_a = gradient(1), gradient(0)
+    assert of_b[0] is None
+    assert of_a[1] is None
+    np.testing.assert_allclose(of_b[1], 6 * np.sin(1.0))
+    np.testing.assert_allclose(of_a[0], np.full(3, 2 * np.sin(1.0)))

@@ -65,3 +65,21 @@ def test_a_dense_matrix_beyond_memory_is_refused_with_size_op_and_line():
         gt.jacobian(f)(x)
     with pytest.raises(MemoryError, match="multiply: more than 64000000 entries"):
         gt.jacobian(f, sparse="auto")(x)
+
+
+def test_a_function_is_captured_after_a_call_in_chunks():
+    """Chunks give numbers and a capture needs the graph, so they are two programs."""
+
+    def matrix(x):
+        with gt.GradientTape() as tape:
+            tape.watch(x)
+            y = gt.sin(x[1:]) * x[:-1]
+        return tape.jacobian(y, x, sparse=True, chunk_size=1)
+
+    x = gt.asarray(np.arange(1.0, 6.0))
+    expected, captured = matrix(x), gt.function(matrix)
+    for _ in range(3):
+        captured(x)
+    before = gt.counters().derivative_hits
+    assert abs(captured(x) - expected).max() < 1e-12
+    assert gt.counters().derivative_hits == before

@@ -1,5 +1,7 @@
 """Nodes: equal applications are one object."""
 
+import contextlib
+
 import numpy as np
 import pytest
 
@@ -92,3 +94,31 @@ def test_ops_are_found_by_name():
 def test_node_is_shown_with_its_spec():
     assert repr(apply(MULTIPLY, (leaf(0, FLOAT), leaf(0, FLOAT)))) == "<multiply float64[3]>"
     assert type(leaf(0, FLOAT)) is Node
+
+
+@pytest.mark.parametrize("is_recording", [False, True])
+def test_the_default_dtype_is_no_part_of_what_is_interned(is_recording):
+    """Integers are cast to the default dtype: their node is not found by the operands alone."""
+    functions = (gt.sin, gt.exp, lambda i: i / i, gt.logsumexp, lambda i: gt.fft.fft(i).real)
+    try:
+        with gt.GradientTape() if is_recording else contextlib.nullcontext():
+            for dtype in ("float64", "float32", "float64"):
+                gt.set_default_dtype(dtype)
+                assert {str(f(gt.asarray([1, 2])).dtype) for f in functions} == {dtype}
+    finally:
+        gt.set_default_dtype("float64")
+
+
+def test_a_repeated_cast_is_the_same_graph():
+    def derive():
+        i, x = gt.asarray([1, 2]), gt.asarray([1.0, 2.0])
+        with gt.GradientTape() as tape:
+            tape.watch(x)
+            y = gt.sin(i) * x + i / i
+        return tape.gradient(y, x).numpy()
+
+    derive()
+    before = gt.counters().derivatives_built
+    for _ in range(3):
+        derive()
+    assert gt.counters().derivatives_built == before

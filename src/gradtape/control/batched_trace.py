@@ -12,7 +12,17 @@ import numpy as np
 
 from gradtape.control.batched_rule import CarriedRule, all_examples
 from gradtape.derive.python_rules import Checkpointed
-from gradtape.graph import LEAF, PICK, Node, apply, dependents, pick, substitute, topological
+from gradtape.graph import (
+    LEAF,
+    PICK,
+    Node,
+    apply,
+    dependents,
+    of_structure,
+    pick,
+    substitute,
+    topological,
+)
 from gradtape.graph.hooks import hooks
 from gradtape.graph.provenance import provenance
 from gradtape.ops.families.batching import moved, spread
@@ -84,7 +94,7 @@ class Carrier:
             if n.op.may_fail and n not in trace.replaced and trace.lacks_value(n)
         )
         derived = trace.table.derived
-        key = ("batch", tuple(roots), checks, leaves, self.size)
+        key = of_structure("batch", tuple(roots), checks, leaves, self.size)
         found = derived.get(key)
         if found is None:
             COUNTS.batches_built += 1
@@ -98,7 +108,7 @@ class Carrier:
     def steps(self, graph: BatchedGraph, axes: tuple[int | None, ...]) -> OrderedGraph:
         """The results with their axes of examples in place; to be called inside the trace."""
         derived = self.trace.table.derived
-        key = ("steps", graph, axes)
+        key = of_structure("steps", graph, axes)
         found = derived.get(key)
         if found is None:
             found = OrderedGraph(graph, axes)

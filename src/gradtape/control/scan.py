@@ -15,7 +15,17 @@ from gradtape.control.carry import Carry
 from gradtape.control.checks import as_count, check_function
 from gradtape.control.traced_bodies import Body, BodyTrace, Returned, apply_outside, settled, trace
 from gradtape.errors import ShapeError
-from gradtape.graph import Node, Program, apply, closed, outputs, placeholder, scratch, spec
+from gradtape.graph import (
+    Node,
+    Program,
+    apply,
+    closed,
+    of_structure,
+    outputs,
+    placeholder,
+    scratch,
+    spec,
+)
 from gradtape.ops.arrays.joining import concat
 from gradtape.ops.arrays.movement import reshape
 from gradtape.ops.arrays.slicing import along_axis
@@ -85,9 +95,8 @@ class Segments:
     def _segment_body(self, carries: int, steps: int) -> Program:
         """The body that does several steps."""
         first = len(self.captured) + carries
-        key = ("segment", carries, first, steps, self.reverse)
-        found = self.body.derived.get(key)
-        if found is None:
+
+        def derive() -> Program:
             with scratch():
                 own = self.body.inputs[:first]
                 rows = [
@@ -95,9 +104,10 @@ class Segments:
                     for node in self.body.inputs[first:]
                 ]
                 params = (self.body, len(self.captured), carries, steps, self.reverse, False)
-                node = apply(SCAN, (*own, *rows), params)
-                found = self.body.derived[key] = closed((*own, *rows), outputs(node))
-        return found
+                return closed((*own, *rows), outputs(apply(SCAN, (*own, *rows), params)))
+
+        key = of_structure("segment", carries, first, steps, self.reverse)
+        return self.body.derived.once(key, derive)
 
 
 def _part(x: Tensor, start: int, length: int) -> Tensor:

@@ -16,7 +16,18 @@ from gradtape.control.rule_programs import RulePrograms
 from gradtape.derive import body_transforms  # noqa: F401 - rules of control ops call them
 from gradtape.errors import NoValueError
 from gradtape.evaluate.flush import compute_handle, flush
-from gradtape.graph import LEAF, Node, Op, Program, Spec, closed, dependents, outputs, topological
+from gradtape.graph import (
+    LEAF,
+    Node,
+    Op,
+    Program,
+    Spec,
+    closed,
+    dependents,
+    of_structure,
+    outputs,
+    topological,
+)
 from gradtape.ops.control import bodies
 from gradtape.recording import Handle, Recording, enter, host_value, state
 from gradtape.recording.trace import Trace, about_indices
@@ -99,12 +110,8 @@ class Body:
     def program(self, inputs: Sequence[Node], results: Sequence[Node] | None = None) -> Program:
         """The closed program of these inputs, found by the identity of its nodes if seen before."""
         roots = tuple(self.roots if results is None else results)
-        derived = self.trace.table.derived
-        key = ("body", tuple(inputs), roots)
-        found = derived.get(key)
-        if found is None:
-            found = derived[key] = closed(inputs, roots)
-        return found
+        key = of_structure("body", tuple(inputs), roots)
+        return self.trace.table.derived.once(key, lambda: closed(inputs, roots))
 
     def bind(self, outer: Recording, leaf: Node) -> Node:
         """The node outside that a leaf stands for."""

@@ -15,8 +15,8 @@ from numbers import Integral, Real
 
 from gradtape.derive.python_rules import PythonRules
 from gradtape.derive.window import Window
-from gradtape.evaluate.bound_plans import BoundPlan, bind
-from gradtape.graph import PICK, Node, dependents, placeholder, spec, user_line
+from gradtape.evaluate.bound_plans import BoundPlan, bind, plan_settings
+from gradtape.graph import PICK, Fact, Node, dependents, of_structure, placeholder, spec, user_line
 from gradtape.graph.program import Program, program
 from gradtape.messages import Progress
 from gradtape.ops.arrays.movement import reshape_node
@@ -148,7 +148,8 @@ def chunks_for(
         return _chunks(window, rules, target, source, mode, wanted)
 
     budget = None if wanted.chunk_size is not None else wanted.budget
-    key = ("chunks", target, source, mode, wanted.chunk_size, budget, recording.available)
+    settings = (wanted.chunk_size, budget, *plan_settings(recording))
+    key = Fact("chunks", (target, source, mode), (), settings)
     return window.remembered(key, derive)
 
 
@@ -178,11 +179,8 @@ def needs_graph(recording: Recording) -> bool:
 
 
 def _total(recording: Recording, whole: Node) -> int:
-    derived = recording.table.derived
-    key = ("bytes", whole)
-    if key not in derived:
-        derived[key] = total_bytes(program([whole]))
-    return derived[key]
+    key = of_structure("bytes", whole)
+    return recording.table.derived.once(key, lambda: total_bytes(program([whole])))
 
 
 def _chunks(

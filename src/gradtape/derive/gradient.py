@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Sequence
 
 from gradtape.derive.python_rules import PythonRules
-from gradtape.graph import Rows, dependents, topological
+from gradtape.graph import Rows, dependents, of_structure, topological
 from gradtape.graph.node import Node, apart_from_recorded
 from gradtape.process.uncollected import uncollected
 from gradtape.recording.recording import Recording
@@ -31,7 +31,9 @@ def derive_reverse(
     recording.targets.update((target, None) for target in targets if target.spec.size == 1)
     if watched is not None and all(source in watched for source in sources):
         watched = None
-    key = ("reverse", tuple(targets), tuple(cotangents), tuple(sources), outside, watched)
+    key = of_structure(
+        "reverse", tuple(targets), tuple(cotangents), tuple(sources), outside, watched
+    )
     found = recording.table.derived.get(key)
     if found is not None:
         COUNTS.derivative_hits += 1
@@ -76,7 +78,7 @@ def derive_forward(
     outside: frozenset[Node],
 ) -> list[Node | None]:
     """Tangents of the targets."""
-    key = ("forward", tuple(targets), tuple(sources), tuple(tangents), outside)
+    key = of_structure("forward", tuple(targets), tuple(sources), tuple(tangents), outside)
     found = recording.table.derived.get(key)
     if found is not None:
         COUNTS.derivative_hits += 1

@@ -11,7 +11,7 @@ from collections.abc import Container, Sequence
 from typing import Any, NamedTuple
 
 from gradtape.derive.python_rules import Replaced, Structural
-from gradtape.graph import Rows, topological
+from gradtape.graph import Rows, of_structure, topological
 from gradtape.graph.hooks import hooks
 from gradtape.graph.node import PICK, Node, Params, is_slope, pick
 from gradtape.graph.op import Op
@@ -76,8 +76,8 @@ def _root(recording: Recording, result: Node, copies: dict[Node, Node]) -> Node:
 
 
 # Kinds of questions that are remembered.
-GRADIENT = "gradient"
-JACOBIAN = "jacobian"
+GRADIENT = "gradient answer"
+JACOBIAN = "jacobian answer"
 
 
 def remember_answer(
@@ -101,7 +101,7 @@ def remember_answer(
             answer.append((result.op, result.inputs, result.params))
         else:
             answer.append((IDENTITY, (result,), ()))
-    recording.table.derived["answer", kind, question] = answer
+    recording.table.derived[of_structure(kind, *question)] = answer
 
 
 def hold_answer(
@@ -112,7 +112,7 @@ def hold_answer(
     A `complete` answer has no None in it.
     """
     answer: list[_Application | None] | None
-    answer = recording.table.derived.get(("answer", kind, question))
+    answer = recording.table.derived.get(of_structure(kind, *question))
     if answer is None or (complete and None in answer):
         return None
     if PROBE.sink is not None:
@@ -142,10 +142,8 @@ def _parted(recording: Recording, results: tuple[Node, ...], position: int) -> d
     counts = recording.parts.counts
     count = counts[results] = counts.get(results, 0) + 1
     # As with twins, the next run of the program finds the same copies in the same order.
-    key = ("parts", results, count)
-    found: _Copies | None = recording.table.derived.get(key)
-    if found is None:
-        found = recording.table.derived[key] = _copied(recording, results)
+    key = of_structure("parts", results, count)
+    found = recording.table.derived.once(key, lambda: _copied(recording, results))
     for node in found.closures:
         if node in recording.rules:
             rule = Replaced(recording.rules[node], node, found.copies)

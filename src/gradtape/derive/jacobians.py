@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gradtape.derive.python_rules import PythonRules
 from gradtape.derive.window import Isolated, Window
-from gradtape.graph import Node, Rows, constant, spec
+from gradtape.graph import Node, Rows, constant, of_structure, spec
 from gradtape.process.records import dataclass
 from gradtape.transforms.jacobian import batch_jacobian, jacobian
 from gradtape.transforms.reverse import reverse
@@ -27,7 +27,7 @@ def derive_jacobian(window: Window, target: Node, source: Node, mode: str) -> No
             return None
         return jacobian(target, window.question(source, mode, rules))
 
-    return window.remembered(("jacobian", target, source, mode), derive)
+    return window.remembered(of_structure("jacobian", target, source, mode), derive)
 
 
 def derive_batch_jacobian(window: Window, target: Node, source: Node, mode: str) -> Node | None:
@@ -38,7 +38,7 @@ def derive_batch_jacobian(window: Window, target: Node, source: Node, mode: str)
             return None
         return batch_jacobian(target, window.question(source, mode, rules))
 
-    return window.remembered(("batch_jacobian", target, source, mode), derive)
+    return window.remembered(of_structure("batch_jacobian", target, source, mode), derive)
 
 
 def derive_gradient(window: Window, target: Node, source: Node) -> Node | None:
@@ -60,7 +60,7 @@ def derive_slope(window: Window, target: Node, source: Node, by: Node) -> Slope 
             return None
         return Slope(found.dense() if isinstance(found, Rows) else found, second, isolated)
 
-    return window.remembered(("slope", target, source, by), derive)
+    return window.remembered(of_structure("slope", target, source, by), derive)
 
 
 def derive_hessian(window: Window, target: Node, first: Node, second: Node) -> Node | None:
@@ -78,7 +78,7 @@ def derive_hessian(window: Window, target: Node, first: Node, second: Node) -> N
             return constant(0, spec(first.shape + second.shape, second.dtype))
         return slope.isolated.restored([found])[0]
 
-    return window.remembered(("hessian", target, first, second), derive)
+    return window.remembered(of_structure("hessian", target, first, second), derive)
 
 
 def _differentiable(target: Node, source: Node) -> bool:

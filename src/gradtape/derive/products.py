@@ -12,8 +12,8 @@ from gradtape.derive.jacobians import derive_gradient, derive_slope
 from gradtape.derive.python_rules import PythonRules
 from gradtape.derive.window import Window
 from gradtape.dtypes import Array
-from gradtape.evaluate.bound_plans import BoundPlan, bind
-from gradtape.graph import Node, Rows, Spec, constant, placeholder, spec
+from gradtape.evaluate.bound_plans import BoundPlan, bind, plan_settings
+from gradtape.graph import Fact, Node, Rows, Spec, constant, placeholder, spec
 from gradtape.process.records import dataclass
 from gradtape.recording import Recording, Value
 from gradtape.transforms.batch import batch_all
@@ -61,7 +61,8 @@ def product(
             return Product(many, of, None)
         return Product(many, of, bind(window.recording, batch_all([found], {seed: many}, count)))
 
-    key = ("product", kind, target, source, count, window.recording.available)
+    settings = plan_settings(window.recording)
+    key = Fact("product", (kind, target, source, count), (), settings)
     return window.remembered(key, derive)
 
 
@@ -92,6 +93,6 @@ def derive_value_and_gradient(window: Window, target: Node, source: Node) -> Bou
             window.recording, [target, constant(0, source.spec) if slope is None else slope]
         )
 
-    return window.remembered(
-        ("value_and_gradient", target, source, window.recording.available), derive
-    )
+    settings = plan_settings(window.recording)
+    key = Fact("value_and_gradient", (target, source), (), settings)
+    return window.remembered(key, derive)

@@ -22,6 +22,8 @@ from gradtape.derive.sparse_programs import (
 )
 from gradtape.derive.window import Window
 from gradtape.errors import NoValueError
+from gradtape.evaluate.bound_plans import plan_settings
+from gradtape.graph.derived import Fact
 from gradtape.graph.node import Node
 from gradtape.recording.recording import Recording
 from gradtape.runtime.counters import COUNTS
@@ -59,7 +61,7 @@ def sparse_jacobian(
 def known_sparse_jacobian(recording: Recording, question: tuple[Node, ...]) -> SparseProgram | None:
     """The program that `remember_sparse_jacobian` noted for a target and a source, if any."""
     # What the recording has computed already, and keeps, is an input of the program.
-    key = ("sparse answer", question, recording.available)
+    key = Fact("sparse answer", question, (), plan_settings(recording))
     found: SparseProgram | None = recording.table.derived.get(key)
     if found is not None:
         COUNTS.derivative_hits += 1
@@ -76,7 +78,7 @@ def remember_sparse_jacobian(window: Window, target: Node, source: Node) -> None
     prepared = prepare_sparse_jacobian(window, target, source, "auto", None)
     if prepared.connected and prepared.of_structure and not prepared.trials:
         recording = window.recording
-        key = ("sparse answer", (target, source), recording.available)
+        key = Fact("sparse answer", (target, source), (), plan_settings(recording))
         recording.table.derived[key] = prepared
 
 

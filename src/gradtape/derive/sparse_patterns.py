@@ -6,7 +6,7 @@ that index: the same program on another mesh has another pattern.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -14,44 +14,48 @@ from gradtape.derive.python_rules import Checkpointed, PythonRules
 from gradtape.derive.window import Window
 from gradtape.dtypes import Array, DType
 from gradtape.errors import SparsityError
-from gradtape.graph import Node
+from gradtape.graph import Fact, Node, of_structure
+from gradtape.graph.derived import Digests, digest_of
 from gradtape.graph.hooks import hooks
-from gradtape.recording import Recording, Value
+from gradtape.process.records import dataclass
+from gradtape.recording import Recording
 from gradtape.runtime import tiers
 from gradtape.sparsity.detect import detect, detect_hessian, index_leaves
 from gradtape.sparsity.pattern import Pattern, SparseMatrix, pattern_of
 
 
-def known_positions(
-    recording: Recording, nodes: Sequence[Node], source: Node, outside: Collection[Node] = ()
-) -> dict[Node, Array]:
-    """The values of the leaves of a recording that index operands are computed from.
+@dataclass(frozen=True)
+class Contents:
+    """The contents of the leaves that index operands are computed from, at the recorded values."""
 
-    A pattern depends on these values and on the program.
-    """
-    return values_of(recording, position_leaves(nodes, source, outside))
+    # None where a trace has no value.
+    values: Mapping[Node, Array | None]
 
-
-def position_leaves(
-    nodes: Sequence[Node], source: Node, outside: Collection[Node] = ()
-) -> list[Node]:
-    """The leaves that index operands are computed from."""
-    return index_leaves(nodes, source, outside)
+    @property
+    def digests(self) -> Digests:
+        """What tells two meshes apart in the key of a fact."""
+        arrays = self.values.values()
+        return tuple(None if array is None else digest_of(array) for array in arrays)
 
 
-def values_of(recording: Recording, leaves: Sequence[Node]) -> dict[Node, Array]:
-    """The values of some leaves of a recording, as arrays."""
-    found = {}
-    for node in leaves:
-        value = recording.leaves[node.params[0]]
-        array = value.array if type(value) is Value else value
-        found[node] = np.asarray(array, node.dtype)
-    return found
+def index_contents(window: Window, target: Node, source: Node) -> Contents:
+    """The contents that a pattern of the target by the source depends on, beside the graph."""
+
+    def derive(_: PythonRules) -> list[Node]:
+        return index_leaves([target], source, window.outside)
+
+    leaves = window.remembered(of_structure("index leaves", target, source), derive)
+    return contents_of(window.recording, leaves)
 
 
-def follows(recording: Recording) -> Callable[[Node], bool]:
-    """Tells whether a node's Python rule is the derivative of its computation: a checkpoint's."""
-    return lambda node: isinstance(node.params[1], Checkpointed)
+def contents_of(recording: Recording, leaves: Sequence[Node]) -> Contents:
+    """The contents of some leaves of a recording."""
+    return Contents({leaf: recording.contents(leaf) for leaf in leaves})
+
+
+def follows(node: Node) -> bool:
+    """Whether a node's Python rule is the derivative of its computation: a checkpoint's."""
+    return isinstance(node.params[1], Checkpointed)
 
 
 def _compiled_loops(
@@ -75,8 +79,6 @@ hooks.compile_loops = _compiled_loops
 LISTED = 1 << 20
 # What a user may pass as `sparse`: True, "auto", or a pattern.
 Wanted = bool | str | Pattern | SparseMatrix
-# Hashes of the integers that a pattern depends on.
-Contents = tuple[bytes, ...]
 
 
 def given_pattern(wanted: Wanted) -> Pattern | None:
@@ -91,29 +93,25 @@ def is_auto(wanted: Wanted) -> bool:
     return isinstance(wanted, str)
 
 
-def jacobian_pattern(
-    window: Window, target: Node, source: Node, given: Pattern | None, budget: int | None = None
-) -> Pattern:
+def jacobian_pattern(window: Window, target: Node, source: Node, given: Pattern | None) -> Pattern:
     """The given pattern, checked, or the one detected in the graph."""
     if given is not None:
         return _fitting(given, (target.size, source.size))
 
-    def derive(_: PythonRules) -> Pattern:
-        known = values_of(window.recording, leaves)
-        (found,) = detect(
-            [target],
-            source,
-            known,
-            blocked=window.outside,
-            follows=follows(window.recording),
-            budget=budget,
-        )
-        return found
-
-    leaves = leaves_that_index(window, target, source)
+    contents = index_contents(window, target, source)
     return window.remembered(
-        ("pattern", target, source, index_contents(window, leaves), budget), derive
+        Fact("pattern", (target, source), contents.digests, ()),
+        lambda _: _detected(window, target, source, contents),
     )
+
+
+def _detected(
+    window: Window, target: Node, source: Node, contents: Contents, budget: int | None = None
+) -> Pattern:
+    (found,) = detect(
+        [target], source, contents.values, blocked=window.outside, follows=follows, budget=budget
+    )
+    return found
 
 
 def hessian_pattern(window: Window, target: Node, source: Node, given: Pattern | None) -> Pattern:
@@ -121,22 +119,19 @@ def hessian_pattern(window: Window, target: Node, source: Node, given: Pattern |
     if given is not None:
         return _fitting(given, (source.size, source.size))
 
-    def derive(rules: PythonRules) -> Pattern:
-        def known(nodes: Sequence[Node]) -> dict[Node, Array]:
-            return values_of(window.recording, position_leaves(nodes, source, ()))
+    contents = index_contents(window, target, source)
 
+    def derive(rules: PythonRules) -> Pattern:
         return detect_hessian(
             window.isolated(target, (source,)).target,
             source,
-            known,
-            follows=follows(window.recording),
+            contents.values,
+            follows=follows,
             python_rule=rules.pull,
         )
 
-    leaves = leaves_that_index(window, target, source)
-    return window.remembered(
-        ("hessian_pattern", target, source, index_contents(window, leaves)), derive
-    )
+    key = Fact("hessian_pattern", (target, source), contents.digests, ())
+    return window.remembered(key, derive)
 
 
 def _fitting(given: Pattern, shape: tuple[int, int]) -> Pattern:
@@ -151,12 +146,18 @@ def _fitting(given: Pattern, shape: tuple[int, int]) -> Pattern:
 
 def is_block_diagonal(window: Window, target: Node, source: Node) -> bool:
     """Whether the pattern proves that row b of the target depends on row b of the source only."""
-    pattern = jacobian_pattern(window, target, source, None, LISTED)
-    if pattern.rows is None:
-        return False
-    count = source.shape[0]
-    rows = pattern.row_numbers // (target.size // count)
-    return bool(np.all(rows == pattern.indices // (source.size // count)))
+    contents = index_contents(window, target, source)
+
+    def derive(_: PythonRules) -> bool:
+        pattern = _detected(window, target, source, contents, LISTED)
+        if pattern.rows is None:
+            return False
+        count = source.shape[0]
+        rows = pattern.row_numbers // (target.size // count)
+        return bool(np.all(rows == pattern.indices // (source.size // count)))
+
+    key = Fact("block diagonal", (target, source), contents.digests, ())
+    return window.remembered(key, derive)
 
 
 def is_smaller(pattern: Pattern, dtype: DType) -> bool:
@@ -165,21 +166,3 @@ def is_smaller(pattern: Pattern, dtype: DType) -> bool:
     rows, columns = pattern.shape
     listed = pattern.nnz * (itemsize + 4) + 4 * rows
     return not pattern.dense and listed < rows * columns * itemsize
-
-
-def leaves_that_index(window: Window, target: Node, source: Node) -> list[Node]:
-    """The leaves that index operands between source and target are computed from."""
-    return window.remembered(
-        ("positions", target, source), lambda _: position_leaves([target], source, window.outside)
-    )
-
-
-def index_contents(window: Window, leaves: list[Node]) -> Contents:
-    """Hashes of the integers that index, which tell two meshes apart."""
-    if not leaves:
-        return ()
-    found = values_of(window.recording, leaves)
-    # It loads OpenSSL, which takes longer than most of our packages.
-    import hashlib
-
-    return tuple(hashlib.blake2b(array.tobytes()).digest() for array in found.values())

@@ -25,8 +25,8 @@ from gradtape.derive.python_rules import PythonRules
 from gradtape.derive.window import Window
 from gradtape.dtypes import Array, DType
 from gradtape.errors import NoValueError, SparsityError
-from gradtape.evaluate.bound_plans import BoundPlan, bind
-from gradtape.graph import Node, apart_from_recorded, apply, placeholder, substitute
+from gradtape.evaluate.bound_plans import BoundPlan, bind, plan_settings
+from gradtape.graph import Fact, Node, apart_from_recorded, apply, placeholder, substitute
 from gradtape.ops.arrays.gathering import GATHER
 from gradtape.ops.arrays.joining import CONCAT
 from gradtape.ops.arrays.movement import reshape_node
@@ -223,7 +223,8 @@ def prepare_sparse_jacobian(
             pattern = sparse_patterns.jacobian_pattern(window, target, source, given)
             return colour(_listed(pattern), method, order=order)
 
-        return window.remembered(("coloured", method, *key), derive)
+        coloured_by = key._replace(kind="coloured", structure=(*key.structure, method), settings=())
+        return window.remembered(coloured_by, derive)
 
     def derive(rules: PythonRules) -> SparseProgram:
         def of(found: Coloured) -> SparseProgram:
@@ -240,8 +241,8 @@ def prepare_sparse_jacobian(
             way, mode, lambda tried: of(found if tried == way else coloured(METHODS[tried]))
         )
 
-    key = _key(window, target, source, (mode, order), given)
-    return window.remembered(("sparse", *key, limits, window.recording.available), derive)
+    key = _key("sparse", window, (target, source, mode, order), given, limits)
+    return window.remembered(key, derive)
 
 
 def prepare_sparse_hessian(
@@ -264,7 +265,8 @@ def prepare_sparse_hessian(
         return colour_symmetric(_listed(pattern), method, order=order)
 
     def derive(rules: PythonRules) -> SparseProgram:
-        found = window.remembered(("coloured_hessian", *key), coloured)
+        by_pattern = key._replace(kind="coloured_hessian", settings=())
+        found = window.remembered(by_pattern, coloured)
         slope = derive_slope(window, target, source, source)
         like = source if slope is None else slope.node
         inner = window.of_derivative(None if slope is None else slope.isolated)
@@ -273,8 +275,8 @@ def prepare_sparse_hessian(
             outputs.add_forward()
         return outputs.prepared(given, limits)
 
-    key = _key(window, target, source, (method, order), given)
-    return window.remembered(("sparse_hessian", *key, limits, window.recording.available), derive)
+    key = _key("sparse_hessian", window, (target, source, method, order), given, limits)
+    return window.remembered(key, derive)
 
 
 def _listed(pattern: Pattern) -> Pattern:
@@ -353,7 +355,8 @@ class _Products:
         bound = bind(self.recording, [] if chunks else self.window.restored(outputs))
         seeds = {one.chosen: one.value() for one in self.seeds}
         trials = [] if given is None or not self.connected else self._trials()
-        of_structure = not sparse_patterns.leaves_that_index(self.window, self.target, self.source)
+        contents = sparse_patterns.index_contents(self.window, self.target, self.source)
+        of_structure = not contents.values
         return SparseProgram(
             self.coloured, bound, seeds, self.dtype, self.connected, trials, of_structure, chunks
         )
@@ -373,15 +376,17 @@ class _Products:
 
 
 def _key(
-    window: Window, target: Node, source: Node, how: tuple[str, str | None], given: Pattern | None
-) -> tuple[Node, Node, tuple[str, str | None], bytes | None, sparse_patterns.Contents]:
-    content = None if given is None else given.digest
-    return (
-        target,
-        source,
-        how,
-        content,
-        sparse_patterns.index_contents(
-            window, sparse_patterns.leaves_that_index(window, target, source)
-        ),
+    kind: str,
+    window: Window,
+    asked: tuple[Node, Node, str, str | None],
+    given: Pattern | None,
+    limits: Limits,
+) -> Fact:
+    recording = window.recording
+    contents = sparse_patterns.index_contents(window, *asked[:2])
+    return Fact(
+        kind,
+        (*asked, None if given is None else given.digest),
+        contents.digests,
+        (limits, needs_graph(recording), *plan_settings(recording)),
     )

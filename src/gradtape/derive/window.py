@@ -13,7 +13,8 @@ from typing import TypeVar
 
 from gradtape.derive.gradient import reached
 from gradtape.derive.python_rules import PythonRules, replaced
-from gradtape.graph.node import PICK, Key, Node, apart_from_recorded, apply
+from gradtape.graph.derived import Fact
+from gradtape.graph.node import PICK, Node, apart_from_recorded, apply
 from gradtape.graph.walk import topological
 from gradtape.ops.elementwise.arithmetic import STOP_GRADIENT
 from gradtape.process.records import dataclass
@@ -116,10 +117,11 @@ class Window:
         """Derivatives found in this window, in terms of the recorded nodes."""
         return list(nodes) if self.isolated_by is None else self.isolated_by.restored(nodes)
 
-    def remembered(self, key: Key, derive: Callable[[PythonRules], R]) -> R:
-        """The derivative kept under a key; one that ran a user's Python rule is never kept."""
+    def remembered(self, fact: Fact, derive: Callable[[PythonRules], R]) -> R:
+        """The fact, derived once; one that ran a user's Python rule is never kept."""
         derived = self.recording.table.derived
-        key = (*key, self.outside, self.watched)
+        kind, structure, contents, settings = fact
+        key = Fact(kind, (*structure, self.outside, self.watched), contents, settings)
         if key in derived:
             COUNTS.derivative_hits += 1
             kept: R = derived[key]

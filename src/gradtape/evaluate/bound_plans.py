@@ -110,8 +110,13 @@ class BoundPlan:
 def bind(recording: Recording, outputs: Sequence[Node], given: Collection[Node] = ()) -> BoundPlan:
     """The plan that computes `outputs` from the values a recording holds and a caller gives.
 
-    It depends on which values the recording holds: callers that keep the bound plan keep it under
-    `recording.available`.
+    It depends on which values the recording holds: a key under which it is kept has
+    `plan_settings`.
     """
     known = {*recording.values, *given} if given else recording.values.keys()
     return BoundPlan(program(outputs, known), recording.fastmath)
+
+
+def plan_settings(recording: Recording) -> tuple[object, bool]:
+    """What `bind` depends on beside the nodes, for the key of a fact that holds a bound plan."""
+    return recording.available, recording.fastmath

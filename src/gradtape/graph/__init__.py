@@ -8,6 +8,7 @@ Other packages import:
 - `operators`: the ops that graphs apply by themselves, filled by `ops`
 - `node`: `Node`, `apply`, `constant` and the tables in which nodes are interned
 - `program`: `Program`, a closed static graph, and how it is printed
+- `derived`: `Fact`, the key of what is derived from a table or a program and remembered there
 - `walk`: `topological`, `dependents`, `substitute`, `rebuilt`
 - `rows`: `Rows`, a cotangent that is zero but for some rows
 - `hooks`: calls from a package into one that imports it
@@ -18,6 +19,7 @@ Other packages import:
 - `verify`: the check of programs in tests
 """
 
+from gradtape.graph.derived import Fact, of_structure
 from gradtape.graph.facts import Accumulation, Join, Linear, View
 from gradtape.graph.lines import user_line, warn
 from gradtape.graph.math_function import MathFunction, NotLowered
@@ -43,9 +45,9 @@ from gradtape.graph.vector_code import Vector
 from gradtape.graph.walk import dependents, rebuilt, substitute, topological
 
 __all__ = [
-    "Accumulation", "Join", "LEAF", "Linear", "MathFunction", "Node", "NotLowered", "OPERATORS",
-    "Op", "PICK", "Program", "REGISTRY", "Rows", "Rule", "Shape", "Spec", "Undefined", "Vector",
-    "View", "apart_from_recorded", "apply", "closed", "constant", "constant_value", "declare",
-    "dependents", "outputs", "pick", "placeholder", "rebuilt", "scratch", "spec",
-    "substitute", "topological", "user_line", "warn",
+    "Accumulation", "Fact", "Join", "LEAF", "Linear", "MathFunction", "Node", "NotLowered",
+    "OPERATORS", "Op", "PICK", "Program", "REGISTRY", "Rows", "Rule", "Shape", "Spec", "Undefined",
+    "Vector", "View", "apart_from_recorded", "apply", "closed", "constant", "constant_value",
+    "declare", "dependents", "of_structure", "outputs", "pick", "placeholder", "rebuilt", "scratch",
+    "spec", "substitute", "topological", "user_line", "warn",
 ]  # fmt: skip

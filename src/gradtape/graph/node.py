@@ -22,6 +22,7 @@ import numpy as np
 
 from gradtape.dtypes import DType
 from gradtape.errors import SizeError
+from gradtape.graph.derived import Derived
 from gradtape.graph.op import Op, Undefined, declare
 from gradtape.graph.operators import OPERATORS
 from gradtape.graph.provenance import provenance
@@ -166,8 +167,7 @@ class Table:
         self.nodes: dict[Key, Node] = {}
         # Nodes that derivatives are made of: see `apart_from_recorded`.
         self.slopes: dict[Key, Node] = {}
-        # Derivatives and other graphs, by the question that they answer.
-        self.derived: dict[Key, Any] = {}
+        self.derived = Derived()
         # Bound plans of flushes, by the nodes they compute: see gradtape.evaluate.flush.
         self.plans: dict[Key, Any] = {}
         # Slices of nodes, by the bounds that the user wrote.
@@ -363,6 +363,16 @@ def build(op: Op, inputs: tuple[Node, ...], params: Params) -> Node:
     return note_line(Node(op, inputs, params, found), _local.table.deriving)
 
 
+def is_cast_by_default(found: Node, inputs: tuple[Node, ...]) -> bool:
+    """Whether integers were cast to the default dtype, which may change.
+
+    Such a node is interned under its own inputs alone: the operands do not determine it.
+    """
+    if found.inputs is inputs or any(node.spec.inexact for node in inputs):
+        return False
+    return any(node.spec.inexact for node in found.inputs)
+
+
 def apply(op: Op, inputs: tuple[Node, ...], params: Params = ()) -> Node:
     """The node that applies `op` to `inputs`: the interned one, or a new one."""
     current = _local.table
@@ -372,7 +382,10 @@ def apply(op: Op, inputs: tuple[Node, ...], params: Params = ()) -> Node:
     key = (op, params, *inputs) if params else (op, *inputs)  # `structural_key`
     found = nodes.get(key)
     if found is None:
-        found = nodes[key] = build(op, inputs, params)
+        found = build(op, inputs, params)
+        if is_cast_by_default(found, inputs):
+            return apply(op, found.inputs, params)
+        nodes[key] = found
         noted = provenance()
         if noted is not None:
             noted.origins[found] = current.deriving

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import field
 from itertools import count, product
 from string import ascii_lowercase
-from typing import Any
 
 from gradtape.errors import GraphError
+from gradtape.graph.derived import Derived
 from gradtape.graph.node import LEAF, PLACEHOLDER, Key, Node
 from gradtape.graph.provenance import provenance
 from gradtape.graph.recorded_lines import LINES, follow, follow_all
@@ -31,8 +31,7 @@ class Program:
     inputs: tuple[Node, ...]
     nodes: tuple[Node, ...]
     outputs: tuple[Node, ...]
-    # What was derived from this program before, by question; see `closed`.
-    derived: dict[Hashable, Any] = field(default_factory=dict, repr=False)
+    derived: Derived = field(default_factory=Derived, repr=False)
 
     def key(self) -> Key:
         """A key that is equal for programs of the same structure, whichever leaves they read."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gradtape.graph import Node, Program, closed
+from gradtape.graph import Fact, Node, Program, closed, of_structure
 from gradtape.graph.walk import count_visits
 from gradtape.optimize.add_parts import add_parts
 from gradtape.optimize.add_rows import add_rows
@@ -55,24 +55,30 @@ def optimize(program: Program, fast: bool = False) -> Program:
             shared = program
     if fast:
         program = share_subexpressions(relax_rounding(program))
-    program.derived["passes"] = "done"
+    program.derived[_passed(fast)] = True
     return program
 
 
 def optimized(program: Program, fast: bool = False) -> Program:
     """The program itself if all passes have run, or what they make of it."""
-    return program if "passes" in program.derived else optimize(program, fast)
+    return program if _passed(fast) in program.derived else optimize(program, fast)
+
+
+def _passed(fast: bool) -> Fact:
+    return Fact("all passes have run", (), (), (fast,))
 
 
 def _optimized_body(body: Program) -> Program:
     """A body after all passes, remembered with it."""
-    found: Program | None = body.derived.get("optimized")
-    if found is None:
+    key = of_structure("optimized")
+
+    def derive() -> Program:
         small = optimize(body)
         found = closed(small.inputs, small.outputs)
-        found.derived["optimized"] = found
-        body.derived["optimized"] = found
-    return found
+        found.derived[key] = found
+        return found
+
+    return body.derived.once(key, derive)
 
 
 def for_loops(program: Program) -> Program:

@@ -11,6 +11,9 @@ import threading
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeVar
 
+import numpy as np
+
+from gradtape.dtypes import Array
 from gradtape.graph.hooks import hooks
 from gradtape.graph.lines import user_line
 from gradtape.graph.node import (
@@ -20,6 +23,7 @@ from gradtape.graph.node import (
     Params,
     Table,
     build,
+    is_cast_by_default,
     leaf,
     structural_key,
     table,
@@ -238,6 +242,11 @@ class Recording:
         """Whether a node depends on a leaf without a value, as only a trace has them."""
         return False
 
+    def contents(self, leaf: Node) -> Array | None:
+        """The value of a leaf on which a derived fact depends; None if a trace has no value."""
+        value = self.leaves[leaf.params[0]]
+        return np.asarray(value.array if type(value) is Value else value, leaf.dtype)
+
     def capture(self, operand: Any) -> Node:
         """The leaf that stands for an operand from outside the traced function."""
         raise AssertionError("this recording is inside no other")
@@ -307,6 +316,8 @@ class Recording:
     def first_application(self, key: Key, op: Op, inputs: tuple[Node, ...], params: Params) -> Node:
         """A node that this thread has not seen, entered in its table."""
         found = build(op, inputs, params)
+        if is_cast_by_default(found, inputs):
+            return self.application(op, found.inputs, params)
         self.interned[key] = found
         found.stamp = self.stamp
         self.nodes.append(found)

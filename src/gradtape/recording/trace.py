@@ -21,6 +21,7 @@ from gradtape.errors import NoValueError
 from gradtape.graph.hooks import hooks
 from gradtape.graph.lines import user_line
 from gradtape.graph.node import (
+    LEAF,
     PICK,
     Node,
     Table,
@@ -368,6 +369,13 @@ class Trace(Recording):
             "gt.where instead, or call the function in a Python loop over the examples."
             + about_indices(node)
         )
+
+    def contents(self, leaf: Node) -> Array | None:
+        """The value of a leaf that is the same for all examples and steps, and known by now."""
+        source = self.sources.get(leaf.params[0])
+        if self.lacks_value(leaf) or (source is not None and source.op is not LEAF):
+            return None
+        return super().contents(leaf) if source is None else self.outer.contents(source)
 
     def with_values(self, handles: list[Handle]) -> list[Handle]:
         """The handles that can be computed; the others stay pending."""

@@ -15,7 +15,7 @@ from gradtape.codegen.kernels import builder
 from gradtape.codegen.kernels.builder import rounding
 from gradtape.codegen.plans.instructions import Instruction, Instructions
 from gradtape.dtypes import REAL_OF
-from gradtape.graph import Node, Program, constant_value
+from gradtape.graph import Fact, Node, Program, constant_value
 from gradtape.graph.lines import mark
 from gradtape.ops.families.access import row_major, whole
 from gradtape.optimize import optimized
@@ -58,11 +58,8 @@ class Scattered(Exception):  # noqa: N818 - a question answered, not a fault
 def body_of(program: Program) -> Body | None:
     """The native body of a program, or None if it is not all native."""
     # Products are cut by the number of threads, so a body is made for each.
-    key = ("native", builder.rounding_mode(), get_num_threads())
-    if key not in program.derived:
-        program.derived[key] = _new_body(program)
-    found: Body | None = program.derived[key]
-    return found
+    key = Fact("native", (), (), (builder.rounding_mode(), get_num_threads()))
+    return program.derived.once(key, lambda: _new_body(program))
 
 
 def _new_body(program: Program) -> Body | None:

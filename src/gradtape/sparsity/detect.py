@@ -70,7 +70,7 @@ def detect(
 def detect_hessian(
     target: Node,
     source: Node,
-    known: Callable[[Sequence[Node]], Known] | None = None,
+    known: Known | None = None,
     *,
     blocked: Collection[Node] = (),
     follows: Follows | None = None,
@@ -80,8 +80,7 @@ def detect_hessian(
     """The pattern of the Hessian of the sum of `target`: of the Jacobian of its gradient.
 
     Reverse mode finds more zeros than a table of linear ops would: the derivative of a maximum is a
-    mask, that of a product the other factor. The pattern is made symmetric. `known` is called with
-    the nodes of the gradient and gives the argument `known` of `detect`.
+    mask, that of a product the other factor. The pattern is made symmetric.
     """
     seed = constant(1, target.spec)
     (slope,) = reverse([target], [seed], [source], blocked, python_rule)
@@ -90,8 +89,7 @@ def detect_hessian(
     shape = (source.size, source.size)
     if slope is None:
         return listed_pattern(shape, np.zeros(source.size + 1, np.int32), np.zeros(0, np.int32))
-    values = None if known is None else known([slope])
-    (found,) = detect([slope], source, values, blocked=blocked, follows=follows, budget=budget)
+    (found,) = detect([slope], source, known, blocked=blocked, follows=follows, budget=budget)
     if found.dense:
         return found
     both = found.matrix + found.transposed.matrix
@@ -103,8 +101,8 @@ def index_leaves(
 ) -> list[Node]:
     """The leaves that index operands between source and outputs are computed from.
 
-    A pattern depends on their values and on the program. Indices that are computed from the source
-    itself do not count: they are not known.
+    A pattern depends on their values and on the program. The source does not count: indices that
+    are computed from it are not known.
     """
     order = topological(outputs)
     active = _active(order, source, blocked)
@@ -115,7 +113,8 @@ def index_leaves(
         for parent in node.inputs
         if parent not in active and not _carries(parent)
     ]
-    return [node for node in topological(dict.fromkeys(roots)) if node.op is LEAF]
+    order = topological(dict.fromkeys(roots))
+    return [node for node in order if node.op is LEAF and node is not source]
 
 
 def _active(order: list[Node], source: Node, blocked: Collection[Node]) -> set[Node]:

@@ -28,6 +28,7 @@ from gradtape.derive.sparse_jacobians import (
 from gradtape.derive.sparse_patterns import follows, is_block_diagonal
 from gradtape.derive.window import Window
 from gradtape.errors import MixedExamplesError
+from gradtape.graph.derived import of_structure
 from gradtape.graph.node import Node, slope_constant
 from gradtape.graph.spec import spec
 from gradtape.ops.families.examples import DependenceError
@@ -52,22 +53,21 @@ def _prove_independence(window: Window, y: Node, x: Node) -> None:
     are joined again, the sparsity pattern may still show a block diagonal, element by element.
     """
 
-    def check(_: object) -> bool:
+    def failure(_: object) -> str | None:
         try:
-            check_independence(y, x, window.outside, follows(window.recording))
-        except DependenceError:
-            if not is_block_diagonal(window, y, x):
-                raise
-        return True
+            check_independence(y, x, window.outside, follows)
+        except DependenceError as error:
+            return str(error)
+        return None
 
-    try:
-        window.remembered(("independent", y, x), check)
-    except DependenceError as found:
+    # The first proof holds for all contents of leaves, the second for those that were recorded.
+    found = window.remembered(of_structure("examples mix", y, x), failure)
+    if found is not None and not is_block_diagonal(window, y, x):
         raise MixedExamplesError(
             f"batch_jacobian: {found}: rows of the target of shape {y.shape} may depend on "
             f"other rows of the source of shape {x.shape}. Use jacobian, or check=False if you "
             "know that examples are independent."
-        ) from None
+        )
 
 
 def limits_of(name: str, chunk_size: int | None, memory_budget: int | str | None) -> Limits:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradtape.derive.sparse_patterns import follows, known_positions
+from gradtape.derive.sparse_patterns import contents_of, follows
 from gradtape.derive.sparse_patterns import hessian_pattern as recorded_hessian_pattern
 from gradtape.graph.annotated_kinds import Size
 from gradtape.pytree import flatten, unflatten
 from gradtape.recording.recording import Recording
-from gradtape.sparsity.detect import detect
+from gradtape.sparsity.detect import detect, index_leaves
 from gradtape.sparsity.pattern import Pattern, pattern_of
 from gradtape.tape.grad_vjp_jvp import watched_arguments
 from gradtape.tape.gradient_tape import GradientTape, function_tape
@@ -48,8 +48,8 @@ def sparsity_pattern(f: Callable[..., object], *args: object, argnums: int = 0) 
     columns = []
     for leaf in leaves:
         source = tape._source(leaf)
-        known = known_positions(recording, nodes, source, outside)
-        found = detect(nodes, source, known, blocked=outside, follows=follows(recording))
+        known = contents_of(recording, index_leaves(nodes, source, outside)).values
+        found = detect(nodes, source, known, blocked=outside, follows=follows)
         columns.append(found)
     return unflatten(
         shape, [unflatten(structure, list(patterns)) for patterns in zip(*columns, strict=True)]

@@ -28,6 +28,7 @@ from gradtape.functions.replay.sources import (
     Compute,
     Computed,
     Constant,
+    Contents,
     Element,
     Generator,
     GuardSource,
@@ -35,12 +36,14 @@ from gradtape.functions.replay.sources import (
     NumberAsTensor,
     NumberKey,
     OutsideTensor,
+    RandomPosition,
     Source,
     VariableValue,
     branch_key,
     value_of,
 )
 from gradtape.functions.replay.steps import Run, Step
+from gradtape.graph.derived import digest_of
 from gradtape.graph.lines import user_line
 from gradtape.graph.node import LEAF, PICK, Key, Node, Params, outputs
 from gradtape.graph.op import Op
@@ -365,6 +368,17 @@ class Capture(Recording):
         if self.escaped is None:
             self.escaped = (what, user_line())
             self.meant = meant
+
+    def contents(self, leaf: Node) -> np.ndarray | None:
+        """The value of a leaf on which a proof or a sparsity pattern depends: a guard."""
+        found, source = super().contents(leaf), self.source(leaf)
+        if isinstance(source, RandomPosition):
+            self.escape("a proof or a sparsity pattern depends on random numbers")
+        elif not isinstance(source, Constant) and (id(leaf), "contents") not in self._looked_at:
+            self._looked_at[(id(leaf), "contents")] = leaf
+            digest = None if found is None else digest_of(found)
+            self._branch(Contents(source), (leaf, "contents"), "the contents of an index", digest)
+        return found
 
     # State.
 

@@ -35,6 +35,7 @@ from gradtape.functions.replay.sources import (
     Compute,
     Computed,
     Constant,
+    Contents,
     Element,
     Generator,
     GuardSource,
@@ -197,6 +198,8 @@ class _Writer:
     def _guard(self, guard: GuardSource, known: dict[Node, _Known]) -> str:
         if isinstance(guard, Element):
             return f"{self._name(guard.reader(), 'read')}({self._value(guard.source, known)})"
+        if isinstance(guard, Contents):
+            return f"{self._name(guard.read, 'digest')}({self._value(guard.source, known)})"
         if isinstance(guard, NumberKey):
             number = self._number(guard.compute)
             return f"branch_key({number})" if guard.is_inexact else number

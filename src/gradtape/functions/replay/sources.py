@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from gradtape.evaluate.flush import compute_handle
+from gradtape.graph.derived import digest_of
 from gradtape.graph.node import Node
 from gradtape.graph.spec import Spec
 from gradtape.process.records import dataclass
@@ -195,7 +196,19 @@ class Attribute:
     name: str
 
 
-GuardSource = Element | NumberKey | Attribute | OutsideTensor
+@dataclass(frozen=True, eq=False)
+class Contents:
+    """All elements of a tensor, as a digest: a proof or a sparsity pattern depends on them."""
+
+    source: Source
+
+    @staticmethod
+    def read(value: Value) -> str:
+        """The digest of a value."""
+        return digest_of(value.array)
+
+
+GuardSource = Element | NumberKey | Attribute | OutsideTensor | Contents
 
 
 # Leaves that the function returns.

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import ShapeError
-from gradtape.graph import Program, Spec, closed, dependents, spec, substitute
+from gradtape.graph import Fact, Program, Spec, closed, dependents, of_structure, spec, substitute
 from gradtape.graph.hooks import hooks
 from gradtape.graph.lines import mark
 from gradtape.graph.node import Node, constant, placeholder, scratch
@@ -24,17 +24,15 @@ from gradtape.ops.families.batching import spread
 Flags = tuple[bool, ...]
 
 
-def remembered(body: Program, key: tuple[object, ...], build: Callable[[], Any]) -> Any:
+def remembered(body: Program, key: Fact, build: Callable[[], Any]) -> Any:
     """The result of `build`, which is called once per body and key and cached in the body."""
-    found = None if provenance() is not None else body.derived.get(key)
-    if found is None:
+
+    def built() -> Any:
         with scratch():
-            found = build()
-        if provenance() is not None:  # it has to see these nodes being made, so no cache
-            return found
-        # setdefault: if two threads build at once, both must use the first one's programs.
-        found = body.derived.setdefault(key, found)
-    return found
+            return build()
+
+    # A debugger has to see these nodes being made.
+    return body.derived.once(key, built) if provenance() is None else built()
 
 
 def check_specs(name: str, body: Program, given: Sequence[Spec]) -> None:
@@ -46,9 +44,7 @@ def check_specs(name: str, body: Program, given: Sequence[Spec]) -> None:
 
 def run(body: Program, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Compute the outputs of a body with NumPy kernels, node by node."""
-    steps = body.derived.get("steps")
-    if steps is None:
-        steps = body.derived["steps"] = _steps(body)
+    steps = body.derived.once(_STEPS, lambda: _steps(body))
     values = list(arrays)
     try:
         for kernel, sources in steps[0]:
@@ -60,6 +56,9 @@ def run(body: Program, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         np.asarray(values[number], of.dtype)
         for number, of in zip(steps[1], [node.spec for node in body.outputs], strict=True)
     ]
+
+
+_STEPS = of_structure("steps")
 
 
 def _steps(body: Program) -> tuple[list[Any], list[int]]:
@@ -86,24 +85,24 @@ def depends(body: Program, sources: Sequence[Node]) -> set[Node]:
 
 def may_fail(body: Program) -> bool:
     """Whether an op in a body, or in a body nested in it, can fail on values."""
-    found = body.derived.get("may_fail")
-    if found is None:
-        found = body.derived["may_fail"] = any(
+    return body.derived.once(
+        of_structure("may_fail"),
+        lambda: any(
             node.op.may_fail or any(may_fail(inner) for inner in held(node)) for node in body.nodes
-        )
-    return found
+        ),
+    )
 
 
 def calls_python(body: Program) -> bool:
     """Whether a program, or a body in it, calls a function of the user while it runs."""
-    found = body.derived.get("calls_python")
-    if found is None:
-        found = body.derived["calls_python"] = any(
+    return body.derived.once(
+        of_structure("calls_python"),
+        lambda: any(
             node.op.calls_python or any(calls_python(inner) for inner in held(node))
             for node in body.nodes
             if node.params  # the function that it calls, or the bodies that it runs
-        )
-    return found
+        ),
+    )
 
 
 def held(node: Node) -> list[Program]:
@@ -131,7 +130,7 @@ def pushed(body: Program, active: Flags) -> tuple[Program, Flags]:
         found = closed((*body.inputs, *seeds), (*body.outputs, *known))
         return found, tuple(tangent is not None for tangent in tangents)
 
-    return remembered(body, ("pushed", active), build)
+    return remembered(body, of_structure("pushed", active), build)
 
 
 def pulled(
@@ -174,7 +173,7 @@ def batched(body: Program, flags: Flags, size: int, least: Flags) -> tuple[Progr
             having.append(not shared or always)
         return closed(inputs, results), tuple(having)
 
-    return remembered(body, ("batched", flags, size, least), build)
+    return remembered(body, of_structure("batched", flags, size, least), build)
 
 
 def zeros(of: Spec) -> Node:

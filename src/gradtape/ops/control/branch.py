@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from gradtape.errors import ShapeError
-from gradtape.graph import REGISTRY, Op, Program, Spec, closed, declare, spec
+from gradtape.graph import REGISTRY, Op, Program, Spec, closed, declare, of_structure, spec
 from gradtape.graph.node import Node, apply, constant, outputs, placeholder
 from gradtape.ops.control import bodies
 from gradtape.ops.control.composed_reads import branch_reads
@@ -61,7 +61,7 @@ def _jvp(
             made.append(closed(body.inputs, (*body.outputs[: len(y)], *filled)))
         return tuple(made)
 
-    made = bodies.remembered(branches[0], ("branch jvp", active, branches), build)
+    made = bodies.remembered(branches[0], of_structure("branch jvp", active, branches), build)
     given = [tangent for tangent in tangents[1:] if tangent is not None]
     results = iter(outputs(branch_node(made, inputs[0], (*inputs[1:], *given)))[len(y) :])
     return tuple(next(results) if flag else None for flag in having)
@@ -95,7 +95,7 @@ def _pullback(
             made.append(closed((*body.inputs, *seeds), filled))
         return tuple(made), having
 
-    key = ("branch pullback", asked, given, branches)
+    key = of_structure("branch pullback", asked, given, branches)
     made, having = bodies.remembered(branches[0], key, build)
     if not any(having):
         return [None] * len(wanted)

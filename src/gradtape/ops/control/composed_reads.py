@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradtape.graph import Node, Program, placeholder, scratch, spec
+from gradtape.graph import Node, Program, of_structure, placeholder, scratch, spec
 from gradtape.graph.hooks import hooks
 from gradtape.ops.control.bodies import held
 from gradtape.ops.control.scan_params import Scan
@@ -30,9 +30,7 @@ STEPS = 4096
 
 def body_pattern(body: Program) -> Any:
     """The input elements that each output element depends on; None if the pattern is dense."""
-    if "pattern" not in body.derived:
-        body.derived["pattern"] = _detected(body)
-    return body.derived["pattern"]
+    return body.derived.once(of_structure("pattern"), lambda: _detected(body))
 
 
 def _detected(body: Program) -> Any:
@@ -122,14 +120,14 @@ def _given_up(y: Node, operands: tuple[Operand, ...], why: str = "") -> OpReads:
 
 def indexes(body: Program) -> bool:
     """Whether a body moves elements to places that its integer inputs may decide."""
-    found = body.derived.get("indexes")
-    if found is None:
-        found = body.derived["indexes"] = any(
+    return body.derived.once(
+        of_structure("indexes"),
+        lambda: any(
             (node.op.moves and any(not of.spec.inexact for of in node.inputs))
             or any(indexes(inner) for inner in held(node))
             for node in body.nodes
-        )
-    return bool(found)
+        ),
+    )
 
 
 def _uses_carry(scan: Scan, pattern: Any) -> bool:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import ShapeError
-from gradtape.graph import REGISTRY, Op, Program, Spec, closed, declare, spec
+from gradtape.graph import REGISTRY, Op, Program, Spec, closed, declare, of_structure, spec
 from gradtape.graph.node import Node, apply, outputs, placeholder
 from gradtape.ops.control import bodies
 from gradtape.ops.control.composed_reads import scan_reads
@@ -99,7 +99,7 @@ def _jvp(
     if not any(having):
         return (None,) * len(having)
     moving = scan.parts(active)[1]
-    key = ("scan jvp", scan.constants, scan.carries, given)
+    key = of_structure("scan jvp", scan.constants, scan.carries, given)
     found = bodies.remembered(scan.body, key, lambda: _body_with_tangents(scan, active, having))
     constants, carried, sequences = scan.parts(inputs)
     of_constants, of_carried, of_sequences = scan.parts(tangents)

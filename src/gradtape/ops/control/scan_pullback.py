@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from gradtape.errors import UndefinedRuleError
-from gradtape.graph import REGISTRY, Program, Spec, closed, dependents, topological
+from gradtape.graph import REGISTRY, Program, Spec, closed, dependents, of_structure, topological
 from gradtape.graph.node import PICK, Node, apply, constant, outputs, placeholder
 from gradtape.graph.provenance import provenance
 from gradtape.ops.control import bodies
@@ -34,7 +34,7 @@ def saved(scan: Scan) -> tuple[Program, tuple[Node, ...]]:
 
     The second value is the nodes of the body that are these residuals.
     """
-    key = ("scan saved", scan.constants, scan.carries, scan.length, scan.recompute)
+    key = of_structure("scan saved", scan.constants, scan.carries, scan.length, scan.recompute)
     found: tuple[Program, tuple[Node, ...]] = bodies.remembered(
         scan.body, key, lambda: _body_that_saves(scan)
     )
@@ -145,7 +145,7 @@ def pull_scan(
         # With `recompute`, stacks would take the memory that recomputing is meant to save.
         return _Making(scan, more).backward(tuple(wanted), given, stacks=not scan.recompute)
 
-    key = (
+    key = of_structure(
         "scan pullback", scan.constants, scan.carries, scan.length, scan.recompute,
         tuple(wanted), given,
     )  # fmt: skip

@@ -12,7 +12,17 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import DtypeError, ShapeError
-from gradtape.graph import REGISTRY, Op, Program, Spec, closed, declare, spec, substitute
+from gradtape.graph import (
+    REGISTRY,
+    Op,
+    Program,
+    Spec,
+    closed,
+    declare,
+    of_structure,
+    spec,
+    substitute,
+)
 from gradtape.graph.node import Node, apply, constant, outputs, placeholder
 from gradtape.ops.control import bodies
 from gradtape.ops.control.branch import branch_node
@@ -112,7 +122,7 @@ def pull_while(
     given = tuple(cotangent is not None for cotangent in cotangents)
     if not any(given):
         return [None] * len(wanted)
-    key = ("while pullback", constants, tuple(wanted), given)
+    key = of_structure("while pullback", constants, tuple(wanted), given)
     back = bodies.remembered(body, key, lambda: Backward(body, constants, wanted, given))
     carried = body.outputs
     initial = [
@@ -207,7 +217,7 @@ def _jvp(
         tested = bodies.inlined(condition, values)
         return closed(ordered, tested), closed(ordered, (*found.outputs[:carries], *carried))
 
-    key = ("while jvp", condition, constants, given)
+    key = of_structure("while jvp", condition, constants, given)
     tested, step = bodies.remembered(body, key, build)
     initial = [
         bodies.zero_if_absent(tangent, node.spec)
@@ -237,7 +247,7 @@ def bounded(
         node = branch_node((stay, body), cast(tested, INTEGER), body.inputs)
         return closed(body.inputs, outputs(node))
 
-    step = bodies.remembered(body, ("bounded", condition, constants), build)
+    step = bodies.remembered(body, of_structure("bounded", condition, constants), build)
     return scan_node(step, inputs[:constants], inputs[constants:], (), maximum)
 
 
@@ -290,7 +300,7 @@ def _batch(
         kept = zip(results, (*having, False), strict=True)
         return tuple(result if flag else spread(result, size) for result, flag in kept)
     any_left, step = bodies.remembered(
-        body, ("while apart", condition, constants, given, size),
+        body, of_structure("while apart", condition, constants, given, size),
         lambda: _apart(tested, found, constants, size),
     )  # fmt: skip
     (first,) = bodies.inlined(tested, (*inputs[:constants], *carried))

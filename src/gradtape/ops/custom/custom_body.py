@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import NoValueError
+from gradtape.graph.derived import of_structure
 from gradtape.graph.node import Node, apply, placeholder
 from gradtape.graph.op import REGISTRY, Op, declare
 from gradtape.graph.program import Program, closed
@@ -71,7 +72,8 @@ def _batch(
         ]
         return closed(found.inputs, slopes)
 
-    made = bodies.remembered(body, ("custom batch", flags, size, count), build)
+    key = of_structure("custom batch", flags, size, count, having)
+    made = bodies.remembered(body, key, build)
     return apply(CUSTOM_BODY, (*values, *inputs[count:]), (count, having, made))
 
 
