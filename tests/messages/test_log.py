@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-from gradtape.codegen import compiler_thread, object_cache
+from gradtape.codegen import object_cache
 from gradtape.distributed.report import Report
 from gradtape.messages import Log, log
-from gradtape.runtime import plan_cache, tiers
+from gradtape.runtime import compiled_plan, plan_cache, tiers
 
 
 @pytest.fixture
@@ -167,16 +167,18 @@ gt.wait_for_compiler()
         assert second.count("gradtape.codegen loaded a kernel: ") == 1
         assert "kernel cache: miss of " not in second
 
-    def test_a_failure_falls_back(self, lines):
-        class Fails(compiler_thread.Job):
-            def work(self):
-                raise RuntimeError("no such instruction")
+    def test_a_failure_falls_back(self, lines, monkeypatch):
+        def fail(*_):
+            raise RuntimeError("no such instruction")
 
-        job = Fails()
-        assert compiler_thread.submit(job)
-        compiler_thread.wait_for(job, 30.0)
-        assert messages(lines("codegen"), "INFO") == [
-            "compiling failed, calls go on without it: RuntimeError('no such instruction')"
+        monkeypatch.setattr(tiers, "MODE", "auto")
+        monkeypatch.setattr(tiers.llvm.Counts, "failures", 1)
+        monkeypatch.setattr(compiled_plan, "compiled_plan", fail)
+        plan = tiers.TieredPlan(gt.program_of(gt.cosh(gt.asarray([1.0])) * 3.0))
+        monkeypatch.setattr(plan._outline, "spent", 1e9)
+        plan.run([np.ones(1), 3.0])
+        assert messages(lines("runtime"), "INFO") == [
+            "compiling failed, the program runs in NumPy: RuntimeError('no such instruction')"
         ]
 
 

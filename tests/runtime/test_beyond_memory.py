@@ -40,7 +40,6 @@ def test_the_error_names_op_bytes_and_line(monkeypatch, op, decorated, mode):
 
 
 def test_a_sum_that_fits_when_it_is_fused_is_computed(monkeypatch):
-    monkeypatch.setattr(tiers, "_speculations", {"wasted": tiers.SPECULATIONS})
     monkeypatch.setattr(tiers, "memory", lambda: 1 << 20)
     monkeypatch.setattr(beyond_memory, "memory", lambda: 1 << 20)
     column, row = gt.asarray(np.ones((3000, 1))), gt.asarray(np.ones((1, 3000)))

@@ -232,12 +232,12 @@ def test_size_does_not_grow_with_the_run(model):
 
 
 @compiles
-def test_a_plan_that_is_compiled_in_the_background_has_lines_in_both_tiers(model, monkeypatch):
-    monkeypatch.setattr(tiers, "MODE", "auto")
+def test_a_plan_has_lines_in_both_tiers(model, monkeypatch):
     gt.clear_plans()
     with gt.profile() as p:
+        monkeypatch.setattr(tiers, "MODE", "off")
         train(4, *model)
-        assert gt.wait_for_compiler()
+        monkeypatch.setattr(tiers, "MODE", "wait")
         train(5, *model)
     assert {plan["tier"] for plan in p.data["plans"]} == {"NumPy", "compiled"}
     assert sum(plan["runs"] for plan in p.data["plans"]) == 9
@@ -263,7 +263,7 @@ def test_values_that_numpy_computed_count_as_read(monkeypatch):
 @compiles
 def test_unread_values_are_seen_once_the_plan_is_compiled(monkeypatch):
     monkeypatch.setattr(advice, "LEAST", 0.0)
-    monkeypatch.setattr(tiers, "MODE", "auto")
+    monkeypatch.setattr(tiers, "MODE", "wait")
     gt.clear_plans()
     x = gt.asarray(np.ones(10_000))
 
@@ -274,24 +274,8 @@ def test_unread_values_are_seen_once_the_plan_is_compiled(monkeypatch):
         return unread
 
     with gt.profile() as p:
-        steps(12)
-        assert gt.wait_for_compiler()
-        steps(12)
+        steps(24)
     assert "never read" in {each["kind"] for each in p.advice}
-
-
-@compiles
-def test_compiling_in_the_background_is_not_time_of_calls(model, monkeypatch):
-    monkeypatch.setattr(tiers, "MODE", "auto")
-    gt.clear_plans()
-    with gt.profile() as p:
-        train(4, *model)
-        assert gt.wait_for_compiler()
-    events = p.data["caches"]["events"]
-    assert events["compile in the background"]["count"] == 1
-    assert "compile" not in events
-    assert p.data["background_seconds"] >= events["compile in the background"]["seconds"] > 0
-    assert "compiling in the background" in str(p)
 
 
 @compiles
@@ -302,25 +286,8 @@ def test_compiling_in_a_call_is_time_of_the_call(model, monkeypatch):
         train(4, *model)
     events = p.data["caches"]["events"]
     assert events["compile"]["count"] == 1
-    assert "compile in the background" not in events
     (reading,) = p.data["readings"]
     assert reading["building"] >= events["compile"]["seconds"]
-
-
-@compiles
-def test_compiler_thread_and_profile_do_not_disturb_each_other(monkeypatch):
-    monkeypatch.setattr(tiers, "MODE", "auto")
-    for length in range(20, 28):
-        x = gt.asarray(np.ones(8))
-        with gt.profile() as p:
-            for _ in range(2):
-                y = x
-                for _ in range(length):
-                    y = gt.sin(y) * 1.5
-                y.numpy()
-        # The profile ends while the thread compiles.
-        assert p.data["counters"]["plans_run"] == 2
-    assert gt.wait_for_compiler()
 
 
 def test_notes_of_memory_are_bounded():

@@ -11,7 +11,6 @@ from gradtape.inspect.profiler import advice, steady
 from gradtape.inspect.profiler.collector import Reading
 from gradtape.inspect.profiler.groups import Group, PlanRecord
 from gradtape.inspect.profiler.plan_log import Runs
-from gradtape.inspect.profiler.sampler import PYTHON
 
 PLAN = object()
 HERE = Place("train.py", 3, "step")
@@ -81,7 +80,7 @@ def reading(count, seconds, quiet=None, intervals=()):
 
 class TestReadings:
     @pytest.mark.parametrize("meanwhile", [0.0, 0.5, 9.0])
-    def test_flushes_beside_the_compiler_count_as_the_others(self, meanwhile):
+    def test_flushes_that_compile_count_as_the_others(self, meanwhile):
         given = reading(100, 1.0 + meanwhile, quiet=reading(80, 0.8))
         found = steady.steady_readings({HERE: given})[HERE]
         assert (found.count, found.values) == (100, 3)
@@ -100,28 +99,6 @@ class TestReadings:
         assert steady.whole_loop(reading(50, 1.0, intervals=slow_start)) == pytest.approx(0.05)
         assert steady.whole_loop(reading(5, 1.0, intervals=[1_000_000] * 4)) == inf
         assert steady.whole_loop(None) == inf
-
-
-class TestLooks:
-    def measured(self, quiet_looks, quiet_flushes):
-        key = (PYTHON, HERE)
-        sampler = SimpleNamespace(
-            looks={key: 100}, quiet={key: quiet_looks, ("compiling", HERE): 50}
-        )
-        given = reading(80, 1.0, quiet=reading(quiet_flushes, 0.5))
-        return SimpleNamespace(
-            sampler=sampler, collector=SimpleNamespace(readings={HERE: given}),
-            before=SimpleNamespace(cpu=1.0), after=SimpleNamespace(cpu=1.2),
-        )  # fmt: skip
-
-    def test_quiet_looks_stand_for_all(self):
-        # 100 looks in 0.2 s; 20 of them while three quarters of the flushes were made.
-        found = steady.steady_looks(self.measured(20, 60))
-        assert found == {(PYTHON, HERE): pytest.approx(0.002 * 20 * 80 / 60)}
-
-    @pytest.mark.parametrize(("looks", "flushes"), [(7, 60), (20, 7)])
-    def test_too_few_say_nothing(self, looks, flushes):
-        assert steady.steady_looks(self.measured(looks, flushes)) == {}
 
 
 @pytest.mark.parametrize("slowest", [2e-3, 80e-3])
