@@ -131,7 +131,8 @@ class TieredPlan:
         if not self._runs:
             # Nothing tells how long it takes but the count of its elements.
             spent += when_to_compile.run_in_numpy(self.program, self.work())
-        return spent >= self._least and when_to_compile.pays(spent, self._cost())
+        pays = when_to_compile.pays
+        return pays(spent, self._least) and pays(spent, self._cost())
 
     def _cost(self) -> float:
         """The seconds that compiling is expected to take."""
@@ -291,10 +292,3 @@ def _count_failure(error: Exception) -> None:
         "gt.counters().compile_failures counts them.",
         stacklevel=2,
     )
-
-
-if MODE == "always":
-    # The first evaluation will compile, so the compiler is loaded with the rest of the library.
-    from gradtape.runtime import compiled_plan as _compiled_plan  # noqa: F401
-
-    llvm.host()
