@@ -195,30 +195,6 @@ def test_calls_go_on_in_numpy_while_the_thread_is_busy(gate):
     np.testing.assert_allclose(f(x).numpy(), np.sinh(x.numpy()) * 1.375)
 
 
-@pytest.mark.parametrize("name", ["inv", "svdvals", "eigvalsh"])
-def test_the_first_compiled_run_loads_no_library(name):
-    """NumPy computes these without SciPy; loading it takes longer than computing them."""
-    printed = in_process(
-        f"""
-        import sys
-        import numpy as np
-        import gradtape as gt
-        x = gt.asarray(np.random.default_rng(0).normal(size=(200, 200)))
-        f = gt.function(lambda x: gt.linalg.{name}(x))
-        gt.evaluate(f(x))
-        assert "scipy.linalg" not in sys.modules
-        gt.evaluate(f(x))
-        gt.wait_for_compiler()
-        before = set(sys.modules)
-        gt.evaluate(f(x))
-        assert gt.counters().compiled_in_calls == 0
-        assert "scipy.linalg.cython_lapack" in before
-        print(sorted(set(sys.modules) - before))
-        """
-    )
-    assert printed.strip() == "[]"
-
-
 def program_and_inputs(factor):
     x = x_of(13)
     return gt.program_of(gt.cosh(x) * gt.asarray(np.full(13, factor))), [
@@ -334,18 +310,6 @@ def test_an_unknown_mode_is_refused():
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert "Use off, auto, wait or always." in done.stderr
-
-
-def test_a_long_run_is_worth_waiting_for(gate):
-    program, inputs = program_and_inputs(4.5)
-    plan = tiers.TieredPlan(program)
-    plan.run(inputs)
-    plan._least = 60.0
-    threading.Timer(0.1, gate.open.set).start()
-    before = gt.counters().kernels_compiled
-    np.testing.assert_allclose(tiers_result(plan, inputs), np.cosh(inputs[0]) * 4.5)
-    assert plan.layout is not None
-    assert gt.counters().kernels_compiled >= before
 
 
 def test_a_call_after_a_failed_one_does_not_wait(gate, monkeypatch):
