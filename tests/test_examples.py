@@ -10,6 +10,7 @@ from examples.nonlinear_regression import PROBLEMS, digits, fit
 import gradtape as gt
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", [0, 1])
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.name)
 def test_regression_reaches_the_certified_digits(problem, start):

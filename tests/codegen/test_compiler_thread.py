@@ -191,6 +191,7 @@ def run(program, **environment):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ops", [3, 300])
 @pytest.mark.parametrize("delay", [0.0, 0.02, 0.2, 0.5])
 def test_the_process_ends_while_llvm_compiles(ops, delay):

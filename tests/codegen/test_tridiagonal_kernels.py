@@ -86,6 +86,7 @@ def test_the_symmetric_part_is_taken(bits):
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     order=st.integers(2, 210),
@@ -203,6 +204,7 @@ def test_reflected_vectors_are_those_of_lapack(order, bits, dtype):
     np.testing.assert_allclose(found, expected, atol=20 * order * np.finfo(dtype).eps)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bits", BITS)
 @pytest.mark.parametrize("idle", [slice(None), slice(30, 70), slice(0, 5)])
 def test_reflectors_without_a_scale_change_nothing(bits, idle):
@@ -257,6 +259,7 @@ def test_lapack_is_not_asked_about_halves_that_are_not_finite(place, value):
         assert found[2].any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_plans_give_the_same_bits_on_any_number_of_threads(dtype):
     x = symmetric(330, dtype)

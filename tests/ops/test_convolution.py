@@ -251,6 +251,7 @@ def test_largest_and_not_a_number(tier):
     np.testing.assert_array_equal(found, [np.nan, 3.0, np.nan])
 
 
+@pytest.mark.slow
 def test_second_derivatives(tier):
     rng = np.random.default_rng(5)
     kernel = rng.standard_normal((1, 2, 2, 1, 3))

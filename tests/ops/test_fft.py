@@ -76,6 +76,7 @@ def test_derivatives_along_one_axis(name, norm, n):
     check_gradients(f, signal(name, (4, 2)) / 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALONG_SEVERAL)
 @pytest.mark.parametrize("options", SEVERAL_CASES[:6], ids=str)
 def test_derivatives_along_several_axes(name, options):
@@ -85,6 +86,7 @@ def test_derivatives_along_several_axes(name, options):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["rfft", "irfft"])
 @pytest.mark.parametrize("n", [4, 5])
 def test_third_order(name, n):

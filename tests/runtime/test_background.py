@@ -149,6 +149,7 @@ def test_new_shapes():
     assert gt.counters().compiled_in_calls == before
 
 
+@pytest.mark.slow
 def test_the_native_recorder():
     code = """
         import numpy as np, gradtape as gt
@@ -266,6 +267,7 @@ def test_the_deterministic_mode_waits(gate):
     assert gt.counters().compiled_in_calls > before.compiled_in_calls
 
 
+@pytest.mark.slow
 def test_the_deterministic_mode_gives_the_same_bits_whatever_the_thread_does():
     """The tier of a call does not depend on time."""
     code = """
@@ -414,6 +416,7 @@ def test_a_child_compiles_what_its_parent_had_asked_for(gate):
     assert plan.layout is None
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_forks_while_the_compiler_is_loaded_and_runs():
     out = in_process("""
@@ -449,6 +452,7 @@ def shapes_step(x, w):
     return tape.gradient(y, w)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["auto", "wait"])
 @pytest.mark.parametrize("decorated", [False, True])
 def test_shapes_that_were_seen_build_no_plan(mode, decorated, monkeypatch):

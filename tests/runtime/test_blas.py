@@ -81,6 +81,7 @@ def check(dtype, a, b, c, *, conjugate_a=False, conjugate_b=False, accumulate=Fa
     return instruction
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("outer", [(), (3,), (2, 3)])
 @pytest.mark.parametrize("accumulate", [False, True])
@@ -268,6 +269,7 @@ def script(body, **environment):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_fork_between_hold_and_release():
     openblas_threads()
@@ -313,6 +315,7 @@ assert "llvmlite" not in sys.modules
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("choice", ["", "OpenBLAS"])
 def test_choice_of_library(choice):
     done = script(

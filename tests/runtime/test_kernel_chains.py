@@ -120,6 +120,7 @@ def test_rows_larger_than_the_cache_are_no_chains(chains):
     assert not chains
 
 
+@pytest.mark.slow
 def test_a_timed_run_gives_the_same():
     """A profile runs the loops of a chain one by one, and the time of each is known."""
     function = gt.function(lambda x: softmax(gt, x))

@@ -82,6 +82,7 @@ def chosen(x):
     return gt.while_loop(lambda a: a[0] > 0.0, body, x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loop", [endless, counted, nested, products, chosen])
 def test_a_loop_stops_and_other_values_do_not_run_it(alarm, tier, loop):
     x = gt.asarray(np.ones(3))

@@ -51,6 +51,7 @@ def test_jacobian_equals_the_formula(way):
         np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("modes", list(itertools.product([gt.jacfwd, gt.jacrev], repeat=2)))
 def test_second_derivatives_in_every_mode(way, modes):
@@ -228,6 +229,7 @@ def test_a_solution_is_not_batched_silently():
             batch([target], {source: placeholder(spec((3,), source.dtype))})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inner", ["dense", "sparse", "gmres"])
 @pytest.mark.parametrize("outer", ["dense", "sparse", "gmres"])
 def test_a_root_inside_a_root(inner, outer):

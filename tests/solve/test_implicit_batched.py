@@ -53,6 +53,7 @@ class TestRoot:
         close(gt.vmap(f, in_axes=(0, None))(MANY, 0.7), looped(lambda a: f(a, 0.7), MANY))
         close(gt.vmap(f, chunk_size=2)(MANY, SCALES), looped(f, MANY, SCALES))
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("mode", ["auto", "forward", "reverse"])
     def test_jacobians_inside_and_outside(self, way, mode):
         f = solution(**WAYS[way])
@@ -82,6 +83,7 @@ class TestRoot:
         whole = gt.hessian(lambda s: gt.sum(gt.vmap(loss)(s, SCALES)))(MANY).numpy()
         close(of_each(whole), expected, 1e-7)
 
+    @pytest.mark.slow
     def test_examples_of_examples(self, way):
         f = solution(**WAYS[way])
 

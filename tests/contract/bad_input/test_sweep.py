@@ -22,6 +22,7 @@ def sites(examples):
     return list(call_sites.sites(examples))
 
 
+@pytest.mark.slow
 def test_senseless_values_are_refused(sites, examples, tmp_path, monkeypatch):
     # Examples may write files.
     monkeypatch.chdir(tmp_path)
