@@ -23,7 +23,7 @@ from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import state
 
 # How many cases of one parametrized test `make test` runs.
-QUICK_CASES = 12
+QUICK_CASES = 8
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -84,6 +84,7 @@ def test_bundle_adjustment_finds_the_truth():
 
 
 def test_demo_answers_its_questions_and_draws(monkeypatch, tmp_path, capsys):
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     monkeypatch.setattr(demo, "SECONDS", 0.0)
     assert demo.questions()
     assert demo.sparse_jacobian(tmp_path)
@@ -93,6 +94,7 @@ def test_demo_answers_its_questions_and_draws(monkeypatch, tmp_path, capsys):
     assert (tmp_path / "jacobian.png").stat().st_size > 1000
 
 
+@pytest.mark.slow
 def test_demo_fails_where_an_answer_is_wrong(monkeypatch, tmp_path):
     monkeypatch.setattr(demo, "SECONDS", 0.0)
     monkeypatch.setattr(demo, "STEPS", 25)

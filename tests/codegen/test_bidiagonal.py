@@ -42,6 +42,7 @@ def check(x, values, u, s, vh):
     np.testing.assert_allclose((u * s) @ vh, x, atol=unit * expected[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(
     "shape", [(128, 128), (N, N), (145, 145), (180, 140), (140, 180), (131, 130)]
@@ -62,6 +63,7 @@ def test_vectors_have_the_signs_that_numpy_gives_them():
     np.testing.assert_allclose(vh, expected[2], atol=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "x",
     [matrix(127, 127), matrix(270, N), matrix(N, 270), matrix(2, N, N), matrix(N, N) + 1j],
@@ -80,6 +82,7 @@ def test_full_bases_are_left_to_numpy():
     np.testing.assert_array_equal(u, np.linalg.svd(x)[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("kind", ["zeros", "ones", "low rank", "equal", "graded"])
 def test_special_matrices(kind, dtype):
@@ -94,6 +97,7 @@ def test_special_matrices(kind, dtype):
     check(x, *results)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dtype", "scales"),
     [("float64", (1e-320, 1e-200, 1e-150, 1e150, 1e300)), ("float32", (1e-42, 1e-15, 1e15, 1e37))],
@@ -125,6 +129,7 @@ def outcome(f, x):
     return [each.numpy() for each in (found if isinstance(found, tuple) else (found,))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("f", [gt.linalg.svdvals, gt.linalg.svd], ids=["svdvals", "svd"])
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_numbers_that_are_not_finite_end_as_they_do_in_numpy(f, value):
@@ -162,6 +167,7 @@ def test_if_lapack_fails_numpy_decides(monkeypatch, routine):
         np.testing.assert_array_equal(results[1], np.linalg.svd(x)[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(N, N), (150, N), (N, 150)])
 def test_the_derivative_of_singular_values(shape):
     weights = np.linspace(1.0, 2.0, min(shape))

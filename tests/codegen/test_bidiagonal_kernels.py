@@ -75,6 +75,7 @@ def test_the_form_is_that_of_lapack(shape, bits, dtype):
         np.testing.assert_allclose(one, other, atol=5e4 * np.finfo(dtype).eps * largest)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     columns=st.integers(2, 90),
@@ -154,6 +155,7 @@ def test_reflectors_of_huge_numbers(dtype, huge):
         np.testing.assert_allclose(one, other, rtol=tolerance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("shape", [(20, 20), (40, 33)])
 def test_an_element_that_is_not_finite_is_never_lost(shape, value):
@@ -171,6 +173,7 @@ def plan_of_form(x, *wanted):
     return plan_of(BIDIAGONAL, [x], wanted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_plans_reduce_natively_on_any_number_of_threads(dtype, threads):

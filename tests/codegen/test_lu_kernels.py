@@ -80,6 +80,7 @@ def residual(x, found, pivots):
 ORDERS = (1, 2, 3, 7, 8, 9, 31, 32, 33, 39, 40, 41, 63, 64, 65, 67, 96, 100, 113, 129, 200)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("bits", [128, 256, 512])
 @pytest.mark.parametrize("order", ORDERS)

@@ -51,6 +51,7 @@ def check(x, values, w, v):
     np.testing.assert_allclose((v * w) @ v.T, x, atol=unit * norm)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("order", [128, 129, N, 144, 145, 193, 260])
 def test_one_form_serves_values_and_vectors(order, dtype):
@@ -124,6 +125,7 @@ def test_special_matrices(kind, dtype):
     check(x, *results)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dtype", "scales"),
     [("float64", (1e-320, 1e-200, 1e-150, 1e150, 1e300)), ("float32", (1e-42, 1e-15, 1e15, 1e37))],
@@ -155,6 +157,7 @@ def outcome(f, x):
     return [each.numpy() for each in (found if isinstance(found, tuple) else (found,))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("f", [gt.linalg.eigvalsh, gt.linalg.eigh], ids=["eigvalsh", "eigh"])
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_numbers_that_are_not_finite_end_as_they_do_in_numpy(f, value):

@@ -202,6 +202,7 @@ def largest(x, window, strides, dilations):
     return np.max(parts, axis=0), np.argmax(parts, axis=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
 @pytest.mark.parametrize("seed", range(10))
 def test_largest_of_each_window(tier, seed, dtype):

@@ -65,6 +65,7 @@ def test_along_several_axes(name, norm, options):
     np.testing.assert_allclose(found.numpy(), expected, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("name", ALONG_ONE)
 @pytest.mark.parametrize("n", [None, 1, 2, 3, 4, 7])

@@ -256,6 +256,7 @@ def test_matrix_rank():
     assert linalg.matrix_rank(np.zeros((0, 3))).tolist() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [*WIDE, "int32"])
 @pytest.mark.parametrize("offset", [-4, -1, 0, 1, 2, 5])
 def test_diagonal_and_trace(offset, dtype):

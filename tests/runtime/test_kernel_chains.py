@@ -234,6 +234,7 @@ def test_columns_that_are_written_elsewhere():
     assert not kernel_chains._may_follow([[a], [Access(0, 0, 4, 4, 4, True)]], 10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_random_programs(seed, monkeypatch):
     """Rows and flat loops in any order, on little memory, with chains wherever they are right."""

@@ -299,6 +299,7 @@ def test_no_solution_raises_with_all_that_was_found(way):
         assert f"{error.residual:.3e}" in str(error)
 
 
+@pytest.mark.slow
 def test_minimize_that_has_no_minimum():
     with pytest.raises(gt.errors.ConvergenceError, match="minimize: BFGS"):
         gt.minimize(lambda x: gt.sum(gt.exp(-x)) - 1e3 * gt.sum(x), np.zeros(2))

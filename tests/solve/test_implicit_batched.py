@@ -74,6 +74,7 @@ class TestRoot:
         each = looped(gt.grad(lambda b, a: gt.sum(f(a, b) ** 2)), np.full(3, 0.7), MANY)
         close(found, each.sum())
 
+    @pytest.mark.slow
     def test_second_derivatives(self, way):
         def loss(a, b):
             return gt.sum(gt.sin(solution(**WAYS[way])(a, b)))
@@ -124,6 +125,7 @@ def test_fixed_points():
     close(gt.vmap(gt.grad(gt.grad(f)))(np.array([4.0, 9.0])), [-1 / 32, -1 / 108])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ways", [{}, {"method": "Newton-CG"}, {"sparse": True}, {"solver": "cg"}])
 def test_minima(ways):
     def f(a):
@@ -240,6 +242,7 @@ class TestBounds:
             **ways,
         )  # fmt: skip
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "method", [None, "TNC", "SLSQP", "trust-constr", "Nelder-Mead", "Powell"]
     )

@@ -207,6 +207,7 @@ def test_model_and_optimizer_go_on_alike(path, order):
     assert bits(model, optimizer) == bits(found["model"], found["optimizer"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", [1, -1])
 def test_load_into_objects_that_are_not_built(path, order):
     model, optimizer = trained()

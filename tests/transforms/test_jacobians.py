@@ -93,6 +93,7 @@ def test_all_ways_agree(steps, shape, seed):
     )
 
 
+@pytest.mark.slow
 @examples(12)
 @given(steps=STEPS, shape=SHAPES, seed=st.integers(0, 1000))
 def test_all_ways_agree_compiled(steps, shape, seed):
@@ -137,6 +138,7 @@ def test_differences(steps, seed):
     np.testing.assert_allclose(along, np.asarray(difference), rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.slow
 @examples(60)
 @given(steps=STEPS, seed=st.integers(0, 1000))
 def test_several_arguments_and_second_derivatives(steps, seed):
