@@ -191,25 +191,7 @@ def run(program, **environment):
     )  # fmt: skip
 
 
-def test_the_process_ends_while_a_job_runs():
-    done = run("""
-        import time
-        from gradtape.codegen import compiler_thread
-        from gradtape.process.give_way import give_way
-
-        class Long(compiler_thread.Job):
-            def work(self):
-                print("begun", flush=True)
-                while True:
-                    give_way()
-
-        compiler_thread.submit(Long())
-        compiler_thread.submit(Long())
-        time.sleep(0.2)
-        """)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "begun\n", "")
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize("ops", [3, 300])
 @pytest.mark.parametrize("delay", [0.0, 0.02, 0.2, 0.5])
 def test_the_process_ends_while_llvm_compiles(ops, delay):

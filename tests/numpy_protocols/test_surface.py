@@ -17,6 +17,7 @@ COUNT = int(os.environ.get("GRADTAPE_NUMPY_FUZZ", "0"))
 X = np.arange(12.0).reshape(3, 4)
 
 
+@pytest.mark.slow
 def test_every_call_is_right_or_refused_by_name():
     report = surface.run(COUNT or 3000, every=1 if COUNT else 7)
     print(report)

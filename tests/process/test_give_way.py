@@ -68,27 +68,6 @@ def test_calls_that_go_first_are_not_disturbed(worker, monkeypatch):
     until(lambda: worker.turns > before + 10)
 
 
-def test_the_last_of_several_threads_lets_the_background_go_on(worker, monkeypatch):
-    monkeypatch.setattr(ways, "LONGEST_PAUSE", 60.0)
-    begun, leaves = threading.Event(), threading.Event()
-
-    def other():
-        with going_first():
-            begun.set()
-            leaves.wait(30)
-
-    thread = threading.Thread(target=other)
-    thread.start()
-    assert begun.wait(30)
-    with going_first():
-        until(lambda: rests(worker))
-    assert rests(worker)
-    leaves.set()
-    thread.join(30)
-    before = worker.turns
-    until(lambda: worker.turns > before + 10)
-
-
 def test_the_background_has_a_slice_in_spite_of_a_call_that_lasts(worker, monkeypatch):
     monkeypatch.setattr(ways, "LONGEST_PAUSE", 1e-3)
     with going_first():

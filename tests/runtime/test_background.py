@@ -149,6 +149,7 @@ def test_new_shapes():
     assert gt.counters().compiled_in_calls == before
 
 
+@pytest.mark.slow
 def test_the_native_recorder():
     code = """
         import numpy as np, gradtape as gt
@@ -193,30 +194,6 @@ def test_calls_go_on_in_numpy_while_the_thread_is_busy(gate):
     assert gt.wait_for_compiler(60)
     assert gt.counters().kernels_compiled == before.kernels_compiled + 1
     np.testing.assert_allclose(f(x).numpy(), np.sinh(x.numpy()) * 1.375)
-
-
-@pytest.mark.parametrize("name", ["inv", "svdvals", "eigvalsh"])
-def test_the_first_compiled_run_loads_no_library(name):
-    """NumPy computes these without SciPy; loading it takes longer than computing them."""
-    printed = in_process(
-        f"""
-        import sys
-        import numpy as np
-        import gradtape as gt
-        x = gt.asarray(np.random.default_rng(0).normal(size=(200, 200)))
-        f = gt.function(lambda x: gt.linalg.{name}(x))
-        gt.evaluate(f(x))
-        assert "scipy.linalg" not in sys.modules
-        gt.evaluate(f(x))
-        gt.wait_for_compiler()
-        before = set(sys.modules)
-        gt.evaluate(f(x))
-        assert gt.counters().compiled_in_calls == 0
-        assert "scipy.linalg.cython_lapack" in before
-        print(sorted(set(sys.modules) - before))
-        """
-    )
-    assert printed.strip() == "[]"
 
 
 def program_and_inputs(factor):
@@ -290,6 +267,7 @@ def test_the_deterministic_mode_waits(gate):
     assert gt.counters().compiled_in_calls > before.compiled_in_calls
 
 
+@pytest.mark.slow
 def test_the_deterministic_mode_gives_the_same_bits_whatever_the_thread_does():
     """The tier of a call does not depend on time."""
     code = """
@@ -334,18 +312,6 @@ def test_an_unknown_mode_is_refused():
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert "Use off, auto, wait or always." in done.stderr
-
-
-def test_a_long_run_is_worth_waiting_for(gate):
-    program, inputs = program_and_inputs(4.5)
-    plan = tiers.TieredPlan(program)
-    plan.run(inputs)
-    plan._least = 60.0
-    threading.Timer(0.1, gate.open.set).start()
-    before = gt.counters().kernels_compiled
-    np.testing.assert_allclose(tiers_result(plan, inputs), np.cosh(inputs[0]) * 4.5)
-    assert plan.layout is not None
-    assert gt.counters().kernels_compiled >= before
 
 
 def test_a_call_after_a_failed_one_does_not_wait(gate, monkeypatch):
@@ -450,6 +416,7 @@ def test_a_child_compiles_what_its_parent_had_asked_for(gate):
     assert plan.layout is None
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_forks_while_the_compiler_is_loaded_and_runs():
     out = in_process("""
@@ -485,6 +452,7 @@ def shapes_step(x, w):
     return tape.gradient(y, w)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["auto", "wait"])
 @pytest.mark.parametrize("decorated", [False, True])
 def test_shapes_that_were_seen_build_no_plan(mode, decorated, monkeypatch):

@@ -219,6 +219,7 @@ def test_another_thread_may_be_profiled(model):
     assert found == [5]
 
 
+@pytest.mark.slow
 def test_size_does_not_grow_with_the_run(model):
     sizes = []
     for steps in (2000, 6000):
@@ -307,6 +308,7 @@ def test_compiling_in_a_call_is_time_of_the_call(model, monkeypatch):
     assert reading["building"] >= events["compile"]["seconds"]
 
 
+@pytest.mark.slow
 @compiles
 def test_compiler_thread_and_profile_do_not_disturb_each_other(monkeypatch):
     monkeypatch.setattr(tiers, "MODE", "auto")
