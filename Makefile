@@ -1,20 +1,21 @@
-# Needs python3 (3.11 or newer, with venv and pip), make and git. Everything else goes into .venv.
+# Needs python3 (3.11 or newer, with venv and ensurepip), make and git. The rest goes into .venv.
 #
 #   make demo              what the library is for, in half a minute
-#   make test              lint, format, types, tests
-#   make test-all          the tests on every Python, with the oldest versions, both recorders, without
+#   make test              lint, format and the quick tests of every folder (a few minutes)
+#   make test-full         lint, format, types and all tests, with Ray and the type checkers
+#   make test-all          all tests on every Python, with the oldest versions, both recorders, without
 #                          libmvec and on one core; says what is not installed here
 #   make docs              the documentation site, into build/site (installs mkdocs in .venv)
-#   make coverage          the tests, and an error if they reach fewer lines than before
-#   make test-scalar       the tests without libmvec: libm lane by lane
-#   make test-own          the tests without libmvec: our own polynomials
-#   make test-recorder-python, test-recorder-native   the tests with one of the two recorders
-#   make test-one-core     the tests on one core
+#   make coverage          all tests, and an error if they reach fewer lines than before
+#   make test-scalar       all tests without libmvec: libm lane by lane
+#   make test-own          all tests without libmvec: our own polynomials
+#   make test-recorder-python, test-recorder-native   all tests with one of the two recorders
+#   make test-one-core     all tests on one core
 #   make test-native-memory   the tests of functions, recording and native code with an allocator that
 #                          fills freed memory and a collection at every allocation (an hour)
 #   make test-threads      64 threads on the same functions and variables, for 30 s
-#   make test-oldest       the tests with the oldest supported versions (in .venv-oldest)
-#   make test-mkl          the tests with MKL (in .venv-mkl)
+#   make test-oldest       all tests with the oldest supported versions (in .venv-oldest)
+#   make test-mkl          all tests with MKL (in .venv-mkl)
 #   make fuzz              compiled programs against NumPy, 20,000 at random (some minutes)
 #   make bench-sparse      a Jacobian of 95,529 x 55,710 in four forms, under 1 GB each (minutes)
 #   make fuzz-jacobians    every way to a Jacobian against the others, 16,000 random functions
@@ -49,6 +50,7 @@ MADE       := $(VENV)/.made
 RUN_READY  := $(VENV)/.installed-run
 DOCS_READY := $(VENV)/.installed-docs
 DEV_READY  := $(VENV)/.installed-dev
+FULL_READY := $(VENV)/.installed-dev-full
 PEERS_MADE := $(PEERS_VENV)/.made
 PEER_READY := $(PEERS_VENV)/.installed-torch-$(TORCH_VERSION)
 PEERS_READY := $(PEERS_VENV)/.installed-peers-torch-$(TORCH_VERSION)
@@ -57,7 +59,7 @@ BIN := $(VENV)/bin
 PIP  = $(BIN)/python -m pip --disable-pip-version-check install --quiet $(PIP_ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo docs test test-all coverage test-recorder-python test-recorder-native test-scalar test-own test-one-core test-native-memory test-threads test-oldest test-mkl fuzz lint types format bench bench-recording clean
+.PHONY: help demo docs test test-full test-all coverage test-recorder-python test-recorder-native test-scalar test-own test-one-core test-native-memory test-threads test-oldest test-mkl fuzz lint types format bench bench-recording clean
 # Targets share one environment, so they are made one after another even with -j.
 .NOTPARALLEL:
 
@@ -72,19 +74,22 @@ docs: $(DOCS_READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
 	@echo "The site is in build/site; open build/site/index.html."
 
-test: lint types
-	$(BIN)/python $(PYTEST)
-
 # A file runs in one process, which compiles its programs once and starts one cluster of Ray.
 PYTEST = -m pytest -n $(WORKERS) --dist loadfile $(TEST_ARGS)
 
-test-scalar test-own: test-%: $(DEV_READY)
+test: lint
+	$(BIN)/python $(PYTEST) -m "not slow"
+
+test-full: $(FULL_READY) lint types
+	$(BIN)/python $(PYTEST)
+
+test-scalar test-own: test-%: $(FULL_READY)
 	GRADTAPE_VECTOR_MATH=$* $(BIN)/python $(PYTEST)
 
-test-recorder-python test-recorder-native: test-recorder-%: $(DEV_READY)
+test-recorder-python test-recorder-native: test-recorder-%: $(FULL_READY)
 	GRADTAPE_RECORDER=$* $(BIN)/python $(PYTEST)
 
-test-one-core: $(DEV_READY)
+test-one-core: $(FULL_READY)
 	taskset -c 0 $(BIN)/python -m pytest $(TEST_ARGS)
 
 # Percent of the lines of src/gradtape that the tests must run. 77 was measured with 2,837 of the
@@ -92,7 +97,7 @@ test-one-core: $(DEV_READY)
 # `make coverage COVERAGE_FLOOR=0`, put the whole number below the total here.
 COVERAGE_FLOOR ?= 77
 
-coverage: $(DEV_READY)
+coverage: $(FULL_READY)
 	$(BIN)/python $(PYTEST) --cov --cov-report=term:skip-covered --cov-fail-under=$(COVERAGE_FLOOR)
 
 PYTHONS ?= python3.11 python3.12 python3.13
@@ -103,7 +108,7 @@ test-all:
 	@passed=; failed=; skipped=; \
 	for python in $(PYTHONS); do \
 	  if command -v $$python >/dev/null 2>&1 && $$python -c 'import venv, ensurepip' 2>/dev/null; then \
-	    if $(MAKE) PYTHON=$$python VENV=.venv-$$python test; \
+	    if $(MAKE) PYTHON=$$python VENV=.venv-$$python test-full; \
 	    then passed="$$passed $$python"; else failed="$$failed $$python"; fi; \
 	  else skipped="$$skipped $$python"; fi; \
 	done; \
@@ -137,7 +142,7 @@ test-oldest test-mkl: test-%:
 	$(require_python)
 	$(PYTHON) -m venv .venv-$*
 	.venv-$*/bin/python -m pip --disable-pip-version-check install --quiet $(PIP_ARGS) \
-	  --editable '.[dev]' $(if $(filter oldest,$*),$(OLDEST),mkl)
+	  --editable '.[dev-full]' $(if $(filter oldest,$*),$(OLDEST),mkl)
 	.venv-$*/bin/python $(PYTEST)
 
 FUZZ ?= 20000
@@ -191,7 +196,7 @@ fuzz-functions: $(DEV_READY)
 	$(BIN)/python -m tests.functions.outside.fuzz --count $(FUNCTION_FUZZ) --workers $(WORKERS)
 
 .PHONY: bench-scaling
-bench-scaling: $(DEV_READY)
+bench-scaling: $(FULL_READY)
 	$(BIN)/python -m benchmarks.scaling
 
 .PHONY: bench-sparse
@@ -218,7 +223,7 @@ lint: $(DEV_READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: $(DEV_READY)
+types: $(FULL_READY)
 	$(BIN)/mypy
 
 format: $(DEV_READY)
@@ -243,6 +248,11 @@ define require_python
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "gradtape needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) -V 2>&1)." >&2; \
 	  echo "Name a newer one: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
+	  package=$$($(PYTHON) -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])'); \
+	  echo "'$(PYTHON)' has no venv or no ensurepip, so it cannot create an environment." >&2; \
+	  echo "Install the package $$package (Debian, Ubuntu: sudo apt install $$package)," >&2; \
+	  echo "or name another Python: make PYTHON=python3.12 ..." >&2; exit 1; }
 endef
 
 $(MADE):
@@ -258,6 +268,10 @@ $(RUN_READY): pyproject.toml $(MADE)
 $(DEV_READY): pyproject.toml $(MADE)
 	$(PIP) --editable '.[dev]'
 	@touch $(RUN_READY) $@
+
+$(FULL_READY): pyproject.toml $(MADE)
+	$(PIP) --editable '.[dev-full]'
+	@touch $(RUN_READY) $(DEV_READY) $@
 
 $(DOCS_READY): pyproject.toml $(DEV_READY)
 	$(PIP) --editable '.[dev,docs]'

@@ -4,6 +4,7 @@ import gc
 import os
 import signal
 import zlib
+from collections import defaultdict
 
 import pytest
 
@@ -20,6 +21,28 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 import gradtape as gt
 from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import state
+
+# How many cases of one parametrized test `make test` runs.
+QUICK_CASES = 8
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Of a test with many cases, mark all but some as slow, unless its own file marks some."""
+    tests = defaultdict(list)
+    for item in items:
+        tests[item.nodeid.partition("[")[0]].append(item)
+    for cases in tests.values():
+        if len(cases) > QUICK_CASES and not any(map(is_slow, cases)):
+            # The same ones at every run, in no pattern of the parameters.
+            for case in sorted(cases, key=lambda case: zlib.crc32(case.name.encode()))[
+                QUICK_CASES:
+            ]:
+                case.add_marker(pytest.mark.slow)
+
+
+def is_slow(item):
+    return item.get_closest_marker("slow") is not None
 
 
 @pytest.fixture(autouse=True)

@@ -10,6 +10,7 @@ from examples.nonlinear_regression import PROBLEMS, digits, fit
 import gradtape as gt
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", [0, 1])
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.name)
 def test_regression_reaches_the_certified_digits(problem, start):
@@ -83,6 +84,7 @@ def test_bundle_adjustment_finds_the_truth():
 
 
 def test_demo_answers_its_questions_and_draws(monkeypatch, tmp_path, capsys):
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     monkeypatch.setattr(demo, "SECONDS", 0.0)
     assert demo.questions()
     assert demo.sparse_jacobian(tmp_path)
@@ -92,6 +94,7 @@ def test_demo_answers_its_questions_and_draws(monkeypatch, tmp_path, capsys):
     assert (tmp_path / "jacobian.png").stat().st_size > 1000
 
 
+@pytest.mark.slow
 def test_demo_fails_where_an_answer_is_wrong(monkeypatch, tmp_path):
     monkeypatch.setattr(demo, "SECONDS", 0.0)
     monkeypatch.setattr(demo, "STEPS", 25)

@@ -60,6 +60,7 @@ class TestElementwise:
         assert cube(gt.asarray([1, 2])).dtype == gt.default_dtype()
         assert gt.sparsity_pattern(cube, gt.asarray(x)).nnz == 2
 
+    @pytest.mark.slow
     def test_params_and_several_operands(self):
         f = gt.extend.elementwise(
             "test_blend",
@@ -221,6 +222,7 @@ class TestCheck:
         with pytest.raises(ValueError, match="samples="):
             gt.extend.check(f)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("name", ["sin", "add", "matmul", "solve", "sum", "gather", "svd"])
     def test_the_librarys_own(self, name):
         assert gt.extend.check(REGISTRY[name], order=1).startswith(f"{name}: ")

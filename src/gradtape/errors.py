@@ -57,6 +57,23 @@ def shown(value: object, depth: int = 0) -> str:
     return text if len(text) <= 100 else f"{text[:60]} ... of type {type(value).__name__}"
 
 
+def is_of_this_line(error: BaseException) -> bool:
+    """Whether the line that catches an error raised it, and no Python function that it called.
+
+    A line may translate an error of its own conversion, such as that of `float("x")`. An error that
+    comes from a method of the value, or from computing it, has its own cause and passes.
+
+    >>> from gradtape.errors import is_of_this_line
+    >>> try:
+    ...     float("x")
+    ... except ValueError as error:
+    ...     print(is_of_this_line(error))
+    True
+    """
+    step = error.__traceback__
+    return step is None or step.tb_next is None
+
+
 class ArgumentError(Exception):
     """An argument that breaks a rule of an op: the base of ShapeError and DtypeError.
 

@@ -284,6 +284,7 @@ def _reprojection(given: dict[str, Any]) -> np.ndarray:
     return np.asarray(given["w"] * (flat * cam[6] + cam[7:9] - given["feat"]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["rr", "rf", "fr", "ff"])
 def test_particle(mode: str) -> None:
     # The evaluation's own answer.
@@ -291,6 +292,7 @@ def test_particle(mode: str) -> None:
     assert found == pytest.approx(0.2071918746486116, abs=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["rf", "fr"])
 def test_saddle(mode: str) -> None:
     # The evaluation's own answer.

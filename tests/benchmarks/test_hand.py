@@ -114,6 +114,7 @@ def test_a_hand_that_is_not_turned() -> None:
     assert np.all(np.isfinite(output("jacobian", asked)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("barycentric", [False, True])
 def test_jacobian(barycentric: bool) -> None:
     asked = given(barycentric)

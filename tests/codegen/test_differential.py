@@ -86,6 +86,7 @@ def test_exact_ops_agree_to_the_bit(batch, monkeypatch):
             assert not wrong.any(), explained(number, position, case, a, b, wrong)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_compiled_agrees_within_the_spread(batch):
     for number in numbers(batch, "any"):
@@ -136,6 +137,7 @@ def run_gradients(number, forward, backward):
     return [np.array(g.numpy()) for g in found]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_gradients_agree_across_tiers(batch, monkeypatch):
     monkeypatch.setattr(tiers, "MODE", tiers.MODE)

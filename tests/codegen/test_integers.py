@@ -73,6 +73,7 @@ def test_text_can_be_read():
     assert "define i64 @collatz(i64 %count, ptr noalias %lengths)" in integer_text([collatz])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ORDERS)
 def test_native_colours_are_those_of_python(order, monkeypatch):
     rng = np.random.default_rng(0)

@@ -19,6 +19,7 @@ from gradtape.runtime.numpy_plan import NumpyPlan
 DTYPES = ("float64", "float32", "int32", "uint8", "complex128", "complex64", "bool")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "op", [op for op in REGISTRY.values() if op.copies is not None], ids=lambda op: op.name
 )

@@ -56,6 +56,7 @@ def test_a_known_program_compiles_nothing_in_a_new_process(folder):
     assert run() == (first[0], 0, first[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["cut", "flip", "empty", "foreign"])
 def test_damaged_entries_are_compiled_again(folder, damage):
     first = run()
@@ -69,16 +70,19 @@ def test_damaged_entries_are_compiled_again(folder, damage):
     assert run() == (first[0], 0, first[1])
 
 
+@pytest.mark.slow
 def test_off_writes_nothing(folder, monkeypatch):
     assert run(GRADTAPE_KERNEL_CACHE="off")[2] == 0
     assert not folder.exists()
 
 
+@pytest.mark.slow
 def test_other_vectors_are_other_entries(folder):
     assert run(GRADTAPE_VECTOR_BITS="128")[2] == 0
     assert run(GRADTAPE_VECTOR_BITS="256")[2] == 0
 
 
+@pytest.mark.slow
 def test_a_folder_that_others_may_write_to_is_not_used(folder):
     folder.mkdir(mode=0o700)
     folder.chmod(0o777)
@@ -88,6 +92,7 @@ def test_a_folder_that_others_may_write_to_is_not_used(folder):
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_folder_that_cannot_be_made_is_no_error(tmp_path):
     (tmp_path / "file").write_text("")
     assert run(GRADTAPE_KERNEL_CACHE=str(tmp_path / "file" / "below"))[1] > 0
@@ -108,6 +113,7 @@ def test_names_depend_on_every_part():
     assert object_cache.key("a", "bc") != object_cache.key("ab", "c")
 
 
+@pytest.mark.slow
 def test_processes_that_write_the_same_entry(folder):
     command = [sys.executable, "-c", PROGRAM.format(number=2.0)]
     running = [
@@ -127,6 +133,7 @@ def counts_of(order):
     return tuple(map(int, done.stdout.split()))
 
 
+@pytest.mark.slow
 def test_a_kernel_is_found_whichever_others_were_compiled_with_it(folder):
     compiled, loaded = counts_of("ab")
     assert compiled > 2
@@ -146,6 +153,7 @@ def test_the_folder_is_bounded(folder, monkeypatch):
     assert sum(path.stat().st_size for path in folder.iterdir()) <= 20_000 + 4 * 1100
 
 
+@pytest.mark.slow
 def test_files_of_others_in_the_folder_are_no_trouble(folder):
     first = run()
     (folder / "README").write_text("not an entry")
@@ -154,6 +162,7 @@ def test_files_of_others_in_the_folder_are_no_trouble(folder):
     assert (folder / "README").exists()
 
 
+@pytest.mark.slow
 def test_entries_that_cannot_be_read(folder):
     first = run()
     for path in list(folder.iterdir()):

@@ -34,6 +34,7 @@ def subsets(count):
         yield from itertools.combinations(range(count), size)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(3, 5), (2, 3, 4), (40, 3, 17), (2, 3, 1, 5), (3, 2, 4, 2)])
 def test_any_axes(shape, both_ways, library_calls):
     rng = np.random.default_rng(1)
@@ -49,6 +50,7 @@ def test_any_axes(shape, both_ways, library_calls):
         assert_close(want, got)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sum", "prod", "max", "min"])
 @pytest.mark.parametrize("shape", [(3, 5), (17, 9), (5, 200), (2, 3, 4), (9, 2, 21)])
 def test_axes_that_operands_walk_differently(shape, kind, both_ways, library_calls):
@@ -110,6 +112,7 @@ def test_partial_results_of_partial_results():
     assert first.entries[1][0] == last.entries[0][0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     "shape", [(1,), (7,), (16,), (100_003,), (3, 5), (70, 33), (33, 70), (4, 3, 9), (2, 1, 5)]
@@ -160,6 +163,7 @@ def test_extremes_of_integers(both_ways):
             np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("axis", [None, 0, 1, (0, 1), (0, 2)])
 def test_gradients_of_extrema(axis, dtype, both_ways, library_calls):

@@ -160,6 +160,7 @@ def own_functions(choice):
 CASES = [(ty, k) for ty in DTYPES for k in range(4)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ty", "case"), CASES)
 def test_every_function_is_supported_and_exact_for_special_values(prefer, ty, case):
     choice, lanes = choices(ty)[case]
@@ -177,6 +178,7 @@ def test_every_function_is_supported_and_exact_for_special_values(prefer, ty, ca
             assert_same(module(name, x), wanted.astype(DTYPES[ty]), x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", range(4))
 def test_single_precision_over_the_whole_range(prefer, case):
     choice, lanes = choices("float")[case]
@@ -215,6 +217,7 @@ def real_domain(name, x):
     return {"acosh": 1 + np.abs(x), "log1p": x[x > -1], "cbrt": np.abs(x)}.get(name, x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", range(4))
 def test_double_precision_against_mpmath(prefer, case):
     choice, lanes = choices("double")[case]
@@ -270,6 +273,7 @@ def pairs(dtype, count, seed=3):
     return np.concatenate([a, a, base]), np.concatenate([b, similar, power])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ty", "case"), CASES)
 def test_functions_of_two_operands(prefer, ty, case):
     choice, lanes = choices(ty)[case]
@@ -320,6 +324,7 @@ def exact_reference(name):
     return quiet(floor_quotient) if name == "floor_divide" else reference(name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lanes", [1, 2, 3, 4, 8, 16, 32])
 @pytest.mark.parametrize("ty", DTYPES)
 def test_any_number_of_lanes(ty, lanes):
@@ -376,6 +381,7 @@ def as_complex(a, b, dtype):
     return z
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ty", "case"), CASES)
 def test_complex_functions(prefer, ty, case):
     choice, lanes = choices(ty)[case]

@@ -137,6 +137,7 @@ def test_transforms(program, transform):
             np.testing.assert_allclose(compiled(x).numpy(), expected, rtol=1e-8, atol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("transform", BATCHED)
 def test_maps(program, transform):
@@ -158,6 +159,7 @@ def test_gradients_of_maps(program):
     np.testing.assert_allclose(found(gt.stack(STARTS)).numpy(), expected, rtol=1e-8, atol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_patterns_cover_jacobians(program):
     def f(x):
@@ -168,6 +170,7 @@ def test_patterns_cover_jacobians(program):
         assert not np.any(gt.jacobian(f)(x).numpy()[~pattern])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"checkpoint": True}, {"checkpoint": 2}, {"unroll": 4}])
 @pytest.mark.parametrize("length", [0, 1, 2, 5, 9])
 def test_options_of_scan_change_nothing(options, length):
@@ -199,6 +202,7 @@ class TestReverseThroughWhile:
             x = gt.sin(x) * a + 0.5
         return x
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("n", [0, 1, 5, 63, 64, 65, 128, 150])
     def test_chunks(self, n):
         xs = np.array([0.9, 1.1])
@@ -206,6 +210,7 @@ class TestReverseThroughWhile:
         found = gt.vmap(gt.grad(lambda a: self.loop(a, n)))(xs)
         np.testing.assert_allclose(found.numpy(), expected, rtol=1e-10, atol=1e-300)
 
+    @pytest.mark.slow
     def test_examples_that_end_at_different_times(self):
         xs, counts = np.array([0.9, 1.1, 0.7]), np.array([3, 70, 0])
         for derive in (gt.grad, lambda f: gt.grad(gt.grad(f))):

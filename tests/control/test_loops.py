@@ -65,6 +65,7 @@ class TestScan:
         kept = {key: value for key, value in options.items() if key == "reverse"}
         return lambda *args: loss(unrolled, *args, **kept)
 
+    @pytest.mark.slow
     def test_value_and_gradient(self, options):
         arguments = tuple(gt.asarray(x) for x in (W, START, INPUTS))
         value, slopes = gt.value_and_grad(self.reference(options), (0, 1, 2))(*arguments)
@@ -90,6 +91,7 @@ class TestScan:
         expected = gt.hessian(lambda x: self.reference(options)(W, x, INPUTS))(START)
         close(gt.hessian(lambda x: loss(gt.scan, W, x, INPUTS, **options))(START), expected)
 
+    @pytest.mark.slow
     def test_products_with_the_hessian(self, options):
         vector = np.array([1.0, -2.0, 0.5])
         for product in (gt.hvp, gt.vhp):
@@ -106,6 +108,7 @@ class TestScan:
             found.append(float(accumulator.jvp(y)))
         close(found[1], found[0])
 
+    @pytest.mark.slow
     def test_vmap(self, options):
         starts = RNG.normal(size=(4, 3))
         one = gt.grad(lambda x: loss(gt.scan, W, x, INPUTS, **options))

@@ -133,6 +133,7 @@ def deep(x):
     return y
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("budget", [400_000, 2_000_000])
 @pytest.mark.parametrize("mode", ["forward", "reverse"])
 def test_memory_stays_within_twice_the_result_and_the_budget(budget, mode, monkeypatch):
@@ -277,6 +278,7 @@ def test_the_process_grows_by_no_more_than_twice_the_result_and_the_budget(mode)
     assert peak > 2 * result + (6 << 20)
 
 
+@pytest.mark.slow
 def test_chunks_where_nothing_was_compiled_yet():
     script = (
         "import numpy as np, gradtape as gt; "

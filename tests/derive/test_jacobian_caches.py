@@ -83,6 +83,7 @@ def test_a_new_size_compiles_no_kernel():
     assert gt.counters().kernels_compiled == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WAYS)
 def test_nothing_grows(name):
     x = np.ones(4)

@@ -6,6 +6,8 @@ from examples import data_parallel_classifier, pde_jacobian_blocks, sweep
 
 import gradtape as gt
 
+pytestmark = pytest.mark.slow
+
 cloudpickle = pytest.importorskip("cloudpickle", reason="cloudpickle is not installed")
 
 

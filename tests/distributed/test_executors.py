@@ -27,6 +27,7 @@ def test_threads_in_order_and_as_completed():
         assert sorted(pairs) == [(n, n + 1) for n in range(7)]
 
 
+@pytest.mark.slow
 def test_processes_get_functions_and_programs(processes):
     pytest.importorskip("cloudpickle")
     xs = [np.linspace(0.0, n, 4) for n in range(4)]
@@ -110,6 +111,7 @@ def test_progress_shows_what_is_done(capsys):
     assert "map" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 @pytest.mark.parametrize("backend", ["loky", "threading"])
 def test_joblib_backends(backend):

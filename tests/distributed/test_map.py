@@ -10,6 +10,8 @@ import pytest
 import gradtape as gt
 from gradtape import distributed
 
+pytestmark = pytest.mark.slow
+
 
 def killer(marker):
     """A function that ends its process by SIGKILL, the first time it is called anywhere."""

@@ -9,6 +9,8 @@ import pytest
 import gradtape as gt
 from gradtape import distributed, nn
 
+pytestmark = pytest.mark.slow
+
 STEPS, ROWS = 8, 24
 
 

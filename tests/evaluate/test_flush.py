@@ -278,6 +278,7 @@ class TestLoopsWithoutTapes:
         assert sys.getallocatedblocks() - blocks < 200
         assert float(v) == 20_100.0
 
+    @pytest.mark.slow
     def test_a_long_unobserved_loop_is_cut_where_it_repeats(self):
         y = gt.asarray(1.0)
         for _ in range(40_000):

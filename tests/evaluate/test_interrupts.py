@@ -85,6 +85,7 @@ def states(step, count):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("warm", [0, 3])
 @pytest.mark.parametrize(
     ("step", "decorated"),
@@ -149,6 +150,7 @@ assert double(gt.asarray(2.0)) == 4.0
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(30, 700, 45))
 def test_interrupted_imports_are_made_again(number):
     done = subprocess.run(

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = Path(__file__).with_name("typed_user.py")
 LINES = PROGRAM.read_text("utf-8").splitlines()
@@ -49,8 +51,6 @@ def run_mypy() -> Findings:
 
 
 def run_pyright(folder: Path) -> Findings:
-    if importlib.util.find_spec("basedpyright") is None:
-        pytest.skip("basedpyright is not installed: `make test` installs it")
     # The rules of pyright itself: its strict mode also refuses unused expressions and the like.
     settings = {
         "typeCheckingMode": "standard",
@@ -73,8 +73,10 @@ def run_pyright(folder: Path) -> Findings:
     return revealed, refused
 
 
-@pytest.fixture(scope="module", params=["mypy", "pyright"])
+@pytest.fixture(scope="module", params=["mypy", "basedpyright"])
 def findings(request, tmp_path_factory) -> Findings:
+    if importlib.util.find_spec(request.param) is None:
+        pytest.skip(f"{request.param} is not installed: `make test-full` installs it")
     if request.param == "mypy":
         return run_mypy()
     return run_pyright(tmp_path_factory.mktemp("pyright"))

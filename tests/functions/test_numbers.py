@@ -299,3 +299,11 @@ def test_a_number_has_the_dtype_it_has_without_the_decorator(f, dtype, number):
         found = compiled(x, number)
         assert found.dtype == expected.dtype
         np.testing.assert_array_equal(found.numpy(), expected.numpy())
+
+
+@pytest.mark.parametrize("numbers", [range(2, 9), np.linspace(0.5, 2.0, 7).tolist(), [1j, 2j, 3j]])
+def test_result_type_of_a_number_among_the_arguments(numbers):
+    f = gt.function(lambda x, n: gt.zeros(2, dtype=gt.result_type(x, n)))
+    for x in (gt.ones(2, dtype="float32"), gt.ones(2, dtype="int8")):
+        for n in numbers:
+            assert f(x, n).dtype == gt.result_type(x, n)

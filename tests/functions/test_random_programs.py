@@ -13,6 +13,7 @@ import gradtape as gt
 COUNT = int(os.environ.get("GRADTAPE_FUZZ", "30"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(COUNT))
 def test_random_programs(seed):
     findings = Findings()

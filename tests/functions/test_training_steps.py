@@ -77,6 +77,7 @@ for f in (train, predict):
 """
 
 
+@pytest.mark.slow
 def test_the_first_step_of_a_process():
     """NumPy loads parts of itself late, and layers draw their first weights inside the function."""
     done = subprocess.run(

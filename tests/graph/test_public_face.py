@@ -2,14 +2,17 @@
 
 import inspect
 import pickle
+import types
 import warnings
 
 import numpy as np
 import pytest
 
 import gradtape as gt
+from gradtape.functions.replay.captured_steps import CapturedSteps
 from gradtape.graph.annotated_kinds import kinds_of
-from gradtape.graph.public_face import faced
+from gradtape.graph.argument_checks import as_real
+from gradtape.graph.public_face import REPORT, faced
 
 NEVER = object()
 
@@ -52,11 +55,58 @@ def test_the_argument_to_blame_is_named():
     assert "has no len()" in str(e.value.__cause__)
 
 
-def test_all_arguments_are_named_where_none_is_to_blame():
-    with pytest.raises(TypeError, match=r"^rows: no result exists .*table=\[1\.0\], other=3\."):
-        ROWS([1.0], other=3)
-    with pytest.raises(ValueError, match=r"^rows: no result exists .*other=\[None\]\."):
-        ROWS([1.0], other=[None])
+@pytest.mark.parametrize(("other", "error"), [(3, TypeError), ([None], AssertionError)])
+def test_accidents_stay_what_they_are_and_ask_for_a_report(other, error):
+    with pytest.raises(error) as found:
+        faced(ROWS)([1.0], other=other)
+    assert found.value.__cause__ is None
+    (note,) = found.value.__notes__
+    assert f"an argument of rows (table=[1.0], other={other}) is to blame, it is a bug" in note
+    assert found.traceback[-1].name == "rows"
+
+
+def test_accidents_of_other_kinds():
+    names = {"__name__": "gradtape.pretended"}
+    exec("def fail(error): next(error)", names)
+    fail = faced(names["fail"])
+    for error in (KeyError("k"), RuntimeError("r"), StopIteration(), ZeroDivisionError()):
+
+        class Failing:
+            def __next__(self):
+                raise error  # noqa: B023
+
+        with pytest.raises(type(error)) as found:
+            fail(Failing())
+        # The user's own code raised it.
+        assert not hasattr(found.value, "__notes__")
+    with pytest.raises(StopIteration) as stopped:
+        fail(iter(()))
+    assert "please report it" in stopped.value.__notes__[0]
+
+
+def test_functions_that_are_called_wrongly_are_named():
+    with pytest.raises(TypeError, match=r"^scan: f=<function .* is called with other arguments: "):
+        gt.scan(lambda: 1.0, 0.0, np.ones(2))
+
+
+def test_values_without_a_result_are_no_bugs():
+    with pytest.raises(np.linalg.LinAlgError) as found:
+        gt.linalg.inv(np.zeros((2, 2)))
+    assert "report" not in str(getattr(found.value, "__notes__", ""))
+
+
+def test_a_replay_that_fails_asks_for_a_report(monkeypatch):
+    f = gt.function(lambda x: x * 2.0)
+    f(gt.asarray([1.0]))
+
+    def fail(*_):
+        return {}["a defect"]
+
+    fail = types.FunctionType(fail.__code__, {"__name__": "gradtape.pretended"})
+    monkeypatch.setattr(CapturedSteps, "replay", fail)
+    with pytest.raises(KeyError, match="a defect") as found:
+        f(gt.asarray([1.0]))
+    assert found.value.__notes__ == [REPORT.format("")]
 
 
 def test_errors_on_purpose_pass():
@@ -110,7 +160,7 @@ def test_subclasses_are_named():
 
 
 def test_unknown_annotations_take_anything():
-    assert kinds_of("int | Padding") == kinds_of(int) == kinds_of("int |") == ()
+    assert kinds_of("int | Unknown") == kinds_of(int) == kinds_of("int |") == ()
 
 
 def test_lists_that_contain_themselves():
@@ -123,3 +173,24 @@ def test_lists_that_contain_themselves():
         for f in (gt.sin, gt.sum, gt.asarray, gt.stack, gt.tf.reduce_sum, gt.evaluate):
             with pytest.raises(ValueError, match="contains itself"):
                 f(wrong)
+
+
+@pytest.mark.parametrize("error", [ValueError("mine"), TypeError("mine")])
+def test_errors_of_conversions_that_users_write_pass(error):
+    class Failing:
+        def __array__(self, *_, **__):
+            raise error
+
+        def __float__(self):
+            raise error
+
+    for call in (lambda: gt.asarray(Failing()), lambda: as_real("f: x", Failing())):
+        with pytest.raises(type(error)) as found:
+            call()
+        assert found.value is error
+
+
+def test_a_loss_that_cannot_be_computed_is_not_blamed_on_its_type():
+    singular = gt.asarray(np.zeros((2, 2)))
+    with pytest.raises(gt.errors.MatrixError, match="singular"):
+        gt.fit(lambda x: gt.sum(gt.linalg.inv(singular)) * x[0], np.ones((2, 1)), epochs=1)

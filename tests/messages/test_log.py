@@ -126,6 +126,7 @@ class TestRecords:
         assert result.stdout == "False\n"
         assert "gradtape.runtime new plan of 1 ops: new structure" in result.stderr
 
+    @pytest.mark.slow
     def test_nothing_is_printed_unasked(self):
         code = (
             "import numpy as np, gradtape as gt\n"
@@ -139,6 +140,7 @@ class TestRecords:
 
 @pytest.mark.skipif(tiers.MODE == "off", reason="GRADTAPE_JIT=off: nothing is compiled")
 class TestCompiler:
+    @pytest.mark.slow
     def test_plans_and_kernels(self, tmp_path):
         code = """
 import logging, numpy as np, gradtape as gt

@@ -51,6 +51,7 @@ def test_large_arguments(name):
     assert np.isfinite(tape.gradient(y, x).numpy()).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FORMULAS)
 def test_derivatives(name):
     function = nn.activations.get(name)

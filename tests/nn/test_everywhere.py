@@ -49,6 +49,7 @@ def inputs(shape, count=4):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_training_in_a_function(name):
     make_model, shape = MODELS[name]

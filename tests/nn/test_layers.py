@@ -138,6 +138,7 @@ class TestDropout:
 
 
 class TestLayerNorm:
+    @pytest.mark.slow
     @pytest.mark.parametrize("axis", [-1, 1, (1, 2)])
     def test_values(self, axis):
         x = RNG.normal(size=(2, 3, 4)) * 5 + 2

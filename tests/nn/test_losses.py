@@ -76,6 +76,7 @@ def test_values_and_reductions(case):
     np.testing.assert_allclose(default, expected if case.endswith("_logits") else expected.mean())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_derivatives(case):
     t, p, options, _ = CASES[case]

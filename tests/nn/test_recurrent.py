@@ -97,6 +97,7 @@ def test_cell_is_one_step(kind):
         np.testing.assert_allclose(one.numpy(), other, rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_gradients(kind):
     layer_class, _, _, _, options = KINDS[kind]
@@ -236,6 +237,7 @@ class TestMasks:
         full = layer(X).numpy()
         np.testing.assert_array_equal(layer(X, mask=np.ones((BATCH, TIME))), full)
 
+    @pytest.mark.slow
     def test_gradients(self):
         layer = nn.GRU(UNITS, dtype="float64")
         layer(X)

@@ -7,6 +7,7 @@ import gradtape as gt
 from gradtape import nn, optimizers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "make",
     [

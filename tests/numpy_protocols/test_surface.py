@@ -10,12 +10,14 @@ from tests.numpy_protocols import surface
 import gradtape as gt
 from gradtape.numpy_protocols.binding import Recorded
 from gradtape.numpy_protocols.dispatch import FUNCTIONS, _name
+from gradtape.numpy_protocols.ufuncs import UFUNCS
 
 # `make fuzz-numpy` sets the number of calls; the suite takes every seventh.
 COUNT = int(os.environ.get("GRADTAPE_NUMPY_FUZZ", "0"))
 X = np.arange(12.0).reshape(3, 4)
 
 
+@pytest.mark.slow
 def test_every_call_is_right_or_refused_by_name():
     report = surface.run(COUNT or 3000, every=1 if COUNT else 7)
     print(report)
@@ -131,3 +133,49 @@ def test_memory():
     x = gt.asarray(X)
     assert np.shares_memory(x, x)
     assert not np.may_share_memory(x, gt.asarray(X))
+
+
+@pytest.mark.parametrize("function", [np.ravel, lambda x, order: np.reshape(x, (4, 3), order)])
+def test_orders_of_memory_are_refused(function):
+    """NumPy's result depends on how the array lies in memory, which a tensor does not show."""
+    x = gt.asarray(X)
+    for given in (x, x.T):
+        for order in ("C", "F"):
+            np.testing.assert_array_equal(
+                function(given, order=order), function(given.numpy(), order=order)
+            )
+        for order in ("A", "K"):
+            with pytest.raises(ValueError, match=f"order='{order}' is not 'C' or 'F'"):
+                function(given, order=order)
+
+
+BOOLEANS = np.array([True, False, True]), np.array([True, True, True])
+
+
+@pytest.mark.parametrize(
+    "ufunc", [f for f in UFUNCS if isinstance(f, np.ufunc) and not f.signature]
+)
+def test_ufuncs_of_booleans(ufunc):
+    """What NumPy refuses is refused; else the values are NumPy's, and so are dtypes but floats."""
+    operands = BOOLEANS[: ufunc.nin]
+    if len(operands) < ufunc.nin or not hasattr(np, ufunc.__name__):
+        pytest.skip("a function of scipy.special")
+    tensors = [gt.asarray(each) for each in operands]
+    with np.errstate(all="ignore"):
+        try:
+            want = ufunc(*operands)
+        except TypeError:
+            with pytest.raises(TypeError):
+                ufunc(*tensors)
+            return
+    pairs = zip(want, ufunc(*tensors), strict=True) if ufunc.nout > 1 else [(want, ufunc(*tensors))]
+    for theirs, ours in pairs:
+        assert theirs.dtype == ours.dtype or (theirs.dtype.kind, ours.dtype.kind) == ("f", "f")
+        # NumPy computes in half precision here.
+        np.testing.assert_allclose(ours, theirs, rtol=2e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["deg2rad", "rad2deg", "radians", "degrees", "fabs"])
+def test_ufuncs_of_real_numbers_refuse_complex_ones(name):
+    with pytest.raises(TypeError, match=f"np.{name}: complex128 is complex"):
+        getattr(np, name)(gt.asarray([1j]))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pytest
 
 from gradtape import ops
 from gradtape.graph.node import placeholder
@@ -100,3 +102,23 @@ class Case:
 
 
 CASES = [Case(op, sample, number) for op in OPS for number, sample in enumerate(op.samples())]
+
+
+def at_samples(
+    chosen: Callable[[Case], bool] = lambda case: True, most: int | None = None
+) -> pytest.MarkDecorator:
+    """Run a test with `cases`: those of an op that are chosen, at most so many.
+
+    The first case of an op is a test of its own, and the others are one that is slow.
+    """
+    found: dict[str, list[Case]] = {}
+    for case in CASES:
+        if chosen(case):
+            found.setdefault(case.op.name, []).append(case)
+    params = []
+    for name, cases in found.items():
+        params.append(pytest.param(cases[:1], id=name))
+        if cases[1:most]:
+            others = pytest.param(cases[1:most], id=f"{name}-others", marks=pytest.mark.slow)
+            params.append(others)
+    return pytest.mark.parametrize("cases", params)

@@ -44,6 +44,7 @@ def test_agrees_with_numpy(name, dtype):
         np.testing.assert_allclose(found.numpy(), expected, rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_derivatives(name):
     f = getattr(complexes, name)

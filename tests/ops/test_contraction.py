@@ -55,6 +55,7 @@ def test_matmul_agrees_with_numpy(shapes, dtype):
     assert_same(matmul(a, b), np.matmul(a, b))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shapes", MATMUL_SHAPES, ids=str)
 def test_matmul_derivatives(shapes, dtype):
@@ -166,6 +167,7 @@ def test_einsum_agrees_with_numpy(case):
         assert_same(einsum(subscripts, *arrays), np.einsum(subscripts, *arrays))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("case", EINSUMS, ids=str)
 def test_einsum_derivatives(case, dtype):

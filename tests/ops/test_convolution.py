@@ -202,6 +202,7 @@ def largest(x, window, strides, dilations):
     return np.max(parts, axis=0), np.argmax(parts, axis=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
 @pytest.mark.parametrize("seed", range(10))
 def test_largest_of_each_window(tier, seed, dtype):
@@ -251,6 +252,7 @@ def test_largest_and_not_a_number(tier):
     np.testing.assert_array_equal(found, [np.nan, 3.0, np.nan])
 
 
+@pytest.mark.slow
 def test_second_derivatives(tier):
     rng = np.random.default_rng(5)
     kernel = rng.standard_normal((1, 2, 2, 1, 3))

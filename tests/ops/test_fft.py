@@ -65,6 +65,7 @@ def test_along_several_axes(name, norm, options):
     np.testing.assert_allclose(found.numpy(), expected, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("name", ALONG_ONE)
 @pytest.mark.parametrize("n", [None, 1, 2, 3, 4, 7])
@@ -76,6 +77,7 @@ def test_derivatives_along_one_axis(name, norm, n):
     check_gradients(f, signal(name, (4, 2)) / 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALONG_SEVERAL)
 @pytest.mark.parametrize("options", SEVERAL_CASES[:6], ids=str)
 def test_derivatives_along_several_axes(name, options):
@@ -85,6 +87,7 @@ def test_derivatives_along_several_axes(name, options):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["rfft", "irfft"])
 @pytest.mark.parametrize("n", [4, 5])
 def test_third_order(name, n):

@@ -152,12 +152,14 @@ def test_writing_equals_numpy(key):
             same(got, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", KEYS, ids=as_id)
 def test_derivative_of_writing(key):
     value = distinct_value(X[as_index(key)].shape)
     check_gradients(lambda x, v: indexing.set_item(x * x, key, v * v) ** 2, X, value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(), (5,), (1, 5), (4, 1), (4, 5)])
 @pytest.mark.parametrize("key", [0, [0, 2], slice(0, 2), MASK[:, 0]], ids=as_id)
 def test_derivative_of_a_value_that_broadcasts(key, shape):
@@ -169,6 +171,7 @@ def test_derivative_of_a_value_that_broadcasts(key, shape):
 SHAPES = hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_basic_keys(data):
@@ -183,6 +186,7 @@ def test_basic_keys(data):
     same(got, expected)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_integer_array_keys(data):
@@ -198,6 +202,7 @@ def test_integer_array_keys(data):
     same(got, expected)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_mixed_keys(data):
@@ -254,6 +259,7 @@ def test_duplicates_add_when_read_and_the_last_stays_when_written():
     assert gv.tolist() == [0.0, 0.0, 1.0, 10.0]
 
 
+@pytest.mark.slow
 def test_handles_are_rebound_and_differentiable():
     def function(x, v):
         y = x * 1.0
@@ -444,6 +450,7 @@ def test_take_along_axis():
         indexing.take_along_axis(asarray(X), np.full((3, 4, 1), 5))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("axis", "batch_dims"), [(1, 0), (1, 1), (2, 1), (2, 2), (None, 1)])
 def test_gather_in_batches(axis, batch_dims):
     params = np.arange(48.0).reshape(2, 3, 4, 2)

@@ -69,6 +69,7 @@ def test_square_functions_agree_with_numpy(shape, dtype):
     assert_close(linalg.cholesky(p, upper=True), transposed(np.linalg.cholesky(p)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", WIDE)
 @pytest.mark.parametrize("shape", SQUARE)
 def test_square_functions_derivatives(shape, dtype):
@@ -100,6 +101,7 @@ def right_side(shape, dtype):
     return matrix(shape, dtype) if len(shape) > 1 else matrix((*shape, 1), dtype)[..., 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shapes", SYSTEMS, ids=str)
 def test_solve(shapes, dtype):
@@ -147,6 +149,7 @@ def test_decompositions_agree_with_numpy(shape, dtype):
     assert_close(linalg.pinv(x), np.linalg.pinv(x))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", WIDE)
 @pytest.mark.parametrize("shape", RECTANGULAR)
 def test_decompositions_derivatives(shape, dtype):
@@ -169,12 +172,14 @@ def projections_of(x):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", WIDE)
 @pytest.mark.parametrize("shape", [(3, 2), (2, 3), (3, 3)])
 def test_singular_vectors_up_to_their_phase(shape, dtype):
     check_gradients(projections_of, matrix(shape, dtype))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", WIDE)
 @pytest.mark.parametrize("shape", [(3, 3), (2, 2, 2), (1, 1)])
 def test_eigh(shape, dtype):
@@ -251,6 +256,7 @@ def test_matrix_rank():
     assert linalg.matrix_rank(np.zeros((0, 3))).tolist() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [*WIDE, "int32"])
 @pytest.mark.parametrize("offset", [-4, -1, 0, 1, 2, 5])
 def test_diagonal_and_trace(offset, dtype):
@@ -264,6 +270,7 @@ def test_diagonal_and_trace(offset, dtype):
     assert linalg.trace(np.eye(2, dtype="int8"), dtype="float32").dtype == np.float32
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keepdims", [False, True])
 @pytest.mark.parametrize("ord", ["fro", "nuc", 1, -1, 2, -2, np.inf, -np.inf])
 @pytest.mark.parametrize("dtype", WIDE)

@@ -121,6 +121,7 @@ def test_equals_numpy(name):
         same(ours(asarray(array)), theirs(array))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_derivatives(name):
     ours, _ = CASES[name]

@@ -200,6 +200,7 @@ def test_product_derivatives_are_exact_at_zeros(x):
     np.testing.assert_array_equal(hessian(reduction.prod, x), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("axis", [0, 1, (0, 1), (0, 2), None, ()])
 def test_product_over_axes(axis):
     x = np.array([[[1.0, 2.0], [0.0, 0.5]], [[0.0, -1.5], [3.0, 0.0]]])
@@ -252,6 +253,7 @@ def test_long_recurrences_take_few_steps():
 # Moments and log-sum-exp.
 
 
+@pytest.mark.slow
 def test_moments_have_both_derivatives():
     x = operand((2, 3), "float64") * 0.3
     for name in ("mean", "var", "std"):
@@ -275,6 +277,7 @@ def softmax(x):
     return terms / terms.sum()
 
 
+@pytest.mark.slow
 def test_logsumexp():
     x = np.array([0.1, -2.0, 1.5])
     weights = softmax(x)
@@ -325,6 +328,7 @@ def test_norm_agrees_with_numpy(ord, dtype):
     np.testing.assert_allclose(reduction.norm(x, ord), np.linalg.norm(x.ravel(), ord), rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ord", [2, 1, 3, 1.5, 0.5, 0, -1, INF, -INF])
 def test_norm_derivatives(ord):
     x = np.array([[0.5, -1.25, 2.0], [0.75, 1.5, -0.25]])
@@ -332,6 +336,7 @@ def test_norm_derivatives(ord):
     check_gradients(lambda x: reduction.norm(x, ord, keepdims=True), x + 0.3j * x[::-1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ord", [2, 1, 3, 1.5, 0.5, 0, -1, INF, -INF])
 def test_norm_at_zero_has_derivative_zero(ord):
     def f(x):

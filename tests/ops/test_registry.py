@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.ops.cases import CASES, OPS, Case
+from tests.ops.cases import OPS, Case, at_samples
 
 import gradtape as gt
 from gradtape.errors import UndefinedRuleError
@@ -39,9 +39,24 @@ def reference_tier(monkeypatch):
 DOUBLE = (np.dtype("float64"), np.dtype("complex128"))
 
 
-def cases(condition: Any = lambda case: True) -> Any:
-    found = [case for case in CASES if condition(case)]
-    return pytest.mark.parametrize("case", found, ids=str)
+def at_each_sample(chosen: Any = lambda case: True) -> Any:
+    """Make a test of what has to hold for one case."""
+
+    def decorate(check: Any) -> Any:
+        @at_samples(chosen)
+        def test(cases: list[Case]) -> None:
+            for case in cases:
+                # What one case left behind must not stay pending in the next.
+                state.recording, state.tapes = Recording(), []
+                try:
+                    check(case)
+                except Exception as error:
+                    error.add_note(f"The case is {case}.")
+                    raise
+
+        return test
+
+    return decorate
 
 
 def is_checkable(case: Case) -> bool:
@@ -90,19 +105,12 @@ def gradients(function: Any, sources: list[Any]) -> list[Any]:
     return [None if gradient is None else asarray(gradient).numpy() for gradient in found]
 
 
-@pytest.fixture(autouse=True)
-def fresh_recording(monkeypatch):
-    """What fails in one test must not stay pending in the next."""
-    monkeypatch.setattr(state, "recording", Recording())
-    monkeypatch.setattr(state, "tapes", [])
+def test_every_op_has_samples():
+    without = [op.name for op in OPS if not op.samples()]
+    assert not without, f"these declare no samples: {without}"
 
 
-@pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
-def test_has_samples(op):
-    assert op.samples(), f"{op.name} declares no samples"
-
-
-@cases()
+@at_each_sample()
 def test_kernel_agrees_with_spec(case):
     expected = case.op.spec(*case.promoted, **case.sample.params)
     expected = expected if isinstance(expected, tuple) else (expected,)
@@ -113,7 +121,7 @@ def test_kernel_agrees_with_spec(case):
         assert (array.shape, array.dtype) == (of.shape, of.dtype)
 
 
-@cases()
+@at_each_sample()
 def test_recorded_equals_kernel(case):
     recorded = record(case.op, tuple(asarray(array) for array in case.inputs), case.params)
     recorded = recorded if isinstance(recorded, tuple) else (recorded,)
@@ -121,12 +129,12 @@ def test_recorded_equals_kernel(case):
         assert same_bits(tensor.numpy(), array)
 
 
-@cases(is_checkable)
+@at_each_sample(is_checkable)
 def test_derivatives(case):
     check_gradients(case.call, *case.sources(), order=case.sample.order)
 
 
-@cases(lambda case: case.differentiable)
+@at_each_sample(lambda case: case.differentiable)
 def test_gradient_has_the_dtype_of_its_source(case):
     found: list[Any] = [None] * len(case.inexact)
     with refusal_allowed(case):
@@ -137,7 +145,7 @@ def test_gradient_has_the_dtype_of_its_source(case):
             assert gradient.shape == case.inputs[position].shape
 
 
-@cases(is_undefined)
+@at_each_sample(is_undefined)
 def test_undefined_derivative_says_why(case):
     sources = case.sources()
     tangents = [asarray(np.ones(source.shape, source.dtype)) for source in sources]
@@ -168,7 +176,7 @@ def refusal_allowed(case: Case) -> Any:
     return contextlib.suppress(*refused)
 
 
-@cases(is_maskable)
+@at_each_sample(is_maskable)
 def test_mask_is_all_or_nothing(case):
     sources = case.sources()
 
@@ -187,9 +195,13 @@ def test_mask_is_all_or_nothing(case):
             np.testing.assert_allclose(everything, plain, rtol=1e-6, atol=1e-12)
 
 
-@pytest.mark.parametrize("poison", [np.nan, np.inf, 0.0], ids=["nan", "inf", "zero"])
-@cases(is_poisonable)
-def test_masked_out_elements_leave_no_trace(case, poison):
+@at_each_sample(is_poisonable)
+def test_masked_out_elements_leave_no_trace(case):
+    for poison in (np.nan, np.inf, 0.0):
+        check_poison(case, poison)
+
+
+def check_poison(case: Case, poison: float) -> None:
     condition = np.arange(case.result.size).reshape(case.result.shape) % 2 == 0
     clean, poisoned, kept = case.sources(), [], []
     for source in clean:
@@ -224,7 +236,7 @@ def slopes(found: tuple[Any, ...], sources: list[Any]) -> tuple[Any, ...]:
     return tuple(slope for slope in dense if slope is not None)
 
 
-@cases()
+@at_each_sample()
 def test_passes_change_no_bit(case):
     nodes = tuple(placeholder(spec(array.shape, array.dtype)) for array in case.inputs)
     values = dict(zip(nodes, case.inputs, strict=True))

@@ -29,6 +29,7 @@ def positive(n, dtype="float64"):
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("n", [1, 2, 5, 8, 9])
 class TestValues:
+    @pytest.mark.slow
     def test_cholesky(self, n, dtype):
         x = positive(n, dtype)
         found = gt.linalg.cholesky(x).numpy()
@@ -40,6 +41,7 @@ class TestValues:
         )
         assert not np.triu(found, 1).any()
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("columns", [1, 3])
     @pytest.mark.parametrize("lower", [True, False])
     @pytest.mark.parametrize("unit", [True, False])

@@ -44,6 +44,7 @@ FUNCTIONS = {
 SIZES = [(4, 6), (8, 3), (6, 4), (4, 4), (2, 3), (6, 1), (2, 12), (100, 70), (4, 6), (600, 513)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_every_size(name):
     function = FUNCTIONS[name]
@@ -55,6 +56,7 @@ def test_every_size(name):
         np.testing.assert_allclose(found, function(np, x), rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_gradients_of_every_size(name):
     function = FUNCTIONS[name]

@@ -80,6 +80,7 @@ def array_solution(pair):
     return lambda rates: solve(rates, PAIRS[pair], np, np.array)[0] @ [1.0, 2.0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pair", PAIRS)
 @pytest.mark.parametrize("way", all_ways(tensor_solution("RK23")))
 def test_values_and_gradients(pair, way):
@@ -103,6 +104,7 @@ def test_the_path_is_that_of_scipy_and_steps_are_rejected():
         np.testing.assert_allclose(y.numpy(), found.y[:, -1], rtol=1e-5, err_msg=name)
 
 
+@pytest.mark.slow
 def test_gradients_are_those_of_the_sensitivity_equations():
     rates = np.array(RATES[0])
 
@@ -128,6 +130,7 @@ def test_gradients_are_those_of_the_sensitivity_equations():
         )
 
 
+@pytest.mark.slow
 def test_known_paths_run_without_python_and_unknown_ones_are_added():
     counted = Counted(lambda rates: solve(rates, BOGACKI_SHAMPINE, gt, gt.stack))
     compiled = gt.function(counted)
@@ -150,6 +153,7 @@ def test_known_paths_run_without_python_and_unknown_ones_are_added():
         assert counts == expected_counts
 
 
+@pytest.mark.slow
 def test_rates_are_fitted_by_gradient_descent():
     target = solve(np.array([1.6, 0.9, 1.1]), DORMAND_PRINCE, np, np.array)[0]
     rates = gt.Variable([1.5, 1.0, 1.0])

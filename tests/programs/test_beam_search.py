@@ -61,6 +61,7 @@ def samples(count):
     return [2.0 * rng.standard_normal((WORDS, WORDS)) for _ in range(count)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", all_ways(lambda x: x))
 def test_score_and_gradient_of_the_winner(way):
     run = all_ways(lambda w: search(w, gt)[0])[way]
@@ -72,6 +73,7 @@ def test_score_and_gradient_of_the_winner(way):
         np.testing.assert_allclose(gradient.numpy(), slopes, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_words_belong_to_the_path_taken():
     compiled = gt.function(lambda w: search(w, gt))
     for weights in [*samples(6), *samples(6)]:
@@ -130,6 +132,7 @@ def test_a_second_search_builds_nothing():
         assert again[1] == first[1]
 
 
+@pytest.mark.slow
 def test_scores_on_the_device_sorted_by_topk():
     """The same search with the beam as one tensor."""
 

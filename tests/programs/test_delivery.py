@@ -51,6 +51,7 @@ def two_steps(training):
 PROGRAMS = [undecorated, observed, decorated, looped]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", PROGRAMS)
 def test_an_interrupt_leaves_steps_whole_or_undone(make, recorder, handler):
     handler(signal.default_int_handler)
@@ -94,6 +95,7 @@ def test_an_interrupted_flush_lists_handles_once(handler):
 
 
 # Without a function that is traced: what a handler computes during a trace belongs to the trace.
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [undecorated, observed, decorated])
 def test_a_handler_that_computes_changes_nothing(make, recorder, handler):
     training, x, total = Training(make), gt.asarray([1.0, 2.0]), gt.Variable([0.0, 0.0])

@@ -7,6 +7,7 @@ from tests.programs import derivatives
 import gradtape as gt
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_all_ways_agree():
     found = derivatives.run(range(7, 27))

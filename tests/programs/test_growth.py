@@ -38,6 +38,7 @@ def small_caches(monkeypatch):
     gt.clear_plans()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in WIDE])
 def test_nothing_is_left_of_things_that_are_dropped(small_caches, kind):
@@ -147,6 +148,7 @@ def test_clearing_frees_machine_code(monkeypatch):
     np.testing.assert_array_equal(values(), expected)
 
 
+@pytest.mark.slow
 def test_code_is_not_freed_while_it_runs(monkeypatch):
     monkeypatch.setattr(tiers, "MODE", "always")
     big = gt.asarray(np.linspace(0.0, 1.0, 400_000))

@@ -13,6 +13,7 @@ COUNT = 300
 pytestmark = pytest.mark.filterwarnings("ignore:gt.function. .*")
 
 
+@pytest.mark.slow
 def test_interleavings_give_the_derivatives_of_a_program_in_which_nothing_is_shared():
     wrong = {seed: found[0] for seed in range(COUNT) if (found := run(seed))}
     assert not wrong

@@ -202,6 +202,7 @@ class TestConjugateGradients:
         values = 1.0 + np.arange(n) % (1 + seed)
         return q @ np.diag(values) @ q.T, rng.standard_normal(n)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("method", ["in_loop", "in_python"])
     @pytest.mark.parametrize("way", all_ways(lambda x: x))
     def test_solutions_and_gradients(self, method, way):

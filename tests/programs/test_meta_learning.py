@@ -65,6 +65,7 @@ def by_functions(start, x, y):
     return loss, outer.gradient(loss, start)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("decorated", [False, True])
 def test_gradients_flow_through_assignments(decorated):
     variable = gt.Variable(START)

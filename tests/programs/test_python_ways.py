@@ -273,6 +273,7 @@ class TestArguments:
                 x = gt.asarray(args[0])
                 assert float(compiled(x, *args[1:], **kwargs)) == self.plain(*args, **kwargs)
 
+    @pytest.mark.slow
     def test_nests_of_parameters(self):
         def predict(parameters, x, *, activation="tanh"):
             for layer in parameters["layers"][:-1]:

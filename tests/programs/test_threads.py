@@ -15,6 +15,7 @@ THREADS = 64 if SECONDS > 2 else 16
 PATIENCE = 300.0
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:gt.function. .* has been captured")
 def test_no_wrong_value_no_deadlock_and_no_leak(capsys):
     shop = Shop()

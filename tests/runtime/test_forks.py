@@ -70,11 +70,13 @@ def test_a_child_goes_on_with_what_was_compiled(tmp_path):
     run_script(tmp_path, 'expected = work()\nin_child(work)\nin_child(work)\nwork()\nprint("done")')
 
 
+@pytest.mark.slow
 @needs_fork
 def test_a_child_compiles_what_its_parent_did_not(tmp_path):
     run_script(tmp_path, 'work(0)\nin_child(lambda: work(3))\nwork(4)\nprint("done")')
 
 
+@pytest.mark.slow
 @needs_fork
 def test_a_child_forked_before_anything_was_compiled(tmp_path):
     run_script(tmp_path, 'in_child(work)\nwork()\nprint("done")')
@@ -97,6 +99,7 @@ print("done")
     run_script(tmp_path, body)
 
 
+@pytest.mark.slow
 @needs_fork
 def test_forks_while_other_threads_compile(tmp_path):
     body = """
@@ -125,6 +128,7 @@ print("done")
     run_script(tmp_path, body)
 
 
+@pytest.mark.slow
 @needs_fork
 def test_locks_that_other_threads_hold_are_open_in_the_child(tmp_path):
     body = """
@@ -167,6 +171,7 @@ print("done")
     run_script(tmp_path, body)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_pools_of_processes(tmp_path, method):
     body = f"""

@@ -120,6 +120,7 @@ def test_rows_larger_than_the_cache_are_no_chains(chains):
     assert not chains
 
 
+@pytest.mark.slow
 def test_a_timed_run_gives_the_same():
     """A profile runs the loops of a chain one by one, and the time of each is known."""
     function = gt.function(lambda x: softmax(gt, x))
@@ -233,6 +234,7 @@ def test_columns_that_are_written_elsewhere():
     assert not kernel_chains._may_follow([[a], [Access(0, 0, 4, 4, 4, True)]], 10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_random_programs(seed, monkeypatch):
     """Rows and flat loops in any order, on little memory, with chains wherever they are right."""

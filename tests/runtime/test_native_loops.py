@@ -291,6 +291,7 @@ UNARY = ["sin", "tanh", "negative", "square", "exp"]
 BINARY = ["add", "subtract", "multiply", "maximum"]
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_any_body(data):

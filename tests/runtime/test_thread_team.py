@@ -248,6 +248,7 @@ def run_script(body, **environment):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "ending", ["", "sys.exit(0)", "time.sleep(0.02)", "threads.set_num_threads(1)"]
 )
@@ -323,6 +324,7 @@ def test_forked_child_starts_its_own_workers():
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
 
 
+@pytest.mark.slow
 def test_spawned_child_starts_its_own_workers(tmp_path):
     script = tmp_path / "spawning.py"
     script.write_text(

@@ -65,6 +65,7 @@ def close(found, a, b):
     assert np.all(np.abs(found - exact) <= tolerance * (room + 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("seed", range(30))
 def test_any_shape_and_any_order(seed, dtype):
@@ -76,6 +77,7 @@ def test_any_shape_and_any_order(seed, dtype):
     assert np.all(rest == 7.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("seed", range(8))
 def test_left_operands_that_are_turned(seed, dtype):

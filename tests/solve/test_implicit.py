@@ -51,6 +51,7 @@ def test_jacobian_equals_the_formula(way):
         np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("modes", list(itertools.product([gt.jacfwd, gt.jacrev], repeat=2)))
 def test_second_derivatives_in_every_mode(way, modes):
@@ -228,6 +229,7 @@ def test_a_solution_is_not_batched_silently():
             batch([target], {source: placeholder(spec((3,), source.dtype))})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inner", ["dense", "sparse", "gmres"])
 @pytest.mark.parametrize("outer", ["dense", "sparse", "gmres"])
 def test_a_root_inside_a_root(inner, outer):
@@ -297,6 +299,7 @@ def test_no_solution_raises_with_all_that_was_found(way):
         assert f"{error.residual:.3e}" in str(error)
 
 
+@pytest.mark.slow
 def test_minimize_that_has_no_minimum():
     with pytest.raises(gt.errors.ConvergenceError, match="minimize: BFGS"):
         gt.minimize(lambda x: gt.sum(gt.exp(-x)) - 1e3 * gt.sum(x), np.zeros(2))

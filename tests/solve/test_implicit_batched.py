@@ -53,6 +53,7 @@ class TestRoot:
         close(gt.vmap(f, in_axes=(0, None))(MANY, 0.7), looped(lambda a: f(a, 0.7), MANY))
         close(gt.vmap(f, chunk_size=2)(MANY, SCALES), looped(f, MANY, SCALES))
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("mode", ["auto", "forward", "reverse"])
     def test_jacobians_inside_and_outside(self, way, mode):
         f = solution(**WAYS[way])
@@ -73,6 +74,7 @@ class TestRoot:
         each = looped(gt.grad(lambda b, a: gt.sum(f(a, b) ** 2)), np.full(3, 0.7), MANY)
         close(found, each.sum())
 
+    @pytest.mark.slow
     def test_second_derivatives(self, way):
         def loss(a, b):
             return gt.sum(gt.sin(solution(**WAYS[way])(a, b)))
@@ -82,6 +84,7 @@ class TestRoot:
         whole = gt.hessian(lambda s: gt.sum(gt.vmap(loss)(s, SCALES)))(MANY).numpy()
         close(of_each(whole), expected, 1e-7)
 
+    @pytest.mark.slow
     def test_examples_of_examples(self, way):
         f = solution(**WAYS[way])
 
@@ -122,6 +125,7 @@ def test_fixed_points():
     close(gt.vmap(gt.grad(gt.grad(f)))(np.array([4.0, 9.0])), [-1 / 32, -1 / 108])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ways", [{}, {"method": "Newton-CG"}, {"sparse": True}, {"solver": "cg"}])
 def test_minima(ways):
     def f(a):
@@ -238,6 +242,7 @@ class TestBounds:
             **ways,
         )  # fmt: skip
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "method", [None, "TNC", "SLSQP", "trust-constr", "Nelder-Mead", "Powell"]
     )

@@ -308,6 +308,7 @@ def test_residuals_steady_state_builds_nothing():
 # Differential equations.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["BDF", "Radau", "LSODA"])
 def test_solve_ivp_takes_it(method):
     # Robertson's problem, stiff, and with a conserved sum.

@@ -317,6 +317,7 @@ STEPS = {
 }
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=5), st.integers(0, 10**6))
 def test_patterns_contain_derivatives_of_random_programs(names, seed):

@@ -72,6 +72,7 @@ def test_a_long_recurrence_is_named():
     assert note.startswith("scan: more than 4096 steps")
 
 
+@pytest.mark.slow
 def test_the_op_is_named_at_which_detection_gave_up():
     matrix = np.ones((5000, 5000))
     (note,) = gt.sparsity_pattern(lambda x: gt.sin(matrix @ x), np.ones(5000)).notes

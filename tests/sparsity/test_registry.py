@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from typing import Any
 
 import numpy as np
-import pytest
+from tests.ops.cases import OPS, Case, at_samples
 
-from gradtape import ops
 from gradtape.control import callbacks  # noqa: F401 - fills the hooks that callbacks call
 from gradtape.derive import body_transforms  # noqa: F401 - fills the hooks that loops call
 from gradtape.errors import UndefinedRuleError
@@ -21,31 +18,17 @@ from gradtape.runtime.numpy_plan import NumpyPlan
 from gradtape.sparsity.detect import detect
 from gradtape.transforms.forward import forward
 
-for module in pkgutil.walk_packages(ops.__path__, prefix="gradtape.ops."):
-    importlib.import_module(module.name)
-
-OPS = [op for op in REGISTRY.values() if op.family != "structure"]
 DOUBLE = ("float64", "complex128")
 EXACT = ("movement", "elementwise", "indexing")
 # Where a derivative that exists happens to be 0 at the samples, or depends on a branch.
 VALUE_DEPENDENT = {"where", "maximum", "minimum", "hypot", "relu"}
 
 
-def differentiable(op: Any, sample: Any) -> bool:
-    if isinstance(op.jvp, Undefined) or isinstance(op.vjp, Undefined):
+def differentiable(case: Case) -> bool:
+    if isinstance(case.op.jvp, Undefined) or isinstance(case.op.vjp, Undefined):
         return False
-    arrays = [np.asarray(array) for array in sample.inputs]
-    return any(a.dtype in DOUBLE for a in arrays) and not any(
-        a.dtype in ("float32", "complex64") for a in arrays
-    )
-
-
-CASES = [
-    pytest.param(op, sample, id=f"{op.name}-{number}")
-    for op in OPS
-    for number, sample in enumerate(op.samples())
-    if differentiable(op, sample)
-]
+    dtypes = [case.inputs[position].dtype for position in case.inexact]
+    return bool(dtypes) and all(dtype in DOUBLE for dtype in dtypes)
 
 
 def jacobian_of(targets: Any, source: Any, values: dict[Any, Any]) -> list[Any]:
@@ -74,9 +57,13 @@ def test_every_op_has_a_rule():
     assert not missing, f"give these a rule of gradtape.ops.families.reads as `sparsity`: {missing}"
 
 
-@pytest.mark.parametrize(("op", "sample"), CASES)
-def test_pattern_contains_the_jacobian(op, sample):
-    arrays = [np.array(array, order="C") for array in sample.inputs]
+@at_samples(differentiable)
+def test_pattern_contains_the_jacobian(cases):
+    for case in cases:
+        check_pattern(case.op, case.sample, case.inputs)
+
+
+def check_pattern(op: Any, sample: Any, arrays: Any) -> None:
     nodes = tuple(placeholder(spec(array.shape, array.dtype)) for array in arrays)
     values = dict(zip(nodes, arrays, strict=True))
     root = apply(op, nodes, tuple(sample.params[name] for name in op.params))

@@ -12,6 +12,7 @@ def test_damaged_files_are_refused_and_change_nothing(kind):
     assert counts["changed something"] == 0
 
 
+@pytest.mark.slow
 def test_every_bit_of_a_file_is_guarded(tmp_path):
     """Each byte of a small file, flipped in one bit: nothing is loaded as if it were whole."""
     import gradtape as gt

@@ -102,6 +102,7 @@ def same(a, b):
     return repr(a) == repr(b)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(tree=TREES, ending=st.sampled_from(ENDINGS))
 def test_plain_trees_come_back(tmp_path_factory, tree, ending):
@@ -195,6 +196,7 @@ def bits(model, optimizer):
     return [(name, array.tobytes()) for name, array in states.items()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", [1, -1])
 def test_model_and_optimizer_go_on_alike(path, order):
     model, optimizer = trained()
@@ -205,6 +207,7 @@ def test_model_and_optimizer_go_on_alike(path, order):
     assert bits(model, optimizer) == bits(found["model"], found["optimizer"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", [1, -1])
 def test_load_into_objects_that_are_not_built(path, order):
     model, optimizer = trained()

@@ -74,3 +74,22 @@ def test_program_as_dot_and_in_a_notebook():
     assert text.count("->") == 3
     assert "multiply" in text
     assert program._repr_html_().startswith("<pre>program(")
+
+
+@pytest.mark.parametrize("template", ["", ".3f", "10.2e", "g"])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int64", "complex128"])
+def test_a_0d_tensor_is_formatted_as_numpys_number(template, dtype):
+    number = np.array(1.1, dtype)
+    if dtype == "int64" and template:
+        template = "5d"
+    assert format(gt.asarray(number), template) == format(number, template)
+    assert format(gt.Variable(number), template) == format(number, template)
+
+
+def test_other_tensors_take_no_format():
+    x = gt.asarray([1.0, 2.0])
+    assert f"{x}" == str(x)
+    with pytest.raises(TypeError, match=r"format: '\.3f' is for single numbers.*shape \(2,\)"):
+        format(x, ".3f")
+    with pytest.raises(TypeError):
+        format(x.numpy(), ".3f")

@@ -30,6 +30,7 @@ class TestOptimizers:
         assert optimizer.learning_rate.dtype == tf.float32
         assert int(optimizer.iterations) == 3
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "optimizer",
         [

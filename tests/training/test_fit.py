@@ -152,6 +152,7 @@ def whole_run(folder):
     return line.bits(), dict(history)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moments", [(1,), (3, 5), (7,), (14, 15, 41), (20,)])
 def test_resumed_runs_have_the_same_bits_and_history(tmp_path, moments):
     wanted = whole_run(tmp_path / "whole")

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import itertools
-import pkgutil
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.ops.cases import OPS, Case, at_samples
 
 import gradtape as gt
 import gradtape.control.callbacks  # it fills hooks that callbacks need
 import gradtape.control.vmap
-from gradtape import ops
 from gradtape.errors import UndefinedRuleError
 from gradtape.graph.node import apply, constant, outputs, placeholder
 from gradtape.graph.op import REGISTRY, Op, Undefined
@@ -30,10 +28,6 @@ from gradtape.transforms.batch import Unbatched, batch, batch_all
 from gradtape.transforms.forward import forward
 from gradtape.transforms.reverse import reverse
 
-for module in pkgutil.walk_packages(ops.__path__, prefix="gradtape.ops."):
-    importlib.import_module(module.name)
-
-OPS = [op for op in REGISTRY.values() if op.family != "structure"]
 # The same elements, and the same arithmetic on them: nothing may differ in any bit.
 EXACT = ("movement", "indexing", "random", "sorting", "creation", "custom")
 
@@ -132,16 +126,20 @@ class Setting:
         return [np.stack(column) for column in zip(*rows, strict=True)]
 
 
-def settings(op: Op, sizes: tuple[int, ...]) -> Any:
-    for sample in op.samples():
-        for flags in subsets(len(sample.inputs)):
+def settings(cases: list[Case], sizes: tuple[int, ...]) -> Any:
+    for case in cases:
+        for flags in subsets(len(case.sample.inputs)):
             for size in sizes:
-                yield Setting(op, sample, flags, size)
+                yield Setting(case.op, case.sample, flags, size)
 
 
-@pytest.mark.parametrize("op", REGISTRY.values(), ids=lambda op: op.name)
-def test_every_op_says_how_it_is_batched(op):
-    assert op.batch is not None
+def has_operands(case: Case) -> bool:
+    return case.op.family != "creation"
+
+
+def test_every_op_says_how_it_is_batched():
+    silent = [op.name for op in REGISTRY.values() if op.batch is None]
+    assert not silent
 
 
 @pytest.mark.parametrize("op", [op for op in OPS if op.family == "creation"], ids=lambda o: o.name)
@@ -152,25 +150,25 @@ def test_constants_are_not_batched(op):
     assert isinstance(op.batch, Undefined)
 
 
-@pytest.mark.parametrize("op", [op for op in OPS if op.family != "creation"], ids=lambda o: o.name)
-def test_batch_equals_loop(op):
-    for case in settings(op, (3, 1)):
+@at_samples(has_operands)
+def test_batch_equals_loop(cases):
+    for case in settings(cases, (3, 1)):
         found = batch_all(case.results, case.batched, case.size)
         for got, expected in zip(run(found, case.values), case.loop(case.results), strict=True):
-            close(op, got, expected)
+            close(case.op, got, expected)
 
 
-@pytest.mark.parametrize("op", [op for op in OPS if op.family != "creation"], ids=lambda o: o.name)
-def test_no_examples(op):
-    for case in settings(op, (0,)):
+@at_samples(has_operands)
+def test_no_examples(cases):
+    for case in settings(cases, (0,)):
         found = batch_all(case.results, case.batched, 0)
         for got, of in zip(run(found, case.values), case.results, strict=True):
             assert (got.shape, got.dtype) == ((0, *of.shape), of.dtype)
 
 
-@pytest.mark.parametrize("op", [op for op in OPS if op.family != "creation"], ids=lambda o: o.name)
-def test_batch_of_batch_equals_loop(op):
-    for sample in op.samples()[:6]:
+@at_samples(has_operands, most=6)
+def test_batch_of_batch_equals_loop(cases):
+    for op, sample in ((case.op, case.sample) for case in cases):
         for flags in subsets(len(sample.inputs)):
             # One operand at a time gets the second axis: mixtures are where rules go wrong.
             for position in range(len(flags)):
@@ -187,9 +185,9 @@ def test_batch_of_batch_equals_loop(op):
                     close(op, result, np.stack(expected))
 
 
-@pytest.mark.parametrize("op", [op for op in OPS if op.family != "creation"], ids=lambda o: o.name)
-def test_vmap_over_the_last_axis_equals_loop(op):
-    for sample in op.samples():
+@at_samples(has_operands)
+def test_vmap_over_the_last_axis_equals_loop(cases):
+    for op, sample in ((case.op, case.sample) for case in cases):
         params = tuple(sample.params[name] for name in op.params)
         for flags in subsets(len(sample.inputs)):
             case = Setting(op, sample, flags, 3)
@@ -198,7 +196,7 @@ def test_vmap_over_the_last_axis_equals_loop(op):
                 for column, flag in zip(case.examples, flags, strict=True)
             ]
             axes = tuple(-1 if flag else None for flag in flags)
-            mapped = gt.vmap(lambda *xs, p=params: record(op, xs, p), in_axes=axes)
+            mapped = gt.vmap(lambda *xs, op=op, p=params: record(op, xs, p), in_axes=axes)
             found = flatten(mapped(*map(gt.asarray, given)))[0]
             for got, expected in zip(found, case.loop(case.results), strict=True):
                 close(op, got.numpy(), expected)
@@ -212,23 +210,13 @@ def _other(op: Op, position: int, array: Any) -> Any:
     return varied(array, 2)
 
 
-def is_differentiable(op: Op, sample: Sample) -> bool:
-    defined = not isinstance(op.vjp, Undefined) and not isinstance(op.jvp, Undefined)
-    kinds = [np.asarray(array).dtype.kind for array in sample.inputs]
-    return defined and any(kind in "fc" for kind in kinds)
-
-
-DIFFERENTIABLE = [op for op in OPS if any(is_differentiable(op, s) for s in op.samples())]
+def is_differentiable(case: Case) -> bool:
+    rules = (case.op.vjp, case.op.jvp)
+    return bool(case.inexact) and not any(isinstance(rule, Undefined) for rule in rules)
 
 
 def refusal_allowed(sample: Sample) -> Any:
     return contextlib.suppress(*((UndefinedRuleError,) if sample.order == 0 else ()))
-
-
-def derivative_cases(op: Op) -> Any:
-    for sample in [s for s in op.samples() if is_differentiable(op, s)][:8]:
-        for flags in subsets(len(sample.inputs)):
-            yield Setting(op, sample, flags, 3)
 
 
 def seeds(rng: Any, nodes: Any) -> tuple[list[Any], dict[Any, list[Any]]]:
@@ -257,10 +245,10 @@ def check_derivative(case: Setting, targets: list[Any], given: dict[Any, list[An
             close(case.op, got, expected)
 
 
-@pytest.mark.parametrize("op", DIFFERENTIABLE, ids=lambda op: op.name)
-def test_batched_reverse_mode(op):
+@at_samples(is_differentiable, most=8)
+def test_batched_reverse_mode(cases):
     rng = np.random.default_rng(0)
-    for case in derivative_cases(op):
+    for case in settings(cases, (3,)):
         targets = [node for node in case.results if node.spec.inexact]
         sources = [node for node in case.single if node.spec.inexact]
         with refusal_allowed(case.sample):
@@ -270,10 +258,10 @@ def test_batched_reverse_mode(op):
             check_derivative(case, dense, given)
 
 
-@pytest.mark.parametrize("op", DIFFERENTIABLE, ids=lambda op: op.name)
-def test_batched_forward_mode(op):
+@at_samples(is_differentiable, most=8)
+def test_batched_forward_mode(cases):
     rng = np.random.default_rng(1)
-    for case in derivative_cases(op):
+    for case in settings(cases, (3,)):
         targets = [node for node in case.results if node.spec.inexact]
         sources = [node for node in case.single if node.spec.inexact]
         with refusal_allowed(case.sample):

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.ops.cases import Case, at_samples
 
 import gradtape as gt
 from gradtape import ops
 from gradtape.errors import MixedExamplesError, UndefinedRuleError
 from gradtape.graph.node import apply, outputs, placeholder
-from gradtape.graph.op import REGISTRY
 from gradtape.graph.program import program
 from gradtape.graph.spec import spec
 from gradtape.ops.families.examples import DependenceError
@@ -277,29 +277,27 @@ def test_a_new_batch_size_compiles_no_kernel():
 # Every op, on every sample: a proof of independence must be true.
 
 
-def cases() -> list[Any]:
-    found = []
-    for op in REGISTRY.values():
-        if op.family in ("structure", "random", "callback"):
-            continue
-        for number, sample in enumerate(op.samples()):
-            for position, operand in enumerate(sample.inputs):
-                array = np.asarray(operand)
-                if (
-                    array.dtype.kind == "f"
-                    and array.ndim
-                    and array.shape[0] > 1
-                    and array.size < 200
-                ):
-                    found.append(
-                        pytest.param(op, sample, position, id=f"{op.name}-{number}-{position}")
-                    )
-    return found
+def may_be_independent(case: Case) -> bool:
+    return case.op.family not in ("random", "callback") and bool(batches(case))
 
 
-@pytest.mark.parametrize(("op", "sample", "position"), cases())
-def test_a_proof_is_true(op, sample, position):
-    arrays = [np.array(operand, order="C") for operand in sample.inputs]
+def batches(case: Case) -> list[int]:
+    """The positions of the operands that may be a batch of examples."""
+    return [
+        position
+        for position, array in enumerate(case.inputs)
+        if array.dtype.kind == "f" and array.ndim and array.shape[0] > 1 and array.size < 200
+    ]
+
+
+@at_samples(may_be_independent)
+def test_a_proof_is_true(cases):
+    for case in cases:
+        for position in batches(case):
+            check_proof(case.op, case.sample, case.inputs, position)
+
+
+def check_proof(op: Any, sample: Any, arrays: Any, position: int) -> None:
     nodes = [placeholder(spec(array.shape, array.dtype)) for array in arrays]
     root = apply(op, tuple(nodes), tuple(sample.params[name] for name in op.params))
     source = nodes[position]

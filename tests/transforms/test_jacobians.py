@@ -66,6 +66,7 @@ def close(found, expected, single=False):
     np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.slow
 @examples(250)
 @given(steps=STEPS, shape=SHAPES, seed=st.integers(0, 1000))
 def test_all_ways_agree(steps, shape, seed):
@@ -92,6 +93,7 @@ def test_all_ways_agree(steps, shape, seed):
     )
 
 
+@pytest.mark.slow
 @examples(12)
 @given(steps=STEPS, shape=SHAPES, seed=st.integers(0, 1000))
 def test_all_ways_agree_compiled(steps, shape, seed):
@@ -103,6 +105,7 @@ def test_all_ways_agree_compiled(steps, shape, seed):
             close(found, expected)
 
 
+@pytest.mark.slow
 @examples(60)
 @given(steps=STEPS, shape=SHAPES, seed=st.integers(0, 1000))
 def test_single_precision(steps, shape, seed):
@@ -135,6 +138,7 @@ def test_differences(steps, seed):
     np.testing.assert_allclose(along, np.asarray(difference), rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.slow
 @examples(60)
 @given(steps=STEPS, seed=st.integers(0, 1000))
 def test_several_arguments_and_second_derivatives(steps, seed):
@@ -229,6 +233,7 @@ def test_what_is_proved_of_examples_is_true(steps, seed):
             assert i == j or not whole[i, j].any()
 
 
+@pytest.mark.slow
 @examples(60)
 @given(steps=STEPS, seed=st.integers(0, 1000))
 def test_hessians_in_all_ways(steps, seed):
@@ -254,6 +259,7 @@ def test_hessians_in_all_ways(steps, seed):
         np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-8)
 
 
+@pytest.mark.slow
 @examples(80)
 @given(steps=STEPS, size=st.integers(1, 4), seed=st.integers(0, 1000))
 def test_holomorphic_functions(steps, size, seed):

@@ -84,6 +84,7 @@ CASES = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("function", "expected", "a"), CASES)
 def test_derivatives_are_those_of_a_power_series(function, expected, a):
     weights, along = RNG.normal(size=(2, *a.shape))
@@ -198,6 +199,7 @@ def test_the_polar_factor():
         np.testing.assert_allclose(found[place], (pair[0] - pair[1]) / 2e-6, atol=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("function", "expected", "a"), [CASES[at] for at in (0, 1, 4, 6, 11)])
 def test_third_derivatives(function, expected, a):
     weights, along = np.random.default_rng(1).normal(size=(2, *a.shape))

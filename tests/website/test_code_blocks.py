@@ -35,6 +35,7 @@ def settings():
     gt.tf.compat.v1.enable_eager_execution()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_page_runs_as_printed(page, tmp_path, monkeypatch):
     # Pages that write files write them there.

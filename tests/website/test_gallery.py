@@ -18,6 +18,7 @@ def test_gallery_is_complete():
     assert {path.stem for path in SCRIPTS} >= WANTED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
 def test_script_runs_and_draws(path):
     shown = run_script(path)

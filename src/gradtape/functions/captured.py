@@ -267,7 +267,7 @@ class Captured:
             self._beginnings -= left is None and capture.unrepeatable == MEANWHILE
             self._begin(Refusal(left or str(capture.unrepeatable)))
         elif capture.inconsistent:
-            # Two runs on the same values have looked at different ones.
+            # Two runs on the same values have looked at different ones, or computed others.
             self._begin_anew()
         elif run.result is not None:
             self.steps.add(capture, run.result)

@@ -35,6 +35,7 @@ from gradtape.functions.native.native_call import NativeCall, native_call
 from gradtape.functions.replay.steps import Step
 from gradtape.functions.thread_captures import ThreadCaptures
 from gradtape.graph.program import Program, program
+from gradtape.graph.public_face import ask_for_report
 from gradtape.pytree import flatten
 from gradtape.recording.modes import modes
 from gradtape.recording.recording import Recording
@@ -337,10 +338,14 @@ class Function(Generic[P, R], Displayed):
         captured = local.by_key.get(key)
         if captured is None:
             captured = self._new_signature(key)
-        differs = captured.steps.differs
-        if differs is not None and differs():
-            captured = local.by_key[key] = captured.for_outside_values()
-        found = captured.run(arguments, leaves)
+        try:
+            differs = captured.steps.differs
+            if differs is not None and differs():
+                captured = local.by_key[key] = captured.for_outside_values()
+            found = captured.run(arguments, leaves)
+        except Exception as error:
+            ask_for_report(error)
+            raise
         if captured.history.calls >= captured.look_at:
             self._consider_native_call(captured, arguments)
         return found

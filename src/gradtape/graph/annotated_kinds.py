@@ -230,6 +230,7 @@ KINDS: dict[str, Kind] = {
         "a tensor or numbers", is_operand, "numbers, an array of numbers or a tensor"
     ),
     "DTypeLike": Kind("a dtype", is_dtype, "one such as gt.float64"),
+    "Padding": Kind("a text or a sequence of pairs", lambda v: isinstance(v, str) or _sequence(v)),
     "ShapeLike": _INTEGERS,
     "Axis": Kind(_INTEGERS.words, lambda value: value is None or _integers(value)),
     "IntsLike": _INTEGERS,
@@ -243,13 +244,15 @@ KINDS: dict[str, Kind] = {
 }
 
 
-def kinds_of(annotation: object) -> tuple[Kind, ...]:
+def kinds_of(annotation: object, names: Mapping[str, Any] | None = None) -> tuple[Kind, ...]:
     """The kinds that a union names; none at all if one of its names is unknown.
+
+    Other names than those of kinds may be classes among `names`, the globals of a function.
 
     >>> from gradtape.graph.annotated_kinds import kinds_of
     >>> [kind.words for kind in kinds_of("int | None")]
     ['a whole number', 'None']
-    >>> kinds_of("int | Padding")
+    >>> kinds_of("int | Unknown")
     ()
     """
     if not isinstance(annotation, str):
@@ -258,8 +261,15 @@ def kinds_of(annotation: object) -> tuple[Kind, ...]:
         parts = list(_members(ast.parse(annotation, mode="eval").body))
     except SyntaxError:
         return ()
-    found = [KINDS.get(part) for part in parts]
+    found = [KINDS.get(part) or _instances((names or {}).get(part)) for part in parts]
     return tuple(kind for kind in found if kind) if all(found) else ()
+
+
+def _instances(cls: Any) -> Kind | None:
+    """The kind of the instances of a class; None for anything else, protocols and `Any`."""
+    if not isinstance(cls, type) or cls in (object, Any) or getattr(cls, "_is_protocol", False):
+        return None
+    return Kind(f"a {cls.__name__}", lambda value: isinstance(value, cls))
 
 
 def _members(node: ast.AST) -> Iterable[str]:

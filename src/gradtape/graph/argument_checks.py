@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.errors import shown
+from gradtape.errors import DtypeError, ShapeError, is_of_this_line, shown
 
 
 def as_count(where: str, value: object, least: int = 0) -> int:
@@ -54,7 +54,9 @@ def as_real(where: str, value: object) -> float:
         if isinstance(value, (str, bytes, bytearray)):
             raise TypeError
         return float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError, OverflowError) as error:
+        if not is_of_this_line(error) and not isinstance(error, (ShapeError, DtypeError)):
+            raise
         raise TypeError(f"{where}={shown(value)} is not a real number. Pass one.") from None
 
 

@@ -3,9 +3,10 @@
 The face of a function calls it, and does more only in two cases. Arguments whose annotation says
 that they are flags, integers or real numbers are checked before the call, because Python
 takes almost anything for such a value. Other arguments are looked at when the call has failed in a
-line that was not written to check them ("'int' object is not iterable"): then the error that is
-raised names the argument that its annotation does not allow. Errors that the library raises on
-purpose, and errors in the user's own code, pass unchanged.
+line that was not written to check them ("'int' object is not iterable"): if the annotation of one
+does not allow it, the error that is raised names that argument. If all are allowed, the failure is
+most likely a bug of the library: the error stays as it is, with a note that asks for a report.
+Errors that the library raises on purpose, and errors in the user's own code, pass unchanged.
 
 Functions that record an op have no face, because they are called often: they check their own
 arguments with `argument_checks`.
@@ -24,19 +25,20 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from gradtape.dtypes import masks_exist
 from gradtape.errors import shown
 from gradtape.graph.annotated_kinds import KEPT_NUMBER, KINDS, Kind, kinds_of
+from gradtape.version import __version__
 
 # For each parameter the classes whose values need no look, and all kinds that it takes.
 Checks = dict[str, tuple[frozenset[type], tuple[Kind, ...]]]
 F = TypeVar("F", bound=Callable[..., Any])
 
-# What Python raises in a line that meets a value it cannot take.
-_ACCIDENTS = (
-    TypeError, ValueError, AttributeError, LookupError, ArithmeticError, AssertionError,
-    RecursionError, NotImplementedError, BufferError,
-)  # fmt: skip
+# What the system, or NumPy on values that have no result, raises at no fault of a line.
+_EXPECTED = (OSError, MemoryError, ImportError, Warning, FloatingPointError, np.linalg.LinAlgError)
+REPORT = (
+    "gradtape: this error is not one of gradtape's own. Unless an argument{} is to blame, it is a "
+    f"bug in gradtape: please report it, with the program and the version, {__version__}."
+)
 # Kinds of values for which Python takes almost anything: they are checked before the call.
 _CHECKED_BEFORE = frozenset((
     "bool", "int", "SupportsIndex", "IntLike", "Count", "CountLike", "Size", "SizeLike", "Seed",
@@ -51,19 +53,13 @@ _PLAIN: dict[str, type] = {
     "a flag": bool, "a whole number": int, "a whole number or a sequence of them": int,
     "a real number": int, "a text": str, "None": type(None),
 }  # fmt: skip
-_CALLED_WRONGLY = re.compile(r"\(\) (takes|missing|got)\b")
+_CALLED_WRONGLY = re.compile(r"([\w.<>]+)\(\) (takes|missing|got)\b")
 _CALLED = ("__init__", "__call__")
 # Methods that the library calls for every variable of a step; users define them and do not call.
 _CALLED_BY_US = frozenset(("update",))
 _RAISE = opcode.opmap["RAISE_VARARGS"]
 _SUPPORT = frozenset(("gradtape", "numpy", "scipy", "llvmlite")) | sys.stdlib_module_names
 _LIBRARY = __name__.partition(".")[0]
-
-
-def accidents() -> tuple[type[Exception], ...]:
-    """What Python and NumPy raise in a line that meets a value it cannot take."""
-    # Masked arrays are a part of NumPy that takes long to import; no error of theirs without it.
-    return (*_ACCIDENTS, np.ma.MAError) if masks_exist() else _ACCIDENTS
 
 
 class Face:
@@ -129,35 +125,37 @@ class Face:
     ) -> TypeError | ValueError:
         return refusal(f"{self._titled(args)}: {parameter}", value, kinds)
 
-    def blame(self, error: Exception, args: Any, kwargs: Mapping[str, Any]) -> Exception:
-        """The error that names the argument to blame, or this one if it was raised on purpose."""
+    def blame(self, error: Exception, args: Any, kwargs: Mapping[str, Any]) -> Exception | None:
+        """The error that names the argument to blame; None if no argument is."""
         if not _is_accident(error):
-            return error
+            return None
         try:
             bound = inspect.signature(self.function).bind(*args, **kwargs)
         except (TypeError, ValueError):
-            return error
-        found = self._blamed(args, error, dict(_named(bound)))
-        found.__cause__ = error
-        return found
-
-    def _blamed(
-        self, args: Any, error: Exception, arguments: dict[str, tuple[Any, object]]
-    ) -> Exception:
-        title = self._titled(args)
-        for parameter, (value, annotation) in arguments.items():
-            kinds = kinds_of(annotation)
+            return None
+        called = _CALLED_WRONGLY.match(str(error)) if isinstance(error, TypeError) else None
+        names = inspect.unwrap(self.function).__globals__
+        arguments = list(_named(bound))
+        for parameter, value, annotation in arguments:
+            if called is not None and getattr(value, "__qualname__", None) == called[1]:
+                return TypeError(
+                    f"{self._titled(args)}: {parameter}={shown(value)} is called with other "
+                    f"arguments: {error}. Pass a function that takes them."
+                )
+            kinds = kinds_of(annotation, names)
             if kinds and not any(kind.allows(value) for kind in kinds):
                 return self._refusal(args, parameter, value, kinds)
-        if isinstance(error, TypeError) and _CALLED_WRONGLY.search(str(error)):
-            return TypeError(f"{title}: a function is called with other arguments: {error}.")
-        arguments.pop("self", None)
-        listed = ", ".join(f"{key}={shown(value)}" for key, (value, _) in arguments.items())
-        kind = TypeError if isinstance(error, (TypeError, AttributeError)) else ValueError
-        return kind(
-            f"{title}: no result exists for these arguments, or one has a type, shape or "
-            f"value that it does not take: {listed}. The error before this one says what failed."
-        )
+        if called is None:  # Python's words name the function and what it takes
+            listed = [f"{name}={shown(value)}" for name, value, _ in arguments if name != "self"]
+            ask_for_report(error, f" of {self._titled(args)} ({', '.join(listed)})")
+        return None
+
+
+def ask_for_report(error: Exception, where: str = "") -> None:
+    """Add a note to an error that no line of the library raises on purpose."""
+    noted = any(note.startswith(REPORT[:40]) for note in getattr(error, "__notes__", ()))
+    if not noted and _is_accident(error):
+        error.add_note(REPORT.format(where))
 
 
 def refusal(where: str, value: object, kinds: tuple[Kind, ...]) -> TypeError | ValueError:
@@ -212,8 +210,11 @@ def faced(function: F, name: str | None = None) -> F:
             face.check(args, kwargs)
         try:
             return function(*args, **kwargs)
-        except accidents() as error:
-            raise face.blame(error, args, kwargs)  # noqa: B904  # it sets the cause
+        except Exception as error:
+            refused = face.blame(error, args, kwargs)
+            if refused is None:
+                raise
+            raise refused from error
 
     call.face = face  # type: ignore[attr-defined]
     return call  # type: ignore[return-value]
@@ -288,18 +289,18 @@ def face_class(cls: type, methods: Iterable[str] | None = None) -> None:
                 setattr(cls, name, type(method)(faced(function, title)))
 
 
-def _named(bound: inspect.BoundArguments) -> Iterator[tuple[str, tuple[Any, object]]]:
+def _named(bound: inspect.BoundArguments) -> Iterator[tuple[str, Any, object]]:
     """The arguments by name, each with its annotation; those in `*args` and `**kwargs` too."""
     for name, value in bound.arguments.items():
         parameter = bound.signature.parameters[name]
         if parameter.kind is parameter.VAR_POSITIONAL:
             for index, each in enumerate(value):
-                yield f"{name}[{index}]", (each, parameter.annotation)
+                yield f"{name}[{index}]", each, parameter.annotation
         elif parameter.kind is parameter.VAR_KEYWORD:
             for key, each in value.items():
-                yield key, (each, parameter.annotation)
+                yield key, each, parameter.annotation
         else:
-            yield name, (value, parameter.annotation)
+            yield name, value, parameter.annotation
 
 
 def _is_accident(error: Exception) -> bool:
@@ -308,7 +309,7 @@ def _is_accident(error: Exception) -> bool:
     # The first step is the face. If it is the last, Python refused the call itself.
     if step is None or step.tb_next is None:
         return False
-    if isinstance(error, Warning) or (isinstance(error, AssertionError) and str(error)):
+    if isinstance(error, _EXPECTED) or (isinstance(error, AssertionError) and str(error)):
         return False
     while step.tb_next is not None:
         step = step.tb_next

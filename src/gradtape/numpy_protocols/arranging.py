@@ -23,13 +23,14 @@ Casting: TypeAlias = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
 
 __all__ = ["FUNCTIONS"]
 
-_ORDERS = ("C", "F", "A", "K", "c", "f", "a", "k")
-
 
 def _by_columns(name: str, order: str | None) -> bool:
-    """Whether elements are read column by column: tensors have C order, so A and K mean C."""
-    if order is not None and order not in _ORDERS:
-        raise ValueError(f"{name}: order={order!r} is not one of 'C', 'F', 'A', 'K'.")
+    """Whether elements are read column by column. NumPy's other orders follow the memory."""
+    if order is not None and order not in ("C", "F", "c", "f"):
+        raise ValueError(
+            f"{name}: order={order!r} is not 'C' or 'F'. A tensor has no memory layout to follow. "
+            "Pass one of these."
+        )
     return order in ("F", "f")
 
 

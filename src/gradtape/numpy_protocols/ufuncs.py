@@ -43,11 +43,34 @@ def _float(x: TensorLike) -> Tensor:
     return x if x.dtype.kind in "fc" else x / 1.0
 
 
-def _fabs(x: TensorLike) -> Tensor:
+def _real(name: str, x: TensorLike) -> Tensor:
     x = _float(x)
     if x.dtype.kind == "c":
-        raise TypeError("np.fabs: a complex tensor. Use np.abs.")
-    return complexes.abs(x)
+        raise TypeError(f"np.{name}: {x.dtype} is complex. Use np.abs, np.real or np.imag first.")
+    return x
+
+
+def _is_boolean(x: Any) -> bool:
+    return type(x) is bool or getattr(getattr(x, "dtype", None), "kind", "") == "b"
+
+
+def _booleans_as_integers(ours: Function) -> Function:
+    """The function as NumPy has it: of booleans alone it computes in int8."""
+
+    def call(*operands: Any) -> Any:
+        if all(map(_is_boolean, operands)):
+            return ours(*[cast(asarray(each), "int8") for each in operands])
+        return ours(*operands)
+
+    return call
+
+
+def _absolute(x: TensorLike) -> Tensor:
+    return arithmetic.identity(x) if _is_boolean(x) else complexes.abs(x)
+
+
+def _fabs(x: TensorLike) -> Tensor:
+    return complexes.abs(_real("fabs", x))
 
 
 def _rint(x: TensorLike) -> Tensor:
@@ -56,8 +79,6 @@ def _rint(x: TensorLike) -> Tensor:
 
 def _reciprocal(x: TensorLike) -> Tensor:
     x = asarray(x)
-    if x.dtype.kind == "b":
-        raise TypeError("np.reciprocal: dtype bool has no reciprocal. Cast with gt.cast first.")
     if x.dtype.kind not in "iu":
         return unary.reciprocal(x)
     return arithmetic.where(arithmetic.equal(x * x, 1), x, 0)
@@ -75,7 +96,11 @@ def _conjugate(x: TensorLike) -> Tensor:
 
 
 def _fmod(x: Any, y: Any) -> Tensor:
-    rest = arithmetic.remainder(abs(x), abs(y))
+    for each in (x, y):
+        if not isinstance(each, (bool, int, float)):
+            _real("fmod", each)
+    sizes = [each if _is_boolean(each) else abs(each) for each in (x, y)]
+    rest = arithmetic.remainder(*sizes)
     return rest if rest.dtype.kind == "u" else arithmetic.where(x < 0, -rest, rest)
 
 
@@ -99,7 +124,7 @@ def _fmax(ours: Function) -> Function:
 
 
 def _heaviside(x: TensorLike, y: TensorLike) -> Tensor:
-    x = _float(x)
+    x, y = _real("heaviside", x), y if isinstance(y, (bool, int, float)) else _real("heaviside", y)
     step = arithmetic.where(x < 0.0, 0.0, arithmetic.where(x > 0.0, 1.0, x))
     return arithmetic.where(arithmetic.equal(x, 0.0), y, step)
 
@@ -137,7 +162,7 @@ UFUNCS: dict[Function, Function] = {
         "negative positive exp exp2 expm1 log log1p log2 log10 sqrt cbrt square sin cos "
         "tan sinh cosh tanh floor ceil trunc isnan isinf isfinite signbit logical_not",
     ),
-    np.absolute: complexes.abs, np.conjugate: _conjugate, np.sign: complexes.sign,
+    np.absolute: _absolute, np.conjugate: _conjugate, np.sign: complexes.sign,
     np.arccos: unary.acos, np.arccosh: unary.acosh, np.arcsin: unary.asin,
     np.arcsinh: unary.asinh, np.arctan: unary.atan, np.arctanh: unary.atanh,
     np.arctan2: arithmetic.atan2, np.invert: unary.bitwise_invert,
@@ -146,12 +171,15 @@ UFUNCS: dict[Function, Function] = {
     np.fabs: _fabs, np.rint: _rint, np.reciprocal: _reciprocal, np.float_power: _float_power,
     np.fmod: _fmod, np.modf: _modf, np.fmax: _fmax(arithmetic.maximum),
     np.fmin: _fmax(arithmetic.minimum), np.heaviside: _heaviside, np.logaddexp2: _logaddexp2,
-    np.deg2rad: lambda x: _float(x) * (math.pi / 180.0),
-    np.radians: lambda x: _float(x) * (math.pi / 180.0),
-    np.rad2deg: lambda x: _float(x) * (180.0 / math.pi),
-    np.degrees: lambda x: _float(x) * (180.0 / math.pi),
+    np.deg2rad: lambda x: _real("deg2rad", x) * (math.pi / 180.0),
+    np.radians: lambda x: _real("radians", x) * (math.pi / 180.0),
+    np.rad2deg: lambda x: _real("rad2deg", x) * (180.0 / math.pi),
+    np.degrees: lambda x: _real("degrees", x) * (180.0 / math.pi),
     np.divmod: lambda x, y: (arithmetic.floor_divide(x, y), arithmetic.remainder(x, y)),
 }  # fmt: skip
+_IN_INT8 = "floor_divide remainder divmod fmod power square reciprocal left_shift right_shift"
+for _ufunc in [getattr(np, name) for name in _IN_INT8.split()]:
+    UFUNCS[_ufunc] = _booleans_as_integers(UFUNCS[_ufunc])
 
 if hasattr(np, "matvec"):  # NumPy 2.2
     UFUNCS |= {np.matvec: _matvec, np.vecmat: _vecmat}

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from gradtape.dtypes import Array, DTypeLike, as_dtype, is_masked, masks_exist
-from gradtape.errors import DtypeError
+from gradtape.errors import DtypeError, is_of_this_line
 from gradtape.graph.hooks import hooks
 from gradtape.graph.node import Node
 from gradtape.graph.spec import Spec, spec
@@ -110,6 +110,8 @@ def host_value(data: object, dtype: DTypeLike | None = None) -> Value:
     except DtypeError:
         raise
     except (ValueError, TypeError, OverflowError) as error:
+        if not is_of_this_line(error):  # a method such as `__array__` raised it
+            raise
         kind = TypeError if isinstance(error, TypeError) else ValueError
         raise kind(f"asarray: cannot make a tensor of {type(data).__name__}: {error}") from None
     if dtype is None and array.dtype.kind not in "biufc":

@@ -150,7 +150,8 @@ def result_type(*arrays_and_dtypes: Typed | complex) -> DType:
             found = dtype if found is None else dtypes.promote(found, dtype)
     for thing in arrays_and_dtypes:
         if type(thing) in SCALARS:
-            found = dtypes.of_scalar(type(thing), found)
+            # A deferred number says the type of its number here.
+            found = dtypes.of_scalar(thing.__class__, found)
     if found is None:
         raise ValueError("result_type: nothing was given. Pass tensors, dtypes or numbers.")
     return found

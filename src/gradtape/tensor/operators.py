@@ -238,9 +238,15 @@ class Operators:
         return self.numpy().tolist()
 
     def __format__(self, template: str) -> str:
-        if not template or self.shape:
-            return str(self)
-        return format(self._look().reshape(())[()].item(), template)
+        """As NumPy's: a 0-d tensor is a number, others take no format."""
+        if not self.shape:
+            return format(self._look()[()], template)
+        if template:
+            raise TypeError(
+                f"format: {template!r} is for single numbers, and the tensor has shape "
+                f"{self.shape}. Format its elements, or use np.array2string(x.numpy())."
+            )
+        return str(self)
 
     # Facts of the spec.
 

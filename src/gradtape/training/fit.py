@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gradtape import pytree
-from gradtape.errors import shown
+from gradtape.errors import DtypeError, ShapeError, is_of_this_line, shown
 from gradtape.graph.annotated_kinds import Count, Size
 from gradtape.graph.argument_checks import as_count, as_flag, check_function
 from gradtape.messages import Choice
@@ -201,7 +201,9 @@ class _Means:
 def _number(value: Any) -> float:
     try:
         return float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError) as error:
+        if not is_of_this_line(error) and not isinstance(error, (ShapeError, DtypeError)):
+            raise
         raise TypeError(
             f"fit: the step returned {shown(value)}. Return the loss, a 0-d tensor, or a dict of "
             "such numbers."

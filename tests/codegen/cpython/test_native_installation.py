@@ -61,6 +61,7 @@ print(native.installed())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("recorder", "jit", "ops", "expected"),
     [

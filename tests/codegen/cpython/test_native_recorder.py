@@ -192,6 +192,7 @@ def test_same_as_in_python(program):
             assert perform(program) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(BINARY))
 @pytest.mark.parametrize("swapped", [False, True])
 def test_every_pair_of_operands(name, swapped, recorder):
@@ -291,6 +292,7 @@ def test_repeated_application_is_a_twin():
         assert tape.gradient(first, second) is None
 
 
+@pytest.mark.slow
 def test_small_cache_entries_do_not_mix():
     # More applications than the cache has places, twice, with other scalars.
     x = gt.asarray([1.0])
@@ -421,6 +423,7 @@ def forget_cache():
     state.recording.table.cache = None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_references_are_exact(name):
     """No object is left behind, and none is freed that is still in use."""

@@ -397,6 +397,7 @@ ROUNDS = int(os.environ.get("GRADTAPE_OWNERSHIP_ROUNDS", "1"))
 TOGETHER = [list(PROGRAMS)] if ROUNDS == 1 else [[name] for name in PROGRAMS]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", TOGETHER, ids=" ".join)
 def test_dropped_in_the_middle_of_a_call(names):
     parts = [f"exec({PROGRAMS[name]!r}, globals())" for name in names]

@@ -2,7 +2,7 @@
 
 Good calls come from the examples of the documentation; one or two arguments are exchanged for bad
 ones. The command prints the counts and fails if a call crashed or hung, if a value was silently
-accepted, or if a hundredth of the errors or more are internal (see `judge`).
+accepted, or if a hundredth of the errors or more are internal, or one in 25 is noted (see `judge`).
 
 With `--sweep` the calls are not random: every parameter that is a number, a flag or an axis gets
 every senseless value (see `sweep`).
@@ -25,7 +25,8 @@ from tests.contract.bad_input.workers import EACH, outcomes
 WORDS = {
     "ours": "refused with our sentence", "user's": "raised by the user's own code",
     "accepted": "accepted, with a result", "long": "long work, interrupted",
-    "internal": "internal errors", "silent": "silently accepted", "slow": "too slow",
+    "noted": "with a note that asks for a report", "internal": "internal errors",
+    "silent": "silently accepted", "slow": "too slow",
     "crash": "crashes", "hang": "hangs",
 }  # fmt: skip
 
@@ -58,8 +59,8 @@ def main() -> int:
         if log:
             row = [call.site.name, call.edits, call.site.example, vars(outcome)]
             log.write(json.dumps(row) + "\n")
-        if outcome.verdict == "internal":
-            listed[f"internal: {outcome.place}: {outcome.kind}: {outcome.text[:80]}"] += 1
+        if outcome.verdict in ("internal", "noted"):
+            listed[f"{outcome.verdict}: {outcome.place}: {outcome.kind}: {outcome.text[:80]}"] += 1
         listed.update(f"other error in {text}: {call}: {outcome.text}" for text in outcome.other)
         counts["other"] += bool(outcome.other)
         if outcome.verdict in ("silent", "slow", "crash", "hang"):
@@ -75,7 +76,8 @@ def main() -> int:
         print(f"{verdict}: {counts[verdict]}")
     print(f"seconds: {time.perf_counter() - start:.0f}")
     failed = any(counts[word] for word in ("silent", "slow", "crash", "hang", "other"))
-    return int(failed or counts["internal"] * 100 >= made)
+    many = counts["internal"] * 100 >= made or counts["noted"] * 25 >= made
+    return int(failed or many)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,9 @@ An error is ours if it tells the caller what is wrong. That is so if
 It is the user's if the user's own code raised it: the object that was passed, a function in the
 example or what that called, or the operator of another class that was asked first.
 
+It is `noted` if no line was written to check the argument, and the error has a note that lists the
+arguments and asks for a report. A few are: the face cannot prove that an argument is to blame.
+
 Every other error is internal: a line of the library, of NumPy or of SciPy failed that nobody wrote
 to check arguments ("'int' object is not iterable"), or an `assert` did, or the stack overflowed.
 
@@ -70,7 +73,7 @@ def _executes_raise(step: types.TracebackType) -> bool:
 
 
 def verdict(error: BaseException, callee: str) -> str:
-    """`ours`, `user's` or `internal`."""
+    """`ours`, `user's`, `noted` or `internal`."""
     text = str(error)
     if Broken.TEXT in text:
         return "user's"
@@ -90,13 +93,19 @@ def verdict(error: BaseException, callee: str) -> str:
     if isinstance(error, AssertionError) and text and callee.startswith(TESTING):
         return "ours"
     if isinstance(error, (AssertionError, RecursionError)) and not _by_design(error):
-        return "internal"
+        return _noted(error)
     if file.startswith(LIBRARY) and _executes_raise(step) and len(text.split()) >= 3:
         return "ours"
     bound = BINDING.search(text)
     if isinstance(error, TypeError) and bound and bound[1].rpartition(".")[2] in _names(callee):
         return "ours"
-    return "internal"
+    return _noted(error)
+
+
+def _noted(error: BaseException) -> str:
+    """What an accident is: `noted` if it says which arguments it had and asks for a report."""
+    notes = getattr(error, "__notes__", ())
+    return "noted" if any("an argument of" in each for each in notes) else "internal"
 
 
 def _by_design(error: BaseException) -> bool:
@@ -106,7 +115,7 @@ def _by_design(error: BaseException) -> bool:
 def _names(callee: str) -> set[str]:
     """Names by which Python may call a callable: its own, its class's, and those of wrappers."""
     parts = callee.split(".")
-    found = {*parts[-2:], "__init__", "__new__"}
+    found = {*parts[-2:], "__init__", "__new__", "call", "update_state"}
     # A gt.function is called as the user's function is, and map_leaves calls it: Python names it.
     of_users = parts[-2:-1] == ["Function"] or parts[-1] in ("map_leaves", "shares")
     return found | OF_EXAMPLES if of_users else found

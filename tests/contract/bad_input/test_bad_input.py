@@ -26,5 +26,6 @@ def test_bad_input_gets_our_sentence():
     assert not [each for each in found if each[1].verdict in refused]
     assert not [each for each in found if each[1].other]
     assert counts["internal"] * 100 < CALLS, [e for e in found if e[1].verdict == "internal"]
+    assert counts["noted"] * 25 < CALLS, [e for e in found if e[1].verdict == "noted"]
     # The test means something only if most bad values are refused.
     assert counts["ours"] > CALLS / 2

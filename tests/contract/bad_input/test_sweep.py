@@ -22,6 +22,7 @@ def sites(examples):
     return list(call_sites.sites(examples))
 
 
+@pytest.mark.slow
 def test_senseless_values_are_refused(sites, examples, tmp_path, monkeypatch):
     # Examples may write files.
     monkeypatch.chdir(tmp_path)
@@ -47,6 +48,7 @@ def _tells(call, text):
     return call.parameter(place)[0] in text and shown in text
 
 
+@pytest.mark.slow
 def test_legal_values_are_taken(sites, examples, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     taken = Counter()

@@ -18,6 +18,7 @@ def everything_is_told(monkeypatch):
     monkeypatch.setattr(advice, "LEAST", 0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 def test_fault_is_found_at_its_line(fault):
     found = profiled(fault)
@@ -30,6 +31,7 @@ def test_fault_is_found_at_its_line(fault):
     assert told[0]["remedy"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 def test_mended_fault_is_not_told(fault):
     with warnings.catch_warnings(), gt.profile() as found:
@@ -39,6 +41,7 @@ def test_mended_fault_is_not_told(fault):
     assert not [each for each in told if each["line"] == line_of(fault)]
 
 
+@pytest.mark.slow
 def test_all_faults_of_one_script_are_told_together():
     with warnings.catch_warnings(), gt.profile() as found:
         warnings.simplefilter("ignore")

@@ -219,6 +219,7 @@ def test_another_thread_may_be_profiled(model):
     assert found == [5]
 
 
+@pytest.mark.slow
 def test_size_does_not_grow_with_the_run(model):
     sizes = []
     for steps in (2000, 6000):

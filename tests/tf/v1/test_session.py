@@ -150,6 +150,7 @@ class TestGraphs:
             ):
                 v1.get_variable("w", [2, 3])
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "optimizer",
         [

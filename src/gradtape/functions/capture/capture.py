@@ -10,7 +10,7 @@ ones are added. What happens to random generators, variables and tensors is note
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -82,6 +82,7 @@ class Capture(Recording):
         "fallible",
         "fastmath",
         "fed",
+        "given",
         "inconsistent",
         "meant",
         "missed",
@@ -128,6 +129,8 @@ class Capture(Recording):
         self.fallible = False
         # Whether the run looked at other values than an earlier run on the same path.
         self.inconsistent = False
+        # The nodes whose values the runs on this path compute: a replay knows no others.
+        self.given: set[Node] = set()
         # The guard at which this run left the known paths.
         self.missed: Step | None = None
         self._arrive(root)
@@ -289,8 +292,20 @@ class Capture(Recording):
                 for binding in bound.bindings
             )
             lines = Lines(bound.fallible, self.lines) if bound.fallible is not None else None
-            self.step.runs.append(Run(bound.plan, inputs, bound.outputs, lines))
+            if self._are_given(inputs):
+                self.step.runs.append(Run(bound.plan, inputs, bound.outputs, lines))
+                self.given.update(bound.outputs)
         return found
+
+    def _are_given(self, sources: Iterable[Source]) -> bool:
+        """Whether a replay of this path has these values.
+
+        An earlier run made the steps of the path. If the same Python gave other nodes there, for
+        example because the table of nodes was renewed since, the tree has to begin anew.
+        """
+        if any(isinstance(each, Computed) and each.node not in self.given for each in sources):
+            self.inconsistent = True
+        return not self.inconsistent
 
     @property
     def _writes(self) -> bool:
@@ -340,6 +355,8 @@ class Capture(Recording):
         self._end_draws()
         step, key = self.step, branch_key(value)
         if not step.complete:
+            if isinstance(guard, Element) and not self._are_given([guard.source]):
+                return
             step.guard, step.looks_at, step.label, step.line = guard, looks_at, label, user_line()
         elif step.result is not None or step.looks_at != looks_at:
             self.inconsistent = True
@@ -354,6 +371,7 @@ class Capture(Recording):
         self.step = step
         if not step.complete:  # an error may have left it half-way
             step.runs, step.draws = [], []
+        self.given.update(node for run in step.runs for node in run.outputs)
 
     def _end_draws(self) -> None:
         draws = self.draws.end_step()

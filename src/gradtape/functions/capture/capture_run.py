@@ -148,6 +148,8 @@ class CaptureRun:
         flush(capture)
         if capture.broken:
             raise EarlierError
+        if not capture.given.issuperset(self.result.computed()):
+            capture.inconsistent = True
         if lasts:
             self.lasts = True
             stand_ins.carry_out()

@@ -351,6 +351,8 @@ def remember_read(part: Any, key: slice) -> None:
     seen = _seen.get((node.inputs[0].shape, lengths, steps, recording.capturing))
     if seen is None or seen.move:
         return
+    if recording.interned.get((SLICE, node.params, *node.inputs)) is not node:
+        return  # a twin: the next recording applies the first node first
     reads = recording.table.reads
     if len(reads) > KINDS_LIMIT:
         reads.clear()

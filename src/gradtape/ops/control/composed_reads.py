@@ -18,7 +18,7 @@ from gradtape.graph.hooks import hooks
 from gradtape.ops.control.bodies import held
 from gradtape.ops.control.scan_params import Scan
 from gradtape.ops.families.batching import spread
-from gradtape.ops.families.reads import Listed, Operand, dense, everything
+from gradtape.ops.families.reads import SAME, Listed, Operand, dense, everything
 
 if TYPE_CHECKING:
     from gradtape.ops.families.reads import OpReads
@@ -54,7 +54,7 @@ def _detected(body: Program) -> Any:
             else sparse.csr_array((node.size, source.size), dtype=bool)
             for pattern, node in zip(patterns, body.outputs, strict=True)
         ]
-        columns.append(sparse.vstack(blocks, format="csr") if blocks else None)
+        columns.append(sparse.vstack(blocks, format="csr") if blocks else sparse.csr_array(shape))
     return sparse.hstack(columns, format="csr") if columns else sparse.csr_array((rows, 0))
 
 
@@ -99,6 +99,14 @@ def _answers(
 def scan_reads(y: Node, operands: tuple[Operand, ...], **params: Any) -> OpReads:
     """The body's pattern in each step: beside each other, or composed if steps use the last one."""
     scan = Scan(**params)
+    if not scan.length:
+        # Final values are the initial values, and stacked results have no elements.
+        finals = [SAME if one.active and one.inexact else None for one in scan.parts(operands)[1]]
+        nothing = (None,) * len(operands)
+        return [
+            (*nothing[:at], finals[at - scan.constants], *nothing[at + 1 :])
+            for at in range(scan.constants, scan.first)
+        ] + [nothing] * (len(y.spec) - scan.carries)
     pattern = body_pattern(scan.body) if scan.carries else None
     if scan.carries and (pattern is None or _uses_carry(scan, pattern)):
         if scan.length > STEPS:

@@ -151,6 +151,8 @@ class SparseSystem:
         try:
             return splu(matrix.tocsc()).solve(np.ascontiguousarray(sides, wide)).T.reshape(b.shape)
         except RuntimeError as error:
+            if "singular" not in str(error):
+                raise
             raise MatrixError(
                 f"solve: a sparse matrix of shape {matrix.shape} is singular ({error}). "
                 "Add a multiple of the identity."

@@ -212,6 +212,14 @@ def as_shape(shape: ShapeLike) -> tuple[int, ...]:
     return tuple(-1 if n is None else _whole("a length", n) for n in lengths)
 
 
+def as_lengths(shape: ShapeLike) -> tuple[int, ...]:
+    """A shape in which no length is left open."""
+    found = as_shape(shape)
+    if min(found, default=0) < 0:
+        raise ValueError(f"shape {found} has a negative length. Pass whole numbers of at least 0.")
+    return found
+
+
 def _whole(what: str, value: Any) -> int:
     if type(value) is int or isinstance(value, Deferred):
         return int(value)

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, ParamSpec, TypeVar
 
-from gradtape.graph.public_face import Face, accidents
+from gradtape.graph.public_face import Face
 from gradtape.recording.thread_state import state
 from gradtape.tf.base.tensor import Tensor, adopt
 
@@ -61,8 +61,11 @@ def _dispatched(function: Callable[P, R], kind: str) -> Callable[P, R]:
             if face.checks is None or face.checks:
                 face.check(args, kwargs)
             result = function(*args, **kwargs)
-        except accidents() as error:
-            raise face.blame(error, args, kwargs)  # noqa: B904  # it sets the cause
+        except Exception as error:
+            refused = face.blame(error, args, kwargs)
+            if refused is None:
+                raise
+            raise refused from error
         # Functions without an operand of class Tensor give one of gradtape's own tensors.
         return result if type(result) is Tensor else adopt(result)
 

@@ -163,7 +163,10 @@ class TensorShape(tuple[Any, ...]):
         return TensorShape(other).concatenate(self)
 
     def __getitem__(self, key: Any) -> Any:
-        result = super().__getitem__(key)
+        try:
+            result = super().__getitem__(key)
+        except IndexError:
+            raise IndexError(f"{self!r} has no axis {key}, it has {len(self)} axes.") from None
         if self._unknown:
             return TensorShape(None) if isinstance(key, slice) else None
         return TensorShape(result) if isinstance(key, slice) else result

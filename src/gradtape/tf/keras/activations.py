@@ -199,7 +199,7 @@ def serialize(activation: FunctionType) -> str:
     return activation.__name__
 
 
-def deserialize(config: Any, custom_objects: Any = None) -> Callable[..., Tensor]:
+def deserialize(config: Any, custom_objects: dict[str, Any] | None = None) -> Callable[..., Tensor]:
     """The activation of a name, one's own functions included.
 
     >>> tf.keras.activations.deserialize("relu") is tf.keras.activations.relu

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.graph.annotated_kinds import Count
+from gradtape.errors import shown
+from gradtape.graph.annotated_kinds import Count, Size
+from gradtape.ops.families.shapes import normalize_axis
 from gradtape.tf import random
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.keras.batches import pack, unpack
@@ -74,8 +76,8 @@ Sequence = PyDataset
 
 
 def pad_sequences(
-    sequences: Any, maxlen: int | None = None, dtype: Any = "int32", padding: str = "pre",
-    truncating: str = "pre", value: float = 0.0,
+    sequences: Any, maxlen: Count | None = None, dtype: Any = "int32",
+    padding: str = "pre", truncating: str = "pre", value: float = 0.0,
 ) -> Any:  # fmt: skip
     """Lists of different lengths as the rows of one array.
 
@@ -86,6 +88,8 @@ def pad_sequences(
         if given not in ("pre", "post"):
             raise ValueError(f'pad_sequences: {word}={given!r} is not "pre" or "post".')
     rows = [np.asarray(row) for row in sequences]
+    if any(not row.ndim for row in rows):
+        raise ValueError(f"pad_sequences: {shown(sequences)} holds no sequences. Pass lists.")
     length = max((len(row) for row in rows), default=0) if maxlen is None else int(maxlen)
     rest = next((row.shape[1:] for row in rows if len(row)), ())
     found = np.full((len(rows), length, *rest), value, dtype)
@@ -97,7 +101,7 @@ def pad_sequences(
     return found
 
 
-def to_categorical(x: Any, num_classes: int | None = None) -> Any:
+def to_categorical(x: Any, num_classes: Size | None = None) -> Any:
     """Integers as rows with a 1 at the place that they name; an array of arrays.
 
     >>> tf.keras.utils.to_categorical([0, 2], 3).tolist()
@@ -118,6 +122,7 @@ def normalize(x: Any, axis: int = -1, order: int = 2) -> Any:
     >>> tf.keras.utils.normalize(np.array([[3.0, 4.0]])).tolist()
     [[0.6, 0.8]]
     """
+    axis = normalize_axis("normalize", axis, np.ndim(x))
     norms = np.atleast_1d(np.linalg.norm(x, order, axis))
     norms[norms == 0] = 1
     return x / np.expand_dims(norms, axis)

@@ -221,7 +221,10 @@ class Loss:
     _takes_labels = False
 
     def __init__(
-        self, name: Any = None, reduction: Any = "sum_over_batch_size", dtype: Any = None
+        self,
+        name: str | None = None,
+        reduction: str | None = "sum_over_batch_size",
+        dtype: Any = None,
     ) -> None:
         if name in _REDUCTIONS and name is not None:
             # Older Keras has the reduction first.
@@ -451,7 +454,7 @@ def serialize(loss: Any) -> Any:
     return {"class_name": type(loss).__name__, "config": loss.get_config()}
 
 
-def deserialize(name: Any, custom_objects: Any = None) -> Any:
+def deserialize(name: Any, custom_objects: dict[str, Any] | None = None) -> Any:
     """The loss that `serialize` described.
 
     >>> tf.keras.losses.deserialize({"class_name": "Huber", "config": {"delta": 0.5}}).name

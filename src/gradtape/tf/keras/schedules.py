@@ -55,7 +55,7 @@ def serialize(learning_rate_schedule: Any) -> dict[str, Any]:
     return to_config(learning_rate_schedule)
 
 
-def deserialize(config: dict[str, Any], custom_objects: Any = None) -> Any:
+def deserialize(config: dict[str, Any], custom_objects: dict[str, Any] | None = None) -> Any:
     """The schedule that `serialize` described.
 
     >>> schedules = tf.keras.optimizers.schedules
@@ -63,7 +63,7 @@ def deserialize(config: dict[str, Any], custom_objects: Any = None) -> Any:
     >>> schedules.deserialize(made).decay_steps
     10
     """
-    name = config.get("class_name")
+    name: Any = config.get("class_name")
     kind = (custom_objects or {}).get(name, _BY_NAME.get(name))
     if kind is None:
         raise ValueError(

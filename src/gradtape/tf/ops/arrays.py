@@ -12,7 +12,7 @@ from gradtape.ops.arrays import joining, movement, padding
 from gradtape.ops.elementwise import arithmetic
 from gradtape.ops.families.shapes import normalize_axis
 from gradtape.recording.value import host_value
-from gradtape.tf.base.conversion import as_axes, as_shape, common, concrete, convert
+from gradtape.tf.base.conversion import as_axes, as_lengths, as_shape, common, concrete, convert
 from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.dtypes import as_dtype, int32
 from gradtape.tf.base.shapes import Dims, TensorShape
@@ -141,7 +141,7 @@ def broadcast_dynamic_shape(shape_x: ShapeLike, shape_y: ShapeLike) -> Tensor:
     >>> tf.broadcast_dynamic_shape([2, 1], [3]).numpy().tolist()
     [2, 3]
     """
-    return _numbers(np.broadcast_shapes(as_shape(shape_x), as_shape(shape_y)), int32)
+    return _numbers(np.broadcast_shapes(as_lengths(shape_x), as_lengths(shape_y)), int32)
 
 
 @operation

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from gradtape.errors import ShapeError
+from gradtape.errors import ShapeError, shown
 from gradtape.graph.annotated_kinds import Size
 from gradtape.ops.arrays.joining import stack
 from gradtape.ops.arrays.movement import flip, moveaxis, reshape
@@ -151,6 +151,11 @@ def _transposed(
     shape = as_shape(output_shape)
     if len(shape) == spatial + 2:
         shape = shape[1:-1] if last else shape[2:]
+    if len(shape) != spatial:
+        raise ShapeError(
+            f"{name}: output_shape={shown(output_shape)} has no length for each of {spatial} "
+            "spatial axes. Pass one for each."
+        )
     window = kernel.spec.shape[:-2]
     steps = per_axis(name, strides, spatial, last)
     gaps = per_axis(name, dilations, spatial, last)

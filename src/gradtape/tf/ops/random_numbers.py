@@ -18,7 +18,7 @@ from gradtape.ops.elementwise import unary as elementwise
 from gradtape.ops.families.casting import cast
 from gradtape.ops.reductions import reduction
 from gradtape.ops.reductions.cumulative import cumulative_sum
-from gradtape.tf.base.conversion import as_int, as_shape, common, convert
+from gradtape.tf.base.conversion import as_int, as_lengths, as_shape, common, convert
 from gradtape.tf.base.dispatch import documented, operation
 from gradtape.tf.base.dtypes import as_dtype, float32, int32, int64
 from gradtape.tf.base.shapes import TensorSpec
@@ -143,12 +143,12 @@ def _binomial(
     def draw(generator: np.random.Generator, n: Array, p: Array, size: tuple[int, ...]) -> Any:
         return generator.binomial(n.astype(np.int64), p, size)
 
-    return _drawn(stream, draw, as_shape(shape), dtype, *common([counts, probs], "binomial"))
+    return _drawn(stream, draw, as_lengths(shape), dtype, *common([counts, probs], "binomial"))
 
 
 def _before(shape: ShapeLike, *parameters: object) -> tuple[int, ...]:
     """A shape of samples, followed by the shape that the parameters broadcast to."""
-    return (*as_shape(shape), *np.broadcast_shapes(*(convert(p).spec.shape for p in parameters)))
+    return (*as_lengths(shape), *np.broadcast_shapes(*(convert(p).spec.shape for p in parameters)))
 
 
 class _Draw(Protocol):
@@ -284,7 +284,7 @@ def stateless_gamma(
     >>> tf.random.stateless_gamma([2], seed=[1, 2], alpha=1.0).shape
     TensorShape([2])
     """
-    return _gamma(_stream(seed), as_shape(shape), alpha, beta, dtype)
+    return _gamma(_stream(seed), as_lengths(shape), alpha, beta, dtype)
 
 
 @operation
@@ -309,7 +309,7 @@ def stateless_poisson(
     >>> tf.random.stateless_poisson([2], seed=[1, 2], lam=3.0).dtype
     tf.int32
     """
-    return _drawn(_stream(seed), np.random.Generator.poisson, as_shape(shape), dtype, lam)
+    return _drawn(_stream(seed), np.random.Generator.poisson, as_lengths(shape), dtype, lam)
 
 
 @operation

@@ -69,7 +69,7 @@ def batch_to_space(
     """
     x, blocks = convert(input), as_shape(block_shape)
     count, total = len(blocks), math.prod(blocks)
-    if x.ndim <= count or x.spec.shape[0] % total:
+    if x.ndim <= count or min(blocks, default=1) < 1 or x.spec.shape[0] % total:
         raise ShapeError(
             f"batch_to_space: a tensor of shape {x.shape} does not come from blocks {blocks}."
         )

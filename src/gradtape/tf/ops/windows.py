@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from gradtape.errors import ShapeError
+from gradtape.errors import ShapeError, shown
 from gradtape.graph.argument_checks import as_count
 from gradtape.ops.arrays.creation import ones
 from gradtape.ops.arrays.joining import stack
@@ -46,7 +46,7 @@ def per_axis(name: str, values: PerAxis | None, ndim: int, last: bool) -> tuple[
     items = [as_count(f"{name}: a step", n, least=1) for n in given]
     if len(items) == 1:
         items = items * ndim
-    if len(items) == ndim + 2:
+    if ndim > 0 and len(items) == ndim + 2:
         ends = (items[0], items[-1]) if last else (items[0], items[1])
         if ends != (1, 1):
             raise ValueError(f"{name}: {items} moves along batch or channels. Use 1 there.")
@@ -83,6 +83,12 @@ class Windows:
                 for n, r, s in zip(lengths, reach, strides, strict=True)
             ]
         else:
+            counts = [len(pair) if hasattr(pair, "__len__") else 0 for pair in padding]
+            if counts != [2] * len(lengths):
+                raise ShapeError(
+                    f"{name}: padding={shown(padding)} is not a pair of numbers for each of "
+                    f"{len(lengths)} spatial axes. Pass those, 'SAME' or 'VALID'."
+                )
             self.padding = [(int(before), int(after)) for before, after in padding]
         wide = [n + sum(pair) for n, pair in zip(lengths, self.padding, strict=True)]
         # A step beyond the padded axis leaves one window, as a step of its length does. NumPy's

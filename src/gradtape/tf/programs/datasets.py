@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from gradtape import random as streams
-from gradtape.errors import ArgumentError
+from gradtape.errors import ArgumentError, ShapeError
 from gradtape.ops.arrays.joining import stack
 from gradtape.pytree import flatten, unflatten
 from gradtape.tf.base.conversion import as_int, convert
@@ -340,7 +340,7 @@ def _stacked(rows: list[Any]) -> Any:
     columns = builtins.zip(*(flatten(row)[0] for row in rows), strict=True)
     try:
         return unflatten(structure, [stack(list(column)) for column in columns])
-    except ValueError as error:
+    except ShapeError as error:
         raise ArgumentError(f"batch: elements differ in shape: {error}") from None
 
 

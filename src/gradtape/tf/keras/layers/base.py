@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any, Self
 
+from gradtape.errors import shown
 from gradtape.graph.annotated_kinds import Size
 from gradtape.pytree import flatten, map_leaves
 from gradtape.tf.base.casting import cast
@@ -425,6 +426,8 @@ def _shapes(inputs: Any) -> Any:
         return {key: _shapes(each) for key, each in inputs.items()}
     if isinstance(inputs, (list, tuple)):
         return [_shapes(each) for each in inputs]
+    if not hasattr(inputs, "shape"):
+        raise TypeError(f"a layer is called on {shown(inputs)}. Pass a tensor or a nest of them.")
     return inputs.shape
 
 
@@ -440,7 +443,7 @@ def takes(function: Any, name: str) -> bool:
     return any(p.name == name or p.kind is p.VAR_KEYWORD for p in parameters)
 
 
-def require_channels_last(name: str, data_format: Any) -> None:
+def require_channels_last(name: str, data_format: str | None) -> None:
     """Raise an error for data that has channels first."""
     if data_format not in (None, "channels_last"):
         raise ValueError(

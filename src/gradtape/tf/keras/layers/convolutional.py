@@ -146,7 +146,7 @@ class _Transposed(_Convolution):
 
     def __init__(
         self, filters: Size, kernel_size: Sizes, strides: Sizes = 1, padding: str = "valid",
-        output_padding: Any = None, data_format: Any = None, dilation_rate: Sizes = 1,
+        output_padding: Any = None, data_format: str | None = None, dilation_rate: Sizes = 1,
         **kwargs: Any,
     ) -> None:  # fmt: skip
         if output_padding is not None or any(n != 1 for n in each(dilation_rate, 1)):
@@ -201,7 +201,7 @@ class DepthwiseConv2D(_Convolution):
 
     def __init__(
         self, kernel_size: Sizes, strides: Sizes = 1, padding: str = "valid",
-        depth_multiplier: Size = 1, data_format: Any = None, dilation_rate: Sizes = 1,
+        depth_multiplier: Size = 1, data_format: str | None = None, dilation_rate: Sizes = 1,
         activation: ActivationLike = None, use_bias: bool = True,
         depthwise_initializer: InitializerLike = "glorot_uniform",
         bias_initializer: InitializerLike = "zeros", depthwise_regularizer: RegularizerLike = None,
@@ -236,7 +236,7 @@ class UpSampling2D(Layer):
     """
 
     def __init__(
-        self, size: Sizes = (2, 2), data_format: Any = None, interpolation: str = "nearest",
+        self, size: Sizes = (2, 2), data_format: str | None = None, interpolation: str = "nearest",
         **kwargs: Any,
     ) -> None:  # fmt: skip
         super().__init__(**kwargs)
@@ -262,7 +262,7 @@ class _Pooling(Layer):
 
     def __init__(
         self, pool_size: Sizes = 2, strides: Sizes | None = None, padding: str = "valid",
-        data_format: Any = None, **kwargs: Any,
+        data_format: str | None = None, **kwargs: Any,
     ) -> None:  # fmt: skip
         super().__init__(**kwargs)
         require_channels_last(type(self).__name__, data_format)
@@ -282,7 +282,9 @@ class _Global(Layer):
     spatial = 1
     function: Any = None
 
-    def __init__(self, data_format: Any = None, keepdims: bool = False, **kwargs: Any) -> None:
+    def __init__(
+        self, data_format: str | None = None, keepdims: bool = False, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         require_channels_last(type(self).__name__, data_format)
         self.keepdims = bool(keepdims)

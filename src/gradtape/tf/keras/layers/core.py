@@ -218,7 +218,7 @@ class Flatten(Layer):
     TensorShape([2, 12])
     """
 
-    def __init__(self, data_format: Any = None, **kwargs: Any) -> None:
+    def __init__(self, data_format: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         require_channels_last("Flatten", data_format)
 

@@ -224,7 +224,9 @@ class ZeroPadding2D(Layer):
     TensorShape([1, 4, 4, 3])
     """
 
-    def __init__(self, padding: Any = (1, 1), data_format: Any = None, **kwargs: Any) -> None:
+    def __init__(
+        self, padding: Any = (1, 1), data_format: str | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         pairs = (padding, padding) if isinstance(padding, int) else tuple(padding)
         self.padding = tuple((p, p) if isinstance(p, int) else tuple(p) for p in pairs)

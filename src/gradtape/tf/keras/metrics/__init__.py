@@ -73,7 +73,7 @@ def serialize(metric: Any) -> dict[str, Any]:
     return {"class_name": type(metric).__name__, "config": metric.get_config()}
 
 
-def deserialize(config: dict[str, Any], custom_objects: Any = None) -> Any:
+def deserialize(config: dict[str, Any], custom_objects: dict[str, Any] | None = None) -> Any:
     """The metric that `serialize` described.
 
     >>> tf.keras.metrics.deserialize({"class_name": "Mean", "config": {"name": "m"}}).name
