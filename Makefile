@@ -32,6 +32,7 @@
 #   make bench-storage     saving beside the disk's rate, training beside a save, gt.fit
 #   make fuzz-interrupts   Ctrl-C at 1,000 random moments of training loops
 #   make bench             gradtape beside its peers (installs them in .venv-peers; some minutes)
+#   make bench-curves      total time from the first call to call k, beside its peers (half an hour)
 #   make bench-recording   what recording costs, beside a peer (installs the peer in .venv-peers)
 
 PYTHON    ?= python3
@@ -233,6 +234,10 @@ format: $(DEV_READY)
 # Peers never enter the library's environment: the benchmarks start them as other processes.
 bench: $(RUN_READY) $(PEERS_READY)
 	GRADTAPE_PEERS_PYTHON=$(PEERS_VENV)/bin/python $(BIN)/python -m benchmarks $(BENCH_ARGS)
+
+.PHONY: bench-curves
+bench-curves: $(DOCS_READY) $(PEERS_READY)
+	GRADTAPE_PEERS_PYTHON=$(PEERS_VENV)/bin/python $(BIN)/python -m benchmarks.curves $(BENCH_ARGS)
 
 bench-recording: $(RUN_READY) $(PEER_READY)
 	GRADTAPE_PEERS_PYTHON=$(PEERS_VENV)/bin/python $(BIN)/python benchmarks/recording.py

@@ -53,8 +53,6 @@ class Adaptor:
     wrap: Wrap
     wait: Callable[[Any], Any]  # returns when the result is computed
     array: Callable[[Any], Any]  # one leaf of a result, as a NumPy array
-    # Returns when what repeated calls have asked for is compiled, where that happens in a thread.
-    settle: Callable[[], Any] = lambda: None
 
 
 def adaptor(library: str, variant: str, dtype: str) -> Adaptor:
@@ -82,7 +80,7 @@ def gradtape(variant: str, dtype: str) -> Adaptor:
         return np.asarray(leaf)
 
     wraps = {"plain": plain, "function": gt.function}
-    return Adaptor(wraps[variant], gt.evaluate, array, gt.wait_for_compiler)
+    return Adaptor(wraps[variant], gt.evaluate, array)
 
 
 def tensorflow(variant: str, dtype: str) -> Adaptor:

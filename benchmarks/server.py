@@ -28,18 +28,15 @@ MOST_CALLS = 1000  # the most calls in one turn
 CHUNK = 1 << 20  # the number of elements compared at once
 
 
-def turn(
-    call: Callable[[], object], seconds: float, settle: Callable[[], object] = lambda: None
-) -> list[float]:
+def turn(call: Callable[[], object], seconds: float) -> list[float]:
     """Time calls, at least one, until the turn is over; return the seconds of each.
 
-    The first is not counted, unless it took the whole turn; `settle` is called after it.
+    The first is not counted, unless it took the whole turn.
     """
     clock = time.perf_counter
     start = clock()
     call()
     first = clock() - start
-    settle()
     if first > seconds:
         return [first]  # too slow to spend a call on warming caches and threads
     found: list[float] = []
@@ -116,7 +113,7 @@ class LibraryServer:
                 call()
             wait(call())
 
-        found = turn(calls, seconds, self.adaptor.settle)
+        found = turn(calls, seconds)
         return {"seconds": [spent / together for spent in found]}
 
     def memory(self) -> dict[str, object]:

@@ -192,8 +192,12 @@ class Counts:
     failures = 0
 
 
-def compile_ir(text: str, level: int = 2, for_good: bool = True) -> Compiled:
+def compile_ir(
+    text: str, level: int = 2, for_good: bool = True, has_addresses: bool = False
+) -> Compiled:
     """Compile a module of IR text for this machine.
+
+    A text with addresses of this process is not kept on disk: another process has no use for it.
 
     Level 0 is for code that waits more than it computes: it compiles four times as fast. Code that
     is not compiled for good is freed some time after the `Compiled` has died: whoever may run it
@@ -201,7 +205,7 @@ def compile_ir(text: str, level: int = 2, for_good: bool = True) -> Compiled:
     """
     Counts.modules += 1
     begin = time.perf_counter()
-    found = _compile_ir(text, level, for_good)
+    found = _compile_ir(text, level, for_good, has_addresses)
     # An interrupt leaves the thread behind that compiles: what it makes is kept for the next call.
     _unclaimed.pop((text, level), None)
     _log.debug(
@@ -215,15 +219,15 @@ def compile_ir(text: str, level: int = 2, for_good: bool = True) -> Compiled:
 
 
 @uninterrupted
-def _compile_ir(text: str, level: int, for_good: bool) -> Compiled:
+def _compile_ir(text: str, level: int, for_good: bool, has_addresses: bool) -> Compiled:
     with _lock:
         _free_dead()
         # In a function of its own, so that llvmlite's objects die while the lock is held.
-        return _compiled(_binding(), text, level, for_good)
+        return _compiled(_binding(), text, level, for_good, has_addresses)
 
 
-def _compiled(llvm: Any, text: str, level: int, for_good: bool) -> Compiled:
-    names, content, loaded = _object(llvm, text, level, for_good)
+def _compiled(llvm: Any, text: str, level: int, for_good: bool, has_addresses: bool) -> Compiled:
+    names, content, loaded = _object(llvm, text, level, has_addresses)
     # An engine that compiles would take most of a megabyte; one that only loads takes 30 kB.
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _new_machine(0))
     engine.add_object_file(llvm.ObjectFileRef.from_data(content))
@@ -237,13 +241,12 @@ def _compiled(llvm: Any, text: str, level: int, for_good: bool) -> Compiled:
     return compiled
 
 
-def _object(llvm: Any, text: str, level: int, for_good: bool) -> tuple[list[str], bytes, bool]:
+def _object(llvm: Any, text: str, level: int, has_addresses: bool) -> tuple[list[str], bytes, bool]:
     """The functions of a module, its object file, and whether that was on disk."""
     # Loaded with the compiler.
     from gradtape.codegen import object_cache
 
-    # Code that is compiled for good knows addresses of this process: another has no use for it.
-    entry = None if for_good else object_cache.key(text, str(level), _target())
+    entry = None if has_addresses else object_cache.key(text, str(level), _target())
     found = None if entry is None else object_cache.load(entry)
     if found is not None:
         return *found, True

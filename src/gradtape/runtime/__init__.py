@@ -8,7 +8,7 @@ way.
 Other packages import:
 
 - plan_cache: `plan_for`, `clear_plans`; plan: `Plan`, `Layout`, the types of inputs and contents;
-- tiers: `MODE`, `work`, `TieredPlan`, `wait_for_compiler`;
+- tiers: `MODE`, `TieredPlan`, `wait_for_compiler`; when_to_compile: `work`;
 - numpy_plan: `NumpyPlan`, to run a program once;
 - compiled_plan: `CompiledPlan`, to compare tiers (loads the compiler);
 - buffer_pool: `allocate`, `array`, `empty_cache`; machine_limits: memory and processors;

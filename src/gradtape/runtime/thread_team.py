@@ -22,9 +22,9 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from gradtape.codegen.cpython.objects import add_functions
-from gradtape.codegen.llvm import Compiled, callable_at, compile_ir
+from gradtape.codegen.llvm import Compiled, add_symbol, callable_at, compile_ir
 from gradtape.codegen.plans.instructions import Instructions
-from gradtape.codegen.plans.interrupts import FUNCTIONS, LOG, TIMED, WORDS
+from gradtape.codegen.plans.interrupts import FUNCTIONS, LOG, PLACE, TIMED, WORDS
 from gradtape.codegen.plans.team import LINE, READY, SHARED, SPINS, TAKEN_BACK, team_bytes, team_ir
 from gradtape.process.records import dataclass
 from gradtape.runtime.machine_limits import default_thread_count
@@ -177,7 +177,8 @@ class _Native:
 
     def __init__(self) -> None:
         add_functions(FUNCTIONS)
-        compiled: Compiled = compile_ir(team_ir(words=ctypes.addressof(_interrupts)), level=0)
+        add_symbol(PLACE.removeprefix("@"), ctypes.addressof(_interrupts))
+        compiled: Compiled = compile_ir(team_ir(stoppable=True), level=0)
         pointer, integer = ctypes.c_void_p, ctypes.c_int64
         arguments = (pointer, pointer, integer, pointer)
         self.body, self.poll = compiled.address("run_body"), compiled.address("poll")

@@ -60,7 +60,7 @@ _SLOTS = {
 _METHODS = {slot: specials[0] for slot, specials in _SLOTS.items()}
 _METHODS |= dict(zip(_COMPARISONS, _SLOTS["compare"], strict=True))
 
-# The compiler thread may hold them when another thread forks.
+# A thread may hold them while another thread forks.
 lock = new_lock()
 _kinds_lock = new_lock()
 
@@ -129,7 +129,9 @@ class Native:
         }
         add_functions((*lookup.FUNCTIONS, *observe.FUNCTIONS))
         addresses = {name: id(context) for name, context in self.contexts.items()}
-        self.compiled = llvm.compile_ir(recorder.recorder_ir(facts, addresses), level=0)
+        self.compiled = llvm.compile_ir(
+            recorder.recorder_ir(facts, addresses), level=0, has_addresses=True
+        )
         kind = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
         self.observe_with = kind(self.compiled.address("observe_with"))
         self.functions = [self._function(function) for function in RECORDERS]

@@ -28,17 +28,21 @@ FUNCTIONS = (
 )  # fmt: skip
 
 
-def interrupts_ir(words: int, system: str) -> str:
+# The words of this process, as a symbol, so that the machine code serves other processes as well.
+PLACE = "@gradtape_interrupts"
+
+
+def interrupts_ir(stoppable: bool, system: str) -> str:
     """The text of `poll`, `is_stopped`, and `run_plan` as Python calls it, with or without the GIL.
 
-    Without words nothing is ever stopped, and Python cannot call it.
+    If it is not stoppable, Python cannot call it.
     """
-    if not words:
+    if not stoppable:
         names = ("i64 @poll()", "i64 @is_stopped()")
         return "\n".join(f"define internal {name} {{\n  ret i64 0\n}}" for name in names)
-    place = f"inttoptr (i64 {words} to ptr)"
-    parts = [declarations(FUNCTIONS), _clock(system), _is_stopped(place), _poll(place)]
-    return "\n".join([*parts, _called(place, "plan_with_gil"), _called(place, "plan_without_gil")])
+    parts = [f"{PLACE} = external global i64", declarations(FUNCTIONS), _clock(system)]
+    parts += [_is_stopped(PLACE), _poll(PLACE)]
+    return "\n".join([*parts, _called(PLACE, "plan_with_gil"), _called(PLACE, "plan_without_gil")])
 
 
 def _clock(system: str) -> str:

@@ -169,15 +169,16 @@ def team_bytes(workers: int) -> int:
     return STATES + max(workers, 1) * LINE
 
 
-def team_ir(machine: str | None = None, system: str | None = None, words: int = 0) -> str:
+def team_ir(machine: str | None = None, system: str | None = None, stoppable: bool = False) -> str:
     """The module that holds `run_plan`, `worker`, `retire` and `spin`.
 
-    With the address of the words of `interrupts`, plans can be stopped.
+    If plans are stoppable, it needs the symbol `interrupts.PLACE`.
     """
     system = system or sys.platform
-    waiting = waiting_ir(machine or platform.machine(), system) + interrupts_ir(words, system)
+    waiting = waiting_ir(machine or platform.machine(), system) + interrupts_ir(stoppable, system)
     written = (_state_of, _run_part, _post, _await, _share, _run_body, _worker, _retire, _spin)
-    plans = [_run_plan(words), timed_plan_ir(words, machine or platform.machine(), _instructions)]
+    timed = timed_plan_ir(stoppable, machine or platform.machine(), _instructions)
+    plans = [_run_plan(stoppable), timed]
     return "\n".join([waiting, *(routine() for routine in written), *plans])
 
 
@@ -316,12 +317,12 @@ def _share() -> str:
     return r.text()
 
 
-def _run_plan(words: int) -> str:
+def _run_plan(stoppable: bool) -> str:
     """Run all instructions; the answer is 1 if an interrupt has stopped the plan, else 0."""
     r = Routine("i64 @run_plan(ptr %team, ptr %instructions, i64 %count, ptr %slots)")
     arguments = ("ptr %team", "ptr %instructions", "i64 %count", "ptr %slots")
-    if words:
-        with r.when(is_timed(r, words)):
+    if stoppable:
+        with r.when(is_timed(r)):
             r.end(f"ret i64 {r.call('i64', '@run_timed_plan', *arguments)}")
     r.end(f"ret i64 {_instructions(r, r.same('%team', 'null'))}")
     return r.text()

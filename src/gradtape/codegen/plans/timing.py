@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gradtape.codegen.plans.instructions import HEADER_WORDS, WORDS
-from gradtape.codegen.plans.interrupts import LOG, TIMED
+from gradtape.codegen.plans.interrupts import LOG, PLACE, TIMED
 from gradtape.codegen.routine import Routine, Word
 
 # One in so many runs of a parallel plan is serial. A power of two.
@@ -40,22 +40,22 @@ def has_counter(machine: str) -> bool:
     return machine in _COUNTERS
 
 
-def is_timed(r: Routine, words: int) -> str:
+def is_timed(r: Routine) -> str:
     """Whether plans are timed now."""
-    return r.unequal(_shared(r, _place(words), TIMED), 0)
+    return r.unequal(_shared(r, PLACE, TIMED), 0)
 
 
-def timed_plan_ir(words: int, machine: str, write: Writer) -> str:
-    """The text of `cycles` and of `run_timed_plan`; nothing without the words of `interrupts`."""
-    if not words:
+def timed_plan_ir(stoppable: bool, machine: str, write: Writer) -> str:
+    """The text of `cycles` and of `run_timed_plan`; nothing unless plans are stoppable."""
+    if not stoppable:
         return ""
     counter = Routine("i64 @cycles()")
     counter.end(f"ret i64 {counter.let(_COUNTERS[machine]) if machine in _COUNTERS else 0}")
     declaration = "declare i64 @llvm.readcyclecounter()\n"
-    return declaration + counter.text() + _run_timed_plan(words, write)
+    return declaration + counter.text() + _run_timed_plan(write)
 
 
-def _run_timed_plan(words: int, write: Writer) -> str:
+def _run_timed_plan(write: Writer) -> str:
     parameters = "ptr %team, ptr %instructions, i64 %count, ptr %slots"
     r = Routine(f"internal i64 @run_timed_plan({parameters}) noinline")
     header = r.at("%instructions", -8 * HEADER_WORDS)
@@ -79,14 +79,14 @@ def _run_timed_plan(words: int, write: Writer) -> str:
     with r.when(serial):
         _add(r, header, 16, 1)
         _add(r, header, 24, spent)
-    _log(r, words, begin, r.word(last))
+    _log(r, begin, r.word(last))
     r.end(f"ret i64 {stopped}")
     return r.text()
 
 
-def _log(r: Routine, words: int, begin: str, end: str) -> None:
+def _log(r: Routine, begin: str, end: str) -> None:
     """Write a row into the log, if there is one and it has room."""
-    log = r.let(f"inttoptr i64 {_shared(r, _place(words), LOG)} to ptr")
+    log = r.let(f"inttoptr i64 {_shared(r, PLACE, LOG)} to ptr")
     with r.when(r.differ(log, "null")):
         number = _add(r, log, 8, 1)
         with r.when(r.compare("ult", number, r.word(log))):
@@ -95,10 +95,6 @@ def _log(r: Routine, words: int, begin: str, end: str) -> None:
             thread = r.call("i64", "@PyThread_get_thread_ident")
             for position, word in enumerate((plan, begin, end, thread)):
                 r.put(row, 8 * position, word)
-
-
-def _place(words: int) -> str:
-    return f"inttoptr (i64 {words} to ptr)"
 
 
 def _shared(r: Routine, place: str, offset: int) -> str:

@@ -101,7 +101,7 @@ class _Slot:
             "most_contexts": MOST_CONTEXTS,
         }
         add_functions(caller.FUNCTIONS)
-        compiled = llvm.compile_ir(caller.caller_ir(facts), level=0)
+        compiled = llvm.compile_ir(caller.caller_ir(facts), level=0, has_addresses=True)
         self.wrapper = slot_wrapper(function, "__call__", partial, compiled.address("call"))
         # The code points to these, and may run when modules are gone at the end of the process.
         kept = (objects, types, self.wrapper, World.number, NATIVE, buffers.counts())
