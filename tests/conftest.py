@@ -22,7 +22,7 @@ import gradtape as gt
 from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import state
 
-# How many cases of one parametrized test `make test` runs.
+# Cases of one parametrized test that `make test` runs; `make test-full` runs all.
 QUICK_CASES = 8
 
 
@@ -35,9 +35,8 @@ def pytest_collection_modifyitems(items):
     for cases in tests.values():
         if len(cases) > QUICK_CASES and not any(map(is_slow, cases)):
             # The same ones at every run, in no pattern of the parameters.
-            for case in sorted(cases, key=lambda case: zlib.crc32(case.name.encode()))[
-                QUICK_CASES:
-            ]:
+            cases.sort(key=lambda case: zlib.crc32(case.name.encode()))
+            for case in cases[QUICK_CASES:]:
                 case.add_marker(pytest.mark.slow)
 
 

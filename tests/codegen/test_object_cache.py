@@ -1,5 +1,6 @@
 """Machine code on disk: found by new processes, ignored if damaged, foreign or not the user's."""
 
+import ctypes
 import os
 import subprocess
 import sys
@@ -7,7 +8,7 @@ import time
 
 import pytest
 
-from gradtape.codegen import object_cache
+from gradtape.codegen import llvm, object_cache
 
 PROGRAM = """
 import numpy as np, gradtape as gt
@@ -68,6 +69,17 @@ def test_damaged_entries_are_compiled_again(folder, damage):
         path.write_bytes(changed)
     assert run() == first
     assert run() == (first[0], 0, first[1])
+
+
+def test_an_entry_that_is_whole_but_no_object_file_is_compiled_again(folder):
+    text = "define i64 @seven() { ret i64 7 }"
+    assert not llvm.compile_ir(text, for_good=False).loaded
+    (path,) = folder.iterdir()
+    object_cache.save(path.name, ["seven"], b"no object file")
+    assert not llvm.compile_ir(text, for_good=False).loaded
+    again = llvm.compile_ir(text, for_good=False)
+    assert again.loaded
+    assert ctypes.CFUNCTYPE(ctypes.c_int64)(again.address("seven"))() == 7
 
 
 @pytest.mark.slow

@@ -228,9 +228,16 @@ def _compile_ir(text: str, level: int, for_good: bool, has_addresses: bool) -> C
 
 def _compiled(llvm: Any, text: str, level: int, for_good: bool, has_addresses: bool) -> Compiled:
     names, content, loaded = _object(llvm, text, level, has_addresses)
+    file = llvm.ObjectFileRef.from_data(content)
+    if not file and loaded:
+        names, content, loaded = _object(llvm, text, level, has_addresses, from_disk=False)
+        file = llvm.ObjectFileRef.from_data(content)
+    # llvmlite wraps a null pointer where LLVM finds no object file; an engine crashes on that.
+    if not file:
+        raise RuntimeError(f"codegen: LLVM cannot read the {len(content)} bytes that it emitted")
     # An engine that compiles would take most of a megabyte; one that only loads takes 30 kB.
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _new_machine(0))
-    engine.add_object_file(llvm.ObjectFileRef.from_data(content))
+    engine.add_object_file(file)
     engine.finalize_object()
     addresses = {name: engine.get_function_address(name) for name in names}
     compiled = Compiled(addresses, loaded, len(content))
@@ -241,13 +248,15 @@ def _compiled(llvm: Any, text: str, level: int, for_good: bool, has_addresses: b
     return compiled
 
 
-def _object(llvm: Any, text: str, level: int, has_addresses: bool) -> tuple[list[str], bytes, bool]:
+def _object(
+    llvm: Any, text: str, level: int, has_addresses: bool, from_disk: bool = True
+) -> tuple[list[str], bytes, bool]:
     """The functions of a module, its object file, and whether that was on disk."""
     # Loaded with the compiler.
     from gradtape.codegen import object_cache
 
     entry = None if has_addresses else object_cache.key(text, str(level), _target())
-    found = None if entry is None else object_cache.load(entry)
+    found = object_cache.load(entry) if entry is not None and from_disk else None
     if found is not None:
         return *found, True
     if (text, level) in _unclaimed:
