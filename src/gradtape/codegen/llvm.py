@@ -29,8 +29,14 @@ _log = Log("codegen")
 # llvmlite's import and its own lock, in the middle of another thread's compilation.
 _lock = threading.RLock()
 
-# The exit waits for the thread that an interrupt left behind in LLVM, whose data is freed then.
-atexit.register(lambda: _lock.acquire() and _lock.release())
+
+@atexit.register
+def _wait_for_helper() -> None:
+    """At the exit: wait for the thread that an interrupt left behind in LLVM, which ends then."""
+    with _lock:
+        pass
+
+
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
         before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release

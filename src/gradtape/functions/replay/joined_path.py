@@ -37,7 +37,7 @@ from gradtape.graph.operators import OPERATORS
 from gradtape.graph.program import Program
 from gradtape.graph.spec import spec
 from gradtape.runtime.plan_cache import plan_for
-from gradtape.runtime.tiers import work
+from gradtape.runtime.when_to_compile import work
 
 # So many calls in a row have to take a path before its steps are joined.
 REPEATS = 32

@@ -37,7 +37,8 @@ def _require_success(info: int, problem: str) -> None:
 def eigh(x: Array) -> tuple[Array, Array]:
     """The eigenvalues and eigenvectors of symmetric matrices."""
     if not _takes(x):
-        return tuple(np.linalg.eigh(x))
+        values, vectors = np.linalg.eigh(x)
+        return values, vectors
     values, vectors = _symmetric(x, "V")
     return values, np.ascontiguousarray(vectors.T)
 
@@ -63,7 +64,8 @@ def _symmetric(x: Array, job: str) -> tuple[Array, Array]:
 def svd(x: Array, full_matrices: bool) -> tuple[Array, Array, Array]:
     """The singular value decomposition of matrices."""
     if not _takes(x):
-        return tuple(np.linalg.svd(x, full_matrices=full_matrices))
+        u, s, vh = np.linalg.svd(x, full_matrices=full_matrices)
+        return u, s, vh
     (rows, columns), short = x.shape, min(x.shape)
     left = np.empty((rows, rows if full_matrices else short), x.dtype, order="F")
     right = np.empty((columns if full_matrices else short, columns), x.dtype, order="F")
