@@ -45,7 +45,6 @@ WORDS = {
     "codegen/cpython/recorder.py": {"add", "divide", "matmul", "multiply", "subtract"},
     "codegen/plans/control.py": {"maximum", "scan"},  # a field, and a function of generated code
     "codegen/plans/gemm.py": {"split"},  # a label in generated code
-    "codegen/plans/reflectors.py": {"copysign", "sqrt"},  # intrinsics of LLVM
     "codegen/plans/tiles.py": {"split"},  # a field
     "control/callbacks.py": {"numpy_function", "py_function"},  # functions, in their errors
     "control/scan.py": {"scan"},  # the function, in its errors

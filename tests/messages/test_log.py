@@ -175,7 +175,7 @@ gt.wait_for_compiler()
             raise RuntimeError("no such instruction")
 
         monkeypatch.setattr(tiers, "MODE", "auto")
-        monkeypatch.setattr(tiers.llvm.Counts, "failures", 1)
+        monkeypatch.setattr(tiers.COUNTS, "compile_failures", 1)
         monkeypatch.setattr(compiled_plan, "compiled_plan", fail)
         plan = tiers.TieredPlan(gt.program_of(gt.cosh(gt.asarray([1.0])) * 3.0))
         monkeypatch.setattr(plan._outline, "spent", 1e9)

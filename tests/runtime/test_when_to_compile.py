@@ -210,7 +210,7 @@ def test_a_failure_warns_once_and_is_counted(clock, monkeypatch):
 
     clock.step = 1.0
     monkeypatch.setattr(compiled_plan, "compiled_plan", fail)
-    monkeypatch.setattr(tiers.llvm.Counts, "failures", 0)
+    monkeypatch.setattr(tiers.COUNTS, "compile_failures", 0)
     plans = [plan_of(3.5) for _ in range(2)]
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")

@@ -192,10 +192,9 @@ _MOST_UNCLAIMED = 8
 
 
 class Counts:
-    """What was compiled, or loaded from disk, and how many programs could not be."""
+    """How many modules were compiled, or loaded from disk."""
 
     modules = 0
-    failures = 0
 
 
 def compile_ir(

@@ -67,7 +67,6 @@ def counters() -> Counters:
         plans_run=COUNTS.plans_run + NATIVE[0],
         ops_run=COUNTS.ops_run + NATIVE[1],
         compiled_in_calls=llvm.Counts.modules,
-        compile_failures=llvm.Counts.failures,
         bytes_allocated=pool.bytes_allocated,
         bytes_recycled=pool.bytes_recycled,
         bytes_held=pool.bytes_held,

@@ -33,6 +33,7 @@ from gradtape.recording.modes import modes
 from gradtape.recording.value import Content
 from gradtape.runtime import when_to_compile
 from gradtape.runtime.beyond_memory import memory
+from gradtape.runtime.counters import COUNTS
 from gradtape.runtime.numpy_plan import NumpyPlan
 from gradtape.runtime.plan import BoundRun, Input, Layout
 from gradtape.runtime.probe import PROBE
@@ -283,9 +284,9 @@ def is_compiled_at_first(program: Program) -> bool:
 
 def _count_failure(error: Exception) -> None:
     """Count a failure of the compiler, and warn of the first; the program runs in NumPy."""
-    llvm.Counts.failures += 1
+    COUNTS.compile_failures += 1
     _log.info("compiling failed, the program runs in NumPy: %s", repr(error))
-    if llvm.Counts.failures > 1 or isinstance(error, MemoryError):
+    if COUNTS.compile_failures > 1 or isinstance(error, MemoryError):
         return  # NumPy says itself what it has no memory for
     warnings.warn(
         f"a program could not be compiled: {error!r}. It runs in NumPy, as will others that fail; "
