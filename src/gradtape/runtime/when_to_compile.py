@@ -32,7 +32,7 @@ PLAN, KERNEL, OP, PRODUCT = 2e-3, 6e-3, 6e-5, 2e-4
 ONCE = 5e-2
 # NumPy's time for an op, and for an element of its result.
 CALL, ELEMENT = 1.2e-6, 1e-9
-# An op in the body of a loop takes NumPy at least as long as so many elements.
+# NumPy's overhead for an op in the body of a loop, in elements.
 STEP_ELEMENTS = 1000
 
 _OP, _SPEC = attrgetter("op"), attrgetter("spec")

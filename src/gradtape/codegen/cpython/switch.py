@@ -25,7 +25,7 @@ if MODE not in RECORDERS:
 
 # Recordings between two looks at the traffic.
 SETTLED = 8
-# Compiling the recorder takes as long as it saves on so many applications.
+# The number of applications on which the native recorder saves what compiling it costs.
 PAID_FOR = 60_000
 
 

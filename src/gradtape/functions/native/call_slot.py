@@ -34,7 +34,7 @@ from gradtape.runtime.counters import NATIVE
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
 
-# Compiling the slot takes as long as it saves on so many calls.
+# The number of calls on which the slot saves what compiling it costs.
 PAID_FOR = 2048
 # Signatures of one function that have contexts.
 MOST_CONTEXTS = 8
