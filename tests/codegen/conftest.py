@@ -8,9 +8,16 @@ from gradtape.optimize import loops_of, optimize
 from gradtape.optimize.fuse import Call
 from gradtape.recording.thread_state import state
 from gradtape.recording.value import Value
+from gradtape.runtime import native_stretches
 from gradtape.runtime.compiled_plan import CompiledPlan
 from gradtape.runtime.numpy_plan import NumpyPlan
 from gradtape.tensor.tensor import program_of
+
+
+@pytest.fixture(autouse=True)
+def optimised(monkeypatch):
+    """Optimise kernels of few points, too: tests have small arrays, programs have large ones."""
+    monkeypatch.setattr(native_stretches, "FEW_POINTS", 0)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from gradtape.graph.program import program
 from gradtape.graph.spec import spec
 from gradtape.optimize import optimize
 from gradtape.recording.value import Value
-from gradtape.runtime import tiers
+from gradtape.runtime import native_stretches, tiers
 from gradtape.runtime.compiled_plan import CompiledPlan
 from gradtape.runtime.numpy_plan import NumpyPlan
 
@@ -34,7 +34,7 @@ def node_at(op, sample):
 
 
 @at_samples(lambda case: case.op.family in FAMILIES)
-def test_compiled_equals_numpy(cases):
+def test_compiled_equals_numpy(cases, monkeypatch):
     for op, sample in ((case.op, case.sample) for case in cases):
         node = node_at(op, sample)
         if type(node.spec) is tuple:
@@ -42,16 +42,19 @@ def test_compiled_equals_numpy(cases):
         found = optimize(program([node]))
         values = [Value(np.array(sample.inputs[n.params[0]]), n.spec) for n in found.inputs]
         (expected,) = NumpyPlan(found).run(values)
-        (content,) = CompiledPlan(found).run(values)
-        got = Value(content, node.spec).array
-        assert got.dtype == expected.dtype
-        assert got.shape == expected.shape
         exact = op.name in EXACT and not any(n.dtype.kind == "c" for n in found.inputs)
-        if expected.dtype.kind in "fc" and not exact:
-            eps = np.finfo(expected.dtype).eps
-            np.testing.assert_allclose(got, expected, rtol=64 * eps, atol=64 * eps)
-        else:
-            np.testing.assert_array_equal(got, expected)
+        # Optimised, and as code for few points.
+        for few in (0, 1 << 40):
+            monkeypatch.setattr(native_stretches, "FEW_POINTS", few)
+            (content,) = CompiledPlan(found).run(values)
+            got = Value(content, node.spec).array
+            assert got.dtype == expected.dtype
+            assert got.shape == expected.shape
+            if expected.dtype.kind in "fc" and not exact:
+                eps = np.finfo(expected.dtype).eps
+                np.testing.assert_allclose(got, expected, rtol=64 * eps, atol=64 * eps)
+            else:
+                np.testing.assert_array_equal(got, expected)
 
 
 @pytest.mark.parametrize("name", ["sin", "exp", "add", "where", "sum", "max", "tanh", "less"])
@@ -70,6 +73,18 @@ def test_a_new_length_compiles_nothing():
     for n in (11, 100, 1000, 31):
         f(n), f(n)
     assert gt.counters().kernels_compiled == before
+
+
+def test_more_than_a_few_points_are_worth_optimised_code(monkeypatch):
+    monkeypatch.setattr(native_stretches, "FEW_POINTS", 256)
+    monkeypatch.setattr(tiers, "MODE", "always")
+
+    def f(n):
+        before = gt.counters().kernels_compiled
+        gt.tan(gt.cbrt(gt.asarray(np.linspace(0.1, 1.0, n)))).numpy()
+        return gt.counters().kernels_compiled - before
+
+    assert [f(n) for n in (10, 256, 257, 10_000, 10)] == [1, 0, 1, 0, 0]
 
 
 def test_a_new_batch_size_compiles_nothing():

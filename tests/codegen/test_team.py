@@ -4,9 +4,10 @@ import ctypes
 
 import pytest
 
-from gradtape.codegen.llvm import assembly, callable_at, compile_ir
+from gradtape.codegen.llvm import assembly, compile_ir
 from gradtape.codegen.plans.instructions import WORDS, Instruction, Instructions
 from gradtape.codegen.plans.team import team_ir
+from gradtape.runtime import thread_team
 
 # Writes lo, hi, part and its first argument to the log in slot 0, and counts the call.
 RECORDER = """
@@ -36,9 +37,7 @@ def recorder():
 
 @pytest.fixture(scope="module")
 def run_plan():
-    address = compile_ir(team_ir()).address("run_plan")
-    kinds = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
-    return callable_at(address, *kinds)
+    return thread_team.plan_runner()
 
 
 def recorded(run_plan, instructions):

@@ -49,7 +49,7 @@ FACE = {
     "distributed",
 }  # fmt: skip
 
-LLVMLITE_IMPORTERS = {"codegen/llvm.py"}
+LLVMLITE_IMPORTERS = {"codegen/llvm_library.py"}
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 

@@ -1,8 +1,8 @@
-"""LLVM: IR text in, addresses of native functions out. The only importer of llvmlite.
+"""LLVM: IR text in, addresses of native functions out.
 
 IR text is parsed into a module, which two cheap passes simplify. The target machine of its level
 turns it into machine code, an engine of its own loads that, and a function is called by its
-address. Types of llvmlite are Any here: it ships none.
+address.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ import threading
 import time
 import weakref
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
+from gradtape.codegen.llvm_library import Failed, answer, library, made
 from gradtape.messages import Log
 from gradtape.process.interrupts import uninterrupted
 from gradtape.process.records import dataclass
 
 _log = Log("codegen")
 
-# Held around every call into LLVM, and around a fork: a child must not inherit LLVM, nor
-# llvmlite's import and its own lock, in the middle of another thread's compilation.
+# Held around every call into LLVM, and around a fork: a child must not inherit LLVM in the middle of
+# another thread's compilation.
 _lock = threading.RLock()
 
 
@@ -90,38 +91,24 @@ def importing() -> contextlib.AbstractContextManager[object]:
     return _lock
 
 
-@lru_cache(maxsize=1)
-def _binding() -> Any:
-    """llvmlite, which is initialised too."""
-    with _lock:
-        # Imported at the first compilation: it takes 0.4 s.
-        import llvmlite.binding as llvm
-
-        llvm.initialize_native_target()
-        llvm.initialize_native_asmprinter()
-        return llvm
-
-
 # Processors, by LLVM's names, whose units for vectors of 512 bits are 256 bits wide.
 _IN_HALVES = frozenset({"znver4"})
 
 
 @lru_cache(maxsize=1)
-@uninterrupted
 def host() -> Host:
     """The machine that this process runs on."""
     machine = platform.machine()
     with _lock:
-        llvm = _binding()
-        features = llvm.get_host_cpu_features()
-        processor = llvm.get_host_cpu_name()
-        libmvec = machine == "x86_64" and _load_libmvec(llvm)
-    has_512 = all(features.get(name) for name in ("avx512f", "avx512dq", "avx512bw"))
-    bits = 512 if has_512 else 256 if features.get("avx2") else 128
+        target = _target()
+        libmvec = machine == "x86_64" and not _asked_to_load("libmvec.so.1")
+    features = set(target.features.split(","))
+    has_512 = features.issuperset(("+avx512f", "+avx512dq", "+avx512bw"))
+    bits = 512 if has_512 else 256 if "+avx2" in features else 128
     # Every processor with AVX2 that is sold has FMA; AArch64 always has it.
     fused = bits >= 256 or machine in ("aarch64", "arm64")
     limited = min(bits, _vector_limit())
-    return Host(machine, limited, libmvec, fused, has_512, processor in _IN_HALVES)
+    return Host(machine, limited, libmvec, fused, has_512, target.processor in _IN_HALVES)
 
 
 def aligned_stack(nbytes: int) -> str:
@@ -143,46 +130,78 @@ def _vector_limit() -> int:
     return int(text)
 
 
-def _load_libmvec(llvm: Any) -> bool:
-    try:
-        llvm.load_library_permanently("libmvec.so.1")
-    except RuntimeError:
-        return False
-    return True
+def _asked_to_load(name: str) -> str:
+    """Open a shared library for compiled code; gives the error's text, or nothing."""
+    return answer(library().LoadLibraryPermanently, name.encode())
 
 
-@uninterrupted
 def has_symbol(name: str) -> bool:
     """Whether a C symbol can be called by name from compiled code."""
     with _lock:
-        return bool(_binding().address_of_symbol(name))
+        return bool(library().SearchAddressOfSymbol(name.encode()))
 
 
-@uninterrupted
 def add_symbol(name: str, address: int) -> None:
     """Make an address callable by name from modules compiled later."""
     with _lock:
-        _binding().add_symbol(name, address)
+        library().AddSymbol(name.encode(), address)
 
 
-def _new_machine(level: int) -> Any:
-    llvm = _binding()
-    return llvm.Target.from_default_triple().create_target_machine(
-        opt=level,
-        cpu=llvm.get_host_cpu_name(),
-        features=llvm.get_host_cpu_features().flatten(),
-        jit=True,
+class Target(NamedTuple):
+    """What machine code depends on beside its IR: the processor and the compiler."""
+
+    triple: str
+    processor: str
+    features: str
+    llvmlite: str
+    llvm: int
+
+
+@lru_cache(maxsize=1)
+def _target() -> Target:
+    llvm = library()
+    features = sorted(answer(llvm.GetHostCPUFeatures).split(","), key=lambda each: each[1:])
+    return Target(
+        answer(llvm.GetDefaultTargetTriple),
+        answer(llvm.GetHostCPUName),
+        ",".join(features),
+        llvm.version,
+        llvm.GetVersionInfo(),
     )
 
 
+def _new_machine(level: int, processor: str, features: str) -> int:
+    llvm = library()
+    target = made(llvm.GetTargetFromTriple, _target().triple.encode())
+    # LLVM's engine reads ELF files on Windows, too.
+    triple = _target().triple + ("-elf" if os.name == "nt" else "")
+    words = (triple.encode(), processor.encode(), features.encode(), level)
+    machine: int = llvm.CreateTargetMachine(target, *words, b"default", b"jitdefault", 0, 1, b"")
+    if not machine:
+        raise Failed(f"codegen: LLVM has no target machine for {triple}, {processor}")
+    return machine
+
+
 @lru_cache(maxsize=3)
-def _machine(level: int) -> Any:
-    """The target machine that compiles all modules of a level."""
-    return _new_machine(level)
+def _machine(level: int) -> tuple[int, bytes]:
+    """The target machine that compiles all modules of a level, and its layout of data."""
+    llvm = library()
+    machine = _new_machine(level, _target().processor, _target().features)
+    data = llvm.CreateTargetMachineData(machine)
+    layout = answer(llvm.CopyStringRepOfTargetData, data).encode()
+    llvm.DisposeTargetData(data)
+    return machine, layout
+
+
+@lru_cache(maxsize=1)
+def _empty_context() -> int:
+    """The context of the empty modules that engines are made with."""
+    context: int = library().ContextCreate()
+    return context
 
 
 # The engines of modules that may be freed, and references to those that can be freed now.
-_engines: dict[weakref.ref[Compiled], Any] = {}
+_engines: dict[weakref.ref[Compiled], int] = {}
 _dead: list[weakref.ref[Compiled]] = []
 
 
@@ -210,100 +229,129 @@ def compile_ir(
     """
     Counts.modules += 1
     begin = time.perf_counter()
-    found = _compile_ir(text, level, for_good, has_addresses)
+    names, content, loaded = _object(text, level, has_addresses)
+    try:
+        engine = _engine(content)
+    except Failed:
+        if not loaded:
+            raise
+        names, content, loaded = _object(text, level, has_addresses, from_disk=False)
+        engine = _engine(content)
     # An interrupt leaves the thread behind that compiles: what it makes is kept for the next call.
     _unclaimed.pop((text, level), None)
+    with _lock:
+        address = library().GetFunctionAddress
+        addresses = {name: address(engine, name.encode()) for name in names}
+    found = Compiled(addresses, loaded, len(content))
+    if not for_good:
+        _engines[weakref.ref(found, _dead.append)] = engine
     _log.debug(
         "%s %s: %d bytes in %.1f ms",
-        "loaded" if found.loaded else "compiled",
+        "loaded" if loaded else "compiled",
         "native code" if for_good else "a kernel",
-        found.nbytes,
+        len(content),
         (time.perf_counter() - begin) * 1e3,
     )
     return found
 
 
-@uninterrupted
-def _compile_ir(text: str, level: int, for_good: bool, has_addresses: bool) -> Compiled:
+def _engine(content: bytes) -> int:
+    """An engine that has loaded an object file.
+
+    One that compiles would take most of a megabyte; one that only loads takes 30 kB. Nothing frees
+    it when Python ends: threads may be in its code even then.
+    """
     with _lock:
         _free_dead()
-        # In a function of its own, so that llvmlite's objects die while the lock is held.
-        return _compiled(_binding(), text, level, for_good, has_addresses)
-
-
-def _compiled(llvm: Any, text: str, level: int, for_good: bool, has_addresses: bool) -> Compiled:
-    names, content, loaded = _object(llvm, text, level, has_addresses)
-    file = llvm.ObjectFileRef.from_data(content)
-    if not file and loaded:
-        names, content, loaded = _object(llvm, text, level, has_addresses, from_disk=False)
-        file = llvm.ObjectFileRef.from_data(content)
-    # llvmlite wraps a null pointer where LLVM finds no object file; an engine crashes on that.
-    if not file:
-        raise RuntimeError(f"codegen: LLVM cannot read the {len(content)} bytes that it emitted")
-    # An engine that compiles would take most of a megabyte; one that only loads takes 30 kB.
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _new_machine(0))
-    engine.add_object_file(file)
-    engine.finalize_object()
-    addresses = {name: engine.get_function_address(name) for name in names}
-    compiled = Compiled(addresses, loaded, len(content))
-    # Python does not free it at its end: threads may be in its code even then.
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(engine))
-    if not for_good:
-        _engines[weakref.ref(compiled, _dead.append)] = engine
-    return compiled
+        llvm = library()
+        file = llvm.CreateObjectFile(content, len(content))
+        # The engine would crash on a null pointer.
+        if not file:
+            raise Failed(f"codegen: LLVM cannot read the {len(content)} bytes of an object file")
+        module = made(llvm.ParseAssembly, _empty_context(), b"")
+        own_memory = platform.machine().lower() in ("arm64", "aarch64")
+        engine = made(llvm.CreateMCJITCompiler, module, _new_machine(0, "", ""), own_memory)
+        llvm.MCJITAddObjectFile(engine, file)
+        llvm.DisposeObjectFile(file)
+        llvm.FinalizeObject(engine)
+        return engine
 
 
 def _object(
-    llvm: Any, text: str, level: int, has_addresses: bool, from_disk: bool = True
+    text: str, level: int, has_addresses: bool, from_disk: bool = True
 ) -> tuple[list[str], bytes, bool]:
     """The functions of a module, its object file, and whether that was on disk."""
     # Loaded with the compiler.
     from gradtape.codegen import object_cache
 
-    entry = None if has_addresses else object_cache.key(text, str(level), _target())
+    with _lock:
+        target = _target()
+    entry = None if has_addresses else object_cache.key(text, str(level), *map(str, target))
     found = object_cache.load(entry) if entry is not None and from_disk else None
     if found is not None:
         return *found, True
-    if (text, level) in _unclaimed:
-        return *_unclaimed[text, level], False
-    # LLVM keeps types and constants for as long as the context lives.
-    context = llvm.create_context()
-    module = llvm.parse_assembly(text, context)
-    machine = _machine(level)
-    module.triple = machine.triple
-    module.data_layout = str(machine.target_data)
-    names = [
-        function.name
-        for function in module.functions
-        if not function.is_declaration and function.linkage.name == "external"
-    ]
-    if level:
-        _optimize(module, level)
-    content = machine.emit_object(module)
-    module.close()
-    context.close()
-    if entry is not None:
-        object_cache.save(entry, names, content)
-    while len(_unclaimed) >= _MOST_UNCLAIMED:
-        _unclaimed.pop(next(iter(_unclaimed)))
-    _unclaimed[text, level] = names, content
-    return names, content, False
-
-
-@lru_cache(maxsize=1)
-def _target() -> str:
-    """What machine code depends on beside its IR: the processor and the compiler."""
-    # Loaded with the compiler.
-    import llvmlite
-
-    llvm = _binding()
-    features = llvm.get_host_cpu_features().flatten()
-    version = ".".join(map(str, llvm.llvm_version_info))
-    parts = llvm.get_default_triple(), llvm.get_host_cpu_name(), features, llvmlite.__version__
-    return "\n".join((*parts, version))
+    return *(_unclaimed.get((text, level)) or _new_object(text, level, entry)), False
 
 
 @uninterrupted
+def _new_object(text: str, level: int, entry: str | None) -> tuple[list[str], bytes]:
+    """Compile a module, and write it to disk as an entry."""
+    # Loaded with the compiler.
+    from gradtape.codegen import object_cache
+
+    with _lock:
+        names, content = _emitted(text, level, as_object=True)
+        if entry is not None:
+            object_cache.save(entry, names, content)
+        while len(_unclaimed) >= _MOST_UNCLAIMED:
+            _unclaimed.pop(next(iter(_unclaimed)))
+        _unclaimed[text, level] = names, content
+    return names, content
+
+
+def _emitted(text: str, level: int, as_object: bool) -> tuple[list[str], bytes]:
+    """The functions of a module, and its machine code as an object file or as text."""
+    llvm = library()
+    machine, layout = _machine(level)
+    # LLVM keeps types and constants for as long as the context lives.
+    context = llvm.ContextCreate()
+    try:
+        module = made(llvm.ParseAssembly, context, text.encode())
+        try:
+            llvm.SetTarget(module, _target().triple.encode())
+            llvm.SetDataLayout(module, layout)
+            functions = _functions(module)
+            if level:
+                passes, builder = _passes(level)
+                for function in functions:
+                    llvm.RunNewFunctionPassManager(passes, function, builder)
+            names = [llvm.GetValueName(each).decode() for each in functions if _is_public(each)]
+            code = made(llvm.TargetMachineEmitToMemory, machine, module, int(as_object))
+            content = ctypes.string_at(llvm.GetBufferStart(code), llvm.GetBufferSize(code))
+            llvm.DisposeMemoryBuffer(code)
+            return names, content
+        finally:
+            llvm.DisposeModule(module)
+    finally:
+        llvm.ContextDispose(context)
+
+
+def _functions(module: int) -> list[int]:
+    """The functions that a module defines."""
+    llvm = library()
+    found: list[int] = []
+    iterator = llvm.ModuleFunctionsIter(module)
+    while function := llvm.FunctionsIterNext(iterator):
+        if not llvm.IsDeclaration(function):
+            found.append(function)
+    llvm.DisposeFunctionsIter(iterator)
+    return found
+
+
+def _is_public(function: int) -> bool:
+    return library().GetLinkage(function) == 0
+
+
 def free_code() -> None:
     """Free the machine code that nobody can run any more."""
     if _dead:
@@ -315,9 +363,7 @@ def _free_dead() -> None:
     # C code has listed these references. A finaliser would be Python code that runs anywhere, and
     # what a signal handler raises there is lost.
     while _dead:
-        engine = _engines.pop(_dead.pop())
-        engine.close()
-        ctypes.pythonapi.Py_DecRef(ctypes.py_object(engine))
+        library().DisposeExecutionEngine(_engines.pop(_dead.pop()))
 
 
 def loaded_modules() -> int:
@@ -326,35 +372,23 @@ def loaded_modules() -> int:
 
 
 @lru_cache(maxsize=3)
-def _passes(level: int) -> tuple[Any, Any]:
-    """The two passes that pay, and the builder that they are run with: llvmlite frees neither.
+def _passes(level: int) -> tuple[int, int]:
+    """The two passes that pay, and the builder that they are run with: LLVM frees neither.
 
     The IR is vector code without variables in memory already. LLVM's pipeline of level 1 takes two
     to ten times as long and improves next to nothing more.
     """
-    llvm = _binding()
-    options = llvm.create_pipeline_tuning_options(speed_level=0)
-    passes = llvm.create_new_function_pass_manager()
-    passes.add_simplify_cfg_pass()
-    passes.add_instruction_combine_pass()
-    return passes, llvm.create_pass_builder(_machine(level), options)
+    llvm = library()
+    passes = llvm.CreateNewFunctionPassManager()
+    llvm.function_AddSimplifyCFGPass(passes)
+    llvm.function_AddInstCombinePass(passes)
+    return passes, llvm.CreatePassBuilder(_machine(level)[0], llvm.CreatePipelineTuningOptions())
 
 
-def _optimize(module: Any, level: int) -> None:
-    passes, builder = _passes(level)
-    for function in module.functions:
-        if not function.is_declaration:
-            passes.run(function, builder)
-
-
-@uninterrupted
 def assembly(text: str) -> str:
     """The machine code of a module as text, to read."""
     with _lock:
-        llvm = _binding()
-        module = llvm.parse_assembly(text)
-        _optimize(module, 2)
-        return str(_machine(2).emit_assembly(module))
+        return _emitted(text, 2, as_object=False)[1].decode()
 
 
 def callable_at(address: int, *kinds: Any, keep_gil: bool = False, returns: Any = None) -> Any:

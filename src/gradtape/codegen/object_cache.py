@@ -12,7 +12,7 @@ import contextlib
 import hashlib
 import os
 import stat
-import tempfile
+import threading
 import time
 from collections.abc import Iterable
 from functools import lru_cache
@@ -97,9 +97,9 @@ def save(name: str, functions: Iterable[str], content: bytes) -> None:
         return
     body = "\n".join(functions).encode() + b"\0" + content
     try:
-        handle, temporary = tempfile.mkstemp(dir=folder, prefix="new-")
+        temporary = folder / f"new-{os.getpid()}-{threading.get_ident()}"
         try:
-            with os.fdopen(handle, "wb") as file:
+            with open(temporary, "wb") as file:
                 file.write(_MAGIC + hashlib.sha256(body).digest() + body)
             os.replace(temporary, folder / name)
             _note_use(name)

@@ -2,8 +2,7 @@
 
 `dataclasses.dataclass` compiles up to six methods of each class as it is defined. That took 45 of
 the 130 ms of `import gradtape`, which defines 66 such classes, and a run constructs few of them.
-Here a class gets its fields at once and its methods, all from one text, at the first use of any of
-them. Type checkers see the standard decorator. A class that users construct, or one with slots,
+Here a class gets its fields at once and each of its methods at the first use. Type checkers see the standard decorator. A class that users construct, or one with slots,
 takes the standard decorator, because `inspect.signature` has to show its fields.
 """
 
@@ -33,7 +32,7 @@ def _with_methods(cls: type, frozen: bool, eq: bool, shown: bool) -> type:
     names += ["__hash__"] if eq and frozen else []
     names = [name for name in names if name not in vars(cls)]
     for name in names:
-        setattr(cls, name, _until_first_use(cls, name, names, frozen))
+        setattr(cls, name, _until_first_use(cls, name, frozen))
     if eq and not frozen and "__hash__" not in vars(cls):
         cls.__hash__ = None  # type: ignore[assignment]
     if frozen:
@@ -44,18 +43,18 @@ def _with_methods(cls: type, frozen: bool, eq: bool, shown: bool) -> type:
     return cls
 
 
-def _until_first_use(cls: type, name: str, names: list[str], frozen: bool) -> Callable[..., object]:
+def _until_first_use(cls: type, name: str, frozen: bool) -> Callable[..., object]:
     def method(self: object, *args: object, **kwargs: object) -> object:
-        for made, function in _compiled(cls, names, frozen).items():
-            setattr(cls, made, function)
-        return getattr(cls, name)(self, *args, **kwargs)
+        made = _compiled(cls, name, frozen)
+        setattr(cls, name, made)
+        return made(self, *args, **kwargs)
 
     method.__name__ = name
     method.__qualname__ = f"{cls.__qualname__}.{name}"
     return method
 
 
-def _compiled(cls: type, names: list[str], frozen: bool) -> dict[str, Any]:
+def _compiled(cls: type, name: str, frozen: bool) -> Callable[..., object]:
     fields = dataclasses.fields(cls)
     known: dict[str, Any] = {
         # C code that a method calls imports by the builtins of its caller: NumPy's dtypes do.
@@ -70,13 +69,12 @@ def _compiled(cls: type, names: list[str], frozen: bool) -> dict[str, Any]:
             [each.name for each in fields if (each.compare if each.hash is None else each.hash)]
         ),
     }
-    lines = [line for name in names for line in texts[name]()]
-    # The name of this file marks them as code of the library, which `gt.function` does not watch.
-    exec(compile("\n".join(lines), __file__, "exec"), known)
-    for name in names:
-        known[name].__qualname__ = f"{cls.__qualname__}.{name}"
-        known[name].__module__ = cls.__module__
-    return {name: known[name] for name in names}
+    # The name of this file marks it as code of the library, which `gt.function` does not watch.
+    exec(compile("\n".join(texts[name]()), __file__, "exec"), known)
+    found: Callable[..., object] = known[name]
+    found.__qualname__ = f"{cls.__qualname__}.{name}"
+    found.__module__ = cls.__module__
+    return found
 
 
 class _Absent:

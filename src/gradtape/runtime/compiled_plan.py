@@ -77,7 +77,7 @@ def _body(lowered: LoweredBody) -> Body:
         raise NotNative
     stretches = [step for step in lowered.steps if not isinstance(step, NumpyCall)]
     items = [item for stretch in stretches for item in stretch]
-    found = assembled(items, kernel_codes([items]))
+    found = assembled(items, kernel_codes([items], repeated=True))
     stream = Instructions(found.instructions)
     place = lowered.place
     return Body(

@@ -23,6 +23,8 @@ PARALLEL_WORK = 1 << 18
 AWAKE_WORK = 1 << 16
 # Work below which giving up the GIL costs more than it brings to other threads.
 QUICK_WORK = 1 << 14
+# Points of a loop up to which optimised code saves less than a microsecond of a call.
+FEW_POINTS = 256
 
 
 @dataclass(frozen=True)
@@ -60,18 +62,23 @@ class Assembled:
     parallel: bool
 
 
-def kernel_codes(stretches: Iterable[Sequence[StretchItem]]) -> dict[Kernel, KernelCode]:
-    """The machine code of all kernels, compiled together where they are new."""
-    kernels = [
-        item.lowered.kernel
-        for items in stretches
-        for item in items
-        if isinstance(item, PlacedKernel)
+def kernel_codes(
+    stretches: Iterable[Sequence[StretchItem]], repeated: bool = False
+) -> dict[Kernel, KernelCode]:
+    """The machine code of all kernels, compiled together where they are new.
+
+    Kernels that a run calls repeatedly, in a loop, are optimised however few points they have.
+    """
+    items = [
+        item.lowered for items in stretches for item in items if isinstance(item, PlacedKernel)
     ]
-    found = compile_kernels(kernels)
+    few: dict[Kernel, bool] = {}
+    for item in items:
+        few[item.kernel] = few.get(item.kernel, not repeated) and item.points <= FEW_POINTS
+    found = compile_kernels(few)
     COUNTS.kernels_compiled += found.compiled
     COUNTS.kernels_loaded += found.loaded
-    COUNTS.kernels_reused += len(kernels) - found.compiled - found.loaded
+    COUNTS.kernels_reused += len(items) - found.compiled - found.loaded
     return found.of
 
 

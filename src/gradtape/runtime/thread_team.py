@@ -16,6 +16,7 @@ from __future__ import annotations
 import ctypes
 import math
 import os
+import platform
 import threading
 import time
 from collections.abc import Callable
@@ -24,8 +25,18 @@ from functools import lru_cache
 from gradtape.codegen.cpython.objects import add_functions
 from gradtape.codegen.llvm import Compiled, add_symbol, callable_at, compile_ir
 from gradtape.codegen.plans.instructions import Instructions
-from gradtape.codegen.plans.interrupts import FUNCTIONS, LOG, PLACE, TIMED, WORDS
+from gradtape.codegen.plans.interrupts import (
+    FUNCTIONS,
+    IS_STOPPED,
+    LOG,
+    PLACE,
+    POLL,
+    TIMED,
+    WORDS,
+)
+from gradtape.codegen.plans.runner import SHARE, runner_ir
 from gradtape.codegen.plans.team import LINE, READY, SHARED, SPINS, TAKEN_BACK, team_bytes, team_ir
+from gradtape.codegen.plans.timing import timing_ir
 from gradtape.process.records import dataclass
 from gradtape.runtime.machine_limits import default_thread_count
 
@@ -117,7 +128,7 @@ def team_word() -> int:
 
 def run(instructions: Instructions, slots: int) -> None:
     """Run a plan on the buffers whose addresses are at `slots`, without the GIL."""
-    _native().run_plan(
+    _runner().run_plan(
         team() if instructions.parallel else 0, instructions.address, instructions.count, slots
     )
 
@@ -127,24 +138,24 @@ def plan_runner(*, keep_gil: bool = False) -> PlanRunner:
 
     With `keep_gil` other Python threads wait meanwhile; that is for plans of a few microseconds.
     """
-    native = _native()
+    native = _runner()
     return native.run_plan_with_gil if keep_gil else native.run_plan
 
 
 def plan_address() -> int:
     """The address of `run_body`, for native code that runs bodies and has no GIL."""
-    return _native().body
+    return _runner().body
 
 
 def set_timing(timed: bool, log: int = 0) -> None:
     """Time every plan from now on, and write its runs into the log at an address; or stop."""
     _interrupts[LOG // 8] = log
-    _interrupts[TIMED // 8] = int(timed)
+    _interrupts[TIMED // 8] = _timing()[0] if timed else 0
 
 
 def cycles() -> int:
     """The processor's counter, which timed plans read."""
-    return _native().cycles()
+    return _timing()[1]()
 
 
 def call_addresses() -> tuple[int, int]:
@@ -152,13 +163,13 @@ def call_addresses() -> tuple[int, int]:
 
     After an interrupt they return with its exception set.
     """
-    native = _native()
+    native = _runner()
     return native.with_gil, native.without_gil
 
 
 def poll_address() -> int:
     """The address of `poll`, by which loops look for signals."""
-    return _native().poll
+    return _runner().poll
 
 
 def team_counts() -> TeamCounts:
@@ -172,25 +183,34 @@ def team_counts() -> TeamCounts:
     )
 
 
-class _Native:
-    """The compiled team: its functions, and how many looks a worker takes before it sleeps."""
+class _Runner:
+    """The compiled plan interpreter: its functions, and their addresses."""
 
     def __init__(self) -> None:
         add_functions(FUNCTIONS)
         add_symbol(PLACE.removeprefix("@"), ctypes.addressof(_interrupts))
-        compiled: Compiled = compile_ir(team_ir(stoppable=True), level=0)
+        compiled: Compiled = compile_ir(runner_ir(), level=0)
         pointer, integer = ctypes.c_void_p, ctypes.c_int64
         arguments = (pointer, pointer, integer, pointer)
-        self.body, self.poll = compiled.address("run_body"), compiled.address("poll")
-        self.cycles: Callable[[], int] = callable_at(
-            compiled.address("cycles"), returns=integer, keep_gil=True
-        )
+        self.body = compiled.address("run_body")
+        for name in (POLL, IS_STOPPED):
+            add_symbol(name.removeprefix("@"), compiled.address(name.removeprefix("@")))
+        self.poll = compiled.address(POLL.removeprefix("@"))
         self.with_gil, self.without_gil = map(
             compiled.address, ("plan_with_gil", "plan_without_gil")
         )
         # Both are called with the GIL, because only such a call raises an exception that is set.
         self.run_plan: PlanRunner = callable_at(self.without_gil, *arguments, keep_gil=True)
         self.run_plan_with_gil: PlanRunner = callable_at(self.with_gil, *arguments, keep_gil=True)
+
+
+class _Team:
+    """The compiled team: its functions, and how many looks a worker takes before it sleeps."""
+
+    def __init__(self) -> None:
+        compiled: Compiled = compile_ir(team_ir(), level=0)
+        pointer, integer = ctypes.c_void_p, ctypes.c_int64
+        self.share = compiled.address("share")
         self.worker: Callable[[int], None] = callable_at(compiled.address("worker"), pointer)
         retire = compiled.address("retire")
         self.retire: Callable[[int, int], None] = callable_at(retire, pointer, integer)
@@ -198,8 +218,22 @@ class _Native:
 
 
 @lru_cache(maxsize=1)
-def _native() -> _Native:
-    return _Native()
+def _runner() -> _Runner:
+    return _Runner()
+
+
+@lru_cache(maxsize=1)
+def _team() -> _Team:
+    return _Team()
+
+
+@lru_cache(maxsize=1)
+def _timing() -> tuple[int, Callable[[], int]]:
+    """The address of `run_timed_plan`, and `cycles`."""
+    _runner()  # its symbols are called
+    compiled = compile_ir(timing_ir(platform.machine()), level=0)
+    counter = callable_at(compiled.address("cycles"), returns=ctypes.c_int64, keep_gil=True)
+    return compiled.address("run_timed_plan"), counter
 
 
 def _looks(spin: Callable[[int, int], None], seconds: float) -> int:
@@ -214,20 +248,23 @@ def _looks(spin: Callable[[int, int], None], seconds: float) -> int:
 
 
 def _start() -> int:
-    native = _native()
+    # Compiled before the lock is taken.
+    native = _team() if get_num_threads() > 1 else None
     with _state.lock:
         if _state.address is not None:
             return _state.address
         wanted = get_num_threads() - 1
         address = _memory(team_bytes(wanted)) if wanted else 0
         if wanted:
+            native = native or _team()
+            ctypes.c_int64.from_address(address + SHARE).value = native.share
             ctypes.c_int64.from_address(address + SPINS).value = native.spins
             _state.workers = _start_workers(native, address, wanted)
         _state.address = _word.value = address
         return address
 
 
-def _start_workers(native: _Native, address: int, wanted: int) -> int:
+def _start_workers(native: _Team, address: int, wanted: int) -> int:
     started = 0
     for number in range(1, wanted + 1):
         name = f"gradtape-{number}"
@@ -257,7 +294,7 @@ def _memory(nbytes: int) -> int:
 def _retire() -> None:
     """Let the workers leave; the next parallel plan starts a new team. Needs the lock."""
     if _state.address:
-        _native().retire(_state.address, _state.workers)
+        _team().retire(_state.address, _state.workers)
     _state.address, _state.workers = None, 0
     _word.value = 0
 

@@ -35,6 +35,11 @@ class Lowered:
     grain: int
     work: int
 
+    @property
+    def points(self) -> int:
+        """The points of the iteration space."""
+        return math.prod(self.sizes)
+
 
 def lowered(
     kernel: Kernel, axes: list[Axis], entries: list[Entry], total: int, grain: int

@@ -1,18 +1,21 @@
 """Compile: kernels to machine code, each kernel once for all plans that call it.
 
-The text of a new kernel is one module of IR, which LLVM parses, optimises and compiles. Plans call
-the functions by address and hold the code: a kernel is freed with its last plan.
+LLVM parses, optimises and compiles modules of IR. Plans call the functions by address and hold the
+code: a kernel is freed with its last plan.
+
+Optimising takes three to five times as long as compiling as it stands. It does not pay for loops
+over few points, whose time is that of the call: `compile_kernels` is told which those are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from gradtape.codegen import llvm
 from gradtape.codegen.kernels import builder
 from gradtape.codegen.kernels.columns import emit_columns
-from gradtape.codegen.kernels.kernel import LONG_BODY, STRIDED, Kernel, Layout, lane_count
+from gradtape.codegen.kernels.kernel import STRIDED, Kernel, Layout, lane_count
 from gradtape.codegen.kernels.loops import Emitter
 from gradtape.codegen.kernels.reductions import emit_rows, emit_running, emit_whole
 from gradtape.process.locks import new_lock
@@ -29,9 +32,11 @@ _CACHE = 1 << 15
 LONG_TEXT = 1 << 18
 
 
-def kernel_text(kernel: Kernel, lanes: int, name: str) -> tuple[str, list[str]]:
+def kernel_text(
+    kernel: Kernel, lanes: int, name: str, short: bool = False
+) -> tuple[str, list[str]]:
     """The IR function of a kernel, and the definitions that it needs."""
-    e = Emitter(kernel, lanes, name)
+    e = Emitter(kernel, lanes, name, short)
     _EMITTERS[kernel.layout](e)
     return e.text()
 
@@ -39,7 +44,7 @@ def kernel_text(kernel: Kernel, lanes: int, name: str) -> tuple[str, list[str]]:
 def _vectors(e: Emitter, low: str, high: str, body: Callable[[str, str | None], None]) -> None:
     """One body per vector of points from low to high, the last one masked."""
     step = str(e.lanes)
-    if len(e.kernel.body) > LONG_BODY:
+    if e.short:
         e.loop(low, high, step, lambda i: body(i, e.mask(i, high)))
         return
     count = e.b.let(f"sub nsw i64 {high}, {low}")
@@ -150,20 +155,23 @@ class KernelCode:
     module: llvm.Compiled
 
 
-# By kernel and rounding mode.
-_known: WeakTable[tuple[Kernel, str], KernelCode] = WeakTable()
+# By kernel, rounding mode, and whether it was compiled for few points.
+_known: WeakTable[tuple[Kernel, str, bool], KernelCode] = WeakTable()
 _lock = new_lock()
 
 
-def module_text(kernels: Iterable[Kernel]) -> tuple[str, dict[Kernel, str]]:
-    """One module with a function for each kernel, to compile one or to read several."""
+def module_text(kernels: Iterable[Kernel], short: bool = False) -> tuple[str, dict[Kernel, str]]:
+    """One module with a function for each kernel, to compile or to read.
+
+    A short one has one loop, always masked, where others have one for full vectors as well.
+    """
     bits = llvm.host().bits
     functions: list[str] = []
     definitions: dict[str, None] = {}
     names: dict[Kernel, str] = {}
     for kernel in kernels:
         name = names[kernel] = f"kernel_{len(names)}"
-        text, needed = kernel_text(kernel, lane_count(kernel, bits), name)
+        text, needed = kernel_text(kernel, lane_count(kernel, bits), name, short)
         functions.append(text)
         definitions.update(dict.fromkeys(needed))
     attributes = (
@@ -182,33 +190,43 @@ class Codes:
     loaded: int = 0
 
 
-def compile_kernels(kernels: Iterable[Kernel]) -> Codes:
-    """The code of each kernel.
+def compile_kernels(kernels: Mapping[Kernel, bool]) -> Codes:
+    """The code of each kernel; the values say which ones run over few points.
 
-    Each is a module of its own. So a kernel is found on disk whichever others were compiled with
-    it, and LLVM is left between two of them: an exit, a fork and other threads wait less.
+    Those are one module, because most of the time that they take is the module's. Each other is a
+    module of its own: so it is found on disk whichever others were compiled with it, and LLVM is
+    left between two of them: an exit, a fork and other threads wait less.
     """
-    wanted = list(dict.fromkeys(kernels))
     mode = builder.rounding_mode()
     # Without the lock: a thread that compiles may hold it for long.
-    found = _found(wanted, mode)
-    fresh = [kernel for kernel in wanted if kernel not in found]
+    found = _found(kernels, mode)
+    fresh = [kernel for kernel in kernels if kernel not in found]
+    few = [kernel for kernel in fresh if kernels[kernel]]
+    modules = [few, *([kernel] for kernel in fresh if not kernels[kernel])]
     compiled = loaded = 0
-    for kernel in fresh:
+    for members in modules if few else modules[1:]:
         with _lock:
-            code = _known.get((kernel, mode))
-            if code is None:
-                text, names = module_text([kernel])
-                level = 1 if len(text) > LONG_TEXT else 2
-                module = llvm.compile_ir(text, level, for_good=False)
-                code = KernelCode(module.address(names[kernel]), module)
-                code = _known.setdefault((kernel, mode), code)
-                compiled, loaded = compiled + (not module.loaded), loaded + module.loaded
-        found[kernel] = code
+            # Another thread may have compiled some of them.
+            known = _found({kernel: kernels[kernel] for kernel in members}, mode)
+            if len(known) < len(members):
+                known, module = _module(members, mode, kernels[members[0]])
+                compiled += 0 if module.loaded else len(members)
+                loaded += len(members) if module.loaded else 0
+        found |= known
     return Codes(found, compiled, loaded)
 
 
-def _found(kernels: Iterable[Kernel], mode: str) -> dict[Kernel, KernelCode]:
+def _module(
+    kernels: Iterable[Kernel], mode: str, few: bool
+) -> tuple[dict[Kernel, KernelCode], llvm.Compiled]:
+    text, names = module_text(kernels, short=few)
+    level = 0 if few else 1 if len(text) > LONG_TEXT else 2
+    module = llvm.compile_ir(text, level, for_good=False)
+    codes = {kernel: KernelCode(module.address(name), module) for kernel, name in names.items()}
+    return {k: _known.setdefault((k, mode, few), code) for k, code in codes.items()}, module
+
+
+def _found(kernels: Mapping[Kernel, bool], mode: str) -> dict[Kernel, KernelCode]:
     """The kernels that are compiled already."""
-    known = {kernel: _known.get((kernel, mode)) for kernel in kernels}
+    known = {kernel: _known.get((kernel, mode, few)) for kernel, few in kernels.items()}
     return {kernel: code for kernel, code in known.items() if code is not None}

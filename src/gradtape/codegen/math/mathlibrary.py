@@ -10,7 +10,7 @@ pointers that it exports for Cython.
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
+import ctypes
 import os
 from functools import lru_cache
 
@@ -173,7 +173,10 @@ def c_symbol(name: str) -> bool:
     """Whether a function of libm can be called by name, after loading libm if need be."""
     if llvm.has_symbol(name):
         return True
-    path = ctypes.util.find_library("m")
+    # Imported here because it loads `subprocess`.
+    from ctypes.util import find_library
+
+    path = find_library("m")
     if not path:
         return False
     found = getattr(ctypes.CDLL(path), name, None)

@@ -14,7 +14,8 @@ from gradtape.codegen.routine import Routine
 # Offsets of the words in memory: whether the main thread stops, the time in milliseconds at which
 # signals are next asked for, and the number of the main thread.
 STOP, DUE, MAIN = 0, 8, 16
-# Two more words, of `timing`: whether plans are timed, and the address of the log of runs or 0.
+# Two more words, of `timing`: the address of `run_timed_plan` while plans are timed, and that of the
+# log of runs; or 0.
 TIMED, LOG = 24, 32
 WORDS = 5
 # Milliseconds between two questions. Each takes the GIL, which other threads may hold for some ms.
@@ -32,14 +33,12 @@ FUNCTIONS = (
 PLACE = "@gradtape_interrupts"
 
 
-def interrupts_ir(stoppable: bool, system: str) -> str:
-    """The text of `poll`, `is_stopped`, and `run_plan` as Python calls it, with or without the GIL.
+# Functions that modules of other native code call, too.
+POLL, IS_STOPPED = "@gradtape_poll", "@gradtape_is_stopped"
 
-    If it is not stoppable, Python cannot call it.
-    """
-    if not stoppable:
-        names = ("i64 @poll()", "i64 @is_stopped()")
-        return "\n".join(f"define internal {name} {{\n  ret i64 0\n}}" for name in names)
+
+def interrupts_ir(system: str) -> str:
+    """The text of `POLL`, `IS_STOPPED`, and `run_plan` as Python calls it."""
     parts = [f"{PLACE} = external global i64", declarations(FUNCTIONS), _clock(system)]
     parts += [_is_stopped(PLACE), _poll(PLACE)]
     return "\n".join([*parts, _called(PLACE, "plan_with_gil"), _called(PLACE, "plan_without_gil")])
@@ -64,7 +63,7 @@ def _is_main(r: Routine, place: str) -> str:
 
 def _is_stopped(place: str) -> str:
     """Whether the running thread has to stop."""
-    r = Routine("i64 @is_stopped()")
+    r = Routine(f"i64 {IS_STOPPED}()")
     with r.when(r.unequal(_shared(r, place, STOP), 0)):
         r.end(f"ret i64 {r.let(f'zext i1 {_is_main(r, place)} to i64')}")
     r.end("ret i64 0")
@@ -77,7 +76,7 @@ def _shared(r: Routine, place: str, offset: int) -> str:
 
 def _poll(place: str) -> str:
     """Call the handlers of pending signals if it is time; whether one of them has raised."""
-    r = Routine("i64 @poll()")
+    r = Routine(f"i64 {POLL}()")
     now = r.call("i64", "@milliseconds")
     r.go_if(r.compare("slt", now, _shared(r, place, DUE)), "no")
     r.go_if(r.let(f"xor i1 {_is_main(r, place)}, true"), "no")

@@ -1,7 +1,7 @@
-"""The thread team and the plan interpreter as IR, and the memory that they share with Python.
+"""The thread team as IR, and the memory that it shares with Python and with the plan interpreter.
 
-`run_plan` runs the instructions of a plan in one native call; a parallel instruction is shared by
-the team. Each worker has one word of state, alone on its cache lines:
+A parallel instruction of a plan (`runner`) is shared by the team. Each worker has one word of
+state, alone on its cache lines:
 
     idle -> posted -> claimed -> idle      the caller posts work, the worker claims it
     posted -> idle                         the caller takes back work that nobody has claimed yet
@@ -26,9 +26,7 @@ import platform
 import sys
 from collections.abc import Callable
 
-from gradtape.codegen.plans.instructions import INSTRUCTION, WORDS
-from gradtape.codegen.plans.interrupts import POLL_WORK, interrupts_ir
-from gradtape.codegen.plans.timing import is_timed, timed_plan_ir
+from gradtape.codegen.plans.runner import POINTERS, run_kernel
 from gradtape.codegen.routine import Routine, Word
 
 # How a thread waits and which processor it runs on, as IR for each platform. The text defines
@@ -145,8 +143,9 @@ def _nap(system: str) -> str:
     return declaration + _ended(r) + _ended(Routine("internal void @wake(ptr %word)"))
 
 
-# Offsets in the shared memory, in bytes. The first word is the lock of the team. Parts that
-# different threads write are two cache lines apart: processors fetch lines in pairs.
+# Offsets in the shared memory, in bytes. The first word is the lock of the team, the second (SHARE)
+# the address of `share`. Parts that different threads write are two cache lines apart: processors
+# fetch lines in pairs.
 LINE = 128
 READY = 1 * LINE  # workers that have arrived
 SPINS = READY + 8  # looks before a sleep
@@ -157,9 +156,6 @@ PROCESSOR = JOB + 64  # where the caller runs
 STATES = 3 * LINE
 
 _JOB = ("function", "slots", "args", "total", "grain", "parts")
-_POINTERS = {"function", "slots", "args", "joint_function", "joint_args"}
-
-_WHAT_RUNS = ("function", "args", "total", "grain")
 
 _IDLE, _POSTED, _CLAIMED, _ASLEEP, _AWAITED, _LEAVING = range(6)
 
@@ -169,17 +165,11 @@ def team_bytes(workers: int) -> int:
     return STATES + max(workers, 1) * LINE
 
 
-def team_ir(machine: str | None = None, system: str | None = None, stoppable: bool = False) -> str:
-    """The module that holds `run_plan`, `worker`, `retire` and `spin`.
-
-    If plans are stoppable, it needs the symbol `interrupts.PLACE`.
-    """
-    system = system or sys.platform
-    waiting = waiting_ir(machine or platform.machine(), system) + interrupts_ir(stoppable, system)
-    written = (_state_of, _run_part, _post, _await, _share, _run_body, _worker, _retire, _spin)
-    timed = timed_plan_ir(stoppable, machine or platform.machine(), _instructions)
-    plans = [_run_plan(stoppable), timed]
-    return "\n".join([waiting, *(routine() for routine in written), *plans])
+def team_ir(machine: str | None = None, system: str | None = None) -> str:
+    """The module that holds `share`, `worker`, `retire` and `spin`."""
+    waiting = waiting_ir(machine or platform.machine(), system or sys.platform)
+    written = (_state_of, _run_part, _post, _await, _share, _worker, _retire, _spin)
+    return "\n".join([waiting, *(routine() for routine in written)])
 
 
 def _state(r: Routine, part: str) -> str:
@@ -239,11 +229,6 @@ def _units(r: Routine, total: str, grain: str) -> str:
     return r.let(f"udiv i64 {r.subtract(r.add(total, grain), 1)}, {grain}")
 
 
-def _run_kernel(r: Routine, words: dict[str, str], lo: str, hi: str, part: str) -> None:
-    pointers = (f"ptr {words['slots']}", f"ptr {words['args']}")
-    r.do(words["function"], *pointers, f"i64 {lo}", f"i64 {hi}", f"i64 {part}")
-
-
 def _state_of() -> str:
     r = Routine("internal ptr @state_of(ptr %team, i64 %part) alwaysinline")
     offset = r.add(r.multiply(r.subtract("%part", 1), LINE), STATES)
@@ -253,7 +238,7 @@ def _state_of() -> str:
 
 def _run_part() -> str:
     r = Routine("internal void @run_part(ptr %team, i64 %part) noinline")
-    job = r.words(r.at("%team", JOB), _JOB, _POINTERS)
+    job = r.words(r.at("%team", JOB), _JOB, POINTERS)
     units = _units(r, job["total"], job["grain"])
 
     def start_of(part: str) -> str:
@@ -262,7 +247,7 @@ def _run_part() -> str:
 
     lo, rounded = start_of("%part"), start_of(r.add("%part", 1))
     hi = r.select(r.compare("ult", rounded, job["total"]), rounded, job["total"])
-    _run_kernel(r, job, lo, hi, "%part")
+    run_kernel(r, job, lo, hi, "%part")
     r.end("ret void")
     return r.text()
 
@@ -289,18 +274,17 @@ def _await() -> str:
 def _share() -> str:
     """Cut an instruction into parts, run the first, take back unclaimed parts, and wait."""
     r = Routine(
-        "internal void @share(ptr %team, ptr %function, ptr %slots, ptr %args, i64 %total, "
-        "i64 %grain)"
+        "void @share(ptr %team, ptr %function, ptr %slots, ptr %args, i64 %total, i64 %grain)"
     )
     given = {name: f"%{name}" for name in ("function", "slots", "args", "total", "grain")}
     ready = r.let(f"load atomic i64, ptr {r.at('%team', READY)} acquire, align 8")
     threads, units = r.add(ready, 1), _units(r, "%total", "%grain")
     parts = r.select(r.compare("ult", units, threads), units, threads)
     with r.when(r.compare("ult", parts, 2)):
-        _run_kernel(r, given, "0", "%total", "0")
+        run_kernel(r, given, "0", "%total", "0")
         r.end("ret void")
     for number, (name, value) in enumerate({**given, "parts": parts}.items()):
-        (r.put_pointer if name in _POINTERS else r.put)("%team", JOB + 8 * number, value)
+        (r.put_pointer if name in POINTERS else r.put)("%team", JOB + 8 * number, value)
     r.add_to("%team", SHARED, 1)
     here = r.call("i64", "@processor")
     r.line(f"store atomic i64 {here}, ptr {r.at('%team', PROCESSOR)} monotonic, align 8")
@@ -315,69 +299,6 @@ def _share() -> str:
         r.do("@await", f"ptr {_state(r, part)}", f"i64 {spins}")
     r.end("ret void")
     return r.text()
-
-
-def _run_plan(stoppable: bool) -> str:
-    """Run all instructions; the answer is 1 if an interrupt has stopped the plan, else 0."""
-    r = Routine("i64 @run_plan(ptr %team, ptr %instructions, i64 %count, ptr %slots)")
-    arguments = ("ptr %team", "ptr %instructions", "i64 %count", "ptr %slots")
-    if stoppable:
-        with r.when(is_timed(r)):
-            r.end(f"ret i64 {r.call('i64', '@run_timed_plan', *arguments)}")
-    r.end(f"ret i64 {_instructions(r, r.same('%team', 'null'))}")
-    return r.text()
-
-
-def _run_body() -> str:
-    """`run_plan` for the bodies of loops, which are not timed one by one."""
-    r = Routine("i64 @run_body(ptr %team, ptr %instructions, i64 %count, ptr %slots)")
-    r.end(f"ret i64 {_instructions(r, r.same('%team', 'null'))}")
-    return r.text()
-
-
-def _instructions(r: Routine, no_team: str, ran: Callable[[str], None] | None = None) -> str:
-    """Run all instructions; whether an interrupt has stopped the plan.
-
-    `ran` writes what follows each instruction, given its row.
-    """
-    stopped, work = r.let("alloca i64"), r.let("alloca i64")
-    r.put(stopped, 0, 0)
-    r.put(work, 0, 0)
-    with r.loop("%count") as index:
-        row = r.row("%instructions", index, WORDS)
-        words = {**r.words(row, INSTRUCTION, _POINTERS), "slots": "%slots"}
-        r.go_if(r.both(r.unequal(r.word(stopped), 0), r.equal(words["always"], 0)), "over")
-        if ran is None:
-            # Timed instructions run one by one; else the first of a chain runs all of it.
-            words |= {name: words[f"joint_{name}"] for name in _WHAT_RUNS}
-            r.go_if_null(words["function"], "ran")
-        r.go_if(r.either(r.equal(words["parallel"], 0), no_team), "serial")
-        # Looking first keeps the cache line shared while another thread has the team.
-        owner = r.let("load atomic i32, ptr %team monotonic, align 4")
-        r.go_if(r.compare("ne", owner, 0, "i32"), "serial")
-        mine = r.replaced("%team", 0, 1, "acquire monotonic")
-        r.end(f"br i1 {mine}, label %together, label %serial")
-        r.block("together")
-        arguments = [
-            f"{'ptr' if name in _POINTERS else 'i64'} {words[name]}"
-            for name in ("function", "slots", "args", "total", "grain")
-        ]
-        r.do("@share", "ptr %team", *arguments)
-        r.line("store atomic i32 0, ptr %team release, align 4")
-        r.go("ran")
-        r.block("serial")
-        _run_kernel(r, words, "0", words["total"], "0")
-        r.block("ran")
-        if ran is not None:
-            ran(row)
-        r.add_to(work, 0, words["work"])
-        with r.when(r.compare("sgt", r.word(work), POLL_WORK)):
-            r.put(work, 0, 0)
-            r.call("i64", "@poll")
-        with r.when(r.unequal(r.call("i64", "@is_stopped"), 0)):
-            r.put(stopped, 0, 1)
-        r.block("over")
-    return r.word(stopped)
 
 
 def _worker() -> str:

@@ -1,6 +1,6 @@
 """Timed plans, as IR: `run_plan` with a look at the processor's counter after each instruction.
 
-While a word of memory says so, `run_plan` hands over to `run_timed_plan`. It adds the cycles of
+While a word of memory has its address, `run_plan` hands over to `run_timed_plan`. It adds the cycles of
 each instruction to a word of that instruction, and counts runs in words before the first one; so a
 run of an hour takes as much memory as one of a second. Additions are atomic: threads may run one
 plan at once. Of the runs of a plan with parallel instructions, one in `SERIAL_EVERY` takes no
@@ -11,10 +11,9 @@ The first runs are also written into a log, if there is one: a row of plan, begi
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from gradtape.codegen.plans.instructions import HEADER_WORDS, WORDS
-from gradtape.codegen.plans.interrupts import LOG, PLACE, TIMED
+from gradtape.codegen.plans.interrupts import IS_STOPPED, LOG, PLACE, POLL
+from gradtape.codegen.plans.runner import write_instructions
 from gradtape.codegen.routine import Routine, Word
 
 # One in so many runs of a parallel plan is serial. A power of two.
@@ -30,34 +29,24 @@ _COUNTERS = {
     "arm64": 'call i64 asm sideeffect "mrs $0, cntvct_el0", "=r"()',
 }
 
-# Writes the instructions of a plan into a routine, given the condition that there is no team and
-# what follows each instruction; gives the word that says whether the plan was stopped.
-Writer = Callable[[Routine, str, Callable[[str], None]], str]
-
 
 def has_counter(machine: str) -> bool:
     """Whether instructions can be timed on this kind of processor."""
     return machine in _COUNTERS
 
 
-def is_timed(r: Routine) -> str:
-    """Whether plans are timed now."""
-    return r.unequal(_shared(r, PLACE, TIMED), 0)
-
-
-def timed_plan_ir(stoppable: bool, machine: str, write: Writer) -> str:
-    """The text of `cycles` and of `run_timed_plan`; nothing unless plans are stoppable."""
-    if not stoppable:
-        return ""
+def timing_ir(machine: str) -> str:
+    """The module of `cycles` and of `run_timed_plan`. It needs the symbols of the runner."""
     counter = Routine("i64 @cycles()")
     counter.end(f"ret i64 {counter.let(_COUNTERS[machine]) if machine in _COUNTERS else 0}")
-    declaration = "declare i64 @llvm.readcyclecounter()\n"
-    return declaration + counter.text() + _run_timed_plan(write)
+    declared = ("@llvm.readcyclecounter", POLL, IS_STOPPED, "@PyThread_get_thread_ident")
+    parts = [f"{PLACE} = external global i64", *(f"declare i64 {name}()" for name in declared)]
+    return "\n".join([*parts, counter.text(), _run_timed_plan()])
 
 
-def _run_timed_plan(write: Writer) -> str:
+def _run_timed_plan() -> str:
     parameters = "ptr %team, ptr %instructions, i64 %count, ptr %slots"
-    r = Routine(f"internal i64 @run_timed_plan({parameters}) noinline")
+    r = Routine(f"i64 @run_timed_plan({parameters})")
     header = r.at("%instructions", -8 * HEADER_WORDS)
     turn = r.let(f"and i64 {_add(r, header, 0, 1)}, {SERIAL_EVERY - 1}")
     alone = r.same("%team", "null")
@@ -73,7 +62,7 @@ def _run_timed_plan(write: Writer) -> str:
         _add(r, r.pointer(row, 8 * (WORDS - 1)), shift, r.subtract(now, r.word(last)))
         r.put(last, 0, now)
 
-    stopped = write(r, r.either(alone, serial), ran)
+    stopped = write_instructions(r, r.either(alone, serial), ran)
     spent = r.subtract(r.word(last), begin)
     _add(r, header, 8, spent)
     with r.when(serial):
