@@ -11,7 +11,7 @@ import llvmlite.binding
 import pytest
 
 from gradtape.codegen import llvm_library
-from gradtape.codegen.llvm_library import SIGNATURES, Failed, library, made
+from gradtape.codegen.llvm_library import SIGNATURES, LLVMError, library, made
 
 
 def kind(declared):
@@ -38,7 +38,7 @@ def test_signatures_are_those_of_llvmlite(name):
 
 def test_an_error_has_the_text_of_llvm():
     context = library().ContextCreate()
-    with pytest.raises(Failed, match="ParseAssembly failed: .*expected"):
+    with pytest.raises(LLVMError, match=r"ParseAssembly failed: .*expected"):
         made(library().ParseAssembly, context, b"define nothing")
     library().ContextDispose(context)
 

@@ -19,15 +19,15 @@ import weakref
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from gradtape.codegen.llvm_library import Failed, answer, library, made
+from gradtape.codegen.llvm_library import LLVMError, answer, library, made
 from gradtape.messages import Log
 from gradtape.process.interrupts import uninterrupted
 from gradtape.process.records import dataclass
 
 _log = Log("codegen")
 
-# Held around every call into LLVM, and around a fork: a child must not inherit LLVM in the middle of
-# another thread's compilation.
+# Held around every call into LLVM, and around a fork: a child must not inherit LLVM in the middle
+# of another thread's compilation.
 _lock = threading.RLock()
 
 
@@ -178,7 +178,7 @@ def _new_machine(level: int, processor: str, features: str) -> int:
     words = (triple.encode(), processor.encode(), features.encode(), level)
     machine: int = llvm.CreateTargetMachine(target, *words, b"default", b"jitdefault", 0, 1, b"")
     if not machine:
-        raise Failed(f"codegen: LLVM has no target machine for {triple}, {processor}")
+        raise LLVMError(f"codegen: LLVM has no target machine for {triple}, {processor}")
     return machine
 
 
@@ -232,7 +232,7 @@ def compile_ir(
     names, content, loaded = _object(text, level, has_addresses)
     try:
         engine = _engine(content)
-    except Failed:
+    except LLVMError:
         if not loaded:
             raise
         names, content, loaded = _object(text, level, has_addresses, from_disk=False)
@@ -267,7 +267,7 @@ def _engine(content: bytes) -> int:
         file = llvm.CreateObjectFile(content, len(content))
         # The engine would crash on a null pointer.
         if not file:
-            raise Failed(f"codegen: LLVM cannot read the {len(content)} bytes of an object file")
+            raise LLVMError(f"codegen: LLVM cannot read the {len(content)} bytes of an object file")
         module = made(llvm.ParseAssembly, _empty_context(), b"")
         own_memory = platform.machine().lower() in ("arm64", "aarch64")
         engine = made(llvm.CreateMCJITCompiler, module, _new_machine(0, "", ""), own_memory)
@@ -349,7 +349,7 @@ def _functions(module: int) -> list[int]:
 
 
 def _is_public(function: int) -> bool:
-    return library().GetLinkage(function) == 0
+    return bool(library().GetLinkage(function) == 0)
 
 
 def free_code() -> None:

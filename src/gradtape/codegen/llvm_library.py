@@ -109,7 +109,7 @@ def library() -> Library:
     return found
 
 
-class Failed(RuntimeError):
+class LLVMError(RuntimeError):
     """LLVM has refused something; the message is its own."""
 
 
@@ -122,9 +122,8 @@ def made(function: Any, *args: Any) -> int:
     """The object that a function of LLVM's makes; its last argument is for the error's text."""
     found, error = _asked(function, *args)
     if not found:
-        raise Failed(
-            f"codegen: LLVM's {function.__name__} failed: {error or 'it does not say why'}"
-        )
+        why = error or "it does not say why"
+        raise LLVMError(f"codegen: LLVM's {function.__name__} failed: {why}")
     return found
 
 

@@ -2,8 +2,9 @@
 
 `dataclasses.dataclass` compiles up to six methods of each class as it is defined. That took 45 of
 the 130 ms of `import gradtape`, which defines 66 such classes, and a run constructs few of them.
-Here a class gets its fields at once and each of its methods at the first use. Type checkers see the standard decorator. A class that users construct, or one with slots,
-takes the standard decorator, because `inspect.signature` has to show its fields.
+Here a class gets its fields at once and each of its methods at the first use. Type checkers see the
+standard decorator. A class that users construct, or one with slots, takes the standard decorator,
+because `inspect.signature` has to show its fields.
 """
 
 from __future__ import annotations

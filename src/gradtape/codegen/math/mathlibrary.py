@@ -10,7 +10,6 @@ pointers that it exports for Cython.
 from __future__ import annotations
 
 import ctypes
-import ctypes
 import os
 from functools import lru_cache
 

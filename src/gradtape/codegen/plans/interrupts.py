@@ -14,8 +14,8 @@ from gradtape.codegen.routine import Routine
 # Offsets of the words in memory: whether the main thread stops, the time in milliseconds at which
 # signals are next asked for, and the number of the main thread.
 STOP, DUE, MAIN = 0, 8, 16
-# Two more words, of `timing`: the address of `run_timed_plan` while plans are timed, and that of the
-# log of runs; or 0.
+# Two more words, of `timing`: the address of `run_timed_plan` while plans are timed, and that of
+# the log of runs; or 0.
 TIMED, LOG = 24, 32
 WORDS = 5
 # Milliseconds between two questions. Each takes the GIL, which other threads may hold for some ms.
