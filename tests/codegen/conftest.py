@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
+from gradtape.codegen.kernels import compile
 from gradtape.codegen.kernels.lower import fusible
 from gradtape.optimize import loops_of, optimize
 from gradtape.optimize.fuse import Call
 from gradtape.recording.thread_state import state
 from gradtape.recording.value import Value
-from gradtape.runtime import native_stretches
 from gradtape.runtime.compiled_plan import CompiledPlan
 from gradtape.runtime.numpy_plan import NumpyPlan
 from gradtape.tensor.tensor import program_of
@@ -16,8 +16,9 @@ from gradtape.tensor.tensor import program_of
 
 @pytest.fixture(autouse=True)
 def optimised(monkeypatch):
-    """Optimise kernels of few points, too: tests have small arrays, programs have large ones."""
-    monkeypatch.setattr(native_stretches, "FEW_POINTS", 0)
+    """Compile for speed however few points there are: tests have small arrays, users large ones."""
+    monkeypatch.setattr(compile, "FEW_POINTS", 0)
+    monkeypatch.setattr(compile, "SOME_POINTS", 0)
 
 
 @pytest.fixture

@@ -5,6 +5,8 @@ import pytest
 from tests.ops.cases import at_samples
 
 import gradtape as gt
+from gradtape.codegen.kernels import compile
+from gradtape.codegen.kernels.compile import Effort
 from gradtape.codegen.kernels.lower import fusible
 from gradtape.graph.node import apply, leaf
 from gradtape.graph.op import REGISTRY
@@ -43,9 +45,10 @@ def test_compiled_equals_numpy(cases, monkeypatch):
         values = [Value(np.array(sample.inputs[n.params[0]]), n.spec) for n in found.inputs]
         (expected,) = NumpyPlan(found).run(values)
         exact = op.name in EXACT and not any(n.dtype.kind == "c" for n in found.inputs)
-        # Optimised, and as code for few points.
-        for few in (0, 1 << 40):
-            monkeypatch.setattr(native_stretches, "FEW_POINTS", few)
+        for effort in Effort:
+            monkeypatch.setattr(
+                native_stretches, "effort_for", lambda points, effort=effort: effort
+            )
             (content,) = CompiledPlan(found).run(values)
             got = Value(content, node.spec).array
             assert got.dtype == expected.dtype
@@ -76,7 +79,8 @@ def test_a_new_length_compiles_nothing():
 
 
 def test_more_than_a_few_points_are_worth_optimised_code(monkeypatch):
-    monkeypatch.setattr(native_stretches, "FEW_POINTS", 256)
+    monkeypatch.setattr(compile, "FEW_POINTS", 256)
+    monkeypatch.setattr(compile, "SOME_POINTS", 1024)
     monkeypatch.setattr(tiers, "MODE", "always")
 
     def f(n):
@@ -84,7 +88,7 @@ def test_more_than_a_few_points_are_worth_optimised_code(monkeypatch):
         gt.tan(gt.cbrt(gt.asarray(np.linspace(0.1, 1.0, n)))).numpy()
         return gt.counters().kernels_compiled - before
 
-    assert [f(n) for n in (10, 256, 257, 10_000, 10)] == [1, 0, 1, 0, 0]
+    assert [f(n) for n in (10, 256, 257, 1024, 1025, 10_000, 10)] == [1, 0, 1, 0, 1, 0, 0]
 
 
 def test_a_new_batch_size_compiles_nothing():

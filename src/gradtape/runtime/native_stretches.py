@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from gradtape.codegen.kernels.arguments import Lowered
-from gradtape.codegen.kernels.compile import KernelCode, compile_kernels
+from gradtape.codegen.kernels.compile import Effort, KernelCode, compile_kernels, effort_for
 from gradtape.codegen.kernels.kernel import Kernel
 from gradtape.codegen.plans.instructions import Instruction, Instructions
 from gradtape.graph.node import Node
@@ -23,8 +23,6 @@ PARALLEL_WORK = 1 << 18
 AWAKE_WORK = 1 << 16
 # Work below which giving up the GIL costs more than it brings to other threads.
 QUICK_WORK = 1 << 14
-# Points of a loop up to which optimised code saves less than a microsecond of a call.
-FEW_POINTS = 256
 
 
 @dataclass(frozen=True)
@@ -67,15 +65,17 @@ def kernel_codes(
 ) -> dict[Kernel, KernelCode]:
     """The machine code of all kernels, compiled together where they are new.
 
-    Kernels that a run calls repeatedly, in a loop, are optimised however few points they have.
+    Kernels that a run calls repeatedly, in a loop, are compiled with full effort, however few
+    points they have.
     """
     items = [
         item.lowered for items in stretches for item in items if isinstance(item, PlacedKernel)
     ]
-    few: dict[Kernel, bool] = {}
+    efforts: dict[Kernel, Effort] = {}
     for item in items:
-        few[item.kernel] = few.get(item.kernel, not repeated) and item.points <= FEW_POINTS
-    found = compile_kernels(few)
+        least = efforts.get(item.kernel, Effort.FULL if repeated else Effort.QUICK)
+        efforts[item.kernel] = max(least, effort_for(item.points))
+    found = compile_kernels(efforts)
     COUNTS.kernels_compiled += found.compiled
     COUNTS.kernels_loaded += found.loaded
     COUNTS.kernels_reused += len(items) - found.compiled - found.loaded

@@ -3,14 +3,16 @@
 LLVM parses, optimises and compiles modules of IR. Plans call the functions by address and hold the
 code: a kernel is freed with its last plan.
 
-Optimising takes three to five times as long as compiling as it stands. It does not pay for loops
-over few points, whose time is that of the call: `compile_kernels` is told which those are.
+How much work LLVM gets depends on the points of the loop (`Effort`): most programs end soon. For
+few points the time of a call is not that of the loop, and optimising takes three to five times as
+long as compiling the text as it stands.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from enum import IntEnum
 
 from gradtape.codegen import llvm
 from gradtape.codegen.kernels import builder
@@ -30,6 +32,25 @@ _CACHE = 1 << 15
 # From so many characters on, IR is compiled at level 1: a kernel of 5,000 ops took 2.2 s at level 2
 # and takes 1.3, and its machine code is as long and as fast.
 LONG_TEXT = 1 << 18
+# Points of a loop up to which optimised code saves less than a microsecond of a call, and up to
+# which a short text costs a few microseconds and is compiled in half the time.
+FEW_POINTS, SOME_POINTS = 1 << 8, 1 << 14
+
+
+class Effort(IntEnum):
+    """How a kernel is compiled: as a short text without passes, as a short text, or for speed.
+
+    A short text has one loop, always masked, where others have loops for full vectors as well.
+    """
+
+    QUICK = 0
+    SHORT = 1
+    FULL = 2
+
+
+def effort_for(points: int) -> Effort:
+    """The effort for a loop over so many points."""
+    return Effort((points > FEW_POINTS) + (points > SOME_POINTS))
 
 
 def kernel_text(
@@ -155,16 +176,13 @@ class KernelCode:
     module: llvm.Compiled
 
 
-# By kernel, rounding mode, and whether it was compiled for few points.
-_known: WeakTable[tuple[Kernel, str, bool], KernelCode] = WeakTable()
+# By kernel, rounding mode and effort.
+_known: WeakTable[tuple[Kernel, str, Effort], KernelCode] = WeakTable()
 _lock = new_lock()
 
 
 def module_text(kernels: Iterable[Kernel], short: bool = False) -> tuple[str, dict[Kernel, str]]:
-    """One module with a function for each kernel, to compile or to read.
-
-    A short one has one loop, always masked, where others have one for full vectors as well.
-    """
+    """One module with a function for each kernel, to compile or to read."""
     bits = llvm.host().bits
     functions: list[str] = []
     definitions: dict[str, None] = {}
@@ -190,26 +208,27 @@ class Codes:
     loaded: int = 0
 
 
-def compile_kernels(kernels: Mapping[Kernel, bool]) -> Codes:
-    """The code of each kernel; the values say which ones run over few points.
+def compile_kernels(efforts: Mapping[Kernel, Effort]) -> Codes:
+    """The code of each kernel, compiled with some effort.
 
-    Those are one module, because most of the time that they take is the module's. Each other is a
-    module of its own: so it is found on disk whichever others were compiled with it, and LLVM is
-    left between two of them: an exit, a fork and other threads wait less.
+    Quick ones are one module, because most of the time that they take is the module's. Each other
+    is a module of its own: so it is found on disk whichever others were compiled with it, and LLVM
+    is left between two of them: an exit, a fork and other threads wait less.
     """
     mode = builder.rounding_mode()
     # Without the lock: a thread that compiles may hold it for long.
-    found = _found(kernels, mode)
-    fresh = [kernel for kernel in kernels if kernel not in found]
-    few = [kernel for kernel in fresh if kernels[kernel]]
-    modules = [few, *([kernel] for kernel in fresh if not kernels[kernel])]
+    found = _found(efforts, mode)
+    fresh = [kernel for kernel in efforts if kernel not in found]
+    quick = [kernel for kernel in fresh if efforts[kernel] is Effort.QUICK]
+    modules = [quick] if quick else []
+    modules += [[kernel] for kernel in fresh if efforts[kernel] is not Effort.QUICK]
     compiled = loaded = 0
-    for members in modules if few else modules[1:]:
+    for members in modules:
         with _lock:
             # Another thread may have compiled some of them.
-            known = _found({kernel: kernels[kernel] for kernel in members}, mode)
+            known = _found({kernel: efforts[kernel] for kernel in members}, mode)
             if len(known) < len(members):
-                known, module = _module(members, mode, kernels[members[0]])
+                known, module = _module(members, mode, efforts[members[0]])
                 compiled += 0 if module.loaded else len(members)
                 loaded += len(members) if module.loaded else 0
         found |= known
@@ -217,16 +236,16 @@ def compile_kernels(kernels: Mapping[Kernel, bool]) -> Codes:
 
 
 def _module(
-    kernels: Iterable[Kernel], mode: str, few: bool
+    kernels: Iterable[Kernel], mode: str, effort: Effort
 ) -> tuple[dict[Kernel, KernelCode], llvm.Compiled]:
-    text, names = module_text(kernels, short=few)
-    level = 0 if few else 1 if len(text) > LONG_TEXT else 2
+    text, names = module_text(kernels, short=effort is not Effort.FULL)
+    level = 0 if effort is Effort.QUICK else 1 if len(text) > LONG_TEXT else 2
     module = llvm.compile_ir(text, level, for_good=False)
     codes = {kernel: KernelCode(module.address(name), module) for kernel, name in names.items()}
-    return {k: _known.setdefault((k, mode, few), code) for k, code in codes.items()}, module
+    return {k: _known.setdefault((k, mode, effort), code) for k, code in codes.items()}, module
 
 
-def _found(kernels: Mapping[Kernel, bool], mode: str) -> dict[Kernel, KernelCode]:
+def _found(efforts: Mapping[Kernel, Effort], mode: str) -> dict[Kernel, KernelCode]:
     """The kernels that are compiled already."""
-    known = {kernel: _known.get((kernel, mode, few)) for kernel, few in kernels.items()}
+    known = {kernel: _known.get((kernel, mode, effort)) for kernel, effort in efforts.items()}
     return {kernel: code for kernel, code in known.items() if code is not None}

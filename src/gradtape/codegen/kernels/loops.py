@@ -30,8 +30,7 @@ class Emitter(Memory):
         super().__init__(lanes)
         self.kernel = kernel
         self.name = name
-        # Whether the body is emitted once, always masked, instead of once full and once for the
-        # tail.
+        # Whether the body is emitted once, always masked, and not once full and once for the tail.
         self.short = short or len(kernel.body) > LONG_BODY
         self._blocks = 0
         self._argument = 0
