@@ -67,7 +67,8 @@ def runs_in_numpy(plan, inputs, most=10_000):
 
 
 def price(plan):
-    return plan._cost()
+    """The rent after which a plan is compiled."""
+    return plan._cost() * when_to_compile.RENT
 
 
 @pytest.mark.parametrize("step", [1e-5, 1e-4, 1e-3])
@@ -89,7 +90,7 @@ def test_at_once_if_one_run_is_expected_to_cost_more(clock):
 def test_the_price_of_loading_the_compiler_is_paid_by_all_repeated_programs(clock, monkeypatch):
     monkeypatch.setattr(Policy, "loaded", False)
     alone, inputs = plan_of(3.5)
-    expected = price(alone) + when_to_compile.ONCE
+    expected = price(alone) + when_to_compile.ONCE * when_to_compile.RENT
     count = runs_in_numpy(alone, inputs)
     assert (count - 1) * clock.step <= expected <= (count + 1) * clock.step
     monkeypatch.setattr(Policy, "loaded", False)
@@ -152,7 +153,7 @@ def test_kernels_that_exist_cost_nothing(clock):
     dear = price(first)
     runs_in_numpy(first, inputs)
     second, _ = plan_of(4.5)
-    assert price(second) <= dear - when_to_compile.KERNEL * 0.99
+    assert price(second) <= dear - when_to_compile.QUICK * when_to_compile.RENT * 0.99
 
 
 def test_a_thread_that_finds_the_compiler_busy_goes_on_in_numpy(clock):

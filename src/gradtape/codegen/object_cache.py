@@ -2,8 +2,7 @@
 
 An entry is found by the IR text, the processor and the versions of gradtape's format, llvmlite and
 LLVM. It is written to a file of its own and renamed, so processes may share the folder; an entry
-that is damaged or foreign is ignored and removed. The folder is the user's own: code from a folder
-that others may write to is never run. `GRADTAPE_KERNEL_CACHE` names the folder, or is `off`.
+that is damaged or foreign is ignored and removed.
 """
 
 from __future__ import annotations
@@ -11,13 +10,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import stat
 import threading
 import time
 from collections.abc import Iterable
-from functools import lru_cache
 from pathlib import Path
 
+from gradtape.codegen.cache_folder import cache_folder
 from gradtape.messages import Log
 
 _log = Log("codegen")
@@ -49,7 +47,7 @@ def key(*parts: str) -> str:
 
 def load(name: str) -> tuple[list[str], bytes] | None:
     """The names of an entry's functions and its object file, or None."""
-    folder = _folder()
+    folder = cache_folder()
     if folder is None:
         return None
     path = folder / name
@@ -83,7 +81,7 @@ def names_used() -> list[str]:
 
 def install(name: str, data: bytes) -> bool:
     """Write an entry that another machine made, if it is whole and missing here."""
-    found, folder = _unpacked(data), _folder()
+    found, folder = _unpacked(data), cache_folder()
     if found is None or folder is None or Path(name).name != name or (folder / name).exists():
         return False
     save(name, *found)
@@ -92,7 +90,7 @@ def install(name: str, data: bytes) -> bool:
 
 def save(name: str, functions: Iterable[str], content: bytes) -> None:
     """Write an entry. A full or read-only disk is no error: the entry is missing then."""
-    folder = _folder()
+    folder = cache_folder()
     if folder is None:
         return
     body = "\n".join(functions).encode() + b"\0" + content
@@ -135,11 +133,6 @@ def shrink(folder: Path, limit: int) -> None:
             return
 
 
-def folder_in_use() -> Path | None:
-    """The folder of the entries, or None if nothing is kept on disk."""
-    return _folder()
-
-
 def _unpacked(data: bytes) -> tuple[list[str], bytes] | None:
     start = len(_MAGIC) + _DIGEST
     body = data[start:]
@@ -147,35 +140,3 @@ def _unpacked(data: bytes) -> tuple[list[str], bytes] | None:
         return None
     names, _, content = body.partition(b"\0")
     return names.decode().split("\n"), content
-
-
-def _folder() -> Path | None:
-    return _prepared(os.environ.get("GRADTAPE_KERNEL_CACHE", "").strip())
-
-
-@lru_cache(maxsize=8)
-def _prepared(choice: str) -> Path | None:
-    if choice.lower() in ("off", "0"):
-        return None
-    try:
-        if choice:
-            folder = Path(choice).expanduser()
-        else:
-            home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-            folder = Path(home) / "gradtape" / "kernels"
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        status = folder.stat()
-    except (OSError, RuntimeError) as error:  # there is no home, or it cannot be written to
-        _tell(choice, f"the folder cannot be used: {error}")
-        return None
-    others = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    own = not hasattr(os, "getuid") or status.st_uid == os.getuid()
-    if not own or others:
-        _tell(choice, f"others may write to {folder}, so its code is not run")
-        return None
-    return folder
-
-
-def _tell(choice: str, why: str) -> None:
-    """Say once why no machine code is kept on disk: aloud if the user named the folder."""
-    (_log.warning if choice else _log.info)("kernel cache: %s; kernels are compiled anew", why)

@@ -13,6 +13,7 @@ import argparse
 import datetime
 from pathlib import Path
 
+from gradtape.codegen.cache_folder import cache_folder
 from gradtape.command_line.output import add_json, print_json, print_table
 from gradtape.inspect.profiler.formats import size
 
@@ -27,10 +28,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(chosen: argparse.Namespace) -> int:
     """List, measure or clear the folder."""
-    # Late: it loads the compiler.
-    from gradtape.codegen import object_cache
-
-    folder = object_cache.folder_in_use()
+    folder = cache_folder()
     if folder is None:
         _tell(chosen, {"folder": None, "entries": 0, "bytes": 0})
         return 0

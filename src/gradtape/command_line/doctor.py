@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gradtape.codegen.cache_folder import cache_folder
 from gradtape.codegen.cpython import switch
 from gradtape.command_line.output import add_json, print_json, print_table
 from gradtape.ops.blas_lapack import library
@@ -78,7 +79,7 @@ def _compiler() -> Iterator[Check]:
         return
     try:
         # These load the compiler.
-        from gradtape.codegen import llvm, object_cache
+        from gradtape.codegen import llvm
         from gradtape.codegen.math import mathlibrary
 
         host = llvm.host()
@@ -99,7 +100,7 @@ def _compiler() -> Iterator[Check]:
         "vector math", "ok", "libmvec" if libmvec else "polynomials of gradtape's, and libm"
     )
     yield Check("BLAS", "ok", library().name)
-    folder = object_cache.folder_in_use()
+    folder = cache_folder()
     if folder is None:
         yield Check("kernels on disk", "slower", "none: GRADTAPE_KERNEL_CACHE is off or no home")
     else:

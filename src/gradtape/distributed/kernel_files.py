@@ -25,8 +25,9 @@ def used_here() -> KernelFiles:
     """The entries that this process has written or loaded, as far as they still exist."""
     # The cache is used by the compiler alone; without it there are no entries.
     from gradtape.codegen import object_cache
+    from gradtape.codegen.cache_folder import cache_folder
 
-    folder = object_cache.folder_in_use()
+    folder = cache_folder()
     found: dict[str, bytes] = {}
     for name in object_cache.names_used() if folder is not None else ():
         assert folder is not None

@@ -6,6 +6,7 @@ import platform
 
 import numpy as np
 
+from gradtape.codegen.cache_folder import cache_folder
 from gradtape.codegen.cpython import switch
 from gradtape.graph.node import Node
 from gradtape.graph.program import Program, names
@@ -26,7 +27,7 @@ def show_config() -> str:
     True
     """
     # At the first call: these load the compiler.
-    from gradtape.codegen import llvm, object_cache
+    from gradtape.codegen import llvm
     from gradtape.codegen.kernels import builder
     from gradtape.codegen.math import mathlibrary
 
@@ -41,7 +42,7 @@ def show_config() -> str:
         "vector math": "libmvec" if libmvec else "libm",
         "BLAS": library().name,
         "threads": str(threads.get_num_threads()),
-        "kernels on disk": str(object_cache.folder_in_use() or "none"),
+        "kernels on disk": str(cache_folder() or "none"),
         "recorder": "native" if in_python is None else f"Python: {in_python}",
         "GRADTAPE_JIT": tiers.MODE,
         "GRADTAPE_CONTRACT": builder.CONTRACT,

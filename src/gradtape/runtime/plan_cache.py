@@ -97,7 +97,7 @@ def plan_for(program: Program, fast: bool = False) -> TieredPlan:
     built = None
     seen = shared is not None and outlined is not None
     if shared is None:
-        shared = Outline()
+        shared = Outline(structure)
     elif shared.model is not None:
         model, before = shared.model
         built = model.resized(sealed_inputs(program), dict(zip(before, sizes, strict=True)))

@@ -133,7 +133,12 @@ class TieredPlan:
             # Nothing tells how long it takes but the count of its elements.
             spent += when_to_compile.run_in_numpy(self.program, self.work())
         pays = when_to_compile.pays
-        return pays(spent, self._least) and pays(spent, self._cost())
+        if not pays(spent, self._least, when_to_compile.LOADED_ONCE):
+            return False
+        if self._outline.is_known():
+            loading = when_to_compile.cost_of_loading(self.program)
+            return pays(spent, loading, when_to_compile.LOADED_ONCE)
+        return pays(spent, self._cost())
 
     def _cost(self) -> float:
         """The seconds that compiling is expected to take."""
@@ -180,6 +185,7 @@ class TieredPlan:
                 optimised = self._loops[0] if self._loops else optimize(self.program, self._fast)
                 self._compiled = compiled_plan(optimised, self._fast)
                 self._outline.model = self, self._sizes
+                self._outline.note_compiled()
                 when_to_compile.note_compiled(self._compiled.lowered.fused)
                 if self._expected is not None and not first:
                     when_to_compile.calibrate(self._expected, time.process_time() - processor)

@@ -6,8 +6,9 @@ any moment the time spent is at most about twice that of the better of "never" a
 run in NumPy is expected to take longer than compiling, the first call compiles.
 
 Rent is counted for an outline: programs that differ in sizes share kernels. What the process does
-once (loading the compiler, the code of threads and of products) is weighed against NumPy's time on
-all programs that ran more than once.
+once (loading the compiler, the code of the interpreter) is weighed against NumPy's time on all
+programs that ran more than once. For programs that an earlier process has compiled, the cost is
+that of loading their machine code.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from collections import Counter
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from gradtape.graph import Node, Op, Program
+from gradtape.codegen import known_programs
+from gradtape.graph import Node, Program
 from gradtape.ops.control.bodies import held
 from gradtape.ops.control.while_loop import WHILE
 from gradtape.optimize.fuse import Call, Fused, Loop
@@ -26,10 +28,18 @@ from gradtape.optimize.fuse import Call, Fused, Loop
 if TYPE_CHECKING:
     from gradtape.runtime.tiers import TieredPlan
 
-# Seconds, measured on a machine with AVX2 (decision 0046). The costs of compiling: of a plan at
-# least, of a kernel, of an op in it, of a matrix product; and once for the process.
-PLAN, KERNEL, OP, PRODUCT = 2e-3, 6e-3, 6e-5, 2e-4
-ONCE = 5e-2
+# Seconds on a machine on which `_fixed_work` takes `UNIT` (decision 0047). The costs of compiling:
+# of a plan at least, of a kernel by effort, of an op, and of the first matrix product of a dtype.
+PLAN, QUICK, SHORT, FULL, OP, PRODUCT = 6e-3, 2e-3, 1.5e-2, 2.5e-2, 6e-5, 1.2e-2
+# The costs of loading them: of a plan, and of a kernel.
+LOADED_PLAN, LOADED_KERNEL = 5e-3, 8e-4
+# Once for the process: its modules, LLVM's library, the interpreter of plans; of these, what is
+# left if machine code is on disk.
+ONCE, LOADED_ONCE = 3.2e-2, 2.6e-2
+UNIT = 5.2e-5
+# Rent, as a part of the cost, after which a program is compiled. With 1 the time spent is at most
+# twice what was needed, wherever the program ends; a little less serves those that go on.
+RENT = 0.85
 # NumPy's time for an op, and for an element of its result.
 CALL, ELEMENT = 1.2e-6, 1e-9
 # NumPy's overhead for an op in the body of a loop, in elements.
@@ -47,20 +57,39 @@ class Policy:
     repeated = 0.0
     # Whether the compiler is loaded.
     loaded = False
-    # How long compiling takes here, in units of what the constants above say.
-    scale = 1.0
+    # How long compiling takes here, in units of what the constants above say; measured when it is
+    # first needed.
+    scale: float | None = None
 
 
 class Outline:
     """What NumPy has cost so far on programs of one outline."""
 
-    __slots__ = ("model", "runs", "spent")
+    __slots__ = ("_known", "_structure", "model", "runs", "spent")
 
-    def __init__(self) -> None:
+    def __init__(self, structure: object = None) -> None:
         self.runs = 0
         self.spent = 0.0
         # A compiled plan of this outline, and its sizes: the model of plans of other sizes.
         self.model: tuple[TieredPlan, tuple[int, ...]] | None = None
+        self._structure = structure
+        self._known: bool | None = None
+
+    def is_known(self) -> bool:
+        """Whether an earlier process has compiled a program of this outline."""
+        if self._known is None:
+            has_folder = self._structure is not None and known_programs.cache_folder()
+            self._known = bool(has_folder) and known_programs.is_known(self._number())
+        return self._known
+
+    def note_compiled(self) -> None:
+        """Note for later processes that machine code is on disk."""
+        if self._structure is not None and not self._known and known_programs.cache_folder():
+            known_programs.note(self._number())
+        self._structure = None
+
+    def _number(self) -> int:
+        return known_programs.number_of(repr(self._structure))
 
     def pay(self, seconds: float) -> None:
         """Note a run in NumPy."""
@@ -72,58 +101,101 @@ class Outline:
         self.spent += seconds
 
 
-# The ops of loops that were compiled, each loop once.
-Signature = tuple[Op, ...]
+# The ops of loops that were compiled, with the price of their kernels, and products.
+Signature = tuple[object, ...]
 _compiled: set[Signature] = set()
 # Then they are forgotten: an estimate is too high for a while.
 _MOST_SIGNATURES = 1 << 14
 
 
 def least_cost(program: Program) -> float:
-    """What compiling a program takes at least, found without looking at its nodes."""
-    return Policy.scale * (PLAN + OP * len(program.nodes) / 4)
+    """What compiling or loading a program takes at least, found without looking at its nodes."""
+    return LOADED_PLAN + LOADED_KERNEL + OP * len(program.nodes) / 2
+
+
+def cost_of_loading(program: Program, fused: Fused | None = None) -> float:
+    """What a program costs whose machine code is on disk."""
+    kernels = len(program.nodes) / 8 if fused is None else len(fused.units)
+    return LOADED_PLAN + LOADED_KERNEL * min(kernels, 16) + OP * len(program.nodes)
 
 
 def cost(fused: Fused) -> float:
     """What compiling the loops and calls of a program takes, without loops compiled before."""
-    fresh: set[Signature] = set()
-    ops = products = 0
+    fresh: dict[Signature, float] = {}
+    ops = 0
     for unit in fused.units:
         if isinstance(unit, Call):
             bodies = held(unit.node) if unit.node.op.runs_bodies else ()
             ops += 1 + sum(len(body.nodes) for body in bodies)
-            products += 1
             # A body is a loop or two, as a rule.
-            fresh.update((unit.node.op, *map(_OP, body.nodes)) for body in bodies)
+            fresh.update({(unit.node.op, *map(_OP, body.nodes)): FULL for body in bodies})
+            if unit.node.op.contracts:
+                fresh[_product(unit)] = PRODUCT
         else:
             ops += len(unit.nodes)
-            fresh.add(_signature(unit))
-    return Policy.scale * (PLAN + KERNEL * len(fresh - _compiled) + OP * ops + PRODUCT * products)
+            fresh[_signature(unit)] = max(_kernel(unit), fresh.get(_signature(unit), 0.0))
+    known = _compiled
+    return PLAN + OP * ops + sum(price for loop, price in fresh.items() if loop not in known)
+
+
+def _kernel(loop: Loop) -> float:
+    """What the kernel of a loop costs: see `codegen.kernels.compile.Effort`."""
+    points = math.prod(loop.space)
+    return FULL if points > 1 << 14 else SHORT if points > 1 << 8 else QUICK
 
 
 def note_compiled(fused: Fused) -> None:
     """Note that the loops of a program are compiled."""
     if len(_compiled) > _MOST_SIGNATURES:
         _compiled.clear()
-    _compiled.update(_signature(unit) for unit in fused.units if not isinstance(unit, Call))
+    for unit in fused.units:
+        if not isinstance(unit, Call):
+            _compiled.add(_signature(unit))
+        elif unit.node.op.contracts:
+            _compiled.add(_product(unit))
 
 
 def _signature(loop: Loop) -> Signature:
-    return tuple(map(_OP, loop.nodes))
+    return (_kernel(loop), *map(_OP, loop.nodes))
 
 
-def pays(spent: float, expected: float) -> bool:
+def _product(call: Call) -> Signature:
+    return call.node.op, call.node.dtype
+
+
+def pays(spent: float, expected: float, once: float = ONCE) -> bool:
     """Whether to compile what costs so much after so much was spent, of which some was repeated."""
-    if spent < expected:
+    spent /= RENT
+    # The scale is at least LEAST, and takes time to measure.
+    if spent < LEAST * expected or spent < scale() * expected:
         return False
-    return Policy.loaded or max(Policy.repeated, spent) >= expected + Policy.scale * ONCE
+    return Policy.loaded or max(Policy.repeated / RENT, spent) >= scale() * (expected + once)
+
+
+LEAST, MOST = 0.25, 4.0
+
+
+def scale() -> float:
+    """How long compiling takes here, in units of what the constants say."""
+    if Policy.scale is None:
+        found = min(_fixed_work() for _ in range(3)) / UNIT
+        Policy.scale = min(max(found, LEAST), MOST)
+    return Policy.scale
+
+
+def _fixed_work() -> float:
+    """The seconds of some Python code that is always the same."""
+    begin, found = Policy.clock(), {}
+    for number in range(400):
+        found[number] = (number, str(number))
+    return Policy.clock() - begin
 
 
 def calibrate(expected: float, took: float) -> None:
     """Learn from a compilation how fast this machine is."""
     if expected > 0 and took > 0:
-        ratio = min(max(took / expected, 0.25), 4.0)
-        Policy.scale = min(max(Policy.scale * ratio**0.25, 0.25), 4.0)
+        ratio = min(max(took / (expected * scale()), LEAST), MOST)
+        Policy.scale = min(max(scale() * ratio**0.25, LEAST), MOST)
 
 
 def run_in_numpy(program: Program, elements: int) -> float:
