@@ -26,6 +26,7 @@ from benchmarks.curves.programs import PROGRAMS
 from benchmarks.process import ROOT, interpreter
 
 BUDGET = 4.0  # seconds after which a process ends
+LONGEST = 60.0  # seconds that it may take for a first call
 # Sums of states may differ by rounding that the iterations amplify.
 TOLERANCE = {"float64": 1e-6, "float32": 5e-2}
 
@@ -70,10 +71,13 @@ def measured(name: str, form: Form, folder: Path, budget: float) -> dict[str, An
         environment["GRADTAPE_KERNEL_CACHE"] = str(folder) if form.warm else "off"
         environment["GRADTAPE_JIT"] = form.mode
     arguments = [name, form.library, form.variant, str(budget)]
-    done = subprocess.run(
-        [python, "-m", "benchmarks.curves.process", *arguments],
-        capture_output=True, text=True, cwd=ROOT, env=environment,
-    )  # fmt: skip
+    try:
+        done = subprocess.run(
+            [python, "-m", "benchmarks.curves.process", *arguments],
+            capture_output=True, text=True, cwd=ROOT, env=environment, timeout=budget + LONGEST,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return f"not done with a call after {LONGEST:.0f} s"
     if done.returncode:
         return (done.stderr.strip().splitlines() or ["ended without a word"])[-1][:120]
     found: dict[str, Any] = json.loads(done.stdout)
@@ -96,17 +100,18 @@ def race(name: str, forms: list[Form], rounds: int, budget: float) -> dict[str, 
     """The curves of one program, the minimum of all rounds."""
     best: dict[str, Curve] = {}
     sums: dict[str, Mapping[str, float]] = {}
+    failed: set[Form] = set()
     folder = Path(tempfile.mkdtemp())
     try:
         for number in range(rounds + 1):
             for form in forms:
                 # One round before the others fills the folder that warm processes find.
-                if number == 0 and not form.warm:
+                if form in failed or (number == 0 and not form.warm):
                     continue
                 found = measured(name, form, folder, budget)
                 if isinstance(found, str):
-                    if number <= 1:
-                        print(f"  {form.title}: {found}", flush=True)
+                    print(f"  {form.title}: {found}", flush=True)
+                    failed.add(form)
                     continue
                 if number == 0:
                     continue

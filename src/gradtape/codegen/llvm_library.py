@@ -109,6 +109,11 @@ def library() -> Library:
     return found
 
 
+def is_open() -> bool:
+    """Whether the library is open: something was compiled."""
+    return library.cache_info().currsize > 0
+
+
 class LLVMError(RuntimeError):
     """LLVM has refused something; the message is its own."""
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 import os
-import sys
 import warnings
 
+from gradtape.codegen import llvm_library
 from gradtape.codegen.cpython import native_recorder
 from gradtape.codegen.cpython.objects import LAYOUT_DIFFERS, unsupported
 from gradtape.graph.hooks import hooks
@@ -121,4 +121,4 @@ class Watch:
                 native_recorder.lock.release()
 
     def _pays(self) -> bool:
-        return "llvmlite.binding" in sys.modules and traffic.applications >= PAID_FOR
+        return llvm_library.is_open() and traffic.applications >= PAID_FOR

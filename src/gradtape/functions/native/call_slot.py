@@ -35,7 +35,7 @@ from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
 
 # The number of calls on which the slot saves what compiling it costs.
-PAID_FOR = 2048
+PAID_FOR = 512
 # Signatures of one function that have contexts.
 MOST_CONTEXTS = 8
 
