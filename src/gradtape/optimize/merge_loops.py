@@ -9,10 +9,11 @@ other's, and its bodies, which are interned, are the other's restricted to these
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 from gradtape.errors import GraphError
-from gradtape.graph import PICK, Node, Op, Program, closed, dependents, rebuilt, topological
+from gradtape.graph import PICK, Node, Op, Program, closed, rebuilt, topological
 from gradtape.ops.control.branch import BRANCH
 from gradtape.ops.control.scan import SCAN
 from gradtape.ops.control.scan_params import Scan
@@ -61,27 +62,48 @@ _FORMS: dict[Op, Callable[[Node], Form]] = {
 }
 
 
+# A loop, and the one that it is read from with the position there of each of its results.
+Merges = dict[Node, tuple[Node, list[int]]]
+
+
 def merge_loops(program: Program) -> Program:
     """Before: `a = scan(f); b = scan(f with tangents)`. After: `b`, of which both are read."""
     while True:
-        found = _pair(program)
-        if found is None:
+        merges = _merges(program)
+        if not merges:
             return program
-        # One at a time, because a replacement changes the dependences between loops.
-        program = _replaced(program, *found)
+        merged = _replaced(program, merges)
+        if merged is None:
+            # Together they would make loops wait for each other.
+            each = (_replaced(program, {small: merge}) for small, merge in merges.items())
+            merged = next((found for found in each if found is not None), None)
+        if merged is None:
+            return program
+        program = merged
 
 
-def _pair(program: Program) -> tuple[Node, Node, list[int]] | None:
-    """A loop, another that computes all its results, and the positions of these in the other."""
+def _merges(program: Program) -> Merges:
+    """Loops of which another one computes all results; that one is not merged as well."""
     forms = {node: _FORMS[node.op](node) for node in program.nodes if node.op in _FORMS}
+    if len(forms) < 2:
+        return {}
+    # The loops that may contain one are found by the first operand of each group.
+    by_first: dict[tuple[object, ...], list[Node]] = {}
+    for node, form in forms.items():
+        choices = [{group[0] if group else None, None} for group in form.operands]
+        for firsts in itertools.product(*choices):
+            by_first.setdefault((form.fixed, *firsts), []).append(node)
+    found: Merges = {}
     for small, own in forms.items():
-        for large, other in forms.items():
-            if large is small or not _may_contain(own, other):
+        firsts = [group[0] if group else None for group in own.operands]
+        for large in by_first[own.fixed, *firsts]:
+            other = forms[large]
+            if large is small or large in found or not _may_contain(own, other):
                 continue
-            order = (*program.inputs, *program.nodes)
-            if large not in dependents(order, {small}) and _contains(own, other):
-                return small, large, _positions(own, other)
-    return None
+            if _contains(own, other):
+                found[small] = large, _positions(own, other)
+                break
+    return {small: merge for small, merge in found.items() if merge[0] not in found}
 
 
 def _may_contain(small: Form, large: Form) -> bool:
@@ -125,12 +147,13 @@ def _positions(small: Form, large: Form) -> list[int]:
     return found
 
 
-def _replaced(program: Program, small: Node, large: Node, positions: list[int]) -> Program:
-    instead = {
-        node: Node(PICK, (large,), (positions[node.params[0]],), node.spec)
-        for node in program.nodes
-        if node.op is PICK and node.inputs[0] is small
-    }
+def _replaced(program: Program, merges: Merges) -> Program | None:
+    """The program with loops read from others; None if a loop would wait for itself."""
+    instead: dict[Node, Node] = {}
+    for node in program.nodes:
+        if node.op is PICK and node.inputs[0] in merges:
+            large, positions = merges[node.inputs[0]]
+            instead[node] = Node(PICK, (large,), (positions[node.params[0]],), node.spec)
     # Readers of the small loop now wait for the large one: the order is found anew.
     roots = [instead.get(node, node) for node in program.outputs]
     new: dict[Node, Node] = {node: node for node in program.inputs}
@@ -139,8 +162,35 @@ def _replaced(program: Program, small: Node, large: Node, positions: list[int]) 
     def parents(node: Node) -> list[Node]:
         return [instead.get(parent, parent) for parent in node.inputs]
 
+    if _has_circle(roots, parents):
+        return None
     for node in topological(roots, stop=new.keys(), parents=parents):
         if node not in new:
             new[node] = rebuilt(node, tuple([new[parent] for parent in parents(node)]))
             nodes.append(new[node])
     return Program(program.inputs, tuple(nodes), tuple(new[node] for node in roots))
+
+
+def _has_circle(roots: list[Node], parents: Callable[[Node], list[Node]]) -> bool:
+    """Whether some node is read on the way to itself."""
+    waiting: dict[Node, int] = {}
+    readers: dict[Node, list[Node]] = {}
+    stack = list(roots)
+    while stack:
+        node = stack.pop()
+        if node in waiting:
+            continue
+        read = parents(node)
+        waiting[node] = len(read)
+        for parent in read:
+            readers.setdefault(parent, []).append(node)
+        stack += read
+    ready = [node for node, count in waiting.items() if not count]
+    done = 0
+    while ready:
+        done += 1
+        for reader in readers.get(ready.pop(), ()):
+            waiting[reader] -= 1
+            if not waiting[reader]:
+                ready.append(reader)
+    return done < len(waiting)
