@@ -53,6 +53,7 @@ class Adaptor:
     wrap: Wrap
     wait: Callable[[Any], Any]  # returns when the result is computed
     array: Callable[[Any], Any]  # one leaf of a result, as a NumPy array
+    before: Callable[[], object] = lambda: None  # runs before each call, and is not timed
 
 
 def adaptor(library: str, variant: str, dtype: str) -> Adaptor:
@@ -80,7 +81,10 @@ def gradtape(variant: str, dtype: str) -> Adaptor:
         return np.asarray(leaf)
 
     wraps = {"plain": plain, "function": gt.function}
-    return Adaptor(wraps[variant], gt.evaluate, array)
+    # Every call of a row has the same matrix: without this, none but the first would factor it.
+    from gradtape.ops.matrices.factors import forget
+
+    return Adaptor(wraps[variant], gt.evaluate, array, forget)
 
 
 def tensorflow(variant: str, dtype: str) -> Adaptor:

@@ -28,7 +28,9 @@ MOST_CALLS = 1000  # the most calls in one turn
 CHUNK = 1 << 20  # the number of elements compared at once
 
 
-def turn(call: Callable[[], object], seconds: float) -> list[float]:
+def turn(
+    call: Callable[[], object], seconds: float, before: Callable[[], object] = lambda: None
+) -> list[float]:
     """Time calls, at least one, until the turn is over; return the seconds of each.
 
     The first is not counted, unless it took the whole turn.
@@ -42,6 +44,7 @@ def turn(call: Callable[[], object], seconds: float) -> list[float]:
     found: list[float] = []
     end = clock() + seconds
     while len(found) < MOST_CALLS:
+        before()
         start = clock()
         call()
         stop = clock()
@@ -113,7 +116,7 @@ class LibraryServer:
                 call()
             wait(call())
 
-        found = turn(calls, seconds)
+        found = turn(calls, seconds, self.adaptor.before)
         return {"seconds": [spent / together for spent in found]}
 
     def memory(self) -> dict[str, object]:

@@ -11,9 +11,11 @@ from gradtape.graph.op import REGISTRY
 from gradtape.graph.program import program
 from gradtape.graph.spec import spec
 from gradtape.ops.blas_lapack import library
+from gradtape.ops.matrices import factors
 from gradtape.optimize import loops_of, optimize
 from gradtape.optimize.fuse import Call
 from gradtape.recording.value import Value
+from gradtape.runtime import tiers
 from gradtape.runtime.compiled_plan import CompiledPlan
 from gradtape.runtime.numpy_plan import NumpyPlan
 
@@ -146,3 +148,57 @@ def test_a_singular_matrix_raises_in_a_compiled_program(matrix):
     matrix[:, 3] = 0.0
     with pytest.raises(MatrixError, match="solve: a matrix is singular"):
         solve(gt.asarray(matrix), b).numpy()
+
+
+def factored(monkeypatch):
+    """The list of matrices that are factored from now on."""
+    found = []
+    real = factors._factored
+    monkeypatch.setattr(factors, "_factored", lambda x: found.append(x) or real(x))
+    return found
+
+
+@pytest.mark.parametrize("mode", ["off", "always"])
+def test_a_loss_and_its_gradient_factor_once(mode, monkeypatch):
+    monkeypatch.setattr(tiers, "MODE", mode)
+    rng = np.random.default_rng(7)
+    a, b = rng.standard_normal((80, 80)) + 9.0 * np.eye(80), rng.standard_normal((80, 2))
+    factors.forget()
+    found = factored(monkeypatch)
+    x, slope = gt.asarray(a), gt.asarray(b)
+
+    def loss(x):
+        return gt.sum(gt.linalg.solve(x, slope) ** 2) + gt.linalg.slogdet(x)[1]
+
+    value, gradient = gt.value_and_grad(loss)(x)
+    solution = np.linalg.solve(a, b)
+    expected = -2.0 * np.linalg.solve(a.T, solution) @ solution.T + np.linalg.inv(a).T
+    np.testing.assert_allclose(gradient.numpy(), expected, rtol=1e-8, atol=1e-12)
+    np.testing.assert_allclose(value.numpy(), np.sum(solution**2) + np.linalg.slogdet(a)[1])
+    assert len(found) == 1
+
+
+def test_a_matrix_that_differs_in_a_bit_is_factored(monkeypatch):
+    found = factored(monkeypatch)
+    a = np.eye(70)
+    factors.forget()
+    for change in (0.0, 0.0, -0.0, np.nextafter(0.0, 1.0)):
+        a[3, 4] = change
+        factors.solved(a, np.ones((70, 1)))
+    assert len(found) == 3
+
+
+def test_large_matrices_are_not_remembered(monkeypatch):
+    monkeypatch.setattr(factors, "_REMEMBERED", 1000)
+    factors.forget()
+    found = factored(monkeypatch)
+    for _ in range(2):
+        factors.inverse(np.eye(70))
+    assert len(found) == 2
+
+
+def test_remembered_factors_are_never_written_to():
+    a = np.random.default_rng(8).standard_normal((70, 70))
+    first = factors.inverse(a)
+    first[...] = 0.0
+    np.testing.assert_allclose(factors.inverse(a) @ a, np.eye(70), atol=1e-9)

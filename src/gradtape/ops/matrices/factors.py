@@ -1,12 +1,14 @@
-"""LU factors that several ops of one compiled program share.
+"""LU factors that several ops share.
 
 The derivative of a solution solves again with the transposed matrix, and that of a determinant
-needs the inverse: with `solve`, `inv` and `slogdet` as compositions the matrix is factored once.
-These ops appear in compiled programs only, after differentiation.
+needs the inverse. In a compiled program `solve`, `inv` and `slogdet` are compositions, so that the
+matrix is factored once; their ops appear there only, after differentiation. Between programs, such
+as a loss and its gradient, and in NumPy, each thread remembers the matrix that it factored last.
 """
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -29,13 +31,77 @@ _LATER = Undefined("factors of matrices appear in compiled programs, after diffe
 _BLOCK = 64
 
 
+class _Last(threading.local):
+    """The matrix that this thread factored last, and its factors and pivots."""
+
+    known: tuple[Array, Array, Array] | None = None
+
+
+_last = _Last()
+# The largest matrix that is remembered, in bytes.
+_REMEMBERED = 16 << 20
+
+
+def forget() -> None:
+    """Forget the matrix that this thread factored last."""
+    _last.known = None
+
+
+def _remembered(x: Array) -> tuple[Array, Array] | None:
+    """The factors of a matrix if it is the last one to the last bit: looking takes little time."""
+    if _last.known is None or x.shape != _last.known[0].shape or x.dtype != _last.known[0].dtype:
+        return None
+    matrix, *found = _last.known
+    bits = f"i{x.dtype.itemsize}"
+    same = np.array_equal(np.ascontiguousarray(x).view(bits), matrix.view(bits))
+    return (found[0], found[1]) if same else None
+
+
 def _factor_kernel(x: Array) -> tuple[Array, Array]:
+    found = _remembered(x)
+    if found is None:
+        found = _factored(x)
+        if x.nbytes <= _REMEMBERED:
+            for array in found:
+                array.flags.writeable = False
+            _last.known = (np.array(x, order="C"), *found)
+    return found
+
+
+def _factored(x: Array) -> tuple[Array, Array]:
     # Of the matrix itself, as NumPy does it, and not of its transpose, which has other pivots: of a
     # triangular matrix one of the two has nothing to eliminate. Columns lie in memory one by one.
     factors, order = np.array(x, order="F"), len(x)
     pivots = blas_lapack.integers(order)
     blas_lapack.lapack("getrf", x.dtype, order, order, factors, order, pivots)
     return factors.T, pivots.astype(np.int64)
+
+
+def _in_numpy(x: Array) -> bool:
+    """Whether LAPACK is called here for a matrix, rather than by NumPy."""
+    return x.ndim == 2 and len(x) >= _SMALLEST and x.dtype.kind == "f"
+
+
+def solved(a: Array, b: Array) -> Array:
+    """The solution of systems, as NumPy gives it."""
+    if not _in_numpy(a) or b.ndim != 2:
+        return np.asarray(np.linalg.solve(a, b))
+    turned = _remembered(a.T)
+    factors, pivots = turned or _factor_kernel(a)
+    return _solve_kernel(factors, pivots, b, transposed=turned is not None)
+
+
+def inverse(x: Array) -> Array:
+    """The inverses of matrices, as NumPy gives them."""
+    return _inverse_kernel(*_factor_kernel(x)) if _in_numpy(x) else np.asarray(np.linalg.inv(x))
+
+
+def sign_and_logarithm(x: Array) -> tuple[Array, Array]:
+    """Sign and logarithm of determinants, as NumPy gives them."""
+    if _in_numpy(x):
+        return _slogdet_kernel(*_factor_kernel(x))
+    sign, logarithm = np.linalg.slogdet(x)
+    return np.asarray(sign), np.asarray(logarithm)
 
 
 def _as_stored(factors: Array, pivots: Array) -> tuple[Array, int, Array]:

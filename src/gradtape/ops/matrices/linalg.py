@@ -32,9 +32,12 @@ from gradtape.ops.matrices.contraction import (
     own,
 )
 from gradtape.ops.matrices.factors import (
+    inverse,
     inverse_by_factors,
+    sign_and_logarithm,
     slogdet_by_factors,
     solve_by_factors,
+    solved,
 )
 from gradtape.ops.matrices.sparse_solve import sparse_solve
 from gradtape.ops.reductions.reduction import sum
@@ -112,7 +115,7 @@ def _solve_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...]) -> Node:
 
 SOLVE = declare(Op(
     "solve", "library", spec=lambda a, b: _system_spec("solve", a, b),
-    numpy=lambda a, b: checks.explained("solve", _SINGULAR, _PSEUDO, lambda: np.linalg.solve(a, b)),
+    numpy=lambda a, b: checks.explained("solve", _SINGULAR, _PSEUDO, lambda: solved(a, b)),
     promote=promotion("solve", "float", "inexact"), jvp=_solve_jvp, vjp=_solve_vjp,
     mask=checks.batch_mask(2), batch=_system_batch, examples=examples.matrices,
     sparsity=_system_sparsity, composition=solve_by_factors,
@@ -255,7 +258,7 @@ def _square_spec(name: str) -> Callable[[Spec], Spec]:
 
 INV = declare(Op(
     "inv", "library", spec=_square_spec("inv"),
-    numpy=lambda x: checks.explained("inv", _SINGULAR, _PSEUDO, lambda: np.linalg.inv(x)),
+    numpy=lambda x: checks.explained("inv", _SINGULAR, _PSEUDO, lambda: inverse(x)),
     promote=promotion("inv", "float", "inexact"),
     jvp=lambda tangents, y, inputs: -matmul(matmul(y, tangents[0]), y),
     vjp=lambda index, g, y, inputs: -matmul(matmul(adjoint(y), g), adjoint(y)),
@@ -371,7 +374,7 @@ def _slogdet_jvp(
 
 SLOGDET = declare(Op(
     "slogdet", "library", spec=_slogdet_spec,
-    numpy=lambda x: tuple(map(np.asarray, np.linalg.slogdet(x))),
+    numpy=sign_and_logarithm,
     promote=promotion("slogdet", "float", "inexact"), jvp=_slogdet_jvp, batch=batching.leading,
     examples=examples.matrices, sparsity=matrices, composition=slogdet_by_factors, expensive=True,
     flops=operation_counts.of_matrices(operation_counts.lu),
