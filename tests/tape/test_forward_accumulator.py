@@ -1,8 +1,10 @@
 """Accumulators: a tangent belongs to the tapes that recorded its target."""
 
+import numpy as np
 import pytest
 
 import gradtape as gt
+from gradtape.graph.walk import visits
 
 
 @pytest.mark.parametrize("inside", [False, True])
@@ -83,3 +85,21 @@ def test_a_tensor_with_several_elements_or_a_zero_is_returned_as_it_is():
     with gt.ForwardAccumulator(x, [1.0, 1.0]) as accumulator:
         z = gt.sum(x - x)
     assert float(accumulator.jvp(z)) == 0.0
+
+
+def test_the_cost_of_a_tangent_does_not_grow_with_what_was_recorded_before():
+    def work(before):
+        x = gt.asarray(np.ones(3))
+        with gt.GradientTape() as tape:
+            tape.watch(x)
+            y = x
+            for _ in range(before):
+                y = gt.sin(y)
+            with gt.ForwardAccumulator(x, gt.asarray(np.ones(3))) as acc:
+                z = gt.cos(x) * 2.0
+            seen = visits()
+            tangent = acc.jvp(z)
+        np.testing.assert_allclose(tangent.numpy(), -2.0 * np.sin(1.0))
+        return visits() - seen
+
+    assert work(2000) == work(200)

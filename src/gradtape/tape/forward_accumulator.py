@@ -114,7 +114,7 @@ class ForwardAccumulator(Scope):
         stretch to the next. Those that a later stretch reads are applications of their own.
         """
         assert self._nodes is not None
-        outside = self._outside()
+        outside = self._outside_of(targets)
         sources, tangents = self._nodes, enter_tangents(recording, self._nodes, self._tangents)
         for nodes in self._stretches(recording, targets, outside):
             found = _derived(recording, nodes, sources, tangents, outside)
