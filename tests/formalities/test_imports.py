@@ -58,7 +58,8 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 # that `import gradtape` must not load.
 MAY_BE_LATE = (
     "gradtape.codegen", "gradtape.runtime.compiled_plan", "gradtape.runtime.lowered_program",
-    "gradtape.runtime.blas", "gradtape.numpy_protocols", "gradtape.tape.derived_matrices",
+    "gradtape.runtime.products", "gradtape.numpy_protocols",
+    "gradtape.tape.derived_matrices",
 )  # fmt: skip
 
 

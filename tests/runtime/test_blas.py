@@ -15,9 +15,9 @@ from gradtape.codegen.plans import gemm
 from gradtape.codegen.plans.instructions import Instructions
 from gradtape.ops.blas_lapack import library
 from gradtape.optimize import optimize
-from gradtape.runtime import blas
 from gradtape.runtime import thread_team as threads
 from gradtape.runtime.compiled_plan import CompiledPlan
+from gradtape.runtime.products import blas
 
 DTYPES = ["float32", "float64", "complex64", "complex128"]
 TOLERANCE = {"float32": 1e-4, "complex64": 1e-4, "float64": 1e-12, "complex128": 1e-12}
@@ -239,7 +239,7 @@ def test_library_is_held_to_one_thread_in_between():
 
 
 def script(body, **environment):
-    source = str(Path(blas.__file__).resolve().parents[2])
+    source = str(Path(blas.__file__).resolve().parents[3])
     return subprocess.run(
         [sys.executable, "-c", body],
         capture_output=True,
@@ -257,7 +257,7 @@ def test_fork_between_hold_and_release():
 import ctypes, os
 from gradtape.codegen.plans.instructions import Instructions
 from gradtape.ops.blas_lapack import library
-from gradtape.runtime import blas
+from gradtape.runtime.products import blas
 from gradtape.runtime import thread_team as threads
 hold, release = blas.hold_instruction(), blas.release_instruction()
 get = ctypes.CFUNCTYPE(ctypes.c_int)(library().get_threads)
@@ -283,7 +283,7 @@ def test_nothing_is_imported_before_the_first_product():
     body = """
 import sys
 from gradtape.optimize import optimize
-from gradtape.runtime import blas
+from gradtape.runtime.products import blas
 from gradtape.runtime import thread_team as threads
 from gradtape.runtime.compiled_plan import CompiledPlan
 from gradtape.runtime import buffer_pool as buffers

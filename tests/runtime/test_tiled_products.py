@@ -11,9 +11,14 @@ from gradtape.codegen.llvm import Host
 from gradtape.codegen.plans.gemm import GemmArguments, Operand
 from gradtape.codegen.plans.instructions import Instructions
 from gradtape.codegen.plans.tiles import DEPTH, LINE, shape_for
-from gradtape.runtime import blas
 from gradtape.runtime import thread_team as threads
-from gradtape.runtime.tiled_products import TURNED_COLUMNS, Axis, Contraction, matrix_product
+from gradtape.runtime.products import blas
+from gradtape.runtime.products.tiled_products import (
+    TURNED_COLUMNS,
+    Axis,
+    Contraction,
+    matrix_product,
+)
 
 BITS = llvm.host().bits
 

@@ -99,7 +99,8 @@ def test_the_cost_of_a_tangent_does_not_grow_with_what_was_recorded_before():
                 z = gt.cos(x) * 2.0
             seen = visits()
             tangent = acc.jvp(z)
+            seen = visits() - seen
         np.testing.assert_allclose(tangent.numpy(), -2.0 * np.sin(1.0))
-        return visits() - seen
+        return seen
 
-    assert work(10_000) == work(5_000)
+    assert work(2000) < 100

@@ -27,6 +27,12 @@ def number_of(text: str) -> int:
     return zlib.crc32(data) << 32 | zlib.adler32(data)
 
 
+def has_any() -> bool:
+    """Whether any program is known: the number of one takes time to compute."""
+    folder = cache_folder()
+    return folder is not None and bool(_numbers(folder))
+
+
 def is_known(number: int) -> bool:
     """Whether an earlier process has compiled the program of a number."""
     folder = cache_folder()

@@ -95,8 +95,8 @@ def _merges(program: Program) -> Merges:
             by_first.setdefault((form.fixed, *firsts), []).append(node)
     found: Merges = {}
     for small, own in forms.items():
-        firsts = [group[0] if group else None for group in own.operands]
-        for large in by_first[own.fixed, *firsts]:
+        own_firsts = [group[0] if group else None for group in own.operands]
+        for large in by_first[own.fixed, *own_firsts]:
             other = forms[large]
             if large is small or large in found or not _may_contain(own, other):
                 continue

@@ -21,17 +21,13 @@ import numpy as np
 from gradtape.codegen import llvm
 from gradtape.codegen.kernels.arguments import Lowered
 from gradtape.codegen.kernels.lower import fusible, lower
-from gradtape.codegen.plans.gemm import Operand
 from gradtape.codegen.plans.instructions import Instruction
 from gradtape.graph import PICK, Node, NotLowered, Program
-from gradtape.graph.facts import NestAxis
 from gradtape.ops.blas_lapack import LETTERS
-from gradtape.ops.families.access import row_major
 from gradtape.ops.matrices.contraction import MATMUL
 from gradtape.optimize import for_loops, loops_of
 from gradtape.optimize.fuse import Call, Fused, Loop
 from gradtape.process.records import dataclass
-from gradtape.runtime import blas
 from gradtape.runtime.arena import Arena, stored_bytes
 from gradtape.runtime.beyond_memory import check_stored
 from gradtape.runtime.buffer_pool import ALIGNMENT
@@ -40,7 +36,6 @@ from gradtape.runtime.native_loops import Body, NativeNode, with_controls
 from gradtape.runtime.native_stretches import PlacedKernel, StretchItem
 from gradtape.runtime.output_places import place_outputs, read_again
 from gradtape.runtime.plan import Place
-from gradtape.runtime.tiled_products import Axis, Contraction
 
 ARENA, SCALARS, FIRST = 0, 1, 2
 # Where results are written past the caches, at least from so many bytes, and at most.
@@ -245,32 +240,24 @@ class LoweredProgram:
 
     def _product(self, node: Node) -> Instruction | None:
         """A sum of products as an instruction, if the operands can be read where they lie."""
-        left, right = (self._matrix(parent) for parent in node.inputs)
+        operands = [self._matrix(parent) for parent in node.inputs]
+        left, right = operands
         if left is None or right is None:
             return None
-        if node.op.nest is not None:
-            return _tiled(node, left, right, self.place[node])
-        a, b = node.inputs
-        shape = node.shape
-        if a.ndim == 1:
-            left = Operand(left.slot, left.offset, (1, *left.shape), (0, *left.strides))
-            shape = (*shape[: max(b.ndim - 2, 0)], 1, *shape[max(b.ndim - 2, 0) :])
-        if b.ndim == 1:
-            right = Operand(right.slot, right.offset, (*right.shape, 1), (*right.strides, 0))
-            shape = (*shape, 1)
-        slot, offset = self.place[node]
-        strides = tuple(node.dtype.itemsize * step for step in row_major(shape))
-        result = Operand(slot, offset, shape, strides)
-        return blas.gemm_instruction(node.dtype, left, right, result)
+        # Loaded with the first product: most of the compiler's small programs have none.
+        from gradtape.runtime.products.instruction import product_instruction
 
-    def _matrix(self, node: Node) -> Operand | None:
+        return product_instruction(node, left, right, self.place[node])
+
+    def _matrix(self, node: Node) -> tuple[int, int, tuple[int, ...]] | None:
+        """The slot of an operand, and its offset and strides in bytes."""
         found = self.fused.access.get(node)
         if found is None or found.base not in self.place or node in self.fused.constants:
             return None
         slot, start = self.place[found.base]
         size = node.dtype.itemsize
         strides = tuple(size * step for step in found.strides)
-        return Operand(slot, start + size * found.offset, node.shape, strides)
+        return slot, start + size * found.offset, strides
 
     def _call_numpy(self, node: Node) -> None:
         placed = node in self.place
@@ -305,24 +292,6 @@ def is_product(node: Node) -> bool:
     if node.op.nest is not None:
         return node.dtype.kind == "f" and node.size > 0 and all(n.size for n in node.inputs)
     return node.op is MATMUL and node.dtype.name in LETTERS and node.size > 0
-
-
-def _tiled(node: Node, left: Operand, right: Operand, place: Place) -> Instruction | None:
-    """A sum of products whose op says by which loops; None if it is beyond all measure."""
-    result = tuple(node.dtype.itemsize * step for step in row_major(node.shape))
-
-    def steps(axis: NestAxis) -> Axis:
-        a, b = (
-            0 if where is None else operand.strides[where[0]] * where[1]
-            for where, operand in ((axis.a, left), (axis.b, right))
-        )
-        return Axis(axis.length, a, b, 0 if axis.c is None else result[axis.c])
-
-    assert node.op.nest is not None
-    loops = {role: [steps(axis) for axis in axes] for role, axes in node.op.nest(node).items()}
-    a, b = ((operand.slot, operand.offset) for operand in (left, right))
-    found = Contraction(node.dtype, a, b, place, **loops)
-    return found.instruction() if found.fits() else None
 
 
 def last_reads(program: Program, fused: Fused) -> dict[Node, int]:

@@ -11,7 +11,6 @@ from gradtape.codegen.kernels.kernel import Kernel
 from gradtape.codegen.plans.instructions import Instruction, Instructions
 from gradtape.graph.node import Node
 from gradtape.process.records import dataclass
-from gradtape.runtime import blas
 from gradtape.runtime import thread_team as threads
 from gradtape.runtime.counters import COUNTS
 from gradtape.runtime.kernel_chains import chains_among
@@ -92,6 +91,9 @@ def stretch_of(items: Sequence[StretchItem], codes: Mapping[Kernel, KernelCode])
         parallel = any(each.parallel for each in members)
         instructions[first] = replace(instructions[first], chain=chain, parallel=parallel)
     if found.products:
+        # Loaded with the first product.
+        from gradtape.runtime.products import blas
+
         before, after = blas.hold_instruction(), blas.release_instruction()
         instructions = [i for i in (before, *instructions, after) if i is not None]
         preparing = int(before is not None)

@@ -133,12 +133,11 @@ class TieredPlan:
             # Nothing tells how long it takes but the count of its elements.
             spent += when_to_compile.run_in_numpy(self.program, self.work())
         pays = when_to_compile.pays
-        if not pays(spent, self._least, when_to_compile.LOADED_ONCE):
+        if not pays(spent, self._least, when_to_compile.LOADED_ONCE, when_to_compile.KNOWN_RENT):
             return False
         if self._outline.is_known():
-            loading = when_to_compile.cost_of_loading(self.program)
-            return pays(spent, loading, when_to_compile.LOADED_ONCE)
-        return pays(spent, self._cost())
+            return True
+        return pays(spent, self._least, when_to_compile.LOADED_ONCE) and pays(spent, self._cost())
 
     def _cost(self) -> float:
         """The seconds that compiling is expected to take."""

@@ -7,8 +7,7 @@ run in NumPy is expected to take longer than compiling, the first call compiles.
 
 Rent is counted for an outline: programs that differ in sizes share kernels. What the process does
 once (loading the compiler, the code of the interpreter) is weighed against NumPy's time on all
-programs that ran more than once. For programs that an earlier process has compiled, the cost is
-that of loading their machine code.
+programs that ran more than once. Programs that an earlier process has compiled are loaded soon.
 """
 
 from __future__ import annotations
@@ -38,8 +37,9 @@ LOADED_PLAN, LOADED_KERNEL = 5e-3, 8e-4
 ONCE, LOADED_ONCE = 3.2e-2, 2.6e-2
 UNIT = 5.2e-5
 # Rent, as a part of the cost, after which a program is compiled. With 1 the time spent is at most
-# twice what was needed, wherever the program ends; a little less serves those that go on.
-RENT = 0.85
+# twice what was needed, wherever the program ends; a little less serves those that go on. A
+# program that an earlier process has compiled ran for long there, and is expected to do so again.
+RENT, KNOWN_RENT = 0.85, 0.03
 # NumPy's time for an op, and for an element of its result.
 CALL, ELEMENT = 1.2e-6, 1e-9
 # NumPy's overhead for an op in the body of a loop, in elements.
@@ -78,8 +78,8 @@ class Outline:
     def is_known(self) -> bool:
         """Whether an earlier process has compiled a program of this outline."""
         if self._known is None:
-            has_folder = self._structure is not None and known_programs.cache_folder()
-            self._known = bool(has_folder) and known_programs.is_known(self._number())
+            may_be = self._structure is not None and known_programs.has_any()
+            self._known = may_be and known_programs.is_known(self._number())
         return self._known
 
     def note_compiled(self) -> None:
@@ -111,12 +111,6 @@ _MOST_SIGNATURES = 1 << 14
 def least_cost(program: Program) -> float:
     """What compiling or loading a program takes at least, found without looking at its nodes."""
     return LOADED_PLAN + LOADED_KERNEL + OP * len(program.nodes) / 2
-
-
-def cost_of_loading(program: Program, fused: Fused | None = None) -> float:
-    """What a program costs whose machine code is on disk."""
-    kernels = len(program.nodes) / 8 if fused is None else len(fused.units)
-    return LOADED_PLAN + LOADED_KERNEL * min(kernels, 16) + OP * len(program.nodes)
 
 
 def cost(fused: Fused) -> float:
@@ -163,13 +157,13 @@ def _product(call: Call) -> Signature:
     return call.node.op, call.node.dtype
 
 
-def pays(spent: float, expected: float, once: float = ONCE) -> bool:
+def pays(spent: float, expected: float, once: float = ONCE, rent: float = RENT) -> bool:
     """Whether to compile what costs so much after so much was spent, of which some was repeated."""
-    spent /= RENT
+    spent /= rent
     # The scale is at least LEAST, and takes time to measure.
     if spent < LEAST * expected or spent < scale() * expected:
         return False
-    return Policy.loaded or max(Policy.repeated / RENT, spent) >= scale() * (expected + once)
+    return Policy.loaded or max(Policy.repeated / rent, spent) >= scale() * (expected + once)
 
 
 LEAST, MOST = 0.25, 4.0

@@ -24,8 +24,8 @@ from gradtape.codegen.plans.gemm import GemmArguments, Operand
 from gradtape.codegen.plans.instructions import Instruction
 from gradtape.dtypes import DTypeLike
 from gradtape.ops.blas_lapack import LETTERS, library
+from gradtape.runtime.products.tiled_products import matrix_product
 from gradtape.runtime.thread_team import get_num_threads
-from gradtape.runtime.tiled_products import matrix_product
 
 LARGEST = 2**31 - 1
 
