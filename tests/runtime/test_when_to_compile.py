@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import gradtape as gt
+from gradtape.codegen import known_programs
 from gradtape.recording.value import Value
 from gradtape.runtime import compiled_plan, tiers, when_to_compile
 from gradtape.runtime.when_to_compile import Policy
@@ -371,3 +372,77 @@ def test_small_programs_run_in_numpy_as_they_are(clock, monkeypatch):
     large = gt.asarray(np.linspace(0, 1, 10_000))
     tiers.TieredPlan(gt.program_of(gt.cosh(large) * large)).run([large.numpy()])
     assert len(passed) == 2
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("GRADTAPE_KERNEL_CACHE", str(tmp_path / "kernels"))
+    known_programs._numbers.cache_clear()
+    yield tmp_path / "kernels"
+    known_programs._numbers.cache_clear()
+
+
+def runs_of(program, clock, most=1000):
+    """Runs in NumPy of a program that the cache of plans does not know."""
+    gt.clear_plans()
+    known_programs._numbers.cache_clear()
+    when_to_compile._compiled.clear()
+    for count in range(most):
+        before = clock.now
+        program().numpy()
+        if clock.now == before:
+            return count
+    return most
+
+
+def test_a_program_that_an_earlier_process_compiled_is_loaded_soon(clock, folder, monkeypatch):
+    clock.step = 1e-4
+    monkeypatch.setattr(Policy, "loaded", False)
+
+    def program():
+        return gt.tan(gt.asarray(np.linspace(0.0, 1.0, 40))) ** 7
+
+    first = runs_of(program, clock)
+    monkeypatch.setattr(Policy, "loaded", False)
+    monkeypatch.setattr(Policy, "repeated", 0.0)
+    second = runs_of(program, clock)
+    assert second < first / 10
+    assert (folder / known_programs.NAME).exists()
+
+
+def test_other_programs_do_not_profit(clock, folder, monkeypatch):
+    clock.step = 1e-4
+    runs = []
+    for power in (8, 9):
+        monkeypatch.setattr(Policy, "loaded", False)
+        monkeypatch.setattr(Policy, "repeated", 0.0)
+        x = gt.asarray(np.arange(40.0))
+        runs.append(runs_of(lambda x=x, power=power: gt.tan(x) ** power, clock))
+    assert min(runs) > 100
+
+
+def test_known_programs_are_bounded(folder, monkeypatch):
+    monkeypatch.setattr(known_programs, "MOST", 10)
+    for number in range(25):
+        known_programs.note(number)
+    known_programs._numbers.cache_clear()
+    assert known_programs.is_known(24)
+    assert not known_programs.is_known(0)
+    assert (folder / known_programs.NAME).stat().st_size <= 10 * 8
+
+
+def test_without_a_folder_nothing_is_known(monkeypatch):
+    monkeypatch.setenv("GRADTAPE_KERNEL_CACHE", "off")
+    known_programs.note(7)
+    assert not known_programs.has_any()
+    assert not known_programs.is_known(7)
+
+
+def test_the_price_follows_the_speed_of_the_machine(monkeypatch):
+    monkeypatch.setattr(Policy, "scale", None)
+    monkeypatch.setattr(Policy, "clock", Clock(2 * when_to_compile.UNIT))
+    assert when_to_compile.scale() == pytest.approx(2.0)
+    # However far from usual the measurement is, the price stays within bounds.
+    monkeypatch.setattr(Policy, "scale", None)
+    monkeypatch.setattr(Policy, "clock", Clock(1e6))
+    assert when_to_compile.scale() == when_to_compile.MOST
