@@ -11,4 +11,6 @@ Other packages import:
 - `cpython`: machine code that knows the objects of CPython
 - `integers`: `compile_integers`, integer loops from their Python source
 - `llvm`: `compile_ir`, IR text to addresses; `host`, the machine
+- `known_programs`: whether an earlier process has compiled a program
+- `cache_folder`: where machine code is kept on disk
 """

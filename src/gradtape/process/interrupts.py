@@ -31,8 +31,7 @@ def uninterrupted(work: Callable[P, R]) -> Callable[P, R]:
 
     Handlers run in the main thread only, so another thread does the work, and the main thread waits
     for it. What a handler raises ends the wait, and the work goes on to its end: it must leave its
-    result where a later call finds it, or be quick. This is for packages whose objects do not
-    survive an interrupt while they are made or freed: llvmlite's are freed twice.
+    result where a later call finds it, or be quick. This is for calls of C that take long.
     """
 
     @functools.wraps(work)

@@ -14,5 +14,5 @@ Other packages import:
 - buffer_pool: `allocate`, `array`, `empty_cache`; machine_limits: memory and processors;
 - thread_team: `get_num_threads`, `set_num_threads`, and the address of `run_plan`;
 - counters: `counters`, `COUNTS`; footprint: bytes that a program will take;
-- blas: `library`, for reports.
+- products.blas: matrix products of compiled plans.
 """
