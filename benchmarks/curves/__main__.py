@@ -176,6 +176,8 @@ def draw(found: Mapping[str, Mapping[str, Curve]], path: Path) -> None:
     import matplotlib
 
     matplotlib.use("agg")
+    # Text stays text, and the file is the same for the same figures.
+    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "curves"})
     from matplotlib import pyplot
 
     columns = 3
@@ -196,10 +198,11 @@ def draw(found: Mapping[str, Mapping[str, Curve]], path: Path) -> None:
         axis.set_title(PROGRAMS[name].title, fontsize=9)
         axis.set_xlabel("calls")
         axis.set_ylabel("ms in all")
+        axis.minorticks_off()
         axis.grid(alpha=0.3)
     axes.flat[0].legend(fontsize=8)
     figure.tight_layout()
-    figure.savefig(path)
+    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 
 def main() -> None:

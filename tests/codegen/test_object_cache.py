@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from gradtape.codegen import llvm, object_cache
+from gradtape.codegen import cache_folder, llvm, object_cache
 
 PROGRAM = """
 import numpy as np, gradtape as gt
@@ -98,8 +98,8 @@ def test_other_vectors_are_other_entries(folder):
 def test_a_folder_that_others_may_write_to_is_not_used(folder):
     folder.mkdir(mode=0o700)
     folder.chmod(0o777)
-    object_cache._prepared.cache_clear()
-    assert object_cache.folder_in_use() is None
+    cache_folder._prepared.cache_clear()
+    assert cache_folder.cache_folder() is None
     assert run()[1] > 0
     assert list(folder.iterdir()) == []
 
