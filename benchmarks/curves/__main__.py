@@ -176,8 +176,6 @@ def draw(found: Mapping[str, Mapping[str, Curve]], path: Path) -> None:
     import matplotlib
 
     matplotlib.use("agg")
-    # Text stays text, and the file is the same for the same figures.
-    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "curves"})
     from matplotlib import pyplot
 
     columns = 3
@@ -202,7 +200,7 @@ def draw(found: Mapping[str, Mapping[str, Curve]], path: Path) -> None:
         axis.grid(alpha=0.3)
     axes.flat[0].legend(fontsize=8)
     figure.tight_layout()
-    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+    figure.savefig(path, dpi=80, metadata={"Software": None})
 
 
 def main() -> None:
