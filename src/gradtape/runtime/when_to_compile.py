@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 # Seconds on a machine on which `_fixed_work` takes `UNIT` (decision 0047). The costs of compiling:
 # of a plan at least, of a kernel by effort, of an op, and of the first matrix product of a dtype.
-PLAN, QUICK, SHORT, FULL, OP, PRODUCT = 6e-3, 2e-3, 1.5e-2, 2.5e-2, 6e-5, 1.2e-2
+PLAN, QUICK, PLAIN, FULL, OP, PRODUCT = 6e-3, 2e-3, 1.5e-2, 2.5e-2, 6e-5, 1.2e-2
 # The costs of loading them: of a plan, and of a kernel.
 LOADED_PLAN, LOADED_KERNEL = 5e-3, 8e-4
 # Once for the process: its modules, LLVM's library, the interpreter of plans; of these, what is
@@ -135,7 +135,7 @@ def cost(fused: Fused) -> float:
 def _kernel(loop: Loop) -> float:
     """What the kernel of a loop costs: see `codegen.kernels.compile.Effort`."""
     points = math.prod(loop.space)
-    return FULL if points > 1 << 14 else SHORT if points > 1 << 8 else QUICK
+    return FULL if points > 1 << 14 else PLAIN if points > 1 << 6 else QUICK
 
 
 def note_compiled(fused: Fused) -> None:

@@ -59,7 +59,7 @@ class _Columns:
         # Vectors of single bits are slow to store.
         bits = any("x i1>" in kind for kind in self.totals.types)
         in_strips = e.kernel.reduced == 1 and len(e.kernel.body) <= _LONG_BODY and not bits
-        in_strips = in_strips and not e.short
+        in_strips = in_strips and e.in_strips
 
         def block(outer: list[str]) -> None:
             bases = e.rows(outer)

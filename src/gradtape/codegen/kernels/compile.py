@@ -32,19 +32,20 @@ _CACHE = 1 << 15
 # From so many characters on, IR is compiled at level 1: a kernel of 5,000 ops took 2.2 s at level 2
 # and takes 1.3, and its machine code is as long and as fast.
 LONG_TEXT = 1 << 18
-# Points of a loop up to which optimised code saves less than a microsecond of a call, and up to
-# which a short text costs a few microseconds and is compiled in half the time.
-FEW_POINTS, SOME_POINTS = 1 << 8, 1 << 14
+# Points of a loop up to which optimised code saves a tenth of a microsecond of a call, and up to
+# which sums of columns without strips cost a few microseconds and are compiled in half the time.
+FEW_POINTS, SOME_POINTS = 1 << 6, 1 << 14
 
 
 class Effort(IntEnum):
-    """How a kernel is compiled: as a short text without passes, as a short text, or for speed.
+    """How a kernel is compiled.
 
-    A short text has one loop, always masked, where others have loops for full vectors as well.
+    QUICK is without LLVM's passes, from a text that has one loop, always masked, where others have
+    loops for full vectors as well. PLAIN is with passes, FULL also sums columns in strips.
     """
 
     QUICK = 0
-    SHORT = 1
+    PLAIN = 1
     FULL = 2
 
 
@@ -54,10 +55,10 @@ def effort_for(points: int) -> Effort:
 
 
 def kernel_text(
-    kernel: Kernel, lanes: int, name: str, short: bool = False
+    kernel: Kernel, lanes: int, name: str, effort: Effort = Effort.FULL
 ) -> tuple[str, list[str]]:
     """The IR function of a kernel, and the definitions that it needs."""
-    e = Emitter(kernel, lanes, name, short)
+    e = Emitter(kernel, lanes, name, short=effort is Effort.QUICK, in_strips=effort is Effort.FULL)
     _EMITTERS[kernel.layout](e)
     return e.text()
 
@@ -181,7 +182,9 @@ _known: WeakTable[tuple[Kernel, str, Effort], KernelCode] = WeakTable()
 _lock = new_lock()
 
 
-def module_text(kernels: Iterable[Kernel], short: bool = False) -> tuple[str, dict[Kernel, str]]:
+def module_text(
+    kernels: Iterable[Kernel], effort: Effort = Effort.FULL
+) -> tuple[str, dict[Kernel, str]]:
     """One module with a function for each kernel, to compile or to read."""
     bits = llvm.host().bits
     functions: list[str] = []
@@ -189,7 +192,7 @@ def module_text(kernels: Iterable[Kernel], short: bool = False) -> tuple[str, di
     names: dict[Kernel, str] = {}
     for kernel in kernels:
         name = names[kernel] = f"kernel_{len(names)}"
-        text, needed = kernel_text(kernel, lane_count(kernel, bits), name, short)
+        text, needed = kernel_text(kernel, lane_count(kernel, bits), name, effort)
         functions.append(text)
         definitions.update(dict.fromkeys(needed))
     attributes = (
@@ -238,7 +241,7 @@ def compile_kernels(efforts: Mapping[Kernel, Effort]) -> Codes:
 def _module(
     kernels: Iterable[Kernel], mode: str, effort: Effort
 ) -> tuple[dict[Kernel, KernelCode], llvm.Compiled]:
-    text, names = module_text(kernels, short=effort is not Effort.FULL)
+    text, names = module_text(kernels, effort)
     level = 0 if effort is Effort.QUICK else 1 if len(text) > LONG_TEXT else 2
     module = llvm.compile_ir(text, level, for_good=False)
     codes = {kernel: KernelCode(module.address(name), module) for kernel, name in names.items()}

@@ -26,12 +26,16 @@ _UNREAD = Vector("", BOOL)
 class Emitter(Memory):
     """Appends the loops of one kernel: arguments, control flow, addresses and the body."""
 
-    def __init__(self, kernel: Kernel, lanes: int, name: str, short: bool = False) -> None:
+    def __init__(
+        self, kernel: Kernel, lanes: int, name: str, short: bool = False, in_strips: bool = True
+    ) -> None:
         super().__init__(lanes)
         self.kernel = kernel
         self.name = name
         # Whether the body is emitted once, always masked, and not once full and once for the tail.
         self.short = short or len(kernel.body) > LONG_BODY
+        # Whether columns are summed in strips, where that pays for many of them.
+        self.in_strips = in_strips
         self._blocks = 0
         self._argument = 0
         # All arrays: first those that are read, then stores, then results of reductions.
