@@ -120,7 +120,7 @@ def test_rent_is_counted_for_all_sizes_of_an_outline(clock):
     w = gt.asarray(np.linspace(-1.0, 1.0, 5))
     before = gt.counters()
     in_numpy = 0
-    for length in range(20, 120):
+    for length in range(60, 160):
         x = gt.asarray(np.linspace(0.0, 1.0, 5 * length).reshape(length, 5))
         begun = clock.now
         (gt.tanh(x * w) * gt.exp(-x)).numpy()

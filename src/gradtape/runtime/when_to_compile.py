@@ -135,7 +135,7 @@ def cost(fused: Fused) -> float:
 def _kernel(loop: Loop) -> float:
     """What the kernel of a loop costs: see `codegen.kernels.compile.Effort`."""
     points = math.prod(loop.space)
-    return FULL if points > 1 << 14 else PLAIN if points > 1 << 6 else QUICK
+    return FULL if points > 1 << 14 else PLAIN if points > 1 << 8 else QUICK
 
 
 def note_compiled(fused: Fused) -> None:

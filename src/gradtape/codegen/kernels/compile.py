@@ -17,7 +17,7 @@ from enum import IntEnum
 from gradtape.codegen import llvm
 from gradtape.codegen.kernels import builder
 from gradtape.codegen.kernels.columns import emit_columns
-from gradtape.codegen.kernels.kernel import STRIDED, Kernel, Layout, lane_count
+from gradtape.codegen.kernels.kernel import LONG_BODY, STRIDED, Kernel, Layout, lane_count
 from gradtape.codegen.kernels.loops import Emitter
 from gradtape.codegen.kernels.reductions import emit_rows, emit_running, emit_whole
 from gradtape.process.locks import new_lock
@@ -34,15 +34,11 @@ _CACHE = 1 << 15
 LONG_TEXT = 1 << 18
 # Points of a loop up to which optimised code saves a tenth of a microsecond of a call, and up to
 # which sums of columns without strips cost a few microseconds and are compiled in half the time.
-FEW_POINTS, SOME_POINTS = 1 << 6, 1 << 14
+FEW_POINTS, SOME_POINTS = 1 << 8, 1 << 14
 
 
 class Effort(IntEnum):
-    """How a kernel is compiled.
-
-    QUICK is without LLVM's passes, from a text that has one loop, always masked, where others have
-    loops for full vectors as well. PLAIN is with passes, FULL also sums columns in strips.
-    """
+    """How a kernel is compiled: without LLVM's passes, with them, or with strips of columns too."""
 
     QUICK = 0
     PLAIN = 1
@@ -58,7 +54,7 @@ def kernel_text(
     kernel: Kernel, lanes: int, name: str, effort: Effort = Effort.FULL
 ) -> tuple[str, list[str]]:
     """The IR function of a kernel, and the definitions that it needs."""
-    e = Emitter(kernel, lanes, name, short=effort is Effort.QUICK, in_strips=effort is Effort.FULL)
+    e = Emitter(kernel, lanes, name, in_strips=effort is Effort.FULL)
     _EMITTERS[kernel.layout](e)
     return e.text()
 
@@ -66,7 +62,7 @@ def kernel_text(
 def _vectors(e: Emitter, low: str, high: str, body: Callable[[str, str | None], None]) -> None:
     """One body per vector of points from low to high, the last one masked."""
     step = str(e.lanes)
-    if e.short:
+    if len(e.kernel.body) > LONG_BODY:
         e.loop(low, high, step, lambda i: body(i, e.mask(i, high)))
         return
     count = e.b.let(f"sub nsw i64 {high}, {low}")

@@ -54,7 +54,7 @@ FEW_SCALARS = 12
 RADIX = 16
 # Vectors per chunk of a whole-tensor reduction: fixed, so that results do not depend on threads.
 CHUNK = RADIX * RADIX * RADIX
-# A longer body is emitted once: see `Emitter.short`.
+# A longer body is emitted once, always masked, instead of once full and once for the tail.
 LONG_BODY = 48
 
 

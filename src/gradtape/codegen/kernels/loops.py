@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 
 from gradtape.codegen import llvm
-from gradtape.codegen.kernels.kernel import BOOL, LONG_BODY, SAME, SCALAR, Kernel, Layout, Operand
+from gradtape.codegen.kernels.kernel import BOOL, SAME, SCALAR, Kernel, Layout, Operand
 from gradtape.codegen.kernels.memory import Memory, Place
 from gradtape.graph.vector_code import Vector
 from gradtape.ops.families.lowering import add
@@ -26,14 +26,10 @@ _UNREAD = Vector("", BOOL)
 class Emitter(Memory):
     """Appends the loops of one kernel: arguments, control flow, addresses and the body."""
 
-    def __init__(
-        self, kernel: Kernel, lanes: int, name: str, short: bool = False, in_strips: bool = True
-    ) -> None:
+    def __init__(self, kernel: Kernel, lanes: int, name: str, in_strips: bool = True) -> None:
         super().__init__(lanes)
         self.kernel = kernel
         self.name = name
-        # Whether the body is emitted once, always masked, and not once full and once for the tail.
-        self.short = short or len(kernel.body) > LONG_BODY
         # Whether columns are summed in strips, where that pays for many of them.
         self.in_strips = in_strips
         self._blocks = 0

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from gradtape.codegen.kernels.accumulators import Parts, Point, Totals
 from gradtape.codegen.kernels.kernel import (
     CHUNK,
+    LONG_BODY,
     RADIX,
     SCALAR,
     Kernel,
@@ -141,7 +142,7 @@ def _along(
         return totals.of_several([point(start, None) for start in starts])
 
     count = e.b.let(f"sub nsw i64 {high}, {low}")
-    if e.short:
+    if len(e.kernel.body) > LONG_BODY:
         return levels(e, totals, stretch, e.lanes, masked, _row_spans(e, count, e.lanes))
     vectors = _vectors_at_once(e.kernel, totals)
     unit = vectors * e.lanes
