@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gradtape.codegen.kernels import compile
+from gradtape.codegen.kernels import effort as efforts
 from gradtape.codegen.kernels.lower import fusible
 from gradtape.optimize import loops_of, optimize
 from gradtape.optimize.fuse import Call
@@ -17,8 +17,8 @@ from gradtape.tensor.tensor import program_of
 @pytest.fixture(autouse=True)
 def optimised(monkeypatch):
     """Compile for speed however few points there are: tests have small arrays, users large ones."""
-    monkeypatch.setattr(compile, "FEW_POINTS", 0)
-    monkeypatch.setattr(compile, "SOME_POINTS", 0)
+    monkeypatch.setattr(efforts, "FEW_POINTS", 0)
+    monkeypatch.setattr(efforts, "SOME_POINTS", 0)
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ import pytest
 from tests.ops.cases import at_samples
 
 import gradtape as gt
-from gradtape.codegen.kernels import compile
-from gradtape.codegen.kernels.compile import Effort
+from gradtape.codegen.kernels import effort as efforts
+from gradtape.codegen.kernels.effort import Effort
 from gradtape.codegen.kernels.lower import fusible
 from gradtape.graph.node import apply, leaf
 from gradtape.graph.op import REGISTRY
@@ -79,8 +79,8 @@ def test_a_new_length_compiles_nothing():
 
 
 def test_more_than_a_few_points_are_worth_optimised_code(monkeypatch):
-    monkeypatch.setattr(compile, "FEW_POINTS", 256)
-    monkeypatch.setattr(compile, "SOME_POINTS", 1024)
+    monkeypatch.setattr(efforts, "FEW_POINTS", 256)
+    monkeypatch.setattr(efforts, "SOME_POINTS", 1024)
     monkeypatch.setattr(tiers, "MODE", "always")
 
     def f(n):

@@ -14,16 +14,17 @@ from functools import lru_cache
 from pathlib import Path
 
 from gradtape.codegen.cache_folder import cache_folder
+from gradtape.version import __version__
 
 NAME = "known-programs"
 _BYTES = 8
-# Beyond so many the file begins anew.
+# The most numbers in the file; the next one starts an empty file.
 MOST = 1 << 13
 
 
 def number_of(text: str) -> int:
-    """The number of a program, of this version and on vectors of this width."""
-    data = f"{os.environ.get('GRADTAPE_VECTOR_BITS')}\n{text}".encode()
+    """The number of a program, in this version of gradtape and with this width of vectors."""
+    data = f"{__version__}\n{os.environ.get('GRADTAPE_VECTOR_BITS')}\n{text}".encode()
     return zlib.crc32(data) << 32 | zlib.adler32(data)
 
 
@@ -44,9 +45,9 @@ def note(number: int) -> None:
     folder = cache_folder()
     if folder is None or number in _numbers(folder):
         return
-    begin_anew = len(_numbers(folder)) >= MOST
+    is_full = len(_numbers(folder)) >= MOST
     # A full or read-only disk is no error: the program is unknown then.
-    with contextlib.suppress(OSError), open(folder / NAME, "wb" if begin_anew else "ab") as file:
+    with contextlib.suppress(OSError), open(folder / NAME, "wb" if is_full else "ab") as file:
         file.write(number.to_bytes(_BYTES, "little"))
     _numbers(folder).add(number)
 

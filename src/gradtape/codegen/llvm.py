@@ -101,7 +101,7 @@ def host() -> Host:
     machine = platform.machine()
     with _lock:
         target = _target()
-        libmvec = machine == "x86_64" and not _asked_to_load("libmvec.so.1")
+        libmvec = machine == "x86_64" and _opens("libmvec.so.1")
     features = set(target.features.split(","))
     has_512 = features.issuperset(("+avx512f", "+avx512dq", "+avx512bw"))
     bits = 512 if has_512 else 256 if "+avx2" in features else 128
@@ -130,9 +130,10 @@ def _vector_limit() -> int:
     return int(text)
 
 
-def _asked_to_load(name: str) -> str:
-    """Open a shared library for compiled code; gives the error's text, or nothing."""
-    return answer(library().LoadLibraryPermanently, name.encode())
+def _opens(name: str) -> bool:
+    """Whether a shared library can be opened for compiled code."""
+    error = answer(library().LoadLibraryPermanently, name.encode())
+    return not error
 
 
 def has_symbol(name: str) -> bool:

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from gradtape.codegen.kernels.arguments import Lowered
-from gradtape.codegen.kernels.compile import Effort, KernelCode, compile_kernels, effort_for
+from gradtape.codegen.kernels.compile import KernelCode, compile_kernels
+from gradtape.codegen.kernels.effort import Effort, effort_for
 from gradtape.codegen.kernels.kernel import Kernel
 from gradtape.codegen.plans.instructions import Instruction, Instructions
 from gradtape.graph.node import Node

@@ -19,6 +19,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from gradtape.codegen import known_programs
+from gradtape.codegen.kernels.effort import Effort, effort_for
 from gradtape.graph import Node, Program
 from gradtape.ops.control.bodies import held
 from gradtape.ops.control.while_loop import WHILE
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
 
 # Seconds on a machine on which `_fixed_work` takes `UNIT` (decision 0047). The costs of compiling:
 # of a plan at least, of a kernel by effort, of an op, and of the first matrix product of a dtype.
-PLAN, QUICK, PLAIN, FULL, OP, PRODUCT = 6e-3, 2e-3, 1.5e-2, 2.5e-2, 6e-5, 1.2e-2
+PLAN, OP, PRODUCT = 6e-3, 6e-5, 1.2e-2
+KERNEL = {Effort.QUICK: 2e-3, Effort.PLAIN: 1.5e-2, Effort.FULL: 2.5e-2}
 # The costs of loading them: of a plan, and of a kernel.
 LOADED_PLAN, LOADED_KERNEL = 5e-3, 8e-4
 # Once for the process: its modules, LLVM's library, the interpreter of plans; of these, what is
@@ -122,20 +124,19 @@ def cost(fused: Fused) -> float:
             bodies = held(unit.node) if unit.node.op.runs_bodies else ()
             ops += 1 + sum(len(body.nodes) for body in bodies)
             # A body is a loop or two, as a rule.
-            fresh.update({(unit.node.op, *map(_OP, body.nodes)): FULL for body in bodies})
+            for body in bodies:
+                fresh[unit.node.op, *map(_OP, body.nodes)] = KERNEL[Effort.FULL]
             if unit.node.op.contracts:
                 fresh[_product(unit)] = PRODUCT
         else:
             ops += len(unit.nodes)
-            fresh[_signature(unit)] = max(_kernel(unit), fresh.get(_signature(unit), 0.0))
-    known = _compiled
-    return PLAN + OP * ops + sum(price for loop, price in fresh.items() if loop not in known)
+            fresh[_signature(unit)] = _kernel(unit)
+    return PLAN + OP * ops + sum(price for loop, price in fresh.items() if loop not in _compiled)
 
 
 def _kernel(loop: Loop) -> float:
-    """What the kernel of a loop costs: see `codegen.kernels.compile.Effort`."""
-    points = math.prod(loop.space)
-    return FULL if points > 1 << 14 else PLAIN if points > 1 << 8 else QUICK
+    """What the kernel of a loop costs."""
+    return KERNEL[effort_for(math.prod(loop.space))]
 
 
 def note_compiled(fused: Fused) -> None:

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from enum import IntEnum
 
 from gradtape.codegen import llvm
 from gradtape.codegen.kernels import builder
 from gradtape.codegen.kernels.columns import emit_columns
+from gradtape.codegen.kernels.effort import Effort
 from gradtape.codegen.kernels.kernel import LONG_BODY, STRIDED, Kernel, Layout, lane_count
 from gradtape.codegen.kernels.loops import Emitter
 from gradtape.codegen.kernels.reductions import emit_rows, emit_running, emit_whole
@@ -32,22 +32,6 @@ _CACHE = 1 << 15
 # From so many characters on, IR is compiled at level 1: a kernel of 5,000 ops took 2.2 s at level 2
 # and takes 1.3, and its machine code is as long and as fast.
 LONG_TEXT = 1 << 18
-# Points of a loop up to which optimised code saves a tenth of a microsecond of a call, and up to
-# which sums of columns without strips cost a few microseconds and are compiled in half the time.
-FEW_POINTS, SOME_POINTS = 1 << 8, 1 << 14
-
-
-class Effort(IntEnum):
-    """How a kernel is compiled: without LLVM's passes, with them, or with strips of columns too."""
-
-    QUICK = 0
-    PLAIN = 1
-    FULL = 2
-
-
-def effort_for(points: int) -> Effort:
-    """The effort for a loop over so many points."""
-    return Effort((points > FEW_POINTS) + (points > SOME_POINTS))
 
 
 def kernel_text(

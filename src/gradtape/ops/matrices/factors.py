@@ -77,14 +77,14 @@ def _factored(x: Array) -> tuple[Array, Array]:
     return factors.T, pivots.astype(np.int64)
 
 
-def _in_numpy(x: Array) -> bool:
-    """Whether LAPACK is called here for a matrix, rather than by NumPy."""
+def _by_lapack(x: Array) -> bool:
+    """Whether a matrix is factored by LAPACK here, and not inside NumPy."""
     return x.ndim == 2 and len(x) >= _SMALLEST and x.dtype.kind == "f"
 
 
 def solved(a: Array, b: Array) -> Array:
     """The solution of systems, as NumPy gives it."""
-    if not _in_numpy(a) or b.ndim != 2:
+    if not _by_lapack(a) or b.ndim != 2:
         return np.asarray(np.linalg.solve(a, b))
     turned = _remembered(a.T)
     factors, pivots = turned or _factor_kernel(a)
@@ -93,12 +93,12 @@ def solved(a: Array, b: Array) -> Array:
 
 def inverse(x: Array) -> Array:
     """The inverses of matrices, as NumPy gives them."""
-    return _inverse_kernel(*_factor_kernel(x)) if _in_numpy(x) else np.asarray(np.linalg.inv(x))
+    return _inverse_kernel(*_factor_kernel(x)) if _by_lapack(x) else np.asarray(np.linalg.inv(x))
 
 
 def sign_and_logarithm(x: Array) -> tuple[Array, Array]:
     """Sign and logarithm of determinants, as NumPy gives them."""
-    if _in_numpy(x):
+    if _by_lapack(x):
         return _slogdet_kernel(*_factor_kernel(x))
     sign, logarithm = np.linalg.slogdet(x)
     return np.asarray(sign), np.asarray(logarithm)
