@@ -270,13 +270,15 @@ class TestLoopsWithoutTapes:
             for _ in range(steps):
                 v.assign_add(1.0)
 
-        for _ in range(20):
-            run(5)
-            gt.wait_for_compiler()
-        blocks = sys.getallocatedblocks()
-        run(20_000)
-        assert sys.getallocatedblocks() - blocks < 200
-        assert float(v) == 20_100.0
+        run(100)
+        changes = []
+        for _ in range(3):
+            blocks = sys.getallocatedblocks()
+            run(7_000)
+            changes.append(sys.getallocatedblocks() - blocks)
+        # A round may compile something, once; a leak would show in every round.
+        assert min(changes) < 200
+        assert float(v) == 21_100.0
 
     @pytest.mark.slow
     def test_a_long_unobserved_loop_is_cut_where_it_repeats(self):
