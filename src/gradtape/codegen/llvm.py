@@ -1,8 +1,7 @@
 """LLVM: IR text in, addresses of native functions out.
 
-IR text is parsed into a module, which two cheap passes simplify. The target machine of its level
-turns it into machine code, an engine of its own loads that, and a function is called by its
-address.
+The object file of a module is on disk, or `emission` makes it. An engine of its own loads it, and a
+function is called by its address.
 """
 
 from __future__ import annotations
@@ -16,9 +15,17 @@ import struct
 import threading
 import time
 import weakref
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from gradtape.codegen.emission import (
+    Source,
+    emitted,
+    emitted_together,
+    new_machine,
+    target,
+)
 from gradtape.codegen.llvm_library import LLVMError, answer, library, made
 from gradtape.messages import Log
 from gradtape.process.interrupts import uninterrupted
@@ -100,15 +107,15 @@ def host() -> Host:
     """The machine that this process runs on."""
     machine = platform.machine()
     with _lock:
-        target = _target()
+        known = target()
         libmvec = machine == "x86_64" and _opens("libmvec.so.1")
-    features = set(target.features.split(","))
+    features = set(known.features.split(","))
     has_512 = features.issuperset(("+avx512f", "+avx512dq", "+avx512bw"))
     bits = 512 if has_512 else 256 if "+avx2" in features else 128
     # Every processor with AVX2 that is sold has FMA; AArch64 always has it.
     fused = bits >= 256 or machine in ("aarch64", "arm64")
     limited = min(bits, _vector_limit())
-    return Host(machine, limited, libmvec, fused, has_512, target.processor in _IN_HALVES)
+    return Host(machine, limited, libmvec, fused, has_512, known.processor in _IN_HALVES)
 
 
 def aligned_stack(nbytes: int) -> str:
@@ -148,52 +155,6 @@ def add_symbol(name: str, address: int) -> None:
         library().AddSymbol(name.encode(), address)
 
 
-class Target(NamedTuple):
-    """What machine code depends on beside its IR: the processor and the compiler."""
-
-    triple: str
-    processor: str
-    features: str
-    llvmlite: str
-    llvm: int
-
-
-@lru_cache(maxsize=1)
-def _target() -> Target:
-    llvm = library()
-    features = sorted(answer(llvm.GetHostCPUFeatures).split(","), key=lambda each: each[1:])
-    return Target(
-        answer(llvm.GetDefaultTargetTriple),
-        answer(llvm.GetHostCPUName),
-        ",".join(features),
-        llvm.version,
-        llvm.GetVersionInfo(),
-    )
-
-
-def _new_machine(level: int, processor: str, features: str) -> int:
-    llvm = library()
-    target = made(llvm.GetTargetFromTriple, _target().triple.encode())
-    # LLVM's engine reads ELF files on Windows, too.
-    triple = _target().triple + ("-elf" if os.name == "nt" else "")
-    words = (triple.encode(), processor.encode(), features.encode(), level)
-    machine: int = llvm.CreateTargetMachine(target, *words, b"default", b"jitdefault", 0, 1, b"")
-    if not machine:
-        raise LLVMError(f"codegen: LLVM has no target machine for {triple}, {processor}")
-    return machine
-
-
-@lru_cache(maxsize=3)
-def _machine(level: int) -> tuple[int, bytes]:
-    """The target machine that compiles all modules of a level, and its layout of data."""
-    llvm = library()
-    machine = _new_machine(level, _target().processor, _target().features)
-    data = llvm.CreateTargetMachineData(machine)
-    layout = answer(llvm.CopyStringRepOfTargetData, data).encode()
-    llvm.DisposeTargetData(data)
-    return machine, layout
-
-
 @lru_cache(maxsize=1)
 def _empty_context() -> int:
     """The context of the empty modules that engines are made with."""
@@ -220,39 +181,88 @@ class Counts:
 def compile_ir(
     text: str, level: int = 2, for_good: bool = True, has_addresses: bool = False
 ) -> Compiled:
-    """Compile a module of IR text for this machine.
+    """Compile a module of IR text for this machine; see `compile_modules`."""
+    return compile_modules([Source(text, level, for_good, has_addresses)])[0]
+
+
+class Module:
+    """Native code that is compiled with the plan that needs it first, or when it is asked for."""
+
+    __slots__ = ("__weakref__", "_code", "source")
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self._code: Compiled | None = None
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether its addresses are known."""
+        return self._code is not None
+
+    def take(self, code: Compiled) -> None:
+        """Note the code that was compiled together with that of others."""
+        self._code = self._code or code
+
+    def address(self, name: str) -> int:
+        """The address of a function."""
+        if self._code is None:
+            self.take(compile_modules([self.source])[0])
+        assert self._code is not None
+        return self._code.address(name)
+
+
+class Function(NamedTuple):
+    """A function of a module that may not be compiled yet."""
+
+    module: Module
+    name: str
+
+
+def compile_modules(sources: Sequence[Source]) -> list[Compiled]:
+    """Compile modules for this machine, on as many processors as there are.
 
     A text with addresses of this process is not kept on disk: another process has no use for it.
 
-    Level 0 is for code that waits more than it computes: it compiles four times as fast. Code that
+    Level 0 is for code that waits more than it computes: it compiles four times as fast. Level 3 is
+    for routines with variables in memory, which are moved to registers. Code that
     is not compiled for good is freed some time after the `Compiled` has died: whoever may run it
     must hold that.
     """
-    Counts.modules += 1
+    Counts.modules += len(sources)
     begin = time.perf_counter()
-    names, content, loaded = _object(text, level, has_addresses)
+    found = [_loaded(source, each) for source, each in zip(sources, _objects(sources), strict=True)]
+    _log.debug(
+        "%d modules, of which %d were on disk: %d bytes in %.1f ms",
+        len(found),
+        sum(each.loaded for each in found),
+        sum(each.nbytes for each in found),
+        (time.perf_counter() - begin) * 1e3,
+    )
+    return found
+
+
+# The functions of a module, its object file, and whether that was on disk.
+Object = tuple[list[str], bytes, bool]
+
+
+def _loaded(source: Source, found_object: Object) -> Compiled:
+    """The code of an object file, loaded."""
+    names, content, from_disk = found_object
     try:
         engine = _engine(content)
     except LLVMError:
-        if not loaded:
+        if not from_disk:
             raise
-        names, content, loaded = _object(text, level, has_addresses, from_disk=False)
+        ((names, content, from_disk),) = _objects([source], from_disk=False)
         engine = _engine(content)
     # An interrupt leaves the thread behind that compiles: what it makes is kept for the next call.
-    _unclaimed.pop((text, level), None)
+    _unclaimed.pop((source.text, source.level), None)
     with _lock:
         address = library().GetFunctionAddress
         addresses = {name: address(engine, name.encode()) for name in names}
-    found = Compiled(addresses, loaded, len(content))
-    if not for_good:
+    found = Compiled(addresses, from_disk, len(content))
+    if not source.for_good:
         _engines[weakref.ref(found, _dead.append)] = engine
-    _log.debug(
-        "%s %s: %d bytes in %.1f ms",
-        "loaded" if loaded else "compiled",
-        "native code" if for_good else "a kernel",
-        len(content),
-        (time.perf_counter() - begin) * 1e3,
-    )
     return found
 
 
@@ -271,86 +281,51 @@ def _engine(content: bytes) -> int:
             raise LLVMError(f"codegen: LLVM cannot read the {len(content)} bytes of an object file")
         module = made(llvm.ParseAssembly, _empty_context(), b"")
         own_memory = platform.machine().lower() in ("arm64", "aarch64")
-        engine = made(llvm.CreateMCJITCompiler, module, _new_machine(0, "", ""), own_memory)
+        engine = made(llvm.CreateMCJITCompiler, module, new_machine(0, "", ""), own_memory)
         llvm.MCJITAddObjectFile(engine, file)
         llvm.DisposeObjectFile(file)
         llvm.FinalizeObject(engine)
         return engine
 
 
-def _object(
-    text: str, level: int, has_addresses: bool, from_disk: bool = True
-) -> tuple[list[str], bytes, bool]:
-    """The functions of a module, its object file, and whether that was on disk."""
+def _objects(sources: Sequence[Source], from_disk: bool = True) -> list[Object]:
+    """The object files of modules: from disk where they are known, else compiled together."""
     # Loaded with the compiler.
     from gradtape.codegen import object_cache
 
     with _lock:
-        target = _target()
-    entry = None if has_addresses else object_cache.key(text, str(level), *map(str, target))
-    found = object_cache.load(entry) if entry is not None and from_disk else None
-    if found is not None:
-        return *found, True
-    return *(_unclaimed.get((text, level)) or _new_object(text, level, entry)), False
+        machine = target()
+    found: list[Object | None] = []
+    entries: list[str | None] = []
+    for text, level, _, has_addresses in sources:
+        entry = None if has_addresses else object_cache.key(text, str(level), *map(str, machine))
+        known = object_cache.load(entry) if entry is not None and from_disk else None
+        kept = None if known else _unclaimed.get((text, level))
+        found.append((*known, True) if known else (*kept, False) if kept else None)
+        entries.append(entry)
+    missing = [number for number, each in enumerate(found) if each is None]
+    if missing:
+        made_now = _new_objects([(sources[number], entries[number]) for number in missing])
+        for number, content in zip(missing, made_now, strict=True):
+            found[number] = (*content, False)
+    return [each for each in found if each is not None]
 
 
 @uninterrupted
-def _new_object(text: str, level: int, entry: str | None) -> tuple[list[str], bytes]:
-    """Compile a module, and write it to disk as an entry."""
+def _new_objects(wanted: Sequence[tuple[Source, str | None]]) -> list[tuple[list[str], bytes]]:
+    """Compile modules, and write them to disk as entries."""
     # Loaded with the compiler.
     from gradtape.codegen import object_cache
 
     with _lock:
-        names, content = _emitted(text, level, as_object=True)
-        if entry is not None:
-            object_cache.save(entry, names, content)
-        while len(_unclaimed) >= _MOST_UNCLAIMED:
-            _unclaimed.pop(next(iter(_unclaimed)))
-        _unclaimed[text, level] = names, content
-    return names, content
-
-
-def _emitted(text: str, level: int, as_object: bool) -> tuple[list[str], bytes]:
-    """The functions of a module, and its machine code as an object file or as text."""
-    llvm = library()
-    machine, layout = _machine(level)
-    # LLVM keeps types and constants for as long as the context lives.
-    context = llvm.ContextCreate()
-    try:
-        module = made(llvm.ParseAssembly, context, text.encode())
-        try:
-            llvm.SetTarget(module, _target().triple.encode())
-            llvm.SetDataLayout(module, layout)
-            functions = _functions(module)
-            if level:
-                passes, builder = _passes(level)
-                for function in functions:
-                    llvm.RunNewFunctionPassManager(passes, function, builder)
-            names = [llvm.GetValueName(each).decode() for each in functions if _is_public(each)]
-            code = made(llvm.TargetMachineEmitToMemory, machine, module, int(as_object))
-            content = ctypes.string_at(llvm.GetBufferStart(code), llvm.GetBufferSize(code))
-            llvm.DisposeMemoryBuffer(code)
-            return names, content
-        finally:
-            llvm.DisposeModule(module)
-    finally:
-        llvm.ContextDispose(context)
-
-
-def _functions(module: int) -> list[int]:
-    """The functions that a module defines."""
-    llvm = library()
-    found: list[int] = []
-    iterator = llvm.ModuleFunctionsIter(module)
-    while function := llvm.FunctionsIterNext(iterator):
-        if not llvm.IsDeclaration(function):
-            found.append(function)
-    llvm.DisposeFunctionsIter(iterator)
-    return found
-
-
-def _is_public(function: int) -> bool:
-    return bool(library().GetLinkage(function) == 0)
+        results = emitted_together([source for source, _ in wanted])
+        for (source, entry), (names, content) in zip(wanted, results, strict=True):
+            if entry is not None:
+                object_cache.save(entry, names, content)
+            while len(_unclaimed) >= max(_MOST_UNCLAIMED, len(wanted)):
+                _unclaimed.pop(next(iter(_unclaimed)))
+            _unclaimed[source.text, source.level] = names, content
+    return results
 
 
 def free_code() -> None:
@@ -372,24 +347,10 @@ def loaded_modules() -> int:
     return len(_engines)
 
 
-@lru_cache(maxsize=3)
-def _passes(level: int) -> tuple[int, int]:
-    """The two passes that pay, and the builder that they are run with: LLVM frees neither.
-
-    The IR is vector code without variables in memory already. LLVM's pipeline of level 1 takes two
-    to ten times as long and improves next to nothing more.
-    """
-    llvm = library()
-    passes = llvm.CreateNewFunctionPassManager()
-    llvm.function_AddSimplifyCFGPass(passes)
-    llvm.function_AddInstCombinePass(passes)
-    return passes, llvm.CreatePassBuilder(_machine(level)[0], llvm.CreatePipelineTuningOptions())
-
-
 def assembly(text: str) -> str:
     """The machine code of a module as text, to read."""
     with _lock:
-        return _emitted(text, 2, as_object=False)[1].decode()
+        return emitted(text, 2, as_object=False)[1].decode()
 
 
 def callable_at(address: int, *kinds: Any, keep_gil: bool = False, returns: Any = None) -> Any:

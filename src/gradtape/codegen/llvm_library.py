@@ -68,6 +68,7 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "SetTarget": (None, c_void_p, c_char_p),
     "TargetMachineEmitToMemory": (c_void_p, c_void_p, c_void_p, c_int, _text),
     "function_AddInstCombinePass": (None, c_void_p),
+    "function_AddSROAPass": (None, c_void_p),
     "function_AddSimplifyCFGPass": (None, c_void_p),
 }  # fmt: skip
 

@@ -25,6 +25,23 @@ class Fold:
         self.values = list(values)
 
 
+class Variable:
+    """A variable of a routine. Routines with variables are compiled with `has_variables`."""
+
+    def __init__(self, r: Routine, kind: str) -> None:
+        self._r = r
+        self._kind = kind
+        self.place = r.entry_line(f"alloca {kind}")
+
+    def get(self) -> str:
+        """The value."""
+        return self._r.let(f"load {self._kind}, ptr {self.place}")
+
+    def set(self, value: Word) -> None:
+        """Change the value."""
+        self._r.line(f"store {self._kind} {value}, ptr {self.place}")
+
+
 class Routine:
     """Collects the lines of one function. `head` is the text between `define` and the brace."""
 
@@ -140,6 +157,29 @@ class Routine:
             self.phi(kind, (first, before), (value, latch))
             for first, value in zip(values, last, strict=True)
         ]
+
+    @contextlib.contextmanager
+    def repeat(self) -> Iterator[str]:
+        """Lines that run again and again, until they continue with the block of this name."""
+        number = self.fresh()
+        self.block(f"again{number}")
+        yield f"enough{number}"
+        self.go(f"again{number}")
+        self.block(f"enough{number}")
+
+    # Variables. LLVM moves them to registers.
+
+    def entry_line(self, text: str) -> str:
+        """A new name for the result of an instruction in the first block."""
+        name = f"%v{self.fresh()}"
+        self._lines.insert(2, f"  {name} = {text}")
+        return name
+
+    def variable(self, kind: str, value: Word) -> Variable:
+        """A variable of a type, which has a value from here on."""
+        made = Variable(self, kind)
+        made.set(value)
+        return made
 
     # Calls. An argument is written with its type: `ptr %x`.
 

@@ -48,6 +48,7 @@ from gradtape.codegen.cpython.call_results import (
 )  # fmt: skip
 from gradtape.codegen.cpython.lookup import current_ir
 from gradtape.codegen.cpython.python_api import declarations
+from gradtape.codegen.plans.instructions import STATUS
 from gradtape.codegen.routine import Routine
 
 FUNCTIONS = (
@@ -307,9 +308,13 @@ def _run() -> str:
     arguments = f"ptr {word}, ptr {instructions}, i64 {count}, ptr {slots}"
     keeps = r.unequal(r.word("%context", AT["keep_gil"]), 0)
     runners = (known_object("plan_with_gil"), known_object("plan_without_gil"))
-    r.line(f"call void {r.select(keeps, *runners, kind='ptr')}({arguments})")
-    # An interrupt has stopped it.
-    r.go_if(r.differ(r.let("call ptr @PyErr_Occurred()"), "null"), "failed")
+    stopped = r.let(f"call i64 {r.select(keeps, *runners, kind='ptr')}({arguments})")
+    with r.when(r.unequal(stopped, 0)):
+        r.put(r.pointer(slots, 8 * STATUS), 0, 0)
+        # An interrupt, or Python code that the plan has called. Without an exception a kernel has
+        # failed: Python runs the call again, and raises the error that NumPy has for it.
+        r.go_if(r.differ(r.let("call ptr @PyErr_Occurred()"), "null"), "failed")
+        r.go("over")
     counts = known_object("run_counts")
     r.add_to(counts, 0, 1)
     r.add_to(counts, 8, r.word("%context", AT["ops"]))

@@ -283,7 +283,8 @@ class _Floats:
         return self.plus(first, second)
 
 
-def _accumulator(b: Builder, reduction: Reduce) -> Accumulator:
+def accumulator(b: Builder, reduction: Reduce) -> Accumulator:
+    """How a reduction combines values."""
     if reduction.accumulation.gives_positions:
         return Positions(b, reduction)
     if reduction.accumulation is Accumulation.SQUARED_DEVIATIONS:
@@ -295,7 +296,7 @@ class Totals:
     """The partial results of all reductions of a kernel, as one flat list of parts."""
 
     def __init__(self, b: Builder, reductions: Iterable[Reduce]) -> None:
-        self._each = [_accumulator(b, reduction) for reduction in reductions]
+        self._each = [accumulator(b, reduction) for reduction in reductions]
         self.types = [kind for a in self._each for kind in a.types()]
         self.count_positions = any(a.finds_positions for a in self._each)
         # How many vectors of points are best reduced at once, if the body is short.

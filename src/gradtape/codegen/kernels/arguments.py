@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,6 +12,9 @@ from gradtape.codegen.kernels.kernel import SAME, SCALAR, STRIDED, UNIT, Kernel
 from gradtape.dtypes import DType
 from gradtape.graph.node import Node
 from gradtape.process.records import dataclass
+
+if TYPE_CHECKING:
+    from gradtape.codegen.kernels.register_code import RegisterCode
 
 # An axis of an iteration space: its size, whether it is reduced, and the step of each array along
 # it, in elements.
@@ -28,7 +32,7 @@ class Lowered:
     all of it, in loads.
     """
 
-    kernel: Kernel
+    kernel: Kernel | RegisterCode
     sizes: tuple[int, ...]
     entries: list[Entry]
     total: int

@@ -15,7 +15,7 @@ import struct
 import threading
 from collections.abc import Iterator
 
-from gradtape.codegen.kernels import complexvalues
+from gradtape.codegen.kernels import complexvalues, conversions
 from gradtape.codegen.kernels.kernel import BOOL, scalar_type
 from gradtape.codegen.llvm import Found, vector
 from gradtape.codegen.math import complexmath, vectormath
@@ -290,8 +290,7 @@ class Builder:
                 return Vector(self.let(f"trunc {source} {x.name} to {target}"), dtype)
             word = "sext" if old == "i" else "zext"
         else:
-            # Float to integer is undefined out of range in LLVM, and NumPy's results differ there.
-            raise NotLowered(f"cast {x.dtype} to {dtype}")
+            return conversions.to_integers(self, x, dtype)
         return Vector(self.let(f"{word} {source} {x.name} to {target}"), dtype)
 
 

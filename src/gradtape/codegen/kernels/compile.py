@@ -14,12 +14,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from gradtape.codegen import llvm
+from gradtape.codegen.emission import Source
 from gradtape.codegen.kernels import builder
 from gradtape.codegen.kernels.columns import emit_columns
 from gradtape.codegen.kernels.effort import Effort
 from gradtape.codegen.kernels.kernel import LONG_BODY, STRIDED, Kernel, Layout, lane_count
 from gradtape.codegen.kernels.loops import Emitter
 from gradtape.codegen.kernels.reductions import emit_rows, emit_running, emit_whole
+from gradtape.codegen.kernels.register_code import RegisterCode, register_text
 from gradtape.process.locks import new_lock
 from gradtape.process.weak_table import WeakTable
 
@@ -34,10 +36,17 @@ _CACHE = 1 << 15
 LONG_TEXT = 1 << 18
 
 
+# A loop, or a routine without loops.
+AnyKernel = Kernel | RegisterCode
+
+
 def kernel_text(
-    kernel: Kernel, lanes: int, name: str, effort: Effort = Effort.FULL
+    kernel: AnyKernel, bits: int, name: str, effort: Effort = Effort.FULL
 ) -> tuple[str, list[str]]:
     """The IR function of a kernel, and the definitions that it needs."""
+    if isinstance(kernel, RegisterCode):
+        return register_text(kernel, name)
+    lanes = lane_count(kernel, bits)
     e = Emitter(kernel, lanes, name, in_strips=effort is Effort.FULL)
     _EMITTERS[kernel.layout](e)
     return e.text()
@@ -139,9 +148,23 @@ def _scatter(e: Emitter) -> None:
     nest([])
 
 
+def _scatter_elements(e: Emitter) -> None:
+    """One element after the other, in order: two positions may be the same."""
+
+    def nest(indices: list[str]) -> None:
+        axis = len(indices)
+        if axis < e.kernel.axes - 1:
+            e.loop("0", e.sizes[axis], "1", lambda i: nest([*indices, i]))
+            return
+        e.element(e.moved(e.rows(indices)))
+
+    nest([])
+
+
 _EMITTERS: dict[Layout, Callable[[Emitter], None]] = {
     Layout.MAP: _map,
     Layout.SCATTER: _scatter,
+    Layout.SCATTER_ELEMENTS: _scatter_elements,
     Layout.RUNNING: emit_running,
     Layout.ROWS: emit_rows,
     Layout.COLUMNS: emit_columns,
@@ -158,21 +181,21 @@ class KernelCode:
 
 
 # By kernel, rounding mode and effort.
-_known: WeakTable[tuple[Kernel, str, Effort], KernelCode] = WeakTable()
+_known: WeakTable[tuple[AnyKernel, str, Effort], KernelCode] = WeakTable()
 _lock = new_lock()
 
 
 def module_text(
-    kernels: Iterable[Kernel], effort: Effort = Effort.FULL
-) -> tuple[str, dict[Kernel, str]]:
+    kernels: Iterable[AnyKernel], effort: Effort = Effort.FULL
+) -> tuple[str, dict[AnyKernel, str]]:
     """One module with a function for each kernel, to compile or to read."""
     bits = llvm.host().bits
     functions: list[str] = []
     definitions: dict[str, None] = {}
-    names: dict[Kernel, str] = {}
+    names: dict[AnyKernel, str] = {}
     for kernel in kernels:
         name = names[kernel] = f"kernel_{len(names)}"
-        text, needed = kernel_text(kernel, lane_count(kernel, bits), name, effort)
+        text, needed = kernel_text(kernel, bits, name, effort)
         functions.append(text)
         definitions.update(dict.fromkeys(needed))
     attributes = (
@@ -186,49 +209,59 @@ def module_text(
 class Codes:
     """The code of each kernel asked for, and how many were compiled now, or loaded from disk."""
 
-    of: dict[Kernel, KernelCode]
+    of: dict[AnyKernel, KernelCode]
     compiled: int = 0
     loaded: int = 0
 
 
-def compile_kernels(efforts: Mapping[Kernel, Effort]) -> Codes:
-    """The code of each kernel, compiled with some effort.
+def compile_kernels(
+    efforts: Mapping[AnyKernel, Effort], others: Iterable[llvm.Module] = ()
+) -> Codes:
+    """The code of each kernel, compiled with some effort, and together with other modules.
 
-    Quick ones are one module, because most of the time that they take is the module's. Each other
-    is a module of its own: so it is found on disk whichever others were compiled with it, and LLVM
-    is left between two of them: an exit, a fork and other threads wait less.
+    Quick ones are one module, because most of the time that they take is the module's. Each other,
+    and each long routine, is a module of its own: so it is found on disk whichever others were
+    compiled with it, and several processors compile them together.
     """
     mode = builder.rounding_mode()
     # Without the lock: a thread that compiles may hold it for long.
     found = _found(efforts, mode)
     fresh = [kernel for kernel in efforts if kernel not in found]
-    quick = [kernel for kernel in fresh if efforts[kernel] is Effort.QUICK]
+    quick = [kernel for kernel in fresh if efforts[kernel] is Effort.QUICK and not _is_long(kernel)]
     modules = [quick] if quick else []
-    modules += [[kernel] for kernel in fresh if efforts[kernel] is not Effort.QUICK]
+    modules += [[kernel] for kernel in fresh if kernel not in quick]
     compiled = loaded = 0
-    for members in modules:
-        with _lock:
-            # Another thread may have compiled some of them.
-            known = _found({kernel: efforts[kernel] for kernel in members}, mode)
-            if len(known) < len(members):
-                known, module = _module(members, mode, efforts[members[0]])
-                compiled += 0 if module.loaded else len(members)
-                loaded += len(members) if module.loaded else 0
-        found |= known
+    with _lock:
+        # Another thread may have compiled some of them.
+        found |= _found({kernel: efforts[kernel] for kernel in fresh}, mode)
+        modules = [each for each in modules if not all(kernel in found for kernel in each)]
+        written = [module_text(members, efforts[members[0]]) for members in modules]
+        sources = [
+            Source(text, _level(text, efforts[members[0]]), for_good=False)
+            for members, (text, _) in zip(modules, written, strict=True)
+        ]
+        beside = [each for each in dict.fromkeys(others) if not each.is_compiled]
+        codes = llvm.compile_modules([*sources, *(each.source for each in beside)])
+        for each, code in zip(beside, codes[len(sources) :], strict=True):
+            each.take(code)
+        for members, (_, names), code in zip(modules, written, codes, strict=False):
+            compiled += 0 if code.loaded else len(members)
+            loaded += len(members) if code.loaded else 0
+            for kernel, name in names.items():
+                key = (kernel, mode, efforts[kernel])
+                found[kernel] = _known.setdefault(key, KernelCode(code.address(name), code))
     return Codes(found, compiled, loaded)
 
 
-def _module(
-    kernels: Iterable[Kernel], mode: str, effort: Effort
-) -> tuple[dict[Kernel, KernelCode], llvm.Compiled]:
-    text, names = module_text(kernels, effort)
-    level = 0 if effort is Effort.QUICK else 1 if len(text) > LONG_TEXT else 2
-    module = llvm.compile_ir(text, level, for_good=False)
-    codes = {kernel: KernelCode(module.address(name), module) for kernel, name in names.items()}
-    return {k: _known.setdefault((k, mode, effort), code) for k, code in codes.items()}, module
+def _is_long(kernel: AnyKernel) -> bool:
+    return isinstance(kernel, RegisterCode) and not kernel.is_short
 
 
-def _found(efforts: Mapping[Kernel, Effort], mode: str) -> dict[Kernel, KernelCode]:
+def _level(text: str, effort: Effort) -> int:
+    return 0 if effort is Effort.QUICK else 1 if len(text) > LONG_TEXT else 2
+
+
+def _found(efforts: Mapping[AnyKernel, Effort], mode: str) -> dict[AnyKernel, KernelCode]:
     """The kernels that are compiled already."""
     known = {kernel: _known.get((kernel, mode, effort)) for kernel, effort in efforts.items()}
     return {kernel: code for kernel, code in known.items() if code is not None}

@@ -39,12 +39,16 @@ def _lower(node: Node, piece: Piece, access: dict[Node, Access], bits: int) -> a
         (n, False, [each[axis] for each in strides]) for axis, n in enumerate(piece.shape) if n != 1
     ]
     axes = arguments.merge_axes(axes) or [(1, False, [1] * len(strides))]
-    if any(axes[-1][2][number] for number in _writing(piece)):
-        # Two lanes must not write to one element: the vector has one lane in use.
+    layout = Layout.SCATTER if piece.writes else Layout.MAP
+    short = piece.writes and axes[-1][0] < bits // (8 * node.dtype.itemsize)
+    if short or any(axes[-1][2][number] for number in _writing(piece)):
+        # Two lanes must not write to one element. A row that is shorter than a vector would need a
+        # mask, and a processor waits to read what it has written with a mask.
+        layout = Layout.SCATTER_ELEMENTS
         moving = [0] * len(indices)
         axes.append((1, False, moving + [1] * (len(strides) - len(indices))))
     walks = arguments.walks_of(axes, len(strides))
-    kernel = _kernel(node, piece, walks, Layout.SCATTER if piece.writes else Layout.MAP)
+    kernel = _kernel(node, piece, walks, layout)
     outermost = len(axes) > 1 and not piece.writes
     total, grain = (axes[0][0], 1) if outermost else (axes[-1][0], 8 * lane_count(kernel, bits))
     return arguments.lowered(kernel, axes, _entries(node, piece, access, walks), total, grain)

@@ -6,6 +6,7 @@ are run-time arguments, so one kernel serves every size of the same rank and dty
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import Enum, auto
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -15,6 +16,7 @@ import numpy as np
 from gradtape.dtypes import DType
 from gradtape.graph import Accumulation, NotLowered, Op
 from gradtape.graph.math_function import Composition
+from gradtape.optimize.scalar_steps import Apply
 from gradtape.process.records import dataclass
 
 _TYPES = {
@@ -65,6 +67,8 @@ class Layout(Enum):
     MAP = auto()
     # No reduction. Axes that move the target run in order, and threads divide the innermost.
     SCATTER = auto()
+    # The same for single elements: the innermost axis has length 1, and there are no vectors.
+    SCATTER_ELEMENTS = auto()
     # The axis before the innermost is walked in order, and every partial result is written.
     RUNNING = auto()
     # The innermost axes are reduced, the others are kept.
@@ -73,6 +77,8 @@ class Layout(Enum):
     COLUMNS = auto()
     # All axes are reduced, in chunks of the outermost; each chunk writes one partial result.
     WHOLE = auto()
+    # No axes: every element of every array is a scalar of its own (`register_code`).
+    REGISTERS = auto()
 
 
 @dataclass(frozen=True)
@@ -182,17 +188,7 @@ class Kernel:
     @cached_property
     def joint(self) -> dict[int, JointCall]:
         """The calls that compute two functions of the body, by the positions of both."""
-        found: dict[int, JointCall] = {}
-        calls: dict[tuple[object, tuple[int, ...]], int] = {}
-        for position, each in enumerate(self.body):
-            if each.op.function is not None:
-                calls[each.op.function, each.arguments] = position
-        for (function, arguments), position in calls.items():
-            if isinstance(function, Composition) and function.beside is not None:
-                beside = calls.get((function.beside, arguments))
-                if beside is not None:
-                    found[position] = found[beside] = JointCall(function, beside, position)
-        return found
+        return joint_calls(enumerate(self.body))
 
     @cached_property
     def width(self) -> int:
@@ -209,8 +205,25 @@ class Kernel:
         return touched + sum(instruction.op.compiled_cost for instruction in self.body)
 
 
+def joint_calls(body: Iterable[tuple[int, Instruction | Apply]]) -> dict[int, JointCall]:
+    """The calls that compute two functions of some instructions, by the positions of both."""
+    found: dict[int, JointCall] = {}
+    calls: dict[tuple[object, tuple[int, ...]], int] = {}
+    for position, each in body:
+        if each.op.function is not None:
+            calls[each.op.function, each.arguments] = position
+    for (function, arguments), position in calls.items():
+        if isinstance(function, Composition) and function.beside is not None:
+            beside = calls.get((function.beside, arguments))
+            if beside is not None:
+                found[position] = found[beside] = JointCall(function, beside, position)
+    return found
+
+
 def lane_count(kernel: Kernel, bits: int) -> int:
     """Lanes per vector: as many of the widest element as fit, at least two."""
+    if kernel.layout is Layout.SCATTER_ELEMENTS:
+        return 1
     return max(2, bits // (8 * kernel.width))
 
 

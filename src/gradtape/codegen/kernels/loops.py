@@ -294,6 +294,21 @@ class Emitter(Memory):
             self.store(value, item.target, place, item.streaming)
         return values
 
+    def element(self, rows: list[str]) -> None:
+        """The one value of a kernel without vectors at these addresses, stored or added."""
+        b, kernel = self.b, self.kernel
+        (item,) = kernel.stores
+        if item.value < len(kernel.operands):
+            found = self.hoisted.get(item.value)
+            value = found or self.load_scalar(rows[item.value], kernel.operands[item.value])
+        else:
+            (constant,) = kernel.body
+            assert constant.op.llvm is not None
+            value = constant.op.llvm(b, **constant.op.keywords(constant.params))
+        if item.adds:
+            value = add(b, self.load_scalar(rows[-1], item.target), value)
+        self.store_scalar(rows[-1], value.parts, item.target.dtype)
+
     def _read_from_table(self, values: list[Vector], numbers: Iterable[int]) -> None:
         """Load the scalars of the table among these values that are not loaded yet."""
         for number in numbers:

@@ -37,7 +37,7 @@ from gradtape.graph import Accumulation, Node, NotLowered, Op, Shape, Vector
 from gradtape.ops.families.access import Access, Strides, is_strided_view, row_major
 from gradtape.ops.families.casting import CAST
 from gradtape.ops.families.lowering import COMBINATIONS
-from gradtape.optimize.fuse import Content, Loop
+from gradtape.optimize.units import Content, Loop
 from gradtape.process.records import dataclass
 
 # Rows of at most so many elements, if there are so many of them, are not walked by vectors.
@@ -138,7 +138,6 @@ def _lowers(op: Op, params: tuple[object, ...], dtypes: tuple[DType, ...], resul
     key = (op, params, dtypes)
     found = _known.get(key)
     if found is None:
-        builder = Builder(4)
         try:
             values = [
                 Vector(f"%x{n}", dtype, f"%y{n}" if dtype.kind == "c" else "")
@@ -147,8 +146,9 @@ def _lowers(op: Op, params: tuple[object, ...], dtypes: tuple[DType, ...], resul
             for dtype in (*dtypes, result):
                 scalar_type(dtype)
             assert op.llvm is not None
-            value = op.llvm(builder, *values, **op.keywords(params))
-            found = value.dtype == result
+            # In loops, and in register code.
+            made = [op.llvm(Builder(lanes), *values, **op.keywords(params)) for lanes in (4, 1)]
+            found = all(value.dtype == result for value in made)
         except NotLowered:
             found = False
         if len(_known) > 10_000:
@@ -329,6 +329,7 @@ class _Nest:
             # A chunk would have to hand on more than its result, as a value and its position.
             return [self._lowered(Layout.ROWS, axes, body, bits)]
         first = self._lowered(Layout.WHOLE, axes, body, bits)
+        assert isinstance(first.kernel, Kernel)
         points = CHUNK * lane_count(first.kernel, bits)
         rows = max(1, points // math.prod(first.sizes[1:]))
         if len(axes) > 1:

@@ -7,6 +7,8 @@ loop over single elements. A mask of None means that all lanes exist.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from gradtape.codegen.kernels.builder import Builder
@@ -49,6 +51,16 @@ class Memory:
             other = self._imaginary(pointer, kind)
             names.append(b.splat(b.let(f"load {kind}, ptr {other}"), kind))
         return Vector(names[0], np.dtype(operand.dtype), *names[1:])
+
+    def store_scalar(self, pointer: str, parts: Sequence[str], dtype: str) -> None:
+        """Write one element, given the names of its parts."""
+        b, kind = self.b, memory_type(dtype)
+        value = parts[0]
+        if dtype == "b1":
+            value = b.let(f"zext i1 {value} to i8")
+        b.line(f"store {kind} {value}, ptr {pointer}")
+        for other in parts[1:]:
+            b.line(f"store {kind} {other}, ptr {self._imaginary(pointer, kind)}")
 
     def _imaginary(self, pointer: str, kind: str) -> str:
         """The address of the imaginary part of a complex number."""

@@ -92,7 +92,7 @@ def emit_rows(e: Emitter) -> None:
         total = _stretch(e, totals, rows, kept, ("0", e.sizes[kept]), None)
         for number, (accumulator, parts) in enumerate(totals.apart(total)):
             parts = accumulator.result(accumulator.across(parts), 1)
-            _store_scalar(e, rows[first + number], parts, accumulator.reduction.dtype)
+            e.store_scalar(rows[first + number], parts, accumulator.reduction.dtype)
 
     e.outer_loops(kept, row)
 
@@ -175,18 +175,6 @@ def _row_spans(e: Emitter, count: str, unit: int) -> list[str]:
     return [e.b.let(f"select i1 {long}, i64 {wide}, i64 {narrow}"), str(unit * RADIX)]
 
 
-def _store_scalar(e: Emitter, pointer: str, parts: Parts, dtype: str) -> None:
-    """Write one element: a result of all lanes."""
-    kind = memory_type(dtype)
-    value = parts[0]
-    if dtype == "b1":
-        value = e.b.let(f"zext i1 {value} to i8")
-    e.b.line(f"store {kind} {value}, ptr {pointer}")
-    for other in parts[1:]:
-        at = e.b.let(f"getelementptr {kind}, ptr {pointer}, i64 1", "p")
-        e.b.line(f"store {kind} {other}, ptr {at}")
-
-
 def emit_whole(e: Emitter) -> None:
     """Reduce all axes: every chunk of the outermost writes one partial result."""
     first = len(e.kernel.operands) + len(e.kernel.stores)
@@ -206,7 +194,7 @@ def emit_whole(e: Emitter) -> None:
             if len(parts) > 1:
                 kind = f"[{len(parts)} x {kind}]"
             at = e.b.let(f"getelementptr {kind}, ptr {e.bases[first + number]}, i64 {index}", "p")
-            _store_scalar(e, at, parts, dtype)
+            e.store_scalar(at, parts, dtype)
 
     e.loop("%lo", "%hi", "1", chunk)
 

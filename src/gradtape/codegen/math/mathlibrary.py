@@ -156,7 +156,8 @@ def _scalar(function: MathFunction, ty: str) -> tuple[str, str, Snippets]:
             if not address:
                 raise NotLowered(f"SciPy exports no {function.name}")
             llvm.add_symbol(symbol, address)
-        return symbol, "double", (f"declare double @{symbol}(double, i32)",)
+        given = "double, " * function.arity
+        return symbol, "double", (f"declare double @{symbol}({given}i32)",)
     symbol = _libm_symbol(function, ty)
     if not c_symbol(symbol):
         raise NotLowered(f"libm has no {symbol}")
@@ -187,9 +188,10 @@ def c_symbol(name: str) -> bool:
 
 @lru_cache(maxsize=32)
 def _scipy_address(function: ScipyFunction) -> int | None:
-    """The address of a SciPy function from double to double."""
+    """The address of a SciPy function of doubles."""
     # Importing the module takes longer than importing gradtape. Other signatures are other dtypes.
-    signatures = (b"double (double, int __pyx_skip_dispatch)", b"double (double)")
+    given = b", ".join([b"double"] * function.arity)
+    signatures = (b"double (%b, int __pyx_skip_dispatch)" % given, b"double (%b)" % given)
     for candidate in function.exports:
         found = capsule_address("scipy.special.cython_special", candidate, signatures)
         if found:

@@ -8,10 +8,17 @@ never change. So one compiled plan serves all runs, on whatever buffers they hav
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from gradtape.codegen.llvm import Function
 from gradtape.codegen.routine import Routine
 from gradtape.process.records import dataclass
+
+# Slots with fixed roles: the arena, the numbers, and the address of the status of the run, a word
+# that a kernel sets to one if it cannot compute its result.
+ARENA, SCALARS, STATUS = 0, 1, 2
+# The first slot of the others.
+FIRST = 3
 
 # Words of an instruction.
 INSTRUCTION = (
@@ -24,6 +31,8 @@ INSTRUCTION = (
 WORDS = len(INSTRUCTION)
 # Words before the first instruction, in which timed runs are counted: see `timing`.
 HEADER_WORDS = 4
+# Words of a part of a bundle: its function, the address of its arguments, and its total.
+PART_WORDS = 3
 # Words of the times of one instruction: cycles of shared runs, and of serial runs.
 TIME_WORDS = 2
 
@@ -31,6 +40,11 @@ TIME_WORDS = 2
 def kernel_routine(name: str) -> Routine:
     """The empty routine of a kernel."""
     return Routine(f"void @{name}(ptr %slots, ptr %args, i64 %lo, i64 %hi, i64 %part)")
+
+
+def write_failure(r: Routine) -> None:
+    """Set the status of the run: the plan stops after this instruction."""
+    r.line(f"store atomic i64 1, ptr {r.pointer('%slots', 8 * STATUS)} monotonic, align 8")
 
 
 @dataclass(frozen=True)
@@ -54,7 +68,8 @@ class Instruction:
     The range [0, total) is cut at multiples of `grain`, into at most one part per thread.
     """
 
-    function: int
+    # An address, or a function that is compiled with the others of its plan.
+    function: int | Function
     arguments: Sequence[int]
     total: int
     grain: int = 1
@@ -67,21 +82,35 @@ class Instruction:
     code: object = None
     # The chain that begins with this instruction.
     chain: Chain | None = None
+    # The instructions that a bundle runs: see `bundles`.
+    parts: tuple[Instruction, ...] = ()
+
+    def functions(self) -> Iterator[int | Function]:
+        """The functions that it calls."""
+        yield self.function
+        for part in self.parts:
+            yield from part.functions()
+
+
+def _address(function: int | Function) -> int:
+    return function if isinstance(function, int) else function.module.address(function.name)
 
 
 class Instructions:
     """Instructions as `run_plan` reads them. The object must live while they may run."""
 
     __slots__ = (
-        "__weakref__", "_arguments", "_chains", "_code", "_times", "_words", "address", "count",
-        "parallel",
+        "__weakref__", "_arguments", "_chains", "_code", "_parts", "_times", "_words", "address",
+        "count", "parallel",
     )  # fmt: skip
 
     def __init__(self, instructions: Sequence[Instruction]) -> None:
         self.count = len(instructions)
         self._code = [each.code for each in instructions if each.code is not None]
         self.parallel = any(each.parallel for each in instructions)
-        sizes = [len(each.arguments) for each in instructions]
+        self._parts: list[ctypes.Array[ctypes.c_int64]] = []
+        arguments = [[*each.arguments, *self._bundled(each.parts)] for each in instructions]
+        sizes = [len(each) for each in arguments]
         self._arguments = (ctypes.c_int64 * sum(sizes))()
         self._words = (ctypes.c_int64 * (HEADER_WORDS + WORDS * self.count))()
         self.address = ctypes.addressof(self._words) + 8 * HEADER_WORDS
@@ -89,13 +118,13 @@ class Instructions:
         self._chains: list[ctypes.Array[ctypes.c_int64]] = []
         base, start = ctypes.addressof(self._arguments), 0
         places: list[int] = []
-        for each, size in zip(instructions, sizes, strict=True):
-            self._arguments[start : start + size] = list(each.arguments)
+        for own_words, size in zip(arguments, sizes, strict=True):
+            self._arguments[start : start + size] = list(own_words)
             places.append(base + 8 * start)
             start += size
         chained = 0
         for index, (each, place) in enumerate(zip(instructions, places, strict=True)):
-            own = [each.function, place, each.total, max(each.grain, 1)]
+            own = [_address(each.function), place, each.total, max(each.grain, 1)]
             joint = own
             if each.chain is not None:
                 chained = len(each.chain.scales)
@@ -109,13 +138,22 @@ class Instructions:
             row = HEADER_WORDS + index * WORDS
             self._words[row : row + WORDS] = [*own, *flags, *joint, times]
 
+    def _bundled(self, parts: Sequence[Instruction]) -> list[int]:
+        """The words of the parts of a bundle."""
+        words: list[int] = []
+        for part in parts:
+            arguments = (ctypes.c_int64 * len(part.arguments))(*part.arguments)
+            self._parts.append(arguments)
+            words += [_address(part.function), ctypes.addressof(arguments), part.total]
+        return words
+
     def _chained(
         self, chain: Chain, members: Sequence[Instruction], places: Sequence[int]
     ) -> list[int]:
         """The joint words of the first of a chain."""
         words = [chain.rows_at_once, len(chain.scales)]
         for each, place, scale in zip(members, places, chain.scales, strict=True):
-            words += [each.function, place, scale]
+            words += [_address(each.function), place, scale]
         table = (ctypes.c_int64 * len(words))(*words)
         self._chains.append(table)
         return [chain.function, ctypes.addressof(table), chain.total, 1]

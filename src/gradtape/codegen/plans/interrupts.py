@@ -94,14 +94,18 @@ def _poll(place: str) -> str:
 
 
 def _called(place: str, name: str) -> str:
-    """`run_plan` for calls that hold the GIL; a stopped plan leaves with the exception set."""
-    r = Routine(f"void @{name}(ptr %team, ptr %instructions, i64 %count, ptr %slots)")
+    """`run_plan` for calls that hold the GIL: 1 if the plan was stopped, else 0.
+
+    An interrupt, or Python code that the plan calls, leaves its exception set. Without one a kernel
+    has failed.
+    """
+    r = Routine(f"i64 @{name}(ptr %team, ptr %instructions, i64 %count, ptr %slots)")
     thread = r.call("ptr", "@PyEval_SaveThread") if name == "plan_without_gil" else None
     arguments = ("ptr %team", "ptr %instructions", "i64 %count", "ptr %slots")
     stopped = r.call("i64", "@run_plan", *arguments)
     if thread is not None:
         r.do("@PyEval_RestoreThread", f"ptr {thread}")
-    with r.when(r.unequal(stopped, 0)):
+    with r.when(r.unequal(stopped, 0)), r.when(r.unequal(r.call("i64", IS_STOPPED), 0)):
         r.line(f"store atomic i64 0, ptr {r.at(place, STOP)} monotonic, align 8")
-    r.end("ret void")
+    r.end(f"ret i64 {stopped}")
     return r.text()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from gradtape.codegen.plans.instructions import INSTRUCTION, WORDS
+from gradtape.codegen.plans.instructions import INSTRUCTION, STATUS, WORDS
 from gradtape.codegen.plans.interrupts import (
     IS_STOPPED,
     PLACE,
@@ -41,7 +41,7 @@ def run_kernel(r: Routine, words: dict[str, str], lo: str, hi: str, part: str) -
 
 
 def _run_plan() -> str:
-    """Run all instructions; the answer is 1 if an interrupt has stopped the plan, else 0."""
+    """Run all instructions; gives 1 if an interrupt or a failure has stopped the plan, else 0."""
     r = Routine(f"i64 @run_plan({', '.join(_PARAMETERS)})")
     place = r.let(f"load atomic i64, ptr {r.at(PLACE, TIMED)} monotonic, align 8")
     with r.when(r.unequal(place, 0)):
@@ -59,11 +59,12 @@ def _run_body() -> str:
 
 
 def write_instructions(r: Routine, no_team: str, ran: Callable[[str], None] | None = None) -> str:
-    """Run all instructions; whether an interrupt has stopped the plan.
+    """Run all instructions; whether an interrupt or a failure has stopped the plan.
 
     `ran` writes what follows each instruction, given its row.
     """
     stopped, work = r.let("alloca i64"), r.let("alloca i64")
+    status = r.pointer("%slots", 8 * STATUS)
     r.put(stopped, 0, 0)
     r.put(work, 0, 0)
     with r.loop("%count") as index:
@@ -97,7 +98,8 @@ def write_instructions(r: Routine, no_team: str, ran: Callable[[str], None] | No
         with r.when(r.compare("sgt", r.word(work), POLL_WORK)):
             r.put(work, 0, 0)
             r.call("i64", POLL)
-        with r.when(r.unequal(r.call("i64", IS_STOPPED), 0)):
+        failed = r.let(f"load atomic i64, ptr {status} monotonic, align 8")
+        with r.when(r.unequal(r.let(f"or i64 {failed}, {r.call('i64', IS_STOPPED)}"), 0)):
             r.put(stopped, 0, 1)
         r.block("over")
     return r.word(stopped)
