@@ -6,6 +6,7 @@ from gradtape.derive.python_rules import PythonRules
 from gradtape.derive.window import Isolated, Window
 from gradtape.graph import Node, Rows, constant, of_structure, spec
 from gradtape.process.records import dataclass
+from gradtape.process.uncollected import uncollected
 from gradtape.transforms.jacobian import batch_jacobian, jacobian
 from gradtape.transforms.reverse import reverse
 
@@ -25,7 +26,7 @@ def derive_jacobian(window: Window, target: Node, source: Node, mode: str) -> No
     def derive(rules: PythonRules) -> Node | None:
         if not _differentiable(target, source) or not window.connected(source, (target,)):
             return None
-        return jacobian(target, window.question(source, mode, rules))
+        return uncollected(jacobian, target, window.question(source, mode, rules))
 
     return window.remembered(of_structure("jacobian", target, source, mode), derive)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from enum import Enum, StrEnum, auto
 from typing import Any
@@ -77,13 +78,37 @@ class NestAxis:
     """One loop of a sum of products: its length, and how each tensor is walked along it.
 
     `a` and `b` are an axis of the operand and the step along that, or None if the operand does not
-    change; `c` is an axis of the result.
+    change; `c` is an axis of the result and the step along it.
     """
 
     length: int
     a: tuple[int, int] | None = None
     b: tuple[int, int] | None = None
-    c: int | None = None
+    c: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Nest:
+    """The loops of a sum of products that fills a part of the result.
+
+    `depth` has the loops that the result does not have; if one of them is empty, the part is
+    filled with zeros. `starts` has the index of the first element of each operand and of the
+    result. Several nests whose parts are not disjoint come in an order, and all but the first of
+    them `adds` to what those before it have written.
+    """
+
+    batch: tuple[NestAxis, ...]
+    rows: tuple[NestAxis, ...]
+    columns: tuple[NestAxis, ...]
+    depth: tuple[NestAxis, ...]
+    starts: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+    adds: bool = False
+
+    @property
+    def work(self) -> int:
+        """How many multiplications it takes."""
+        axes = (*self.batch, *self.rows, *self.columns, *self.depth)
+        return math.prod(axis.length for axis in axes)
 
 
 @dataclass(frozen=True)

@@ -33,8 +33,8 @@ class Intrinsic(MathFunction):
 class ScipyFunction(MathFunction):
     """A function of doubles that SciPy exports for Cython, under one of these names."""
 
-    def __init__(self, name: str, *exports: str) -> None:
-        super().__init__(name)
+    def __init__(self, name: str, *exports: str, arity: int = 1) -> None:
+        super().__init__(name, arity)
         self.exports = exports
 
 

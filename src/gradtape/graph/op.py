@@ -70,8 +70,9 @@ class Op:
     | labels | `labels(y)` → labels of the axes of both operands and of the result, where the op |
     | | multiplies elements and sums over the labels that the result does not have |
     | flops | `flops(y)` → floating-point operations of one application, of a library call |
-    | nest | `nest(y)` → the loops of a sum of products, as lists of NestAxis: "batch", "rows", |
-    | | "columns" and "depth", for the compiled tier |
+    | native | `native(y)` → the NativeCall of a routine, for the compiled tier, or None |
+    | nest | `nest(y)` → a list of Nest: the loops of sums of products, each of which computes a |
+    | | part of the result, for the compiled tier |
 
     | fact | what it says |
     |---|---|
@@ -131,6 +132,7 @@ class Op:
     copies: Rule | None = None
     examples: Rule | None = None
     labels: Rule | None = None
+    native: Rule | None = None
     nest: Rule | None = None
     flops: Rule | None = None
     # In NumPy the result shares memory with the operand: in-place writes to it are refused.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 MOST = 1 << 17
 # Results of this many bytes are very large; the lines of so many are remembered.
 LARGE = 1 << 32
-MOST_LARGE = 64
+MOST_LARGE = 1024
 
 
 class Place(NamedTuple):

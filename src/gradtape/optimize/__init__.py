@@ -3,8 +3,11 @@
 Other packages import:
 
 - `optimize`: all passes, on any program; `optimized`: unless they have run
-- `loops_of`, `for_loops`: a program as loops and library calls, for the compiler
-- fuse: Loop, Call and Fused, the loops and calls themselves
+- `for_loops`, `loops_of`: a program as loops, routines and library calls
+- routines: tiny ops gathered into routines
+- units: Loop, Call, Registers and Fused, the loops, calls and routines themselves
+- fuse: nodes as these units
+- scalar_steps, routine_op: the contents of routines
 - resize: known loops for a program that differs in its sizes alone
 """
 
@@ -17,12 +20,15 @@ from gradtape.graph.walk import count_visits
 from gradtape.optimize.add_parts import add_parts
 from gradtape.optimize.add_rows import add_rows
 from gradtape.optimize.compositions import expand_compositions, split_reductions
-from gradtape.optimize.fuse import Fused, fuse
+from gradtape.optimize.factor_loops import factor_loops
+from gradtape.optimize.fuse import fuse
 from gradtape.optimize.join_parts import join_parts
 from gradtape.optimize.merge_loops import merge_loops
+from gradtape.optimize.routines import with_routines
 from gradtape.optimize.simplify import relax_rounding, share_subexpressions, simplify
 from gradtape.optimize.transposed_operands import delay_transposes
 from gradtape.optimize.trim_loops import trim_loops
+from gradtape.optimize.units import Fused
 
 
 def trim(program: Program) -> Program:
@@ -83,6 +89,7 @@ def _optimized_body(body: Program) -> Program:
 
 def for_loops(program: Program) -> Program:
     """An optimised program in the ops that the compiler makes loops of."""
+    program = factor_loops(program, _optimized_body)
     expanded = expand_compositions(program)
     if expanded is not program:
         # What a composition is made of may stand in the program already, such as a mean.
@@ -90,7 +97,14 @@ def for_loops(program: Program) -> Program:
     return split_reductions(join_parts(add_parts(add_rows(expanded))))
 
 
-def loops_of(program: Program, fusible: Callable[[Node], bool]) -> tuple[Program, Fused]:
-    """An optimised program as loops and library calls, and the program that these compute."""
+def loops_of(
+    program: Program, fusible: Callable[[Node], bool], sizes_vary: bool = False
+) -> tuple[Program, Fused]:
+    """An optimised program as loops, routines and library calls, and what these compute.
+
+    Programs whose sizes vary get no routines: these serve one size.
+    """
+    if not sizes_vary:
+        program = with_routines(program, fusible)
     program = for_loops(program)
     return program, fuse(program, fusible)

@@ -46,7 +46,7 @@ class _Expansion:
             self._new[node] = self._parts[node.inputs[0]][node.params[0]]
             return
         current = rebuilt(node, tuple([self._new[parent] for parent in node.inputs]))
-        found = self._composed(current) if _is_worth_it(current) else None
+        found = self._composed(current) if is_composed(current) else None
         if found is None:
             self._write(current)
             self._new[node] = current
@@ -88,13 +88,13 @@ def _last(nodes: dict[Key, Node], before: int) -> list[Node]:
     return list(islice(reversed(nodes.values()), len(nodes) - before))[::-1]
 
 
-def _is_worth_it(node: Node) -> bool:
+def is_composed(node: Node) -> bool:
+    """Whether the compiler replaces a node by the composition of its op, if that gives one."""
     if node.op.composition is None:
         return False
-    operand = node.inputs[0]
-    if type(node.spec) is tuple or type(operand.spec) is tuple:
+    if not node.inputs or type(node.spec) is tuple or type(node.inputs[0].spec) is tuple:
         return True
-    return operand.size > 0 and operand.ndim > 0 and operand.dtype.kind != "b"
+    return node.inputs[0].size > 0
 
 
 def split_reductions(program: Program) -> Program:

@@ -8,79 +8,21 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable
-from dataclasses import field
-from typing import Any
 
-from gradtape.graph import OPERATORS, Node, Program, Shape
+from gradtape.graph import OPERATORS, PICK, Node, Program, Shape
 from gradtape.ops.families.access import Access, is_strided_view, viewed, whole
-from gradtape.ops.families.copies import Piece, pieces
+from gradtape.ops.families.copies import pieces
+from gradtape.optimize.merge_routines import merge_routines
 from gradtape.optimize.recompute import Recomputation
-from gradtape.process.records import dataclass
+from gradtape.optimize.result_layouts import layouts
+from gradtape.optimize.routine_op import ROUTINE, cost_of
+from gradtape.optimize.scalar_steps import reduced_axes
+from gradtape.optimize.units import Call, Fused, Loop, Registers, Unit, nodes_of
 
 # A loop with more nodes than this is closed. Cutting earlier stores what lies between the pieces:
 # 5,000 numbers and their gradient (LLVM 0.4 s, 19 µs a run) took LLVM 1.5 to 2.0 s and 25 to 28 µs
 # a run with loops of 200, 500, 1,000 or 2,000 nodes.
 LARGEST_LOOP = 5000
-
-
-@dataclass
-class Content:
-    """What a loop computes at each point: found by lowering it, and the same at all sizes."""
-
-    # Nodes read from memory, and the number of the operand that each is.
-    reads: list[Node]
-    numbers: list[int]
-    body: tuple[Any, ...]
-    # Values, by number, with the nodes that they are stored or reduced to.
-    stores: list[tuple[int, Node]]
-    reductions: list[tuple[int, Node]]
-    # Kernels that were made of it, for `codegen`.
-    kernels: list[Any] = field(default_factory=list)
-
-
-@dataclass
-class Loop:
-    """Nodes computed point by point over one space; reductions in it share their axes."""
-
-    space: Shape
-    axes: tuple[int, ...] | None = None
-    nodes: list[Node] = field(default_factory=list)
-    # Nodes that are copies of a view which strides cannot express, in their own shape.
-    copies: set[Node] = field(default_factory=set)
-    outputs: list[Node] = field(default_factory=list)
-    # Nodes whose value at a point is known inside the loop: not reductions, not copies.
-    pointwise: set[Node] = field(default_factory=set)
-    # The copies that a movement is made of; like a scan, it is alone in its loop.
-    pieces: list[Piece] | None = None
-    alone: bool = False
-    content: Content | None = None
-
-
-@dataclass
-class Call:
-    """One node that runs as a library call."""
-
-    node: Node
-
-
-Unit = Loop | Call
-
-
-@dataclass
-class Fused:
-    """A program as units, and where each value lies that is read from memory."""
-
-    units: list[Unit]
-    access: dict[Node, Access]
-    constants: set[Node]
-
-
-def reduced_axes(node: Node) -> tuple[int, ...]:
-    """The axes of its operand that a reduction combines."""
-    found: int | tuple[int, ...] | None = node.params[0]
-    if found is None:
-        return tuple(range(node.inputs[0].ndim))
-    return found if isinstance(found, tuple) else (found,)
 
 
 def fuse(program: Program, fusible: Callable[[Node], bool]) -> Fused:
@@ -101,6 +43,7 @@ class _Fusion:
         self._access: dict[Node, Access] = {node: whole(node) for node in program.inputs}
         self._constants: set[Node] = set()
         self._open_loops: dict[Shape, list[int]] = {}
+        self._layouts = layouts(program)
 
     def fused(self) -> Fused:
         for node in _scalars_first(self._program):
@@ -108,10 +51,14 @@ class _Fusion:
                 self._constants.add(node)
             elif is_strided_view(node):
                 self._add_view(node)
+            elif node.op is ROUTINE:
+                self._unit_of[node] = self._append(Registers([node], [], [], cost_of(node)))
+            elif node.op is PICK and node.inputs[0].op is ROUTINE:
+                self._add_result(node)
             else:
                 self._unit_of[node] = self._place(node)
                 if type(node.spec) is not tuple:
-                    self._access[node] = whole(node)
+                    self._access[node] = self._layouts.get(node) or whole(node)
         _sink(self._program, self._units, self._unit_of)
         recomputation = Recomputation(
             self._program, self._units, self._unit_of, self._access, self._constants
@@ -120,8 +67,17 @@ class _Fusion:
             if isinstance(unit, Loop):
                 recomputation.into(unit)
         _mark_outputs(self._program, self._units, self._unit_of, self._access, self._constants)
-        units = [unit for unit in self._units if isinstance(unit, Call) or unit.nodes]
-        return Fused(units, self._access, self._constants)
+        units = [unit for unit in self._units if not isinstance(unit, Loop) or unit.nodes]
+        return merge_routines(self._program, Fused(units, self._access, self._constants))
+
+    def _add_result(self, pick: Node) -> None:
+        """One of the results of a routine."""
+        index = self._unit_of[pick] = self._unit_of[pick.inputs[0]]
+        unit = self._units[index]
+        assert isinstance(unit, Registers)
+        unit.picks.append(pick)
+        unit.outputs.append(pick)
+        self._access[pick] = whole(pick)
 
     def _fusible(self, node: Node) -> bool:
         key = (node.op, node.params, node.spec, *[parent.spec for parent in node.inputs])
@@ -297,8 +253,7 @@ def _mark_outputs(
     for node in program.outputs:
         needed.add(access[node].base if node in access else node)
     for index, unit in enumerate(units):
-        nodes = [unit.node] if isinstance(unit, Call) else unit.nodes
-        for node in nodes:
+        for node in nodes_of(unit):
             for parent in node.inputs:
                 if parent in constants or parent not in access:
                     continue

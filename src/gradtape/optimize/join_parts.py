@@ -17,7 +17,7 @@ from gradtape.ops.elementwise.arithmetic import add
 from gradtape.ops.families.elementwise import op_of
 from gradtape.process.records import dataclass
 
-# Zeros of fewer elements are not worth another way of computing them.
+# Zeros of fewer elements, in all parts together, are not worth another way of computing them.
 LEAST = 1 << 10
 
 
@@ -29,18 +29,22 @@ def join_parts(program: Program) -> Program:
     inner = inner_sums(program, readers)
     new: dict[Node, Node] = {node: node for node in program.inputs}
     nodes: list[Node] = []
+    changed = False
 
     def written(node: Node) -> Node:
         nodes.append(node)
         return node
 
     for node in program.nodes:
-        terms = terms_of(node, inner) if node.op is ADD and node not in inner else []
-        joins = _joins(terms, node, readers)
+        joins: list[list[_Part]] = []
+        if node.op is ADD and node not in inner:
+            terms = terms_of(node, inner)
+            joins = _joins(terms, node, readers)
         if not joins:
             new[node] = rebuilt(node, tuple([new[parent] for parent in node.inputs]))
             nodes.append(new[node])
             continue
+        changed = True
         gone = {part.node for join in joins for part in join}
         # A concatenation comes first: other terms may be broadcast.
         found = [_joined(join, node, new, written) for join in joins]
@@ -51,6 +55,8 @@ def join_parts(program: Program) -> Program:
         if LINES.following:
             follow_all(node, [total], new.values())
         new[node] = total
+    if not changed:
+        return program
     outputs = tuple(new[node] for node in program.outputs)
     return without_unread(Program(program.inputs, tuple(nodes), outputs))
 
@@ -121,7 +127,7 @@ def _joins(terms: Sequence[Node], whole: Node, readers: dict[Node, int]) -> list
     """Parts along one axis that do not overlap, in order; two of them at least."""
     by_axis: dict[int, list[_Part]] = {}
     for term in terms:
-        part = _part(term, whole) if term.size >= LEAST and readers[term] == 1 else None
+        part = _part(term, whole) if readers[term] == 1 else None
         if part is not None:
             by_axis.setdefault(part.axis, []).append(part)
     found = []
@@ -130,7 +136,7 @@ def _joins(terms: Sequence[Node], whole: Node, readers: dict[Node, int]) -> list
         for part in sorted(parts, key=lambda one: one.start):
             if not apart or part.start >= apart[-1].start + apart[-1].length:
                 apart.append(part)
-        if len(apart) > 1:
+        if len(apart) > 1 and len(apart) * whole.size >= LEAST:
             found.append(apart)
     return found
 

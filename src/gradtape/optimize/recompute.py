@@ -18,7 +18,7 @@ from gradtape.graph import Accumulation, Node, Program
 
 if TYPE_CHECKING:
     from gradtape.ops.families.access import Access
-    from gradtape.optimize.fuse import Loop, Unit
+    from gradtape.optimize.units import Loop, Unit
 
 # A value with so many times fewer elements than the loop costs next to nothing to load.
 SMALL = 8

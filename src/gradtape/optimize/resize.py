@@ -8,9 +8,10 @@ a number of elements says so, and that number is part of the outline.
 
 from __future__ import annotations
 
-from gradtape.graph import OPERATORS, Node, Op, Program, Spec, View, spec
+from gradtape.graph import OPERATORS, PICK, Node, Op, Program, Spec, View, spec
 from gradtape.ops.families.access import Access, viewed, whole
-from gradtape.optimize.fuse import Call, Content, Fused, Loop, Unit
+from gradtape.optimize.routine_op import ROUTINE, body_of
+from gradtape.optimize.units import Call, Content, Fused, Loop, Registers, Unit
 
 Sizes = tuple[int, ...]
 
@@ -64,6 +65,9 @@ def _takes_shape(op: Op) -> bool:
 
 def _keeps_params(op: Op) -> bool:
     """Whether no param holds a length: they are compared as they are."""
+    if op.nest is not None:
+        # Its params are compared with lengths, and so is what it is composed of.
+        return False
     return op.elementwise or op.reduces or op.contracts or op.view is View.PERMUTE
 
 
@@ -78,10 +82,7 @@ def resized(
         return None
     nodes = tuple([new[node] for node in program.nodes])
     outputs = tuple([new[node] for node in program.outputs])
-    units: list[Unit] = [
-        Call(new[unit.node]) if isinstance(unit, Call) else _resized_loop(unit, new, sizes)
-        for unit in fused.units
-    ]
+    units = [_resized_unit(unit, new, sizes) for unit in fused.units]
     access = _resized_access(fused, new)
     if access is None:
         return None
@@ -96,6 +97,11 @@ def _resized_nodes(
     specs: dict[Spec, Spec] = {}
     for node in program.nodes:
         op = node.op
+        if op is ROUTINE and not _keeps_sizes(node, sizes):
+            return None
+        if op is ROUTINE or (op is PICK and node.inputs[0].op is ROUTINE):
+            new[node] = Node(op, tuple([new[p] for p in node.inputs]), node.params, node.spec)
+            continue
         # A reduction that is left in spite of its composition is left at all sizes.
         if (op.composition is not None and op.reduction is None) or type(node.spec) is tuple:
             return None
@@ -116,6 +122,26 @@ def _resized_nodes(
             return None
         new[node] = Node(op, parents, params, of)
     return new
+
+
+def _keeps_sizes(node: Node, sizes: dict[int, int]) -> bool:
+    """Whether no array inside a routine has another size."""
+    body = body_of(node)
+    inside = [each.spec for each in (*body.inputs, *body.nodes)]
+    if any(type(of) is tuple for of in inside):
+        return False
+    return all(sizes.get(n) == n for of in inside for n in of.shape)
+
+
+def _resized_unit(unit: Unit, new: dict[Node, Node], sizes: dict[int, int]) -> Unit:
+    if isinstance(unit, Call):
+        return Call(new[unit.node])
+    if isinstance(unit, Loop):
+        return _resized_loop(unit, new, sizes)
+    routines, picks, outputs = (
+        [new[node] for node in nodes] for nodes in (unit.routines, unit.picks, unit.outputs)
+    )
+    return Registers(routines, picks, outputs, unit.cost)
 
 
 def _resized_loop(loop: Loop, new: dict[Node, Node], sizes: dict[int, int]) -> Loop:

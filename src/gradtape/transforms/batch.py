@@ -47,6 +47,18 @@ def batch_all(outputs: Sequence[Node], batched: Mapping[Node, Node], size: int) 
     ]
 
 
+def batch_node(node: Node, batched: Mapping[Node, Node]) -> Node | tuple[Node, ...]:
+    """A node for all examples, where `batched` has all of its operands that differ between them.
+
+    The graph behind the other operands is not walked: it may be long, and have many such nodes.
+    """
+    flags = tuple(parent in batched for parent in node.inputs)
+    batching = Batching(batched)
+    found = batching.batched[node] = batching.through(node, flags)
+    batching.note(node)
+    return found
+
+
 class Batching:
     """One walk: the batched form of each node, and pairs of nodes with derivatives in Python."""
 
@@ -73,13 +85,13 @@ class Batching:
                 continue
             flags = tuple(parent in self.batched for parent in node.inputs)
             if any(flags):
-                self.batched[node] = self._through(node, flags)
-                self._note(node)
+                self.batched[node] = self.through(node, flags)
+                self.note(node)
             if node.op is CUSTOM:
                 self.custom.append((node, self.batched.get(node, node)))
         return [self.batched[node] if node in self.batched else Unbatched(node) for node in outputs]
 
-    def _note(self, node: Node) -> None:
+    def note(self, node: Node) -> None:
         """For debugging: the nodes that a node has become inherit its line."""
         noted = provenance()
         if noted is not None:
@@ -105,7 +117,7 @@ class Batching:
             self.of(node.inputs[:count])
             flags = tuple(parent in self.batched for parent in node.inputs)
             if any(flags):
-                self.batched[node] = self._through(node, flags)
+                self.batched[node] = self.through(node, flags)
             return
         self._refuse_if_read(call, "it", node.inputs[:count], arguments)
         many = tuple(self.batched.get(argument, argument) for argument in arguments)
@@ -127,7 +139,8 @@ class Batching:
                 "example and is not among the arguments. Pass it as an argument."
             )
 
-    def _through(self, node: Node, flags: tuple[bool, ...]) -> Node | tuple[Node, ...]:
+    def through(self, node: Node, flags: tuple[bool, ...]) -> Node | tuple[Node, ...]:
+        """A node by its op's rule, given which of its operands are batched."""
         if node.op is PICK:
             found = self.batched[node.inputs[0]]
             position = node.params[0]

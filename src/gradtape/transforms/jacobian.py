@@ -42,7 +42,7 @@ from gradtape.transforms import forward as forward_mode
 from gradtape.transforms import reverse as reverse_mode
 from gradtape.transforms import seeded
 from gradtape.transforms.forward import forward
-from gradtape.transforms.responses import respond
+from gradtape.transforms.responses import respond, spread
 from gradtape.transforms.reverse import reverse
 
 # A mode is not tried when the other one has so many times fewer seeds.
@@ -51,6 +51,9 @@ CLEARLY_FEWER = 16
 NARROW = 4
 # The cost of writing an element of a transposed result, in element-wise operations.
 TRANSPOSED_COST = 4
+# A joined target is differentiated as a whole if its parts are computed from the same nodes, which
+# would be differentiated more often than this.
+MOST_REPEATED = 12
 # The cost of one multiply-add inside a matrix product, in element-wise operations.
 PRODUCT_COST = 1 / 16
 
@@ -90,7 +93,7 @@ def _jacobian(target: Node, question: Question) -> Node | None:
         return None
     if target is source:
         return seeded.jacobian_forward(seeded.identity_seeds(source.spec), source, source)
-    if _is_joined(target):
+    if _is_joined(target) and not _repeats(target, question, len(active)):
         return _of_joined(target, question)
     real = source.dtype.kind == target.dtype.kind == "f"
     waist = _waist(target, source, active) if question.mode == "auto" and real else None
@@ -234,14 +237,27 @@ def _response(
 ) -> tuple[seeded.Seeded | None] | None:
     """The response of the other end to all seeds times a factor; None if it does not depend."""
     source, blocked = question.source, question.blocked
-    seed = placeholder((source if way == "forward" else target).spec)
+    end = source if way == "forward" else target
+    # A single seed is known: the derivative along it is the response.
+    single = math.prod(space) == 1
+    seed = _only(start, end, space) if single else placeholder(end.spec)
     given = seed if factor is None else seed * factor
     if way == "forward":
         (found,) = forward([target], [source], [given], blocked, question.push)
     else:
         (slope,) = reverse([target], [given], [source], blocked, question.pull)
         found = slope.dense() if isinstance(slope, Rows) else slope
-    return None if found is None else (respond([found], seed, start, space)[0],)
+    if found is None:
+        return None
+    return (
+        spread(found, found.shape, space) if single else respond([found], seed, start, space)[0],
+    )
+
+
+def _only(start: seeded.Seeded, end: Node, space: Shape) -> Node:
+    """The value of the only seed."""
+    full = seeded.dense_form(start, end, space).value
+    return reshape_node(broadcast_to(full, (*space, *end.shape)), end.shape)
 
 
 def fewer_seeds(target: Node, source: Node, mode: str) -> str:
@@ -308,6 +324,16 @@ def _of_joined(target: Node, question: Question) -> Node | None:
         for part, operand in zip(parts, target.inputs, strict=True)
     )
     return apply(target.op, filled, target.params)
+
+
+def _repeats(target: Node, question: Question, whole: int) -> bool:
+    """Whether part by part the same nodes would be differentiated again and again."""
+    while target.op.view is View.RESHAPE:
+        (target,) = target.inputs
+    if len(target.inputs) <= MOST_REPEATED:
+        return False
+    parts = sum(len(_active(part, question)) for part in target.inputs)
+    return parts > MOST_REPEATED * whole
 
 
 def _is_joined(node: Node) -> bool:

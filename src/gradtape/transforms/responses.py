@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from gradtape.graph import PICK, Node, Shape, pick, topological
+from gradtape.graph import PICK, Node, Shape, apply, pick, topological
 from gradtape.ops.arrays.movement import reshape_node
-from gradtape.transforms.batch import batch_all
+from gradtape.transforms.batch import batch_node
 from gradtape.transforms.seeded import Seeded, dense_form
 from gradtape.transforms.seeded_rules import rule_of
 
@@ -26,7 +26,7 @@ def respond(
         if node.op is PICK:
             if node.inputs[0] in several:
                 part = _picked(several[node.inputs[0]], node.params[0])
-                found[node] = _spread(part, node.shape, space)
+                found[node] = spread(part, node.shape, space)
             continue
         operands = [found.get(parent) for parent in node.inputs]
         if all(operand is None for operand in operands):
@@ -40,7 +40,7 @@ def respond(
         if isinstance(value, tuple) or type(node.spec) is tuple:
             several[node] = value
         else:
-            found[node] = _spread(value, node.shape, space)
+            found[node] = spread(value, node.shape, space)
     return [found.get(output) for output in outputs]
 
 
@@ -49,19 +49,27 @@ def _batched(
 ) -> Node | tuple[Node, ...]:
     """The result for all seeds by the op's batch rule: all seed axes dense, as one axis."""
     count = math.prod(space)
+    if count == 1 and type(node.spec) is not tuple:
+        # A single seed needs no axis: the op itself gives the result.
+        inputs = [
+            parent
+            if one is None
+            else reshape_node(dense_form(one, parent, space).value, parent.shape)
+            for parent, one in zip(node.inputs, operands, strict=True)
+        ]
+        return apply(node.op, tuple(inputs), node.params)
     batched = {
         parent: reshape_node(dense_form(operand, parent, space).value, (count, *parent.shape))
         for parent, operand in zip(node.inputs, operands, strict=True)
         if operand is not None
     }
-    (value,) = batch_all([node], batched, count)
-    return value
+    return batch_node(node, batched)
 
 
 def _picked(outputs: Node | tuple[Node, ...], position: int) -> Node:
     return outputs[position] if isinstance(outputs, tuple) else pick(outputs, position)
 
 
-def _spread(value: Node, shape: Shape, space: Shape) -> Seeded:
+def spread(value: Node, shape: Shape, space: Shape) -> Seeded:
     """A response with the axis of all seeds taken apart."""
     return Seeded(reshape_node(value, (*space, *shape)), tuple(range(len(space))), ())

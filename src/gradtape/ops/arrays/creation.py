@@ -12,6 +12,7 @@ from gradtape.errors import DtypeError, ShapeError, shown
 from gradtape.graph import Node, Op, Shape, Spec, Undefined, apply, declare, spec
 from gradtape.graph.annotated_kinds import Count
 from gradtape.graph.argument_checks import as_integer, is_choice
+from gradtape.ops.arrays import large_constants
 from gradtape.ops.arrays.movement import broadcast_to
 from gradtape.ops.elementwise.arithmetic import identity, record_operand
 from gradtape.ops.families import Sample, cast, nothing
@@ -63,7 +64,7 @@ def _steps_in(distance: float, step: float) -> int:
 ARANGE = declare(Op(
     "arange", "creation", params=("start", "stop", "step", "dtype"), spec=_arange_spec,
     numpy=lambda start, stop, step, dtype: _range(start, stop, step, dtype), jvp=_CONSTANT,
-    vjp=_CONSTANT, batch=_CONSTANT, sparsity=nothing,
+    vjp=_CONSTANT, batch=_CONSTANT, sparsity=nothing, composition=large_constants.arange,
     samples=lambda: [
         Sample((), {"start": 1, "stop": 6, "step": 2, "dtype": np.dtype(np.int64)}),
         Sample((), {"start": 1.0, "stop": 0.0, "step": -0.3, "dtype": _FLOAT}),
@@ -90,6 +91,7 @@ LINSPACE = declare(Op(
         start, stop, num, endpoint=endpoint, dtype=dtype
     ),
     jvp=_CONSTANT, vjp=_CONSTANT, batch=_CONSTANT, sparsity=nothing,
+    composition=large_constants.linspace,
     samples=lambda: [
         Sample((), {"start": 0.0, "stop": 1.0, "num": n, "endpoint": end, "dtype": _FLOAT})
         for n, end in ((5, True), (4, False), (1, True), (0, True))
@@ -101,7 +103,7 @@ EYE = declare(Op(
     "eye", "creation", params=("rows", "columns", "k", "dtype"),
     spec=lambda rows, columns, k, dtype: spec((rows, columns), dtype),
     numpy=lambda rows, columns, k, dtype: np.eye(rows, columns, k, dtype), jvp=_CONSTANT,
-    vjp=_CONSTANT, batch=_CONSTANT, sparsity=nothing,
+    vjp=_CONSTANT, batch=_CONSTANT, sparsity=nothing, composition=large_constants.eye,
     samples=lambda: [
         Sample((), {"rows": rows, "columns": columns, "k": k, "dtype": _FLOAT})
         for rows, columns, k in ((2, 3, 0), (3, 2, -1), (2, 2, 1), (0, 2, 0))

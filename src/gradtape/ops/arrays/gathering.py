@@ -13,6 +13,7 @@ import numpy as np
 
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.graph import Node, Rows, Shape, Spec, apply, constant, spec
+from gradtape.graph.native_code import NativeCall
 from gradtape.graph.op import Op, Rule, Undefined, declare
 from gradtape.ops.arrays.movement import reshape_node
 from gradtape.ops.arrays.slicing import cast_value
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from gradtape.ops.families.signatures import Tensor, TensorLike
 
 INT64 = np.dtype(np.int64)
+# The cotangent of a table is row-sparse unless so many times as many rows were read as it has.
+DENSE_ROWS = 4
 
 
 def as_positions(name: str, indices: Node) -> Node:
@@ -136,7 +139,7 @@ def _scatter_add_numpy(
 
 def _gather_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...], axis: int) -> Node | Rows:
     x, indices = inputs
-    if axis == 0:
+    if axis == 0 and indices.size < DENSE_ROWS * x.shape[0]:
         values = reshape_node(g, (indices.size, *x.shape[1:]))
         return Rows(reshape_node(indices, (indices.size,)), values, x.spec)
     return apply(SCATTER_ADD, (constant(0, x.spec), indices, g), (axis,))
@@ -213,11 +216,16 @@ def _last_writer_numpy(indices: np.ndarray, length: int) -> np.ndarray:
     return (last[flat] == order).reshape(np.shape(indices))
 
 
+def _last_writer_natively(y: Node) -> NativeCall:
+    (length,) = y.params
+    return NativeCall("last_writers", (), (y.size,), 1, 2 * y.size, 8 * length)
+
+
 LAST_WRITER = declare(Op(
     "last_writer", "indexing", params=("length",),
     spec=lambda indices, length: spec(indices.shape, np.dtype(bool)), numpy=_last_writer_numpy,
     jvp=Undefined("last_writer gives booleans"), vjp=Undefined("last_writer gives booleans"),
-    batch=batching.last_writer, sparsity=nothing,
+    batch=batching.last_writer, sparsity=nothing, native=_last_writer_natively,
     samples=lambda: [
         Sample((np.array([[1, 0], [1, 2]]),), {"length": 3}),
         Sample((np.array(1),), {"length": 2}),

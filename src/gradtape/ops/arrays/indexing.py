@@ -9,15 +9,28 @@ import numpy as np
 
 from gradtape.dtypes import Array, DType, as_dtype, default_dtype
 from gradtape.errors import DtypeError, IndexRangeError, ShapeError
-from gradtape.graph import Node, Op, Shape, Undefined, constant, declare, spec
+from gradtape.graph import REGISTRY, Node, Op, Shape, Undefined, apply, constant, declare, spec
 from gradtape.graph.argument_checks import as_count, as_integer
-from gradtape.ops.arrays.gathering import GATHER, SCATTER_SET, TAKE_ALONG_AXIS, gathered_shape
+from gradtape.ops.arrays.gathering import (
+    GATHER,
+    INT64,
+    SCATTER_SET,
+    TAKE_ALONG_AXIS,
+    gathered_shape,
+)
 from gradtape.ops.arrays.keys import Key, check_mask, parse
-from gradtape.ops.arrays.movement import RESHAPE, broadcast_to, moveaxis, permute, reshape
+from gradtape.ops.arrays.movement import (
+    RESHAPE,
+    broadcast_to,
+    moveaxis,
+    permute,
+    reshape,
+    reshape_node,
+)
 from gradtape.ops.arrays.positions import as_operand, checked, is_symbolic, shape_of
 from gradtape.ops.arrays.scatter import scatter_add, scatter_add_rows, scatter_max, scatter_set
 from gradtape.ops.arrays.slicing import read_part, remember_read, repeated_read, write_part
-from gradtape.ops.elementwise.arithmetic import add, multiply, record_operand, where
+from gradtape.ops.elementwise.arithmetic import add, equal, multiply, record_operand, where
 from gradtape.ops.families import Sample, batching, broadcast_shapes, cast, normalize_axis, nothing
 from gradtape.ops.families.signatures import DTypeLike, Tensor, TensorLike, kind_of_operand
 from gradtape.recording import Deferred, record
@@ -303,11 +316,18 @@ def _one_hot_numpy(indices: Array, num_classes: int, dtype: DType) -> Array:
     return (np.asarray(indices)[..., None] == np.arange(num_classes)).astype(dtype)
 
 
+def _one_hot_composition(indices: Node, num_classes: int, dtype: DType) -> Node:
+    classes = apply(REGISTRY["arange"], (), (0, num_classes, 1, INT64))
+    column = cast(reshape_node(indices, (*indices.shape, 1)), INT64)
+    return cast(equal(column, classes), dtype)
+
+
 ONE_HOT = declare(Op(
     "one_hot", "indexing", params=("num_classes", "dtype"),
     spec=lambda indices, num_classes, dtype: spec((*indices.shape, num_classes), dtype),
     numpy=_one_hot_numpy, jvp=Undefined("one_hot is a function of integers"),
     vjp=Undefined("one_hot is a function of integers"), batch=batching.leading, sparsity=nothing,
+    composition=_one_hot_composition,
     samples=lambda: [
         Sample((np.array([[1, 0], [2, 5]]),), {"num_classes": 3, "dtype": np.dtype("float64")}),
         Sample((np.array(1, np.uint8),), {"num_classes": 2, "dtype": np.dtype("bool")}),

@@ -12,6 +12,7 @@ import numpy as np
 
 from gradtape.errors import DtypeError, IndexRangeError
 from gradtape.graph import Node, Op, Shape, Undefined, declare, spec
+from gradtape.graph.native_code import NativeCall
 from gradtape.ops.elementwise.arithmetic import record_operand
 from gradtape.ops.families import Sample, batching, kind_of_operand, nothing
 from gradtape.recording import Deferred, Value, record, state
@@ -38,12 +39,18 @@ def wrap(name: str, indices: np.ndarray, axis: int, length: int) -> np.ndarray:
     return np.where(found < 0, found + length, found) if low < 0 else found
 
 
+def _check_natively(y: Node) -> NativeCall:
+    (indices,) = y.inputs
+    code = f"{indices.dtype.kind}{indices.dtype.itemsize}"
+    return NativeCall("check_positions", (code,), (y.params[2],), y.size, y.size)
+
+
 CHECKED = declare(Op(
     "checked_positions", "indexing", params=("name", "axis", "length"),
     spec=lambda indices, name, axis, length: spec(indices.shape, np.dtype(np.int64)),
     numpy=lambda indices, name, axis, length: wrap(name, indices, axis, length),
     jvp=Undefined("positions are integers"), vjp=Undefined("positions are integers"),
-    batch=batching.leading, sparsity=nothing, may_fail=True,
+    batch=batching.leading, sparsity=nothing, may_fail=True, native=_check_natively,
     samples=lambda: [
         Sample((np.array([[0, -1], [2, -3]]),), {"name": "take", "axis": 0, "length": 3}),
         Sample((np.array(1, np.uint8),), {"name": "take", "axis": 1, "length": 2}),
@@ -75,13 +82,11 @@ def shape_of(x: Any) -> Shape:
 def known_value(x: Any) -> Any:
     """The array of a tensor that is computed already, or None.
 
-    None also during a capture, because a replay would have another value there.
+    None also during a capture, because a replay may have another value there.
     """
     computed = getattr(x, "computed", None)
-    if type(computed) is not Value or (x.recording is not None and x.recording.capturing):
+    if type(computed) is not Value or state.recording.capturing:
         return None
-    if state.recording.capturing:
-        state.recording.guard_outside(x)  # type: ignore[attr-defined]
     return computed.array
 
 

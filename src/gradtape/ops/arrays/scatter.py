@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import ShapeError
-from gradtape.graph import Op, Undefined, declare, spec
+from gradtape.graph import Node, Op, Undefined, declare, spec
+from gradtape.graph.native_code import NativeCall
 from gradtape.ops.arrays import gathering
 from gradtape.ops.arrays.movement import broadcast_to, reshape
 from gradtape.ops.arrays.positions import as_operand, checked, shape_of
@@ -92,11 +93,22 @@ def _argmax_samples() -> list[Sample]:
     ]
 
 
+def _argmax_natively(y: Node) -> NativeCall | None:
+    x, indices, values = y.inputs
+    if x.dtype.kind == "c":
+        return None
+    width, count = math.prod(x.shape[1:]), indices.size
+    code = f"{x.dtype.kind}{x.dtype.itemsize}"
+    words = (width, count, x.shape[0])
+    return NativeCall("scatter_winners", (code,), words, width, x.size + 3 * values.size)
+
+
 SCATTER_ARGMAX = declare(Op(
     "scatter_argmax", "indexing", spec=lambda x, indices, values: spec(x.shape, np.dtype(np.int64)),
     numpy=_argmax_numpy, promote=_argmax_promote, weak=(0, 2),
     jvp=Undefined("scatter_argmax gives integers"), vjp=Undefined("scatter_argmax gives integers"),
-    batch=batching.scatter_argmax, sparsity=nothing, expensive=True, samples=_argmax_samples,
+    batch=batching.scatter_argmax, sparsity=nothing, expensive=True, native=_argmax_natively,
+    samples=_argmax_samples,
 ))  # fmt: skip
 
 

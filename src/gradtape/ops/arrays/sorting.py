@@ -6,13 +6,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gradtape.dtypes import DType
 from gradtape.errors import ShapeError
-from gradtape.graph import Node, Op, Spec, Undefined, apply, declare, spec
-from gradtape.ops.arrays.gathering import TAKE_ALONG_AXIS
+from gradtape.graph import Node, Op, Rule, Spec, Undefined, apply, constant, declare, spec
+from gradtape.graph.native_code import NativeCall
+from gradtape.ops.arrays.gathering import GATHER, TAKE_ALONG_AXIS
 from gradtape.ops.arrays.indexing import take
+from gradtape.ops.arrays.movement import flip, permute, reshape_node
 from gradtape.ops.arrays.positions import observed
 from gradtape.ops.arrays.slicing import along_axis
-from gradtape.ops.elementwise.arithmetic import record_operand
+from gradtape.ops.arrays.sorted_pieces import LONG, sorted_in_pieces
+from gradtape.ops.elementwise.arithmetic import equal, minimum, not_equal, record_operand
 from gradtape.ops.families import Sample, batching, examples, generator, normalize_axis, promotion
 from gradtape.ops.families.axes import distinct_values
 from gradtape.ops.families.for_each import each
@@ -70,11 +74,55 @@ def _argsort_samples() -> list[Sample]:
     ]
 
 
-ARGSORT = declare(Op(
+def _code(dtype: DType) -> str:
+    return f"{dtype.kind}{dtype.itemsize}"
+
+
+def _rows_natively(routine: str, key_size: int, arrays: int) -> Rule:
+    """A rule for a routine that works on rows, with so many rows of keys as scratch memory."""
+
+    def rule(y: Node) -> NativeCall | None:
+        (x,) = y.inputs
+        axis, descending = y.params[:2]
+        if x.dtype.kind == "c" or axis != x.ndim - 1:
+            return None
+        length = x.shape[-1]
+        options = (_code(x.dtype), "descending" if descending else "ascending")
+        size = max(x.dtype.itemsize, key_size)
+        work = x.size * max(4, length.bit_length())
+        scratch = arrays * size * length
+        return NativeCall(routine, options, (length,), x.size // length, work, scratch)
+
+    return rule
+
+
+def _on_last_axis(x: Node, axis: int, **params: Any) -> Node | None:
+    """The op along another axis: routines sort rows that are contiguous."""
+    if x.dtype.kind == "c" or axis == x.ndim - 1:
+        return None
+    op = ARGSORT if "stable" in params else SORT
+    order = (*(at for at in range(x.ndim) if at != axis), axis)
+    back = tuple(int(at) for at in np.argsort(order))
+    found = apply(op, (permute(x, order),), (x.ndim - 1, *params.values()))
+    return permute(found, back)
+
+
+def _sort_composition(x: Node, axis: int, descending: bool) -> Node | None:
+    """One long row is sorted in pieces, by all threads; others as above."""
+    if x.size != x.shape[axis] or x.size < LONG or x.dtype.itemsize < 4 or x.dtype.kind == "c":
+        return _on_last_axis(x, axis, descending=descending)
+    found = sorted_in_pieces(reshape_node(x, (x.size,)))
+    if descending:
+        found = flip(found, axis=0)
+    return reshape_node(found, x.shape)
+
+
+ARGSORT: Op = declare(Op(
     "argsort", "sorting", params=("axis", "descending", "stable"),
     spec=lambda x, axis, descending, stable: spec(x.shape, INT64), numpy=_argsort_numpy,
     jvp=Undefined("argsort gives integers"), vjp=Undefined("argsort gives integers"),
     batch=batching.shifted("axis"), sparsity=nothing, expensive=True, samples=_argsort_samples,
+    composition=_on_last_axis, native=_rows_natively("order_rows", 8, 3),
 ))  # fmt: skip
 
 
@@ -105,10 +153,11 @@ def _sorted_like(
     return apply(TAKE_ALONG_AXIS, (tangents[0], order), (axis,))
 
 
-SORT = declare(Op(
+SORT: Op = declare(Op(
     "sort", "sorting", params=("axis", "descending"), spec=lambda x, axis, descending: x,
     numpy=_sort_numpy, jvp=_sorted_like, batch=batching.shifted("axis"),
     examples=examples.along_axis, sparsity=lanes, expensive=True,
+    composition=_sort_composition, native=_rows_natively("sort_rows", 4, 2),
     samples=lambda: [
         Sample((distinct_values(generator("sort"), (3, 4), dtype),), {"axis": axis, **turned})
         for dtype in ("float64", "float32", "int32")
@@ -170,12 +219,21 @@ def _searchsorted_spec(x1: Spec, x2: Spec, side: str) -> Spec:
     return spec(x2.shape, INT64)
 
 
+def _search_natively(y: Node) -> NativeCall | None:
+    x1 = y.inputs[0]
+    if x1.dtype.kind == "c":
+        return None
+    length = x1.size
+    work = y.size * max(4, 4 * length.bit_length())
+    return NativeCall("search_rows", (_code(x1.dtype), y.params[0]), (length,), y.size, work)
+
+
 SEARCHSORTED = declare(Op(
     "searchsorted", "sorting", params=("side",), spec=_searchsorted_spec,
     numpy=lambda x1, x2, side: np.searchsorted(x1, x2, side),
     promote=promotion("searchsorted", "same", "any"), jvp=Undefined("searchsorted gives integers"),
     vjp=Undefined("searchsorted gives integers"), batch=_search_batch(0), sparsity=nothing,
-    expensive=True,
+    expensive=True, native=_search_natively,
     samples=lambda: [
         Sample((np.array([1.0, 2.0, 2.0]), np.array([[2.0], [0.5]])), {"side": "left"}),
         Sample((np.array([1, 2, 2]), np.array(2.0)), {"side": "right"}),
@@ -200,12 +258,27 @@ def searchsorted(
     return record(SEARCHSORTED, (x1, x2), (side,))
 
 
+def _isin_composition(x1: Node, x2: Node, invert: bool) -> Node | None:
+    """Each element is compared with the first of the sorted elements that is not before it."""
+    if x1.dtype.kind == "c":
+        return None
+    if not x2.size:
+        return constant(invert, spec(x1.shape, np.dtype(bool)))
+    rows = apply(SORT, (reshape_node(x2, (x2.size,)),), (0, False))
+    place = minimum(
+        apply(SEARCHSORTED, (rows, x1), ("left",)), constant(x2.size - 1, spec((), INT64))
+    )
+    nearest = apply(GATHER, (rows, place), (0,))
+    return (not_equal if invert else equal)(nearest, x1)
+
+
 ISIN = declare(Op(
     "isin", "sorting", params=("invert",),
     spec=lambda x1, x2, invert: spec(x1.shape, np.dtype(bool)),
     numpy=lambda x1, x2, invert: np.isin(x1, x2, invert=invert),
     promote=promotion("isin", "same", "any"), jvp=Undefined("isin gives booleans"),
     vjp=Undefined("isin gives booleans"), batch=_search_batch(1), sparsity=nothing, expensive=True,
+    composition=_isin_composition,
     samples=lambda: [
         Sample((np.array([[1.0, 2.0]]), np.array([2.0, 3.0])), {"invert": False}),
         Sample((np.array(1), np.array([2, 3])), {"invert": True}),

@@ -10,6 +10,7 @@ import numpy as np
 
 from gradtape.errors import ShapeError
 from gradtape.graph import Node, Op, Spec, Undefined, apply, constant, declare, spec
+from gradtape.ops.arrays import large_constants
 from gradtape.ops.arrays.movement import moveaxis, movement_samples, reshape
 from gradtape.ops.arrays.slicing import UNSLICE, along_axis, axis_part, mask_moved
 from gradtape.ops.elementwise.arithmetic import identity, record_operand, where
@@ -33,13 +34,12 @@ TRIANGLE_MASK = declare(Op(
     "triangle_mask", "creation", params=("rows", "columns", "k", "lower"),
     spec=lambda rows, columns, k, lower: spec((rows, columns), np.dtype(bool)), numpy=_mask,
     jvp=_LATER, vjp=_LATER, batch=_LATER, sparsity=nothing,
+    composition=large_constants.triangle_mask,
     samples=lambda: [
         Sample((), {"rows": rows, "columns": columns, "k": k, "lower": lower})
         for rows, columns, k, lower in ((2, 3, 0, True), (3, 2, -1, False), (0, 2, 0, True))
     ],
 ))  # fmt: skip
-# A plan keeps the mask of matrices up to this size; triangles of larger ones are library calls.
-_LARGEST_MASK = 1 << 20
 
 
 def _triangle(name: str, kernel: Callable[..., Any], lower: bool) -> Op:
@@ -47,9 +47,11 @@ def _triangle(name: str, kernel: Callable[..., Any], lower: bool) -> Op:
 
     def composed(x: Node, k: int) -> Node | None:
         rows, columns = x.shape[-2:]
-        if not 0 < rows * columns <= _LARGEST_MASK:
+        if not rows * columns:
             return None
-        mask = apply(TRIANGLE_MASK, (), (rows, columns, k, lower))
+        mask = large_constants.triangle_mask(rows, columns, k, lower)
+        if mask is None:
+            mask = apply(TRIANGLE_MASK, (), (rows, columns, k, lower))
         return where(mask, x, constant(0, spec((), x.dtype)))
 
     def rule(x: Spec, k: int) -> Spec:

@@ -18,7 +18,7 @@ import numpy as np
 
 from gradtape.errors import ShapeError
 from gradtape.graph import REGISTRY, Op, Program, Spec, closed, declare, of_structure, spec
-from gradtape.graph.node import Node, apply, outputs, placeholder
+from gradtape.graph.node import Node, apply, constant, outputs, placeholder
 from gradtape.ops.control import bodies
 from gradtape.ops.control.composed_reads import scan_reads
 from gradtape.ops.control.scan_params import PARAMS, Scan
@@ -228,7 +228,18 @@ def _samples() -> list[Sample]:
     return found
 
 
+def _composition(*inputs: Node, **params: Any) -> tuple[Node, ...] | None:
+    """A scan without steps: the initial values, and results without rows."""
+    scan = Scan(**params)
+    if scan.length:
+        return None
+    results = [node.spec for node in scan.body.outputs[scan.carries :]]
+    empty = [constant(0, spec((0, *of.shape), of.dtype)) for of in results]
+    return (*scan.parts(inputs)[1], *empty)
+
+
 SCAN = declare(Op(
     "scan", "control", params=PARAMS, spec=_spec, numpy=_kernel, jvp=_jvp, batch=_batch,
-    sparsity=scan_reads, pullback=pull_scan, expensive=True, samples=_samples,
+    sparsity=scan_reads, pullback=pull_scan, composition=_composition, expensive=True,
+    samples=_samples,
 ))  # fmt: skip

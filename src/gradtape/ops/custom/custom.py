@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import ShapeError
+from gradtape.graph.native_code import NativeCall
 from gradtape.graph.node import PICK, Node, apply
 from gradtape.graph.op import Op, Undefined, declare
 from gradtape.graph.spec import Spec
@@ -91,6 +92,8 @@ BARRIER = declare(Op(
     "recompute", "custom", spec=_barrier_spec, numpy=lambda x: x,
     jvp=lambda tangents, y, inputs: tangents[0], vjp=lambda index, g, y, inputs: g,
     mask=lambda index, mask, y, inputs: mask, batch=batching.leading, examples=examples.in_place,
+    # A loop could compute it early, and all that is recomputed from it: an instruction cannot move.
+    native=lambda y: NativeCall("copy_words", (), (), y.spec.nbytes, y.size),
     sparsity=elements, samples=lambda: [Sample((np.array([1.0, 2.0]),))],
 ))  # fmt: skip
 

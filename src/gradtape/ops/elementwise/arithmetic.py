@@ -8,6 +8,7 @@ import numpy as np
 
 from gradtape.dtypes import Array, promote
 from gradtape.graph import Linear, Node, Op, Rule, Spec, declare, spec
+from gradtape.graph.native_code import NativeCall
 from gradtape.ops.elementwise.compositions import FLOOR_DIVIDE, LOGADDEXP, NEXTAFTER, REMAINDER
 from gradtape.ops.elementwise.unary import (
     isfinite,
@@ -117,10 +118,27 @@ def _integer_power_base(y: Node, x: Node, exponent: int) -> Node | int:
     return 0 if exponent == 0 else exponent * pow(x, exponent - 1)
 
 
+def _power_composition(x: Node, exponent: Node) -> Node | None:
+    """A routine computes powers of integers, of operands that have the shape of the result."""
+    shape = broadcast_shapes("pow", [x.shape, exponent.shape])
+    if x.dtype.kind not in "iu" or x.shape == exponent.shape:
+        return None
+    return power(broadcast_to(x, shape), broadcast_to(exponent, shape))
+
+
+def _power_natively(y: Node) -> NativeCall | None:
+    x, exponent = y.inputs
+    if x.dtype.kind not in "iu" or x.shape != exponent.shape:
+        return None
+    code = f"{x.dtype.kind}{x.dtype.itemsize}"
+    return NativeCall("integer_powers", (code,), (), y.size, 8 * y.size)
+
+
 power: Binary = elementwise(
     "pow", np.power, "First operand to the power of the second.",
     ("float(gt.pow(2.0, 3.0))", "8.0"), partials=[_power_base, _power_exponent],
     domains=[(0.3, 2.0), (0.2, 2.0)], **{**_NUMERIC, "accepts": "numeric"}, function=POW,
+    composition=_power_composition, native=_power_natively,
 )  # fmt: skip
 integer_power = elementwise(
     "integer_power", lambda x, exponent: np.power(x, exponent),
@@ -295,10 +313,12 @@ bitwise_xor = _bits(
 bitwise_left_shift = _bits(
     "bitwise_left_shift", np.left_shift, "Bits shifted left.",
     ("int(gt.bitwise_left_shift(1, 3))", "8"), dtypes=("int32", "uint8"), accepts="whole number",
+    llvm=lowering.left_shift,
 )  # fmt: skip
 bitwise_right_shift = _bits(
     "bitwise_right_shift", np.right_shift, "Bits shifted right.",
     ("int(gt.bitwise_right_shift(8, 3))", "1"), dtypes=("int32", "uint8"), accepts="whole number",
+    llvm=lowering.right_shift,
 )  # fmt: skip
 
 

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gradtape.graph.math_function import Composition
 from gradtape.graph.node import Node
 from gradtape.ops.elementwise.arithmetic import equal, where
 from gradtape.ops.elementwise.compositions import BESSEL_I0, BESSEL_I1
 from gradtape.ops.families import lowering
 from gradtape.ops.families.elementwise import elementwise
+from gradtape.ops.families.math_functions import BESSEL, BESSEL_OF_ORDER, EXP, SQRT
 from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand
+
+if TYPE_CHECKING:
+    from gradtape.graph.vector_code import FunctionBody, V
 
 _POSITIVE = [(0.5, 4.0)]
 _OPTIONS: dict[str, Any] = {"accepts": "float", "dtypes": ("float64", "float32")}
@@ -57,6 +63,30 @@ def _vanishes(kind: str, x: np.ndarray) -> np.ndarray:
     return at_end & (kind in ("jv", "yv"))
 
 
+@lru_cache(maxsize=512)
+def _function_of(kind: str, order: float) -> Composition:
+    """The same in kernels, of float64."""
+
+    def write(body: FunctionBody[V], x: V) -> V:
+        if order in (0, 1):
+            found = body.apply(BESSEL_OF_ORDER[kind, int(order)], x)
+        elif kind == "kv":
+            small = body.select(x > 1e5, 1e5, x)
+            scaled = body.apply(BESSEL["kve"], body.lift(order), small)
+            found = scaled * body.apply(EXP, -x)
+        elif kind == "iv":
+            near = body.select(body.absolute(x) > 1e4, body.copysign(body.lift(1e4), x), x)
+            found = body.apply(BESSEL["iv"], body.lift(order), near)
+        else:
+            found = body.apply(BESSEL[kind], body.lift(order), x)
+        if kind in ("iv", "kv"):
+            return found
+        at_end = (body.absolute(x) if kind == "jv" else x).equals(math.inf)
+        return body.select(at_end, 0.0, found)
+
+    return Composition(f"{kind}_of_{order!r}".replace(".", "p").replace("-", "m"), write)
+
+
 def _of_order(
     name: str, kind: str, doc: str, slope: Callable[..., Node], **more: Any
 ) -> Callable[..., Any]:
@@ -67,6 +97,7 @@ def _of_order(
         above = record(order + 1, x)
         return slope(x, None if order == 0 else record(order - 1, x), above)
 
+    more.setdefault("llvm", lowering.in_double(lambda order: _function_of(kind, order)))
     record = elementwise(
         name, _kernel(kind), doc, ("float(gt.i0(0.0))", "1.0"), partials=[partial],
         params=("order",), sample_params=_ORDERS, **_OPTIONS, **more,
@@ -89,7 +120,11 @@ def _slope_of_y(x: Node, below: Node | None, above: Node) -> Node:
 iv = _of_order(
     "bessel_i", "iv", "Modified Bessel function of the first kind.",
     lambda x, below, above: above if below is None else 0.5 * (below + above),
-    function=BESSEL_I0, llvm=lowering.call_of_order(BESSEL_I0, BESSEL_I1),
+    function=BESSEL_I0,
+    llvm=lowering.call_of_order(
+        BESSEL_I0, BESSEL_I1,
+        otherwise=lowering.in_double(lambda order: _function_of("iv", order)),
+    ),
 )  # fmt: skip
 jv = _of_order(
     "bessel_j", "jv", "Bessel function of the first kind.",
@@ -131,20 +166,24 @@ def i1(x: TensorLike, /) -> Tensor:
 _TERMS = 25
 
 
-def _asymptotic(x: np.ndarray, order: float, times: int, sign: int) -> np.ndarray:
-    """The derivative of Σ aₖ (sign/x)ᵏ / √x, where aₖ = Π (4n² - (2j-1)²) / (8j) for j to k."""
-    total = np.zeros_like(x)
+def _factors(order: float, times: int, sign: int) -> list[float]:
+    """Factors of the derivative of Σ aₖ (sign/x)ᵏ / √x, aₖ = Π (4n² - (2j-1)²) / (8j) to k."""
     factor, factors = 1.0, []
     for k in range(_TERMS):
         falling = math.prod(-(k + 0.5 + j) for j in range(times))
         factors.append(factor * falling)
         factor *= sign * (4.0 * order * order - (2 * k + 1) ** 2) / (8.0 * (k + 1))
-    for one in reversed(factors):
+    return factors
+
+
+def _asymptotic(x: np.ndarray, order: float, times: int, sign: int) -> np.ndarray:
+    total = np.zeros_like(x)
+    for one in reversed(_factors(order, times, sign)):
         total = total / x + one
     return total / (np.sqrt(x) * x**times)
 
 
-def _recurrence(kind: str, x: np.ndarray, order: float, times: int) -> np.ndarray:
+def _weights(kind: str, order: float, times: int) -> dict[float, float]:
     """Each derivative is half of the neighbours, less the function (iₙ), or the reverse (kₙ)."""
     sign = 1.0 if kind == "ive" else -1.0
     weights = {order: 1.0}
@@ -154,7 +193,11 @@ def _recurrence(kind: str, x: np.ndarray, order: float, times: int) -> np.ndarra
             for neighbour, part in ((n - 1, 0.5), (n + 1, 0.5), (n, -1.0)):
                 found[neighbour] = found.get(neighbour, 0.0) + sign * part * weight
         weights = found
-    function = getattr(_scipy(), kind)
+    return weights
+
+
+def _recurrence(kind: str, x: np.ndarray, order: float, times: int) -> np.ndarray:
+    function, weights = getattr(_scipy(), kind), _weights(kind, order, times)
     total = sum(weight * function(n, x) for n, weight in weights.items())
     return np.asarray(total, np.float64)
 
@@ -178,12 +221,46 @@ def _scaled_kernel(kind: str) -> Callable[..., np.ndarray]:
     return kernel
 
 
+@lru_cache(maxsize=512)
+def _scaled_of(kind: str, order: float, times: int) -> Composition:
+    """The same in kernels, of float64."""
+    whole = kind == "ive" and float(order).is_integer()
+    scale = 1.0 / math.sqrt(2.0 * math.pi) if kind == "ive" else math.sqrt(math.pi / 2.0)
+    factors = _factors(order, times, -1 if kind == "ive" else 1)
+
+    def write(body: FunctionBody[V], x: V) -> V:
+        size = body.absolute(x) if whole else x
+        far = size > max(30.0, 2.0 * order * order)
+        large = body.select(far, size, 1.0)
+        series = body.lift(factors[-1])
+        for one in factors[-2::-1]:
+            series = series / large + one
+        divisor = body.apply(SQRT, large)
+        for _ in range(times):
+            divisor = divisor * large
+        series = body.select(body.absolute(large).equals(math.inf), 0.0, series / divisor) * scale
+        small, near = body.select(far, 1.0, size), body.lift(0.0)
+        for n, weight in _weights(kind, order, times).items():
+            near = near + body.apply(BESSEL[kind], body.lift(n), small) * weight
+        if kind == "kve":
+            near = body.select(size.equals(0.0), math.inf * (-1) ** times, near)
+        found = body.select(far, series, near)
+        if whole and (int(order) + times) % 2:
+            sign = body.copysign(body.lift(1.0), x)
+            found = found * body.select(x.equals(0.0), 0.0, body.select(x.isnan(), x, sign))
+        return found
+
+    name = f"{kind}_of_{order!r}_{times}".replace(".", "p").replace("-", "m")
+    return Composition(name, write)
+
+
 def _scaled(name: str, kind: str, doc: str, **more: Any) -> Callable[..., Any]:
     record: Callable[..., Any] = elementwise(
         name, _scaled_kernel(kind), doc, ("float(gt.i0(0.0))", "1.0"),
         partials=[lambda y, x, order, times: record(order, times + 1, x)],
         params=("order", "times"),
         sample_params=[{"order": n, "times": m} for n, m in ((0, 0), (1, 0), (1, 1), (2, 2))],
+        llvm=lowering.in_double(lambda order, times: _scaled_of(kind, order, times)),
         **_OPTIONS, **more,
     )  # fmt: skip
 

@@ -6,11 +6,13 @@ Each formula is compiled as one function on vectors. Declarations of ops refer t
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from gradtape.graph.math_function import Composition, MathFunction
 from gradtape.ops.families import math_functions as mathlib
 from gradtape.ops.families.math_functions import (
+    COS,
     EXP,
     FLOOR,
     FMOD,
@@ -124,6 +126,18 @@ def _in_range(body: FunctionBody[V], x: V, function: MathFunction) -> V:
     return body.apply(function, body.select(huge, body.copysign(body.lift(1e4), x), x))
 
 
+def _erfcinv(body: FunctionBody[V], x: V) -> V:
+    # SciPy gives -0.0 at 1; adding 0 gives 0.0.
+    return body.apply(mathlib.ERFCINV, x) + 0.0
+
+
+def _erfcinv_slope(body: FunctionBody[V], x: V) -> V:
+    # exp(y²) = erfcx(y) / erfc(y): the rounding error of y² is not multiplied by y².
+    nearer = _minimum(body, x, 2.0 - x)
+    found = body.apply(mathlib.ERFCX, body.apply(mathlib.ERFCINV, nearer)) / nearer
+    return found * (-1.0 / (2.0 / math.sqrt(math.pi)))
+
+
 def _sinc(body: FunctionBody[V], x: V) -> V:
     # sin(πx) = ± sin(π (x - n)) for the nearest integer n, and x - n is exact.
     nearest = body.apply(RINT, x)
@@ -132,6 +146,39 @@ def _sinc(body: FunctionBody[V], x: V) -> V:
     sine = body.apply(SIN, (x - nearest) * math.pi)
     value = body.select(odd, -sine, sine) / (x * math.pi)
     return body.select(x.equals(0.0), 1.0, value)
+
+
+@lru_cache(maxsize=64)
+def sinc_derivative(order: int) -> Composition:
+    """A derivative of sinc: a series near 0, a recurrence elsewhere; see `special._sinc_kernel`."""
+    lowest = order % 2
+    powers = range(lowest, lowest + 2 * (10 + order) + 1, 2)
+    factors = [
+        (-1.0 if (j + order) // 2 % 2 else 1.0) / (math.factorial(j) * (j + order + 1))
+        for j in powers
+    ]
+
+    def write(body: FunctionBody[V], x: V) -> V:
+        u = x * math.pi
+        near = body.absolute(u) < max(1.0, order / 2.0)
+        small, large = body.select(near, u, 0.0), body.select(near, 1.0, u)
+        square, series = small * small, body.lift(factors[-1])
+        for factor in factors[-2::-1]:
+            series = series * square + factor
+        series = series * small if lowest else series
+        nearest = body.apply(RINT, x)
+        half = nearest * 0.5
+        odd = half.compare("une", body.apply(RINT, half))
+        angle = (x - nearest) * math.pi
+        sine, cosine = body.apply(SIN, angle), body.apply(COS, angle)
+        sine, cosine = body.select(odd, -sine, sine), body.select(odd, -cosine, cosine)
+        derivatives = (sine, cosine, -sine, -cosine)
+        far = sine / large
+        for n in range(1, order + 1):
+            far = (derivatives[n % 4] - far * float(n)) / large
+        return body.select(near, series, far) * math.pi**order
+
+    return Composition(f"sinc_{order}", write)
 
 
 def _fmod(body: FunctionBody[V], x: V, y: V) -> V:
@@ -195,6 +242,8 @@ BESSEL_I1 = Composition("bessel_i1", lambda body, x: _in_range(body, x, mathlib.
 LOGADDEXP = Composition("logaddexp", _logaddexp, 2)
 XLOGY = Composition("xlogy", _xlogy, 2)
 MULTIPLY_NO_NAN = Composition("multiply_no_nan", _multiply_no_nan, 2)
+ERFCINV = Composition("erfcinv_of", _erfcinv)
+ERFCINV_SLOPE = Composition("erfcinv_slope", _erfcinv_slope)
 SINC = Composition("sinc", _sinc)
 REMAINDER = Composition("remainder", _remainder, 2)
 FLOOR_DIVIDE = Composition("floor_divide", _floor_divide, 2)

@@ -16,19 +16,34 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradtape.errors import ShapeError
-from gradtape.graph import Node, Op, Rule, Shape, Spec, Undefined, apply, declare, spec
+from gradtape.graph import Node, Op, Rule, Shape, Spec, Undefined, apply, constant, declare, spec
+from gradtape.graph.native_code import NativeCall
 from gradtape.ops.elementwise.arithmetic import bitwise_right_shift, remainder, stop_gradient
-from gradtape.ops.families import Sample, batching, broadcast_shapes, cast, nothing
-from gradtape.ops.families.elementwise import elementwise
+from gradtape.ops.elementwise.exact_draws import exponential, in_parts, normal_pair
+from gradtape.ops.families import (
+    Sample,
+    batching,
+    broadcast_shapes,
+    cast,
+    examples,
+    lowering,
+    nothing,
+)
+from gradtape.ops.families.elementwise import CALL_COST, elementwise, spec_of
+from gradtape.ops.families.math_functions import ERFINV, SCIPY_ERF
 from gradtape.recording.record import record
 
 if TYPE_CHECKING:
     from gradtape.dtypes import DType
+    from gradtape.graph.vector_code import Builder, Vector
     from gradtape.ops.families.signatures import Tensor, TensorLike
     from gradtape.recording.handle import Handle
 
 WORDS_PER_BLOCK = 4
+# Bytes in which a routine has the words that it has not converted yet.
+_SCRATCH = 1 << 12
 _WORD = np.dtype(np.uint64)
+_DOUBLE = np.dtype(np.float64)
 _ROOT_TWO = math.sqrt(2.0)
 # The number of leading bits of a word used for a float in [0, 1): the size of its significand.
 _SIGNIFICAND = {np.dtype(np.float64): 53, np.dtype(np.float32): 24}
@@ -62,7 +77,7 @@ RANDOM_BITS = declare(Op(
     "random_bits", "random", params=("shape",), spec=_bits_spec, numpy=_bits_kernel,
     jvp=Undefined("random bits do not depend on anything smoothly"),
     vjp=Undefined("random bits do not depend on anything smoothly"), batch=batching.leading,
-    sparsity=nothing, expensive=True,
+    sparsity=nothing, expensive=True, native=lambda y: _natively("bits")(y),
     samples=lambda: [
         Sample((np.array([1, 2, 3, 0], _WORD),), {"shape": shape}, order=0)
         for shape in ((5,), (2, 3), (), (0, 2))
@@ -87,7 +102,7 @@ def unit_interval(words: Tensor, dtype: DType) -> Tensor:
 
 
 # One key must give the same numbers in every tier, but compiled functions differ from NumPy's in
-# the last bits. So each distribution is one op that always runs its NumPy kernel.
+# the last bits. So each distribution is one op, with a formula that every tier rounds alike.
 
 
 def _fractions(words: np.ndarray, dtype: np.dtype) -> np.ndarray:
@@ -96,21 +111,33 @@ def _fractions(words: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 
 def _normal_kernel(position: np.ndarray, shape: Shape, dtype: np.dtype) -> np.ndarray:
-    """Box-Muller: a pair of words gives the radius and the angle of a pair of normal numbers."""
+    """A pair of words gives the radius and the angle of a pair of normal numbers."""
     count = math.prod(shape)
     pairs = -(-count // 2)
     lead = position.shape[:-1]
-    uniform = _fractions(_words(position, 2 * pairs), dtype).reshape(*lead, pairs, 2)
-    radius = np.sqrt(dtype.type(-2) * np.log1p(-uniform[..., 0]))
-    angle = uniform[..., 1] * dtype.type(2 * math.pi)
-    both = np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=-1)
+    uniform = _fractions(_words(position, 2 * pairs), dtype).reshape(-1, 2).T
+    both = in_parts(normal_pair, dtype, *np.ascontiguousarray(uniform))
     return both.reshape(*lead, 2 * pairs)[..., :count].reshape(lead + shape)
 
 
 def _exponential_kernel(position: np.ndarray, shape: Shape, dtype: np.dtype) -> np.ndarray:
-    """Minus the logarithm of a uniform number that is never 0."""
     uniform = _fractions(_words(position, math.prod(shape)), dtype)
-    return -np.log1p(-uniform).reshape(position.shape[:-1] + shape)
+    return in_parts(exponential, dtype, uniform.reshape(-1)).reshape(position.shape[:-1] + shape)
+
+
+def _natively(kind: str) -> Rule:
+    """The rule of a routine that draws numbers."""
+
+    def rule(y: Node) -> NativeCall:
+        (position,) = y.inputs
+        rows = position.size // 4
+        count = y.size // rows
+        code = f"{y.dtype.kind}{y.dtype.itemsize}"
+        options = (kind, code, "one" if rows == 1 else "many")
+        total = blocks(count) if rows == 1 else rows
+        return NativeCall("draw_numbers", options, (count,), total, 8 * y.size, _SCRATCH)
+
+    return rule
 
 
 def _distribution(name: str, kernel: Rule) -> Op:
@@ -119,6 +146,7 @@ def _distribution(name: str, kernel: Rule) -> Op:
         name, "random", params=("shape", "dtype"),
         spec=lambda position, shape, dtype: spec(position.shape[:-1] + shape, dtype), numpy=kernel,
         jvp=why, vjp=why, batch=batching.leading, sparsity=nothing, expensive=True,
+        native=_natively(name.removeprefix("standard_")),
         samples=lambda: [
             Sample((np.array([1, 2, 3, 0], _WORD),), {"shape": shape, "dtype": dtype}, order=0)
             for shape in ((5,), (2, 3), (), (0, 2))
@@ -135,15 +163,60 @@ def _truncated_kernel(
     position: np.ndarray, lower: np.ndarray, upper: np.ndarray, shape: Shape, dtype: DType
 ) -> np.ndarray:
     """The inverse of the distribution function between two bounds."""
+    uniform = _fractions(_words(position, math.prod(shape)), dtype)
+    uniform = uniform.reshape(position.shape[:-1] + shape)
+    return _truncated_quantile_numpy(*(x.astype(_DOUBLE) for x in (uniform, lower, upper))).astype(
+        dtype
+    )
+
+
+def _truncated_quantile_numpy(
+    uniform: np.ndarray, lower: np.ndarray, upper: np.ndarray
+) -> np.ndarray:
     # SciPy is loaded at first use: importing it takes longer than the library.
     from scipy import special
 
-    root = dtype.type(_ROOT_TWO)
-    low, high = special.erf(lower / root), special.erf(upper / root)
-    uniform = _fractions(_words(position, math.prod(shape)), dtype)
-    uniform = uniform.reshape(position.shape[:-1] + shape)
-    found = special.erfinv(low + (high - low) * uniform) * root
-    return np.clip(found, lower, upper).astype(dtype)
+    low, high = special.erf(lower / _ROOT_TWO), special.erf(upper / _ROOT_TWO)
+    found = special.erfinv(low + (high - low) * uniform) * _ROOT_TWO
+    return np.minimum(np.maximum(found, lower), upper)
+
+
+def _truncated_quantile_llvm(b: Builder, uniform: Vector, lower: Vector, upper: Vector) -> Vector:
+    """The same by SciPy's own functions, rounded alike."""
+
+    def rounded(name: str, x: Vector, y: Vector) -> Vector:
+        return b.arithmetic(name, name, x, y, contract=False)
+
+    root = b.constant(_ROOT_TWO, uniform.dtype)
+    low, high = (b.call(SCIPY_ERF, rounded("fdiv", x, root)) for x in (lower, upper))
+    chosen = rounded("fadd", low, rounded("fmul", rounded("fsub", high, low), uniform))
+    found = rounded("fmul", b.call(ERFINV, chosen), root)
+    return lowering.smaller(b, lowering.larger(b, found, lower), upper)
+
+
+_BOUNDS = Undefined("the bounds of truncated normal numbers are taken as constants")
+QUANTILE = declare(Op(
+    "truncated_quantile", "elementwise", spec=spec_of("truncated_quantile", 3, "same"),
+    numpy=_truncated_quantile_numpy, jvp=_BOUNDS, vjp=_BOUNDS, batch=batching.broadcasting,
+    examples=examples.elementwise, sparsity=nothing, llvm=_truncated_quantile_llvm,
+    compiled_cost=2 * CALL_COST,
+    samples=lambda: [
+        Sample((np.array([0.1, 0.7]), np.array(-2.0), np.array([[1.5], [0.0]])), order=0)
+    ],
+    doc="Quantiles of a normal distribution between two bounds.",
+))  # fmt: skip
+
+
+def _truncated_composition(
+    position: Node, lower: Node, upper: Node, shape: Shape, dtype: DType
+) -> Node:
+    kept = _SIGNIFICAND[dtype]
+    words = apply(RANDOM_BITS, (position,), (shape,))
+    count = constant(64 - kept, spec((), _WORD))
+    scale = constant(2.0**-kept, spec((), _DOUBLE))
+    uniform = cast(bitwise_right_shift(words, count), _DOUBLE) * scale
+    found = apply(QUANTILE, (uniform, cast(lower, _DOUBLE), cast(upper, _DOUBLE)))
+    return cast(found, dtype)
 
 
 def _truncated_spec(position: Spec, lower: Spec, upper: Spec, shape: Shape, dtype: DType) -> Spec:
@@ -165,9 +238,8 @@ def _truncated_batch(
 TRUNCATED_NORMAL = declare(Op(
     "standard_truncated_normal", "random", params=("shape", "dtype"), spec=_truncated_spec,
     numpy=_truncated_kernel,
-    jvp=Undefined("the bounds of truncated normal numbers are taken as constants"),
-    vjp=Undefined("the bounds of truncated normal numbers are taken as constants"),
-    batch=_truncated_batch, sparsity=nothing, expensive=True,
+    jvp=_BOUNDS, vjp=_BOUNDS, batch=_truncated_batch, sparsity=nothing, expensive=True,
+    composition=_truncated_composition,
     samples=lambda: [
         Sample(
             (np.array([1, 2, 3, 0], _WORD), np.array(-2.0), np.array(1.5)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import struct
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any, overload
@@ -11,9 +12,18 @@ from typing import Any, overload
 import numpy as np
 
 from gradtape.errors import shown
+from gradtape.graph.native_code import NativeCall
 from gradtape.graph.node import Node
 from gradtape.ops.elementwise.arithmetic import equal, where
-from gradtape.ops.elementwise.compositions import LOG_SIGMOID, MULTIPLY_NO_NAN, SINC, XLOGY
+from gradtape.ops.elementwise.compositions import (
+    ERFCINV,
+    ERFCINV_SLOPE,
+    LOG_SIGMOID,
+    MULTIPLY_NO_NAN,
+    SINC,
+    XLOGY,
+    sinc_derivative,
+)
 from gradtape.ops.elementwise.unary import exp, log, sigmoid, square
 from gradtape.ops.families import lowering
 from gradtape.ops.families import math_functions as mathlib
@@ -52,12 +62,13 @@ erfcinv: Unary = elementwise(
     "erfcinv", lambda x: _scipy().erfcinv(x) + x.dtype.type(0),
     "Inverse of erfc, exact for tiny arguments.",
     ("float(gt.erfcinv(1.0))", "0.0"), partials=[lambda y, x: _erfcinv_slope(x)],
-    domains=[(0.3, 1.7)], **_REAL,
+    domains=[(0.3, 1.7)], **_REAL, function=ERFCINV,
 )  # fmt: skip
 _erfcinv_slope: Unary = elementwise(
     "erfcinv_slope", lambda x: _erfcinv_slope_kernel(x), "Derivative of erfcinv.",
     ("float(gt.erfcinv(1.0))", "0.0"),
     partials=[lambda y, x: 2.0 * erfcinv(x) * square(y)], domains=[(0.3, 1.7)], **_REAL,
+    function=ERFCINV_SLOPE, llvm=lowering.in_double(lambda: ERFCINV_SLOPE),
 )  # fmt: skip
 ndtr: Unary = elementwise(
     "ndtr", lambda x: _ndtr_kernel(x), "Distribution function of the standard normal.",
@@ -123,11 +134,19 @@ def _polygamma(x: np.ndarray, n: int) -> np.ndarray:
     return np.asarray(factor * _scipy().zeta(n + 1, x)).astype(x.dtype)
 
 
+def _polygamma_natively(y: Node) -> NativeCall:
+    (n,) = y.params
+    factor = float(math.factorial(n)) if n <= 170 else math.inf
+    (bits,) = struct.unpack("<q", struct.pack("<d", factor if n % 2 else -factor))
+    code = f"f{y.dtype.itemsize}"
+    return NativeCall("polygammas", (code,), (n + 1, bits), y.size, 64 * y.size)
+
+
 _record_polygamma = elementwise(
     "polygamma", _polygamma, "Derivative of digamma, of any order from 1.",
     ("round(float(gt.polygamma(1, 1.0)), 6)", "1.644934"),
     partials=[lambda y, x, n: polygamma(n + 1, x)], domains=_POSITIVE, params=("n",),
-    sample_params=({"n": 1}, {"n": 2}), **_REAL,
+    sample_params=({"n": 1}, {"n": 2}), **_REAL, native=_polygamma_natively,
 )  # fmt: skip
 
 
@@ -222,7 +241,8 @@ _record_sinc: Callable[..., Any] = elementwise(
     "sinc", _sinc_kernel, "Derivative of sinc, of any order from 0.",
     ("float(gt.sinc(0.0))", "1.0"), partials=[lambda y, x, order: _record_sinc(order + 1, x)],
     params=("order",), sample_params=({"order": 0}, {"order": 1}, {"order": 4}),
-    dtypes=("float64", "float32", "complex128"), function=SINC, llvm=lowering.call_of_order(SINC),
+    dtypes=("float64", "float32", "complex128"), function=SINC,
+    llvm=lowering.call_of_order(SINC, otherwise=lowering.in_double(sinc_derivative)),
 )  # fmt: skip
 
 

@@ -58,19 +58,20 @@ Rule = Callable[[Node, Reader], "list[Piece] | None"]
 
 def pieces(node: Node, access: Reader) -> list[Piece] | None:
     """The copies that compute a node, by its op's rule; None if copies cannot compute it."""
-    if not math.prod(node.shape) or any(parent.size == 0 for parent in node.inputs):
+    if not math.prod(node.shape):
         return None
     if len(node.inputs) > MOST_OPERANDS or node.op.copies is None:
         return None
     found: list[Piece] | None = node.op.copies(node, access)
-    return found
+    # A part without elements is nothing to copy.
+    return found and [piece for piece in found if math.prod(piece.shape)]
 
 
 def _copy(
     source: Node, access: Reader, shape: Shape, target: Strides, start: int, **more: Any
 ) -> Piece | None:
     """A copy of a whole operand, broadcast and reshaped to a part of the result."""
-    found = access(source)
+    found = None if not math.prod(shape) else access(source)
     if found is None:
         return Piece(shape, source, None, 0, target, start, **more)
     fitting = found if found.shape == shape else reshaped(found, shape)

@@ -178,6 +178,8 @@ def elementwise(  # type: ignore[misc]
     linear: Linear | None = None,
     simpler: Rule | None = None,
     transparent: bool = False,
+    composition: Rule | None = None,
+    native: Rule | None = None,
 ) -> Any:
     """Declare an element-wise op and return the function that records it.
 
@@ -201,7 +203,7 @@ def elementwise(  # type: ignore[misc]
         batch=batching.broadcasting, examples=examples.elementwise,
         sparsity=sparsity or (sparsity_of(partials) if partials else elements), function=function,
         llvm=llvm, compiled_cost=1 if function is None else CALL_COST, simpler=simpler,
-        transparent=transparent,
+        transparent=transparent, composition=composition, native=native,
         samples=lambda: samples_of(name, arity, domains, dtypes, sample_params), doc=doc,
     ))  # fmt: skip
     make: Any = {1: unary_function, 2: binary_function}[arity]

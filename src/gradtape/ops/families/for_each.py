@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.graph import REGISTRY, Node, Op, Spec, Undefined, apply, declare, spec
+from gradtape.graph import REGISTRY, Node, Op, Spec, Undefined, apply, closed, declare, spec
+from gradtape.graph.node import outputs, placeholder
 from gradtape.ops.families import batching, examples
 from gradtape.ops.families.batching import Flags, Inputs
 from gradtape.ops.families.reads import dense
@@ -80,11 +81,27 @@ def _samples() -> list[Sample]:
     ]
 
 
+def _composition(*inputs: Node, op: Op, params: tuple[Any, ...], over: Flags) -> Node:
+    """A scan over the examples, whose body is native code."""
+    of = _spec(*[node.spec for node in inputs], op=op, params=params, over=over)
+    shared = [node for node, flag in zip(inputs, over, strict=True) if not flag]
+    rows = [node for node, flag in zip(inputs, over, strict=True) if flag]
+    outside = [placeholder(node.spec) for node in shared]
+    inside = [placeholder(spec(node.shape[1:], node.dtype)) for node in rows]
+    fixed, elements = iter(outside), iter(inside)
+    operands = tuple(next(elements) if flag else next(fixed) for flag in over)
+    body = closed((*outside, *inside), (apply(op, operands, params),))
+    # The body, the numbers of constants, of carried values and of steps, and two options.
+    scan = (body, len(shared), 0, of.shape[0], False, False)
+    return outputs(apply(REGISTRY["scan"], (*shared, *rows), scan))[0]
+
+
 FOR_EACH = declare(Op(
     "for_each", "library", params=("op", "params", "over"), spec=_spec, numpy=_kernel,
     jvp=Undefined("it serves ops that give integers or booleans"),
     vjp=Undefined("it serves ops that give integers or booleans"), batch=_batch,
-    examples=examples.matrices, sparsity=dense, expensive=True, samples=_samples,
+    examples=examples.matrices, sparsity=dense, expensive=True, composition=_composition,
+    samples=_samples,
 ))  # fmt: skip
 
 

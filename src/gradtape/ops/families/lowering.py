@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 
 _BOOL = np.dtype(bool)
+_DOUBLE = np.dtype(np.float64)
 
 
 def call(function: MathFunction, of_complex: LlvmRule | None = None) -> LlvmRule:
@@ -37,13 +38,24 @@ def for_complex(rule: LlvmRule, otherwise: LlvmRule) -> LlvmRule:
     return lambda b, *values: (rule if values[0].dtype.kind == "c" else otherwise)(b, *values)
 
 
-def call_of_order(*functions: MathFunction) -> LlvmRule:
-    """A rule with one function for each order from 0; other orders cannot be lowered."""
+def call_of_order(*functions: MathFunction, otherwise: LlvmRule) -> LlvmRule:
+    """A rule with one function for each order from 0, and a rule for other orders."""
 
-    def rule(b: Builder, x: Vector, order: int) -> Vector:
+    def rule(b: Builder, x: Vector, order: float) -> Vector:
         if order not in range(len(functions)):
-            raise NotLowered(f"order {order}")
-        return b.call(functions[order], x)
+            return otherwise(b, x, order=order)
+        return b.call(functions[int(order)], x)
+
+    return rule
+
+
+def in_double(function_of: Callable[..., MathFunction]) -> LlvmRule:
+    """A rule that calls the function for some params, in float64 whatever the dtype."""
+
+    def rule(b: Builder, x: Vector, **params: Any) -> Vector:
+        if x.dtype.kind != "f":
+            raise NotLowered(f"a function of {x.dtype}")
+        return b.cast(b.call(function_of(**params), b.cast(x, _DOUBLE)), x.dtype)
 
     return rule
 
@@ -104,6 +116,31 @@ def _divided(b: Builder, x: Vector, y: Vector) -> tuple[Vector, Vector, Vector]:
     quotient = b.arithmetic("fdiv", "sdiv" if signed else "udiv", x, safe)
     apart = b.bits("xor", b.compare("olt", "lt", rest, zero), b.compare("olt", "lt", y, zero))
     return rest, quotient, b.bits("and", b.compare("une", "ne", rest, zero), apart)
+
+
+def left_shift(b: Builder, x: Vector, count: Vector) -> Vector:
+    """x shifted left; 0 where the count is negative or at least the number of bits."""
+    fits, safe = _shifted(b, x, count)
+    return b.select(fits, b.arithmetic("fadd", "shl", x, safe), b.constant(0, x.dtype))
+
+
+def right_shift(b: Builder, x: Vector, count: Vector) -> Vector:
+    """x shifted right; 0, or -1 for a negative x, where the count is out of range, as in NumPy."""
+    fits, safe = _shifted(b, x, count)
+    zero = b.constant(0, x.dtype)
+    if x.dtype.kind == "u":
+        return b.select(fits, b.arithmetic("fadd", "lshr", x, safe), zero)
+    signs = b.select(b.compare("olt", "lt", x, zero), b.constant(-1, x.dtype), zero)
+    return b.select(fits, b.arithmetic("fadd", "ashr", x, safe), signs)
+
+
+def _shifted(b: Builder, x: Vector, count: Vector) -> tuple[Vector, Vector]:
+    """A mask of the counts that are below the number of bits, and those counts, 0 elsewhere."""
+    fits = b.compare("olt", "lt", count, b.constant(8 * x.dtype.itemsize, x.dtype))
+    zero = b.constant(0, x.dtype)
+    if x.dtype.kind == "i":
+        fits = b.bits("and", fits, b.compare("oge", "ge", count, zero))
+    return fits, b.select(fits, count, zero)
 
 
 def same(b: Builder, x: Vector) -> Vector:
@@ -265,10 +302,14 @@ def _recurrence_step(b: Builder, state: Vector, factor: Vector, term: Vector) ->
 
 
 def _lowest(dtype: DType) -> float:
+    if dtype.kind == "b":
+        return False
     return -np.inf if dtype.kind == "f" else int(np.iinfo(dtype).min)
 
 
 def _highest(dtype: DType) -> float:
+    if dtype.kind == "b":
+        return True
     return np.inf if dtype.kind == "f" else int(np.iinfo(dtype).max)
 
 
@@ -281,11 +322,10 @@ COMBINATIONS: dict[Accumulation, Combination] = {
     Accumulation.PROD: Combination(_always(1), _multiply),
     Accumulation.ANY: Combination(_always(False), bits("or")),
     Accumulation.ALL: Combination(_always(True), bits("and")),
-    # Kernels do not take booleans (no `b` in kinds): they are rare enough to be left to NumPy.
-    Accumulation.MAX: Combination(_lowest, larger, kinds="iuf"),
-    Accumulation.MIN: Combination(_highest, smaller, kinds="iuf"),
-    Accumulation.ARGMAX: Combination(_lowest, larger, kinds="iuf", better="gt"),
-    Accumulation.ARGMIN: Combination(_highest, smaller, kinds="iuf", better="lt"),
+    Accumulation.MAX: Combination(_lowest, larger, kinds="biuf"),
+    Accumulation.MIN: Combination(_highest, smaller, kinds="biuf"),
+    Accumulation.ARGMAX: Combination(_lowest, larger, kinds="biuf", better="gt"),
+    Accumulation.ARGMIN: Combination(_highest, smaller, kinds="biuf", better="lt"),
     # Its partial results have several parts, so `join` alone does not combine them.
     Accumulation.SQUARED_DEVIATIONS: Combination(_always(0), add, kinds="f"),
     Accumulation.RECURRENCE: Combination(_always(0), add, step=_recurrence_step),

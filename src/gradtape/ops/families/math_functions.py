@@ -45,5 +45,19 @@ LGAMMA = ScipyFunction("lgamma", "gammaln")
 DIGAMMA = ScipyFunction("digamma", "__pyx_fuse_1psi")
 ERFINV = ScipyFunction("erfinv", "__pyx_fuse_0erfinv", "erfinv")
 NDTR = ScipyFunction("ndtr", "__pyx_fuse_1ndtr")
+ERFCINV = ScipyFunction("erfcinv", "erfcinv")
+ERFCX = ScipyFunction("erfcx", "__pyx_fuse_1erfcx")
+# SciPy's own, where all tiers must give the same bits.
+SCIPY_ERF = ScipyFunction("scipy_erf", "__pyx_fuse_1erf")
+# Of an order and an argument.
+BESSEL = {
+    kind: ScipyFunction(kind, f"__pyx_fuse_1{kind}", arity=2)
+    for kind in ("iv", "ive", "jv", "kv", "kve", "yv")
+}
+BESSEL_OF_ORDER = {
+    (kind, order): ScipyFunction(f"{kind[0]}{order}", f"{kind[0]}{order}")
+    for kind in ("jv", "kv", "yv")
+    for order in (0, 1)
+}
 BESSEL_I0 = ScipyFunction("i0", "i0")
 BESSEL_I1 = ScipyFunction("i1", "i1")

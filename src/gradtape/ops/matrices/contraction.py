@@ -25,7 +25,7 @@ from gradtape.graph import (
 from gradtape.ops.arrays import movement
 from gradtape.ops.arrays.slicing import SLICE, axis_part
 from gradtape.ops.elementwise.arithmetic import identity
-from gradtape.ops.families import batching, examples, promotion
+from gradtape.ops.families import batching, cast, examples, promotion
 from gradtape.ops.families.axes import add_up
 from gradtape.ops.families.elementwise import RECORDERS, binary_function
 from gradtape.ops.families.reads import Operand, agreeing
@@ -385,28 +385,46 @@ def entry(x: Node, axis: int, at: int) -> Node:
     return apply(SLICE, (x,), (starts, lengths, steps, lengths))
 
 
-def _matmul_composition(a: Node, b: Node) -> Node | None:
+def product_composition(a: Node, b: Node) -> Node | None:
     """Compose small products from loops: a call, or a tile, costs more than the product.
 
-    That holds for a small matrix times a vector, and for stacks of small matrices.
+    That holds for a small matrix times a vector, and for stacks of small matrices. BLAS has no
+    product of whole numbers or booleans, so these are loops at any size.
     """
-    if a.dtype.kind != "f" or a.dtype != b.dtype:
+    if a.dtype != b.dtype or not b.size:
+        return None
+    if a.dtype.kind not in "fc":
+        return _summed_products(a, b)
+    if a.dtype.kind == "c":
         return None
     if a.ndim > 2 and b.ndim > 2:
         return _stacked_products(a, b)
     if {a.ndim, b.ndim} != {1, 2} or a.size * b.size > SMALL_PRODUCT * a.shape[-1]:
         return None
-    if a.ndim == 2:
-        return add_up(a * b, (1,), False)
-    column = movement.reshape_node(a, (*a.shape, 1))
-    return add_up(column * b, (0,), False)
+    return _summed_products(a, b)
+
+
+def _summed_products(a: Node, b: Node) -> Node:
+    """The sum of products of elements over one more axis than the result has: one fused loop."""
+    depth = -1
+    if b.ndim > 1:
+        # A row of `a` lies along the axis of b before the last, a vector does so alone.
+        a, depth = movement.reshape_node(a, (*a.shape, 1)), -2
+        if a.ndim > 2:
+            b = movement.reshape_node(b, (*b.shape[:-2], 1, *b.shape[-2:]))
+    if a.dtype.kind == "b":
+        both = apply(REGISTRY["logical_and"], (a, b))
+        return apply(ANY, (both,), ((both.ndim + depth,), False))
+    products = a * b
+    # `sum` widens small integers; a product keeps the dtype, as NumPy's does.
+    return cast(add_up(products, (products.ndim + depth,), False), a.dtype)
 
 
 MATMUL = declare(Op(
     "matmul", "contraction", spec=_matmul_spec, numpy=_matmul_kernel,
     promote=promotion("matmul", "same", "any"), jvp=_matmul_jvp, vjp=_matmul_vjp, mask=_matmul_mask,
     batch=_matmul_batch, examples=examples.labelled, sparsity=_matmul_sparsity,
-    labels=_matmul_labels, composition=_matmul_composition, expensive=True, samples=_matmul_samples,
+    labels=_matmul_labels, composition=product_composition, expensive=True, samples=_matmul_samples,
 ))  # fmt: skip
 
 # The fast path of recording is shared with element-wise functions: one look-up per operand.

@@ -3,15 +3,18 @@
     x (groups, batch, lengths..., inside), kernel (groups, window..., inside, outside)
     -> (groups, batch, counts..., outside)
 
-Element `p` of the result reads elements `stride * p + dilation * q` of x, for each position `q` in
-the window. Padding is a tensor of its own, made by `pad`. The derivative by x is a convolution of
-the cotangent, spread out and padded, with the kernel turned round. The derivative by the kernel is
-a convolution of x with the cotangent, in which batch and channels, strides and dilations have
-changed places.
+Along each spatial axis, the elements of x are `spread` apart, with zeros between them, and have
+`padding` zeros before and after them. Element `p` of the result reads the places `stride * p +
+dilation * q` of that, for each position `q` in the window. A transposed convolution has spreads.
+The derivative by x is a convolution of the cotangent with the kernel turned round, in which strides
+and spreads have changed places. The derivative by the kernel is a convolution of x with the
+cotangent, in which batch and channels, strides and dilations have. The zeros are in no memory and
+no sum: `families/phases` says which elements there are.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -20,24 +23,30 @@ import numpy as np
 
 from gradtape.errors import ShapeError
 from gradtape.graph import REGISTRY, Node, Op, Shape, Spec, apply, constant, declare, spec
-from gradtape.graph.facts import NestAxis
+from gradtape.graph.facts import Nest, NestAxis
 from gradtape.ops.arrays import movement
-from gradtape.ops.arrays.slicing import SLICE, UNSLICE
+from gradtape.ops.arrays.slicing import SLICE
 from gradtape.ops.families import batching, cast, examples, promotion
+from gradtape.ops.families.phases import Block, Ints, Pairs, Steps, blocks, within_margins
 from gradtape.ops.families.reads import Listed, Operand, agreeing
 from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.families.shapes import broadcast_to
-from gradtape.ops.families.windows import Ints, counts_of, read_lengths, windows_of
 from gradtape.ops.matrices.contraction import conjugate
+from gradtape.ops.matrices.convolution_forms import chosen_blocks, composed
 from gradtape.ops.reductions.reduction import ANY
 from gradtape.recording.record import record
 
 if TYPE_CHECKING:
     from gradtape.ops.families.reads import OpReads
 
+# Channels of a result that fill vectors: with fewer, the derivative by the kernel is computed with
+# the other channels side by side.
+FULL = 16
 
-def _spec(x: Spec, kernel: Spec, strides: Ints, dilations: Ints) -> Spec:
-    spatial = len(strides)
+
+def _spec(x: Spec, kernel: Spec, **params: Any) -> Spec:
+    steps = Steps(**params)
+    spatial = len(steps.strides)
     if x.ndim != spatial + 3 or kernel.ndim != spatial + 3:
         raise ShapeError(
             f"convolve: shapes {x.shape} and {kernel.shape} with {spatial} strides: "
@@ -49,7 +58,7 @@ def _spec(x: Spec, kernel: Spec, strides: Ints, dilations: Ints) -> Spec:
             f"convolve: x has {groups} groups of {inside} channels and the kernel {own} of "
             f"{channels} (shapes {x.shape} and {kernel.shape}). Make them equal."
         )
-    counts = counts_of(tuple(lengths), tuple(window), strides, dilations)
+    counts = steps.counts(tuple(lengths), tuple(window))
     if min(counts, default=1) < 1 or min(window, default=1) < 1:
         raise ShapeError(
             f"convolve: windows of {tuple(window)} do not fit into {tuple(lengths)}. Pad it."
@@ -57,89 +66,168 @@ def _spec(x: Spec, kernel: Spec, strides: Ints, dilations: Ints) -> Spec:
     return spec((groups, batch, *counts, outside), x.dtype)
 
 
-def _numpy(x: np.ndarray, kernel: np.ndarray, strides: Ints, dilations: Ints) -> np.ndarray:
-    groups, *window, inside, outside = kernel.shape
-    found = windows_of(x, tuple(window), strides, dilations)
-    counts = found.shape[2 : 2 + len(window)]
+def _numpy(x: np.ndarray, kernel: np.ndarray, **params: Any) -> np.ndarray:
+    steps = Steps(**params)
+    lengths, window = x.shape[2:-1], kernel.shape[1:-2]
+    widths, steps = within_margins(lengths, window, steps)
+    if any(map(any, widths)):
+        x = np.pad(x, ((0, 0), (0, 0), *widths, (0, 0)))
+        lengths = x.shape[2:-1]
+    counts = steps.counts(lengths, window)
+    result = np.zeros((*x.shape[:2], *counts, kernel.shape[-1]), x.dtype)
+    if not x.size or not kernel.size:
+        return result
+    for block in blocks(steps.lines(lengths, window)):
+        if all(phase.taps.number for phase in block):
+            target = tuple(_slice(phase.outputs) for phase in block)
+            taps = kernel[(slice(None), *(_slice(phase.taps) for phase in block))]
+            product = _by_taps if kernel.shape[-2:] == (1, 1) else _by_rows
+            result[(slice(None), slice(None), *target)] = product(x, taps, block)
+    return result
+
+
+def _slice(run: Any) -> slice:
+    return slice(run.start, run.start + (run.number - 1) * run.step + 1, run.step)
+
+
+def _by_taps(x: np.ndarray, taps: np.ndarray, block: Block) -> np.ndarray:
+    """The outputs of a phase along each axis, of one channel: the sum of products with each tap."""
+    groups, *window, _, _ = taps.shape
+    total: Any = None
+    for at, part in zip(np.ndindex(*window), _sources(x, block), strict=True):
+        tap = taps[(slice(None), *at)].reshape(groups, *(1,) * (x.ndim - 1))
+        total = part * tap if total is None else np.add(total, part * tap, out=total)
+    return np.asarray(total)
+
+
+def _by_rows(x: np.ndarray, taps: np.ndarray, block: Block) -> np.ndarray:
+    """The outputs of a phase along each axis: windows, as rows, times the kernel."""
+    groups, *window, inside, outside = taps.shape
+    counts = [phase.outputs.number for phase in block]
+    steps = x.strides[2:-1]
+    first = x[(slice(None), slice(None), *(slice(phase.first, None) for phase in block))]
+    found = np.lib.stride_tricks.as_strided(
+        first,
+        (*x.shape[:2], *counts, *window, inside),
+        (
+            *x.strides[:2],
+            *(phase.by_output * step for phase, step in zip(block, steps, strict=True)),
+            *(phase.by_tap * step for phase, step in zip(block, steps, strict=True)),
+            x.strides[-1],
+        ),
+        writeable=False,
+    )
     depth = math.prod(window) * inside
     rows = found.reshape(groups, x.shape[1] * math.prod(counts), depth)
-    product = np.matmul(rows, kernel.reshape(groups, depth, outside))
+    product = np.matmul(rows, taps.reshape(groups, depth, outside))
     return product.reshape(groups, x.shape[1], *counts, outside)
 
 
-def convolve(x: Any, kernel: Any, strides: Ints, dilations: Ints) -> Any:
-    """The convolution of nodes or tensors with axes as the module says."""
-    return record(CONVOLVE, (x, kernel), (strides, dilations))
-
-
-def _jvp(
-    tangents: Sequence[Node | None],
-    y: Node,
-    inputs: tuple[Node, ...],
+def convolve(
+    x: Any,
+    kernel: Any,
     strides: Ints,
     dilations: Ints,
-) -> Node:
+    spreads: Ints | None = None,
+    padding: Pairs | None = None,
+) -> Any:
+    """The convolution of nodes or tensors with axes as the module says."""
+    count = len(strides)
+    whole = (1,) * count if spreads is None else spreads
+    pairs = ((0, 0),) * count if padding is None else padding
+    return record(CONVOLVE, (x, kernel), (strides, dilations, whole, pairs))
+
+
+def _jvp(tangents: Sequence[Node | None], y: Node, inputs: tuple[Node, ...], **params: Any) -> Node:
     (dx, dk), (x, kernel) = tangents, inputs
     if dx is None or dk is None:
         left, right = (x, dk) if dx is None else (dx, kernel)
-        return convolve(left, right, strides, dilations)
-    by_x = convolve(dx, kernel, strides, dilations)
-    return by_x + convolve(x, dk, strides, dilations)
+        return convolve(left, right, **params)
+    return convolve(dx, kernel, **params) + convolve(x, dk, **params)
 
 
-def _vjp(
-    index: int, g: Node, y: Node, inputs: tuple[Node, ...], strides: Ints, dilations: Ints
-) -> Node:
+def _vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...], **params: Any) -> Node:
     x, kernel = inputs
     if index == 0:
-        return _by_x(g, x.shape, conjugate(kernel), strides, dilations)
-    return _by_kernel(g, conjugate(x), kernel.shape, strides, dilations)
+        return _by_x(g, x.shape, conjugate(kernel), Steps(**params))
+    return _by_kernel(g, conjugate(x), kernel.shape, Steps(**params))
 
 
-def _by_x(g: Node, shape: Shape, kernel: Node, strides: Ints, dilations: Ints) -> Node:
-    window = kernel.shape[1:-2]
-    # The cotangent with zeros around it, and between its elements if strides are longer than 1.
-    starts = tuple((w - 1) * d for w, d in zip(window, dilations, strict=True))
-    lengths = tuple(n + start for n, start in zip(shape[2:-1], starts, strict=True))
-    part = ((0, 0, *starts, 0), g.shape, (1, 1, *strides, 1))
-    full = (*g.shape[:2], *lengths, g.shape[-1])
-    spread = g if full == g.shape else apply(UNSLICE, (g,), (*part, full))
-    return convolve(spread, _turned(kernel), (1,) * len(window), dilations)
+def _by_x(g: Node, shape: Shape, kernel: Node, steps: Steps) -> Node:
+    if 0 in shape:
+        return constant(0, spec(shape, g.dtype))
+    padding = []
+    for n, count, w, s, d, e, (before, _) in zip(
+        shape[2:-1], g.shape[2:-1], kernel.shape[1:-2], *steps, strict=True
+    ):
+        reach = d * (w - 1)
+        padding.append((reach - before, e * (n - 1) - s * (count - 1) + before))
+    turned = movement.matrix_transpose(_reversed(kernel, 1))
+    return convolve(g, turned, steps.spreads, steps.dilations, steps.strides, tuple(padding))
 
 
-def _turned(kernel: Node) -> Node:
-    """The kernel with each axis of its window reversed, and its channels exchanged."""
-    shape = kernel.shape
-    starts = (0, *(n - 1 for n in shape[1:-2]), 0, 0)
-    steps = (1, *(-1 for _ in shape[1:-2]), 1, 1)
-    flipped = apply(SLICE, (kernel,), (starts, shape, steps, shape))
-    return movement.matrix_transpose(flipped)
+def _reversed(x: Node, first: int) -> Node:
+    """A node with the order along each spatial axis reversed; these begin with the axis `first`."""
+    spatial = range(first, first + x.ndim - 3)
+    if all(x.shape[axis] == 1 for axis in spatial):
+        return x
+    starts = tuple(n - 1 if axis in spatial else 0 for axis, n in enumerate(x.shape))
+    steps = tuple(-1 if axis in spatial else 1 for axis in range(x.ndim))
+    return apply(SLICE, (x,), (starts, x.shape, steps, x.shape))
 
 
-def _by_kernel(g: Node, x: Node, shape: Shape, strides: Ints, dilations: Ints) -> Node:
-    window, counts = shape[1:-2], g.shape[2:-1]
-    # The elements that windows read, without those that are left over at the end.
-    lengths = read_lengths(counts, window, strides, dilations)
-    read = (*x.shape[:2], *lengths, x.shape[-1])
-    if read != x.shape:
-        x = apply(SLICE, (x,), ((0,) * x.ndim, read, (1,) * x.ndim, read))
+def _by_kernel(g: Node, x: Node, shape: Shape, steps: Steps) -> Node:
+    """The channels of the result lie side by side in the convolution that computes it.
+
+    These are channels of g or of x: those that fill vectors, and of two the ones with fewer zeros
+    to leave out.
+    """
+    inside, outside = shape[-2:]
+    of_x = min(inside, FULL) > min(outside, FULL)
+    if min(inside, outside) >= FULL:
+        of_x = math.prod(steps.strides) < math.prod(steps.spreads)
+    return (_by_kernel_of_x if of_x else _by_kernel_of_g)(g, x, shape, steps)
+
+
+def _by_kernel_of_g(g: Node, x: Node, shape: Shape, steps: Steps) -> Node:
+    padding = []
+    for n, count, w, s, d, e, (before, _) in zip(
+        x.shape[2:-1], g.shape[2:-1], shape[1:-2], *steps, strict=True
+    ):
+        padding.append((before, d * (w - 1) + s * (count - 1) - e * (n - 1) - before))
     found = convolve(
-        movement.permute_dims(x, _exchanged(x.ndim)),
-        movement.permute_dims(g, (0, *range(2, g.ndim - 1), 1, g.ndim - 1)),
-        dilations,
-        strides,
-    )
+        _examples_last(x), _examples_inside(g), steps.dilations, steps.strides, steps.spreads,
+        tuple(padding),
+    )  # fmt: skip
     return movement.permute_dims(found, (0, *range(2, found.ndim - 1), 1, found.ndim - 1))
 
 
-def _exchanged(ndim: int) -> Ints:
-    """Axes with those of batch and channels exchanged."""
-    return (0, ndim - 1, *range(2, ndim - 1), 1)
+def _by_kernel_of_x(g: Node, x: Node, shape: Shape, steps: Steps) -> Node:
+    """Windows move over g, and x is the kernel: the result is found in reverse order."""
+    padding = []
+    for n, count, w, s, d, e, (before, _) in zip(
+        x.shape[2:-1], g.shape[2:-1], shape[1:-2], *steps, strict=True
+    ):
+        padding.append((d * (w - 1) - before, e * (n - 1) - s * (count - 1) + before))
+    found = convolve(
+        _examples_last(g), _examples_inside(x), steps.dilations, steps.spreads, steps.strides,
+        tuple(padding),
+    )  # fmt: skip
+    last = found.ndim - 1
+    return movement.permute_dims(_reversed(found, 2), (0, *range(2, last), last, 1))
 
 
-def _mask(
-    index: int, mask: Node, y: Node, inputs: tuple[Node, ...], strides: Ints, dilations: Ints
-) -> Node:
+def _examples_last(x: Node) -> Node:
+    """The tensor with the axes of batch and channels exchanged."""
+    return movement.permute_dims(x, (0, x.ndim - 1, *range(2, x.ndim - 1), 1))
+
+
+def _examples_inside(x: Node) -> Node:
+    """The tensor with the axis of the batch where a kernel has that of its input's channels."""
+    return movement.permute_dims(x, (0, *range(2, x.ndim - 1), 1, x.ndim - 1))
+
+
+def _mask(index: int, mask: Node, y: Node, inputs: tuple[Node, ...], **params: Any) -> Node:
     """An element of x is needed if a needed element of the result reads it.
 
     An element of the kernel is needed if any element of its channel of the result is.
@@ -153,14 +241,12 @@ def _mask(
     spread = cast(apply(ANY, (mask,), ((y.ndim - 1,), True)), number)
     taps = constant(1.0, spec((*kernel.shape[:-2], 1, 1), number))
     one = (*x.shape[:-1], 1)
-    count = _by_x(spread, one, taps, strides, dilations)
+    count = _by_x(spread, one, taps, Steps(**params))
     needed = apply(REGISTRY["greater"], (count, constant(0.5, count.spec)))
     return broadcast_to(needed, x.shape)
 
 
-def _batch(
-    inputs: batching.Inputs, batched: batching.Flags, y: Node, strides: Ints, dilations: Ints
-) -> Node:
+def _batch(inputs: batching.Inputs, batched: batching.Flags, y: Node, **params: Any) -> Node:
     """Examples are more of the batch, more channels of the result, or more groups."""
     x, kernel = inputs
     size = batching.size_of(inputs, batched)
@@ -181,25 +267,43 @@ def _batch(
     return batching.reshaped(apply(y.op, each, y.params), (size, *y.shape))
 
 
-def _sparsity(y: Node, operands: tuple[Operand, ...], strides: Ints, dilations: Ints) -> OpReads:
+def _sparsity(y: Node, operands: tuple[Operand, ...], **params: Any) -> OpReads:
     x, kernel = operands
     pairs = [(0, 0), (kernel.ndim - 1, y.ndim - 1)]
     by_kernel = agreeing(kernel.shape, y.shape, pairs) if kernel.active else None
-    return (_window_reads(y, x, kernel, strides, dilations) if x.active else None, by_kernel)
+    return (_window_reads(y, x, kernel, Steps(**params)) if x.active else None, by_kernel)
 
 
-def _window_reads(y: Node, x: Operand, kernel: Operand, strides: Ints, dilations: Ints) -> Listed:
+def _window_reads(y: Node, x: Operand, kernel: Operand, steps: Steps) -> Listed:
     """Each element reads the elements of its window, in all channels."""
     # Loaded here because few programs ask for the pattern of a convolution.
-    from scipy.sparse import csr_array
+    from scipy.sparse import coo_array
 
-    numbers = np.arange(x.size).reshape(x.shape)
-    found = windows_of(numbers, kernel.shape[1:-2], strides, dilations)
-    depth = math.prod(kernel.shape[1:-1])
-    rows = np.repeat(found.reshape(math.prod(y.shape[:-1]), depth), y.shape[-1], axis=0)
-    starts = np.arange(y.size + 1) * depth
-    entries = np.ones(rows.size, bool)
-    return Listed(csr_array((entries, rows.reshape(-1), starts), (y.size, x.size)))
+    lengths, window = x.shape[2:-1], kernel.shape[1:-2]
+    sources = np.arange(x.size).reshape(x.shape)
+    targets = np.arange(y.size).reshape(y.shape)
+    rows, columns = [], []
+    for block in blocks(steps.lines(lengths, window)):
+        target = targets[(slice(None), slice(None), *(_slice(phase.outputs) for phase in block))]
+        for source in _sources(sources, block):
+            pairs = np.broadcast_arrays(target[..., None], source[..., None, :])
+            rows.append(pairs[0].reshape(-1))
+            columns.append(pairs[1].reshape(-1))
+    both = [np.concatenate(part) if part else np.zeros(0, int) for part in (rows, columns)]
+    entries = np.ones(both[0].size, bool)
+    return Listed(coo_array((entries, tuple(both)), (y.size, x.size)).tocsr())
+
+
+def _sources(numbers: np.ndarray, block: Block) -> list[np.ndarray]:
+    """For each position of the window, the elements that the outputs of a block read there."""
+    found = []
+    for taps in itertools.product(*(range(phase.taps.number) for phase in block)):
+        parts = []
+        for phase, tap in zip(block, taps, strict=True):
+            start, count = phase.first + tap * phase.by_tap, phase.outputs.number
+            parts.append(slice(start, start + (count - 1) * phase.by_output + 1, phase.by_output))
+        found.append(numbers[(slice(None), slice(None), *parts)])
+    return found
 
 
 def _examples(y: Node, places: examples.Places) -> examples.Batch:
@@ -216,53 +320,65 @@ def _examples(y: Node, places: examples.Places) -> examples.Batch:
     return examples.same(y, found)
 
 
-def _nest(y: Node) -> dict[str, list[NestAxis]]:
-    """The loops: groups are a batch, and what the result does not have is depth."""
-    strides, dilations = y.params
-    window = y.inputs[1].shape[1:-2]
-    last, spatial = y.ndim - 1, range(len(window))
-    positions = [
-        NestAxis(y.shape[2 + at], a=(2 + at, strides[at]), c=2 + at) for at in spatial
-    ]  # fmt: skip
-    return {
-        "batch": [NestAxis(y.shape[0], a=(0, 1), b=(0, 1), c=0)],
-        "rows": [NestAxis(y.shape[1], a=(1, 1), c=1), *positions],
-        "columns": [NestAxis(y.shape[-1], b=(last, 1), c=last)],
-        "depth": [
-            *(NestAxis(window[at], a=(2 + at, dilations[at]), b=(1 + at, 1)) for at in spatial),
-            NestAxis(y.inputs[0].shape[-1], a=(last, 1), b=(last - 1, 1)),
-        ],
-    }
+def _nest(y: Node) -> list[Nest]:
+    """The loops of each block: groups are a batch, and what the result does not have is depth."""
+    x, window = y.inputs
+    found, adds = chosen_blocks(x, window, Steps(*y.params))
+    return [_block_nest(y, block, adds and number > 0) for number, block in enumerate(found)]
+
+
+def _block_nest(y: Node, block: Block, adds: bool) -> Nest:
+    last = y.ndim - 1
+    rows, depth = [], []
+    for at, (outputs, taps, _, by_output, by_tap) in enumerate(block):
+        rows.append(NestAxis(outputs.number, a=(2 + at, by_output), c=(2 + at, outputs.step)))
+        depth.append(NestAxis(taps.number, a=(2 + at, by_tap), b=(1 + at, taps.step)))
+    return Nest(
+        batch=(NestAxis(y.shape[0], a=(0, 1), b=(0, 1), c=(0, 1)),),
+        rows=(NestAxis(y.shape[1], a=(1, 1), c=(1, 1)), *rows),
+        columns=(NestAxis(y.shape[-1], b=(last, 1), c=(last, 1)),),
+        depth=(*depth, NestAxis(y.inputs[0].shape[-1], a=(last, 1), b=(last - 1, 1))),
+        starts=(
+            (0, 0, *(phase.first for phase in block), 0),
+            (0, *(phase.taps.start for phase in block), 0, 0),
+            (0, 0, *(phase.outputs.start for phase in block), 0),
+        ),
+        adds=adds,
+    )
 
 
 def _samples() -> list[Sample]:
     rng = generator("convolve")
-    cases: list[tuple[Shape, Shape, Ints, Ints]] = [
-        ((1, 2, 5, 2), (1, 3, 2, 3), (1,), (1,)),
-        ((2, 1, 6, 1), (2, 2, 1, 2), (2,), (1,)),
-        ((1, 1, 7, 1), (1, 2, 1, 1), (2,), (3,)),
-        ((1, 2, 4, 3, 1), (1, 2, 2, 1, 2), (1, 1), (1, 1)),
-        ((1, 1, 5, 4, 2), (1, 2, 1, 2, 1), (2, 1), (2, 1)),
-        ((1, 0, 3, 1), (1, 2, 1, 1), (1,), (1,)),
-        ((1, 1, 3, 0), (1, 2, 0, 2), (1,), (1,)),
+    plain = ((0, 0),)
+    cases: list[tuple[Shape, Shape, Steps]] = [
+        ((1, 2, 5, 2), (1, 3, 2, 3), Steps((1,), (1,), (1,), plain)),
+        ((2, 1, 6, 1), (2, 2, 1, 2), Steps((2,), (1,), (1,), plain)),
+        ((1, 1, 7, 1), (1, 2, 1, 1), Steps((2,), (3,), (1,), plain)),
+        ((1, 2, 4, 3, 1), (1, 2, 2, 1, 2), Steps((1, 1), (1, 1), (1, 1), plain * 2)),
+        ((1, 1, 5, 4, 2), (1, 2, 1, 2, 1), Steps((2, 1), (2, 1), (1, 1), plain * 2)),
+        ((1, 2, 3, 2), (1, 3, 2, 1), Steps((1,), (1,), (2,), ((1, 2),))),
+        ((1, 1, 3, 3, 1), (1, 2, 3, 1, 2), Steps((1, 2), (1, 1), (3, 1), ((-1, 2), (1, 1)))),
+        ((1, 0, 3, 1), (1, 2, 1, 1), Steps((1,), (1,), (1,), plain)),
+        ((1, 1, 3, 0), (1, 2, 0, 2), Steps((1,), (1,), (1,), plain)),
     ]
     found = [
         Sample(
             (uniform(rng, (-1.0, 1.0), x, dtype), uniform(rng, (-1.0, 1.0), kernel, dtype)),
-            {"strides": strides, "dilations": dilations},
+            steps._asdict(),
         )
         for dtype in ("float64", "complex128")
-        for x, kernel, strides, dilations in cases
+        for x, kernel, steps in cases
     ]
-    x, kernel, strides, dilations = cases[4]
-    for dtype in ("float32", "int32"):
+    x, kernel, steps = cases[4]
+    for dtype in ("float32", "int32", "uint8"):
         inputs = uniform(rng, (0, 3), x, dtype), uniform(rng, (0, 3), kernel, dtype)
-        found.append(Sample(inputs, {"strides": strides, "dilations": dilations}))
+        found.append(Sample(inputs, steps._asdict()))
     return found
 
 
 CONVOLVE = declare(Op(
-    "convolve", "contraction", params=("strides", "dilations"), spec=_spec, numpy=_numpy,
+    "convolve", "contraction", params=Steps._fields, spec=_spec, numpy=_numpy,
     promote=promotion("convolve", "same", "any"), jvp=_jvp, vjp=_vjp, mask=_mask, batch=_batch,
-    examples=_examples, sparsity=_sparsity, nest=_nest, expensive=True, samples=_samples,
+    examples=_examples, sparsity=_sparsity, nest=_nest, composition=composed, expensive=True,
+    samples=_samples,
 ))  # fmt: skip

@@ -18,7 +18,7 @@ from gradtape.ops.families.reads import matrices
 from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand
 from gradtape.ops.matrices import (
     checks,
-    large_matrices,
+    lapack_calls,
     operation_counts,
     small_matrices,
     unrolled,
@@ -47,7 +47,7 @@ def _cholesky_kernel(x: np.ndarray) -> np.ndarray:
         "cholesky",
         "a matrix is not positive definite",
         "Add a small multiple of the identity.",
-        lambda: large_matrices.cholesky(symmetric),
+        lambda: np.linalg.cholesky(symmetric),
     )
 
 
@@ -77,7 +77,8 @@ CHOLESKY = declare(Op(
     promote=promotion("cholesky", "float", "inexact"), jvp=_cholesky_jvp, mask=checks.batch_mask(2),
     batch=batching.leading, examples=examples.matrices, sparsity=matrices, solves=True,
     flops=operation_counts.of_matrices(operation_counts.cholesky), expensive=True, may_fail=True,
-    composition=lambda x: unrolled.cholesky_factor(x, _POSITIVE), samples=_positive_samples,
+    composition=lambda x: unrolled.cholesky_factor(x, _POSITIVE), native=lapack_calls.cholesky,
+    samples=_positive_samples,
 ))  # fmt: skip
 
 
@@ -143,6 +144,7 @@ QR_OP = declare(Op(
     numpy=lambda x, complete: tuple(np.linalg.qr(x, "complete" if complete else "reduced")),
     promote=promotion("qr", "float", "inexact"), jvp=_qr_jvp, batch=batching.leading,
     examples=examples.matrices, sparsity=matrices, flops=operation_counts.qr_flops, expensive=True,
+    native=lapack_calls.qr,
     samples=lambda: [
         Sample((x,), {"complete": complete}, order=0 if complete else 2)
         for complete in (False, True)

@@ -32,6 +32,7 @@ from gradtape.ops.matrices.contraction import (
     matmul,
     own,
     parse,
+    product_composition,
     sizes_of,
     transposed,
 )
@@ -90,6 +91,12 @@ class Lowering:
         return by.permute(by.reshape(product, leading + kept), self.output_axes)
 
 
+def _product(a: Node, b: Node) -> Node:
+    """A matrix product. BLAS has none of whole numbers and booleans, so these are composed."""
+    composed = None if a.dtype.kind in "fc" else product_composition(a, b)
+    return apply(MATMUL, (a, b)) if composed is None else composed
+
+
 class _Means(NamedTuple):
     """The functions that a contraction consists of."""
 
@@ -103,14 +110,14 @@ _WITH_NUMPY = _Means(np.transpose, np.reshape, np.matmul, lambda x: np.swapaxes(
 _WITH_NODES = _Means(
     movement.permute,
     movement.reshape_node,
-    lambda a, b: apply(MATMUL, (a, b)),
+    _product,
     transposed,
 )
 
 
 def _einsum_composition(a: Node, b: Node, subscripts: str) -> Node | None:
     """A product of matrices; other orders of axes are views, which products read in place."""
-    if a.dtype.kind not in "fc" or not a.size or not b.size:
+    if not a.size or not b.size:
         return None
     (left, right), output = _terms(subscripts)
     if output and output[-1] not in right:

@@ -1,107 +1,43 @@
 """LU factors that several ops share.
 
 The derivative of a solution solves again with the transposed matrix, and that of a determinant
-needs the inverse. In a compiled program `solve`, `inv` and `slogdet` are compositions, so that the
-matrix is factored once; their ops appear there only, after differentiation. Between programs, such
-as a loss and its gradient, and in NumPy, each thread remembers the matrix that it factored last.
+needs the inverse. In a compiled program `solve`, `inv`, `slogdet` and `det` are compositions, so
+that a matrix is factored once; their ops appear there only, after differentiation. The kernels here
+are for plans whose native code has failed.
 """
 
 from __future__ import annotations
 
-import threading
+import math
 from typing import Any
 
 import numpy as np
 
-from gradtape.dtypes import Array
+from gradtape.dtypes import REAL_OF, Array, as_dtype
 from gradtape.errors import MatrixError
-from gradtape.graph import Node, Op, Spec, Undefined, apply, declare, outputs, spec
+from gradtape.graph import Node, Op, Shape, Spec, Undefined, apply, declare, outputs, spec
 from gradtape.ops import blas_lapack
 from gradtape.ops.arrays.movement import PERMUTE_DIMS
-from gradtape.ops.families import Sample
+from gradtape.ops.elementwise.unary import exp
+from gradtape.ops.families import Sample, cast
 from gradtape.ops.families.reads import dense, matrices
-from gradtape.ops.families.shapes import broadcast_shapes
-from gradtape.ops.matrices import checks, operation_counts
+from gradtape.ops.families.shapes import broadcast_shapes, broadcast_to
+from gradtape.ops.matrices import checks, lapack_calls, operation_counts
+from gradtape.ops.matrices.contraction import conjugate
 from gradtape.ops.matrices.stacks import batch_all, over_stacks
 
-# A smaller matrix is factored faster than LAPACK is called; NumPy factors stacks of matrices.
-_SMALLEST = 64
 _LATER = Undefined("factors of matrices appear in compiled programs, after differentiation")
 # Columns of the blocks that LAPACK works on, at most: its routines want work space for one.
 _BLOCK = 64
 
 
-class _Last(threading.local):
-    """The matrix that this thread factored last, and its factors and pivots."""
-
-    known: tuple[Array, Array, Array] | None = None
-
-
-_last = _Last()
-# The largest matrix that is remembered, in bytes.
-_REMEMBERED = 16 << 20
-
-
-def forget() -> None:
-    """Forget the matrix that this thread factored last."""
-    _last.known = None
-
-
-def _remembered(x: Array) -> tuple[Array, Array] | None:
-    """The factors of a matrix if it is the last one to the last bit: looking takes little time."""
-    if _last.known is None or x.shape != _last.known[0].shape or x.dtype != _last.known[0].dtype:
-        return None
-    matrix, *found = _last.known
-    bits = f"i{x.dtype.itemsize}"
-    same = np.array_equal(np.ascontiguousarray(x).view(bits), matrix.view(bits))
-    return (found[0], found[1]) if same else None
-
-
 def _factor_kernel(x: Array) -> tuple[Array, Array]:
-    found = _remembered(x)
-    if found is None:
-        found = _factored(x)
-        if x.nbytes <= _REMEMBERED:
-            for array in found:
-                array.flags.writeable = False
-            _last.known = (np.array(x, order="C"), *found)
-    return found
-
-
-def _factored(x: Array) -> tuple[Array, Array]:
     # Of the matrix itself, as NumPy does it, and not of its transpose, which has other pivots: of a
     # triangular matrix one of the two has nothing to eliminate. Columns lie in memory one by one.
     factors, order = np.array(x, order="F"), len(x)
     pivots = blas_lapack.integers(order)
     blas_lapack.lapack("getrf", x.dtype, order, order, factors, order, pivots)
     return factors.T, pivots.astype(np.int64)
-
-
-def _by_lapack(x: Array) -> bool:
-    """Whether a matrix is factored by LAPACK here, and not inside NumPy."""
-    return x.ndim == 2 and len(x) >= _SMALLEST and x.dtype.kind == "f"
-
-
-def solved(a: Array, b: Array) -> Array:
-    """The solution of systems, as NumPy gives it."""
-    if not _by_lapack(a) or b.ndim != 2:
-        return np.asarray(np.linalg.solve(a, b))
-    turned = _remembered(a.T)
-    factors, pivots = turned or _factor_kernel(a)
-    return _solve_kernel(factors, pivots, b, transposed=turned is not None)
-
-
-def inverse(x: Array) -> Array:
-    """The inverses of matrices, as NumPy gives them."""
-    return _inverse_kernel(*_factor_kernel(x)) if _by_lapack(x) else np.asarray(np.linalg.inv(x))
-
-
-def sign_and_logarithm(x: Array) -> tuple[Array, Array]:
-    """Sign and logarithm of determinants, as NumPy gives them."""
-    if _by_lapack(x):
-        return _slogdet_kernel(*_factor_kernel(x))
-    sign, logarithm = np.linalg.slogdet(x)
-    return np.asarray(sign), np.asarray(logarithm)
 
 
 def _as_stored(factors: Array, pivots: Array) -> tuple[Array, int, Array]:
@@ -139,14 +75,18 @@ def _inverse_kernel(factors: Array, pivots: Array) -> Array:
 def _slogdet_kernel(factors: Array, pivots: Array) -> tuple[Array, Array]:
     diagonal = np.diagonal(factors)
     swaps = np.count_nonzero(pivots != np.arange(1, len(pivots) + 1))
-    sign = np.prod(np.sign(diagonal)) * (-1) ** swaps
-    with np.errstate(divide="ignore"):
-        logarithm = np.sum(np.log(np.abs(diagonal)))
-    return np.asarray(sign, factors.dtype), np.asarray(logarithm, factors.dtype)
+    real = REAL_OF[factors.dtype]
+    size = np.abs(diagonal)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        signs = np.where(size == 0, 0, diagonal / size)
+        logarithm = np.sum(np.log(size))
+    sign = np.prod(signs) * (-1) ** swaps
+    return np.asarray(sign, factors.dtype), np.asarray(logarithm, real)
 
 
 def _sample_factors() -> list[Any]:
-    sampled = checks.sample_matrices("lu_factors", ((3, 3), (1, 1)), ("float64", "float32"))
+    dtypes = ("float64", "float32", "complex128")
+    sampled = checks.sample_matrices("lu_factors", ((3, 3), (1, 1)), dtypes)
     return [_factor_kernel(x) for x in sampled]
 
 
@@ -164,7 +104,8 @@ def _inverse_spec(factors: Spec, pivots: Spec) -> Spec:
 
 
 def _slogdet_spec(factors: Spec, pivots: Spec) -> tuple[Spec, Spec]:
-    return (spec(factors.shape[:-2], factors.dtype),) * 2
+    batch = factors.shape[:-2]
+    return spec(batch, factors.dtype), spec(batch, as_dtype(REAL_OF[factors.dtype]))
 
 
 # The factors of the matrix, column after column, and LAPACK's pivots, which count from 1.
@@ -172,13 +113,14 @@ LU_FACTORS = declare(Op(
     "lu_factors", "library", spec=_factor_spec,
     numpy=over_stacks(_factor_kernel, _factor_spec, 2), jvp=_LATER, vjp=_LATER, batch=batch_all,
     sparsity=matrices, flops=operation_counts.of_matrices(operation_counts.lu), solves=True,
-    expensive=True, samples=lambda: [Sample((f,)) for f, _ in _sample_factors()],
+    expensive=True, native=lapack_calls.lu_factors,
+    samples=lambda: [Sample((f,)) for f, _ in _sample_factors()],
 ))  # fmt: skip
 LU_SOLVE = declare(Op(
     "lu_solve", "library", params=("transposed",), spec=_solve_spec,
     numpy=over_stacks(_solve_kernel, _solve_spec, 2, 1, 2), jvp=_LATER, vjp=_LATER, batch=batch_all,
     flops=operation_counts.of_systems(operation_counts.nothing, operation_counts.two_triangles),
-    sparsity=dense, solves=True, expensive=True, may_fail=True,
+    sparsity=dense, solves=True, expensive=True, may_fail=True, native=lapack_calls.lu_solve,
     samples=lambda: [
         Sample((f, p, f[:, :1].copy()), {"transposed": turned})
         for f, p in _sample_factors() for turned in (False, True)
@@ -188,39 +130,76 @@ LU_INVERSE = declare(Op(
     "lu_inverse", "library", spec=_inverse_spec,
     numpy=over_stacks(_inverse_kernel, _inverse_spec, 2, 1), jvp=_LATER, vjp=_LATER,
     batch=batch_all, sparsity=dense, solves=True, expensive=True, may_fail=True,
-    flops=operation_counts.of_matrices(operation_counts.lu_inverse),
+    flops=operation_counts.of_matrices(operation_counts.lu_inverse), native=lapack_calls.lu_inverse,
     samples=lambda: [Sample(pair) for pair in _sample_factors()],
 ))  # fmt: skip
 LU_SLOGDET = declare(Op(
     "lu_slogdet", "library", spec=_slogdet_spec,
     numpy=over_stacks(_slogdet_kernel, _slogdet_spec, 2, 1), jvp=_LATER, vjp=_LATER,
     batch=batch_all, sparsity=dense, expensive=True,
-    flops=operation_counts.of_matrices(lambda n, _: float(n)),
+    flops=operation_counts.of_matrices(lambda n, _: float(n)), native=lapack_calls.lu_slogdet,
     samples=lambda: [Sample(pair) for pair in _sample_factors()],
 ))  # fmt: skip
 
 
-def _factors_of(a: Node) -> tuple[Node, Node] | None:
-    if a.ndim != 2 or a.shape[0] < _SMALLEST or a.dtype.kind != "f":
-        return None
+def _has_factors(a: Node) -> bool:
+    return a.size > 0 and a.dtype.name in blas_lapack.LETTERS
+
+
+def _factors_of(a: Node) -> tuple[Node, Node]:
     factors, pivots = outputs(apply(LU_FACTORS, (a,)))
     return factors, pivots
 
 
+def _is_transpose(x: Node) -> bool:
+    last = x.ndim - 1
+    return x.op is PERMUTE_DIMS and x.params == ((*range(last - 1), last, last - 1),)
+
+
 def solve_by_factors(a: Node, b: Node) -> Node | None:
-    """The solution of one large system, by factors that others share."""
-    transposed = a.op is PERMUTE_DIMS and a.params == ((1, 0),)
-    found = _factors_of(a.inputs[0] if transposed else a) if b.ndim == 2 else None
-    return None if found is None else apply(LU_SOLVE, (*found, b), (transposed,))
+    """The solution of systems, by factors that others share, such as those of its derivative."""
+    if not b.size or not _has_factors(a):
+        return None
+    transposed = conjugated = False
+    while _is_transpose(a) or a.op.name == "conj":
+        if _is_transpose(a):
+            transposed = not transposed
+        else:
+            conjugated = not conjugated
+        a = a.inputs[0]
+    batch = broadcast_shapes("solve", [a.shape[:-2], b.shape[:-2]])
+    # From conj(A) x = b follows A conj(x) = conj(b).
+    right = spread(conjugate(b) if conjugated else b, batch, 2)
+    factors, pivots = _factors_of(a)
+    operands = (spread(factors, batch, 2), spread(pivots, batch, 1), right)
+    found = apply(LU_SOLVE, operands, (transposed,))
+    return conjugate(found) if conjugated else found
+
+
+def spread(x: Node, batch: Shape, core: int) -> Node:
+    """A stack as routines take it: one matrix for all, or one for each item of the result."""
+    cut = x.ndim - core
+    if math.prod(x.shape[:cut]) in (1, math.prod(batch)):
+        return x
+    return broadcast_to(x, batch + x.shape[cut:])
 
 
 def inverse_by_factors(x: Node) -> Node | None:
-    """The inverse of one large matrix, by factors that others share."""
-    found = _factors_of(x)
-    return None if found is None else apply(LU_INVERSE, found)
+    """The inverse of matrices, by factors that others share."""
+    return apply(LU_INVERSE, _factors_of(x)) if _has_factors(x) else None
 
 
 def slogdet_by_factors(x: Node) -> tuple[Node, ...] | None:
-    """Sign and logarithm of the determinant of one large matrix, by factors that others share."""
-    found = _factors_of(x)
-    return None if found is None else tuple(outputs(apply(LU_SLOGDET, found)))
+    """Sign and logarithm of the determinant of matrices, by factors that others share."""
+    return tuple(outputs(apply(LU_SLOGDET, _factors_of(x)))) if _has_factors(x) else None
+
+
+def det_by_factors(x: Node) -> Node | None:
+    """The determinant of matrices, by factors that others share."""
+    return determinant(x) if _has_factors(x) else None
+
+
+def determinant(x: Node) -> Node:
+    """The determinant as NumPy computes it: products of some diagonal elements may overflow."""
+    sign, logarithm = outputs(apply(LU_SLOGDET, _factors_of(x)))
+    return sign * cast(exp(logarithm), x.dtype)

@@ -16,11 +16,11 @@ import numpy as np
 from gradtape.dtypes import COMPLEX_OF, REAL_OF, as_dtype, default_dtype, to_inexact
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.graph import Node, Op, Spec, apply, spec
-from gradtape.ops.arrays.creation import check_device
-from gradtape.ops.arrays.movement import roll
+from gradtape.ops.arrays.creation import ARANGE, check_device
+from gradtape.ops.arrays.movement import reshape_node, roll
 from gradtape.ops.arrays.padding import pad
 from gradtape.ops.arrays.slicing import along_axis
-from gradtape.ops.elementwise.arithmetic import identity, record_operand
+from gradtape.ops.elementwise.arithmetic import greater, identity, less, record_operand, where
 from gradtape.ops.elementwise.complexes import conj
 from gradtape.ops.families import batching, broadcast_to, cast, examples, normalize_axis
 from gradtape.ops.families.linear import keep_axes, linear
@@ -28,6 +28,7 @@ from gradtape.ops.families.reads import elements, lanes
 from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.families.shapes import listed
 from gradtape.ops.families.signatures import DTypeLike, Tensor, TensorLike, kind_of_operand
+from gradtape.ops.matrices.fourier_rows import compose_complex, compose_half, compose_real
 from gradtape.ops.matrices.operation_counts import complex_transform, real_transform
 from gradtape.ops.reductions.reduction import ANY
 from gradtape.recording.record import record
@@ -87,7 +88,7 @@ FFT: Op = linear(
         FFT, (g,), (axes, not inverse, ADJOINT[norm])
     ),
     batch=batching.shifted("axes"), examples=examples.along_axis, sparsity=lanes, expensive=True,
-    flops=complex_transform,
+    flops=complex_transform, composition=compose_complex,
     samples=_samples(
         "fft",
         ("complex128", "complex64"),
@@ -106,6 +107,7 @@ WEIGH_INNER: Op = linear(
     mask=lambda index, mask, y, inputs, **params: mask,
     transpose=lambda g, x, axis, length, factor: apply(WEIGH_INNER, (g,), (axis, length, factor)),
     batch=batching.shifted("axis"), examples=examples.along_axis, sparsity=elements,
+    composition=lambda x, axis, length, factor: _weigh_by_number(x, axis, length, factor),
     samples=_samples(
         "weigh_inner_frequencies",
         ("complex128", "complex64"),
@@ -125,6 +127,14 @@ def _weigh_inner(x: np.ndarray, axis: int, length: int, factor: float) -> np.nda
     return found
 
 
+def _weigh_by_number(x: Node, axis: int, length: int, factor: float) -> Node:
+    """The same by the number of each frequency."""
+    numbers = apply(ARANGE, (), (0, x.shape[axis], 1, np.dtype(np.int64)))
+    column = reshape_node(numbers, tuple(n if at == axis else 1 for at, n in enumerate(x.shape)))
+    is_inner = greater(column, 0) & less(column, (length + 1) // 2)
+    return where(is_inner, x * factor, x)
+
+
 def _rfft_transpose(g: Node, x: Node, axis: int, norm: str) -> Node:
     length = x.shape[axis]
     halved = apply(WEIGH_INNER, (g,), (axis, length, 0.5))
@@ -141,7 +151,7 @@ RFFT: Op = linear(
     spec=lambda x, axis, norm: _changed(x, axis, x.shape[axis] // 2 + 1, COMPLEX_OF[x.dtype]),
     numpy=lambda x, axis, norm: np.fft.rfft(x, axis=axis, norm=norm), promote=_to_real, mask=_mask,
     transpose=_rfft_transpose, batch=batching.shifted("axis"), examples=examples.along_axis,
-    sparsity=lanes, expensive=True, flops=real_transform,
+    sparsity=lanes, expensive=True, flops=real_transform, composition=compose_real,
     samples=_samples(
         "rfft",
         ("float64", "float32"),
@@ -159,6 +169,7 @@ IRFFT: Op = linear(
     numpy=lambda x, axis, length, norm: np.fft.irfft(x, length, axis=axis, norm=norm),
     promote=_to_complex, mask=_mask, transpose=_irfft_transpose, batch=batching.shifted("axis"),
     examples=examples.along_axis, sparsity=lanes, expensive=True, flops=real_transform,
+    composition=compose_half,
     samples=_samples(
         "irfft",
         ("complex128", "complex64"),

@@ -10,19 +10,25 @@ import numpy as np
 
 from gradtape.dtypes import REAL_OF, as_dtype
 from gradtape.errors import MatrixError, ShapeError
-from gradtape.graph import Node, Op, Shape, Spec, apply, declare, spec
+from gradtape.graph import Node, Op, Shape, Spec, apply, declare, outputs, spec
 from gradtape.ops import blas_lapack
 from gradtape.ops.arrays import movement
 from gradtape.ops.arrays.creation import FULL, constant_beside
 from gradtape.ops.arrays.triangles import tril, triu
-from gradtape.ops.elementwise.arithmetic import identity, record_operand
+from gradtape.ops.elementwise.arithmetic import equal, identity, record_operand, where
 from gradtape.ops.elementwise.complexes import imag, real
 from gradtape.ops.families import Sample, batching, cast, examples, promotion
 from gradtape.ops.families.elementwise import zeros_like
 from gradtape.ops.families.reads import Operand, agreeing, matrices
-from gradtape.ops.families.shapes import broadcast_shapes, reduce_to
+from gradtape.ops.families.shapes import broadcast_shapes, broadcast_to, reduce_to
 from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand, kind_of_operands
-from gradtape.ops.matrices import checks, operation_counts, small_matrices, unrolled
+from gradtape.ops.matrices import (
+    checks,
+    lapack_calls,
+    operation_counts,
+    small_matrices,
+    unrolled,
+)
 from gradtape.ops.matrices.contraction import (
     adjoint,
     as_columns,
@@ -32,15 +38,16 @@ from gradtape.ops.matrices.contraction import (
     own,
 )
 from gradtape.ops.matrices.factors import (
-    inverse,
+    det_by_factors,
+    determinant,
     inverse_by_factors,
-    sign_and_logarithm,
     slogdet_by_factors,
     solve_by_factors,
-    solved,
+    spread,
 )
 from gradtape.ops.matrices.sparse_solve import sparse_solve
-from gradtape.ops.reductions.reduction import sum
+from gradtape.ops.matrices.spectral import SVD_OP
+from gradtape.ops.reductions.reduction import prod, sum
 from gradtape.recording.record import record
 
 if TYPE_CHECKING:
@@ -115,7 +122,7 @@ def _solve_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...]) -> Node:
 
 SOLVE = declare(Op(
     "solve", "library", spec=lambda a, b: _system_spec("solve", a, b),
-    numpy=lambda a, b: checks.explained("solve", _SINGULAR, _PSEUDO, lambda: solved(a, b)),
+    numpy=lambda a, b: checks.explained("solve", _SINGULAR, _PSEUDO, lambda: np.linalg.solve(a, b)),
     promote=promotion("solve", "float", "inexact"), jvp=_solve_jvp, vjp=_solve_vjp,
     mask=checks.batch_mask(2), batch=_system_batch, examples=examples.matrices,
     sparsity=_system_sparsity, composition=solve_by_factors,
@@ -213,6 +220,17 @@ def _triangular_vjp(
 
 _NO_ZEROS = unrolled.zero_test("nonzero_diagonal", _zero_on_diagonal)
 
+
+def _triangular_composition(a: Node, b: Node, lower: bool, unit_diagonal: bool) -> Node | None:
+    """Element by element for many small matrices, else with stacks as routines take them."""
+    found = unrolled.triangular_solution(a, b, lower, unit_diagonal, _NO_ZEROS)
+    if found is not None or not b.size:
+        return found
+    batch = broadcast_shapes("triangular_solve", [a.shape[:-2], b.shape[:-2]])
+    operands = spread(a, batch, 2), spread(b, batch, 2)
+    return apply(TRIANGULAR_SOLVE, operands, (lower, unit_diagonal))
+
+
 TRIANGULAR_SOLVE = declare(Op(
     "triangular_solve", "library", params=("lower", "unit_diagonal"),
     spec=lambda a, b, lower, unit_diagonal: _system_spec("triangular_solve", a, b),
@@ -220,10 +238,7 @@ TRIANGULAR_SOLVE = declare(Op(
     jvp=_triangular_jvp, vjp=_triangular_vjp, mask=checks.batch_mask(2), batch=_system_batch,
     examples=examples.matrices, sparsity=_system_sparsity, solves=True, expensive=True,
     flops=operation_counts.of_systems(operation_counts.nothing, operation_counts.one_triangle),
-    may_fail=True,
-    composition=lambda a, b, lower, unit_diagonal: unrolled.triangular_solution(
-        a, b, lower, unit_diagonal, _NO_ZEROS
-    ),
+    may_fail=True, composition=_triangular_composition, native=lapack_calls.triangular_solve,
     samples=lambda: [
         *_system_samples("triangular_solve", lower=True, unit_diagonal=False),
         *_system_samples("triangular_solve", lower=False, unit_diagonal=True),
@@ -258,7 +273,7 @@ def _square_spec(name: str) -> Callable[[Spec], Spec]:
 
 INV = declare(Op(
     "inv", "library", spec=_square_spec("inv"),
-    numpy=lambda x: checks.explained("inv", _SINGULAR, _PSEUDO, lambda: inverse(x)),
+    numpy=lambda x: checks.explained("inv", _SINGULAR, _PSEUDO, lambda: np.linalg.inv(x)),
     promote=promotion("inv", "float", "inexact"),
     jvp=lambda tangents, y, inputs: -matmul(matmul(y, tangents[0]), y),
     vjp=lambda index, g, y, inputs: -matmul(matmul(adjoint(y), g), adjoint(y)),
@@ -296,6 +311,20 @@ def _cofactor_kernel(x: np.ndarray) -> np.ndarray:
     return scaled.astype(x.dtype, copy=False)
 
 
+def _cofactor_composition(x: Node) -> Node | None:
+    """Products of elements for orders 2 and 3, else the kernel in ops."""
+    found = unrolled.cofactors(x)
+    if found is not None or not x.size or x.dtype.name not in blas_lapack.LETTERS:
+        return found
+    u, s, vh = outputs(apply(SVD_OP, (x,), (False,)))
+    row = broadcast_to(checks.as_row(s), (*s.shape, s.shape[-1]))
+    on_diagonal = equal(checks.identity_like(row), 1)
+    others = prod(where(on_diagonal, 1.0, row), axis=-1)
+    signs = movement.reshape(determinant(u) * determinant(vh), (*x.shape[:-2], 1, 1))
+    scale = signs * cast(checks.as_row(others), x.dtype)
+    return matmul(conjugate(u) * scale, conjugate(vh))
+
+
 def _cofactor_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...]) -> Node:
     # det(x) (tr(x⁻¹ dx) x⁻ᵀ - (x⁻¹ dx x⁻¹)ᵀ): a second derivative needs the inverse.
     (x,), (dx,) = inputs, tangents
@@ -312,6 +341,7 @@ COFACTOR = declare(Op(
     promote=promotion("cofactor", "float", "inexact"), jvp=_cofactor_jvp, mask=checks.batch_mask(2),
     batch=batching.leading, examples=examples.matrices, sparsity=matrices, expensive=True,
     flops=operation_counts.of_matrices(operation_counts.cofactors),
+    composition=_cofactor_composition,
     samples=lambda: [Sample((x,)) for x in checks.sample_matrices("cofactor", _SQUARE, _DTYPES)],
 ))  # fmt: skip
 
@@ -332,6 +362,7 @@ DET = declare(Op(
     jvp=lambda tangents, y, inputs: sum(record(COFACTOR, inputs) * tangents[0], axis=(-2, -1)),
     vjp=_det_vjp, mask=checks.batch_mask(0), batch=batching.leading, examples=examples.matrices,
     sparsity=matrices, expensive=True, flops=operation_counts.of_matrices(operation_counts.lu),
+    composition=det_by_factors,
     samples=lambda: [Sample((x,)) for x in checks.sample_matrices("det", _SQUARE, _DTYPES)],
 ))  # fmt: skip
 
@@ -374,7 +405,7 @@ def _slogdet_jvp(
 
 SLOGDET = declare(Op(
     "slogdet", "library", spec=_slogdet_spec,
-    numpy=sign_and_logarithm,
+    numpy=lambda x: tuple(map(np.asarray, np.linalg.slogdet(x))),
     promote=promotion("slogdet", "float", "inexact"), jvp=_slogdet_jvp, batch=batching.leading,
     examples=examples.matrices, sparsity=matrices, composition=slogdet_by_factors, expensive=True,
     flops=operation_counts.of_matrices(operation_counts.lu),

@@ -10,22 +10,24 @@ import numpy as np
 
 from gradtape.dtypes import to_inexact
 from gradtape.errors import ShapeError
-from gradtape.graph import Node, Op, Shape, Spec, Undefined, declare, spec
+from gradtape.graph import Node, Op, Shape, Spec, Undefined, apply, declare, outputs, spec
 from gradtape.ops.arrays import movement
 from gradtape.ops.arrays.creation import FULL, constant_beside
 from gradtape.ops.arrays.joining import concat
 from gradtape.ops.arrays.slicing import along_axis
 from gradtape.ops.arrays.triangles import diagonal as diagonals
-from gradtape.ops.elementwise.arithmetic import record_operand
+from gradtape.ops.blas_lapack import LETTERS
+from gradtape.ops.elementwise.arithmetic import greater, record_operand, where
 from gradtape.ops.elementwise.complexes import abs
 from gradtape.ops.families import batching, cast, examples, promotion
 from gradtape.ops.families.reads import Operand, Reads, agreeing, each, matrices, nothing
 from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.families.shapes import broadcast_shapes, broadcast_to, normalize_axis, reduce_to
 from gradtape.ops.families.signatures import Axis, DTypeLike, Tensor, TensorLike, kind_of_operand
-from gradtape.ops.matrices import checks, operation_counts
+from gradtape.ops.matrices import checks, lapack_calls, operation_counts
 from gradtape.ops.matrices.contraction import adjoint, conjugate, matmul, own
-from gradtape.ops.matrices.spectral import svdvals
+from gradtape.ops.matrices.product_difference import cross_by_components
+from gradtape.ops.matrices.spectral import SVD_OP, SVDVALS, svdvals
 from gradtape.ops.reductions.extrema import max, min
 from gradtape.ops.reductions.norm import norm
 from gradtape.ops.reductions.reduction import any, sum
@@ -76,6 +78,29 @@ def _pinv_kernel(x: np.ndarray, rtol: Any) -> np.ndarray:
     )
 
 
+def _counts(x: Node, values: Node, rtol: Any) -> Node | None:
+    """Which singular values count; None if each matrix has a tolerance of its own."""
+    if isinstance(rtol, tuple) or not x.size or x.dtype.name not in LETTERS:
+        return None
+    limit = max(values, axis=-1, keepdims=True) * float(_tolerance(x, rtol))
+    return greater(values, limit)
+
+
+def _pinv_composition(x: Node, rtol: Any) -> Node | None:
+    u, s, vh = outputs(apply(SVD_OP, (x,), (False,)))
+    counts = _counts(x, s, rtol)
+    if counts is None:
+        return None
+    inverse = where(counts, 1.0 / where(counts, s, 1.0), 0.0)
+    return matmul(adjoint(vh), cast(checks.as_column(inverse), x.dtype) * adjoint(u))
+
+
+def _rank_composition(x: Node, rtol: Any) -> Node | None:
+    values = apply(SVDVALS, (x,))
+    counts = _counts(x, values, rtol)
+    return None if counts is None else sum(cast(counts, np.dtype(np.int64)), axis=-1)
+
+
 def _pinv_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...], rtol: Any) -> Node:
     # The rule of Golub and Pereyra (1973) is exact while the rank stays the same.
     (x,), (dx,) = inputs, tangents
@@ -99,6 +124,7 @@ PINV = declare(Op(
     promote=promotion("pinv", "float", "inexact"), jvp=_pinv_jvp, mask=checks.batch_mask(2),
     batch=batching.leading, examples=examples.matrices, sparsity=matrices, expensive=True,
     flops=operation_counts.of_matrices(operation_counts.pseudo_inverse), may_fail=True,
+    composition=_pinv_composition,
     samples=_pinv_samples,
 ))  # fmt: skip
 
@@ -159,7 +185,7 @@ EXPM = declare(Op(
     jvp=lambda tangents, y, inputs: _expm_along(inputs[0], tangents[0]),
     vjp=lambda index, g, y, inputs: _expm_along(adjoint(inputs[0]), g), mask=checks.batch_mask(2),
     batch=batching.leading, examples=examples.matrices, sparsity=matrices, expensive=True,
-    flops=operation_counts.of_matrices(operation_counts.exponential),
+    flops=operation_counts.of_matrices(operation_counts.exponential), native=lapack_calls.expm,
     samples=lambda: [
         Sample((x * np.array(0.2, x.dtype),))
         for x in checks.sample_matrices("expm", ((2, 2), (2, 3, 3), (0, 0)), _DTYPES)
@@ -194,7 +220,7 @@ MATRIX_RANK = declare(Op(
     promote=promotion("matrix_rank", "float", "inexact"), jvp=Undefined("a rank is an integer"),
     vjp=Undefined("a rank is an integer"), batch=batching.leading, examples=examples.matrices,
     flops=operation_counts.of_matrices(operation_counts.singular_values),
-    sparsity=nothing, expensive=True,
+    sparsity=nothing, expensive=True, composition=_rank_composition,
     samples=lambda: [
         Sample((x,), {"rtol": None}, order=0)
         for x in checks.sample_matrices("matrix_rank", ((3, 2), (2, 2, 2), (0, 2)), _DTYPES)
@@ -342,7 +368,7 @@ CROSS = declare(Op(
     numpy=lambda a, b, axis: np.cross(a, b, axis=axis),
     promote=promotion("cross", "same", "numeric"), jvp=_cross_jvp, vjp=_cross_vjp, mask=_cross_mask,
     batch=batching.broadcasting, examples=examples.crossed, sparsity=each(_cross_reads),
-    expensive=True, samples=_cross_samples,
+    composition=cross_by_components, expensive=True, samples=_cross_samples,
 ))  # fmt: skip
 
 

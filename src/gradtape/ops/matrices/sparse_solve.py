@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from gradtape.dtypes import default_dtype
-from gradtape.errors import MatrixError, ShapeError
+from gradtape.errors import ShapeError
 from gradtape.graph import Node, Op, Spec, apply, constant, declare
 from gradtape.ops.arrays.gathering import GATHER, SCATTER_ADD
 from gradtape.ops.arrays.movement import matrix_transpose, reshape_node, swapaxes
@@ -16,6 +16,7 @@ from gradtape.ops.elementwise.arithmetic import record_operand
 from gradtape.ops.families import Sample, batching, cast, examples
 from gradtape.ops.families.reads import dense
 from gradtape.ops.families.signatures import Tensor, TensorLike
+from gradtape.ops.matrices import sparse_factors
 from gradtape.ops.matrices.checks import sample_matrices
 from gradtape.ops.matrices.contraction import adjoint, conjugate, matmul
 from gradtape.ops.reductions.reduction import sum as total
@@ -136,27 +137,14 @@ class SparseSystem:
 
     def solve(self, b: np.ndarray, others: tuple[np.ndarray, ...]) -> np.ndarray:
         """Solve for each row of `b`, with one decomposition for all."""
-        # SciPy is loaded at first use: importing it takes longer than importing gradtape.
-        from scipy.sparse import coo_array
-        from scipy.sparse.linalg import splu
-
-        entries, rows, columns = others
-        if self.turned:
-            entries, rows, columns = np.conj(entries), columns, rows
         sides = b.reshape(-1, self.size).T
         if not sides.size:
             return b
-        wide = np.result_type(entries.dtype, b.dtype, np.float64)
-        matrix = coo_array((entries.astype(wide), (rows, columns)), shape=(self.size, self.size))
-        try:
-            return splu(matrix.tocsc()).solve(np.ascontiguousarray(sides, wide)).T.reshape(b.shape)
-        except RuntimeError as error:
-            if "singular" not in str(error):
-                raise
-            raise MatrixError(
-                f"solve: a sparse matrix of shape {matrix.shape} is singular ({error}). "
-                "Add a multiple of the identity."
-            ) from None
+        wide = np.result_type(others[0].dtype, b.dtype, np.float64)
+        # The adjoint has the same factors, so that a derivative factors nothing.
+        factors = sparse_factors.factored(self.size, wide, others)
+        found = factors.solve(np.ascontiguousarray(sides, wide), "H" if self.turned else "N")
+        return found.T.reshape(b.shape)
 
     def adjoint(self) -> SparseSystem:
         return SparseSystem(self.size, not self.turned)

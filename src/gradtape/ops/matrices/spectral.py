@@ -30,7 +30,7 @@ from gradtape.ops.elementwise.complexes import abs, real
 from gradtape.ops.families import Sample, batching, broadcast_to, cast, examples, promotion
 from gradtape.ops.families.reads import matrices
 from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand
-from gradtape.ops.matrices import large_matrices, operation_counts
+from gradtape.ops.matrices import lapack_calls, operation_counts
 from gradtape.ops.matrices.checks import (
     as_column,
     as_row,
@@ -153,12 +153,12 @@ def _eigh_samples(name: str, vectors: bool) -> Any:
 
 EIGH = declare(Op(
     "eigh", "library", spec=lambda x: (_eigvalsh_spec("eigh", x), x),
-    numpy=lambda x: _converged("eigh", lambda: large_matrices.eigh(symmetric_part(x))),
+    numpy=lambda x: _converged("eigh", lambda: tuple(np.linalg.eigh(symmetric_part(x)))),
     promote=promotion("eigh", "float", "inexact"), jvp=_eigh_jvp,
     spectrum=Spectrum("eigenvalues", 0, _direction, _eigh_poles), batch=batching.leading,
     flops=operation_counts.of_matrices(operation_counts.eigenvectors),
     examples=examples.matrices, sparsity=matrices, expensive=True,
-    may_fail=True, samples=_eigh_samples("eigh", vectors=True),
+    may_fail=True, native=lapack_calls.eigh, samples=_eigh_samples("eigh", vectors=True),
 ))  # fmt: skip
 
 
@@ -169,12 +169,12 @@ def _eigvalsh_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...])
 
 EIGVALSH = declare(Op(
     "eigvalsh", "library", spec=lambda x: _eigvalsh_spec("eigvalsh", x),
-    numpy=lambda x: _converged("eigvalsh", lambda: large_matrices.eigvalsh(symmetric_part(x))),
+    numpy=lambda x: _converged("eigvalsh", lambda: np.linalg.eigvalsh(symmetric_part(x))),
     promote=promotion("eigvalsh", "float", "inexact"), jvp=_eigvalsh_jvp,
     spectrum=Spectrum("eigenvalues", 0, _direction), mask=batch_mask(1),
     batch=batching.leading, examples=examples.matrices, sparsity=matrices, expensive=True,
     flops=operation_counts.of_matrices(operation_counts.eigenvalues),
-    may_fail=True,
+    may_fail=True, native=lapack_calls.eigvalsh,
     samples=_eigh_samples("eigvalsh", vectors=False),
 ))  # fmt: skip
 
@@ -276,12 +276,12 @@ def _svd_matrices(name: str) -> list[np.ndarray]:
 SVD_OP = declare(Op(
     "svd", "library", params=("full_matrices",), spec=_svd_spec,
     numpy=lambda x, full_matrices: _converged(
-        "svd", lambda: large_matrices.svd(x, full_matrices)
+        "svd", lambda: tuple(np.linalg.svd(x, full_matrices))
     ),
     promote=promotion("svd", "float", "inexact"), jvp=_svd_jvp,
     spectrum=Spectrum("singular values", 1, _direction, _svd_poles), batch=batching.leading,
     examples=examples.matrices, sparsity=matrices, flops=operation_counts.svd_flops,
-    expensive=True, may_fail=True,
+    expensive=True, may_fail=True, native=lapack_calls.svd,
     samples=lambda: [
         # LAPACK chooses the phases of complex vectors, so finite differences cannot check them.
         Sample((x,), {"full_matrices": full}, order=0 if full or x.dtype.kind == "c" else 2)
@@ -298,12 +298,12 @@ def _svdvals_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...]) 
 
 SVDVALS = declare(Op(
     "svdvals", "library", spec=lambda x: _svd_spec(x, False)[1],
-    numpy=lambda x: _converged("svdvals", lambda: large_matrices.svdvals(x)),
+    numpy=lambda x: _converged("svdvals", lambda: np.linalg.svd(x, compute_uv=False)),
     promote=promotion("svdvals", "float", "inexact"), jvp=_svdvals_jvp,
     spectrum=Spectrum("singular values", 0, _direction), mask=batch_mask(1),
     batch=batching.leading, examples=examples.matrices, sparsity=matrices, expensive=True,
     flops=operation_counts.of_matrices(operation_counts.singular_values),
-    may_fail=True,
+    may_fail=True, native=lapack_calls.svdvals,
     samples=lambda: [Sample((x,)) for x in _svd_matrices("svdvals")],
 ))  # fmt: skip
 

@@ -18,6 +18,7 @@ from gradtape.ops.arrays.joining import CONCAT
 from gradtape.ops.elementwise.unary import sqrt
 from gradtape.ops.families import Sample, batching
 from gradtape.ops.families.reads import dense
+from gradtape.ops.matrices import lapack_calls
 from gradtape.ops.matrices.contraction import entry
 
 # Up to this order; the number of ops grows with its third power.
@@ -29,7 +30,7 @@ _LATER = Undefined("tests of small matrices appear in compiled programs, after d
 Kernel = Callable[..., np.ndarray]
 
 
-def _test_op(name: str, kernel: Kernel, samples: Callable[[], Sequence[Sample]]) -> Op:
+def _test_op(name: str, kernel: Kernel, test: str, samples: Callable[[], Sequence[Sample]]) -> Op:
     """An op that gives its first operand, the diagonals of matrices, or raises a MatrixError."""
 
     def rule(diagonals: Spec, *others: Spec) -> Spec:
@@ -40,7 +41,8 @@ def _test_op(name: str, kernel: Kernel, samples: Callable[[], Sequence[Sample]])
 
     return declare(Op(
         name, "library", spec=rule, numpy=kernel, jvp=_LATER, vjp=_LATER, batch=batch,
-        sparsity=dense, expensive=True, may_fail=True, samples=samples,
+        sparsity=dense, expensive=True, may_fail=True, native=lapack_calls.tested(test),
+        samples=samples,
     ))  # fmt: skip
 
 
@@ -53,7 +55,7 @@ def zero_test(name: str, error: Callable[[int], Exception]) -> Op:
             raise error(int(np.argmax(zeros)))
         return diagonals
 
-    return _test_op(name, kernel, lambda: [Sample((np.ones((3, 1, 2)),))])
+    return _test_op(name, kernel, "une", lambda: [Sample((np.ones((3, 1, 2)),))])
 
 
 def definiteness_test(name: str, factor: Kernel) -> Op:
@@ -67,7 +69,10 @@ def definiteness_test(name: str, factor: Kernel) -> Op:
         return np.ascontiguousarray(found).reshape(diagonals.shape)
 
     return _test_op(
-        name, kernel, lambda: [Sample((np.ones((3, 1, 2)), np.ones((3, 1, 1)) * np.eye(2)))]
+        name,
+        kernel,
+        "ogt",
+        lambda: [Sample((np.ones((3, 1, 2)), np.ones((3, 1, 1)) * np.eye(2)))],
     )
 
 
@@ -122,6 +127,25 @@ def cholesky_factor(x: Node, test: Op) -> Node | None:
         parts = (*below, entry(tested, row + 1, i), *[zero] * (n - 1 - i))
         rows.append(apply(CONCAT, parts, (row + 1,)) if n > 1 else parts[0])
     return apply(CONCAT, tuple(rows), (row,)) if n > 1 else rows[0]
+
+
+def cofactors(x: Node) -> Node | None:
+    """The cofactors of matrices up to order 3; None for others."""
+    n, row = x.shape[-1], x.ndim - 2
+    if not x.size or not 1 < n < 4:
+        return None
+
+    def minor(i: int, j: int) -> Node:
+        # Rows and columns in cyclic order have the sign of the cofactor already.
+        a, b = ((i + 1) % n, (i + 2) % n), ((j + 1) % n, (j + 2) % n)
+        if n == 2:
+            found = _element(x, a[0], b[0])
+            return found if i == j else -found
+        product = _element(x, a[0], b[0]) * _element(x, a[1], b[1])
+        return product - _element(x, a[0], b[1]) * _element(x, a[1], b[0])
+
+    rows = [apply(CONCAT, tuple(minor(i, j) for j in range(n)), (row + 1,)) for i in range(n)]
+    return apply(CONCAT, tuple(rows), (row,))
 
 
 def _element(x: Node, i: int, j: int) -> Node:

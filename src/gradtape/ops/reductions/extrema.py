@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 
-from gradtape.graph import Accumulation, Node, Spec, apply, spec
+from gradtape.graph import Accumulation, Node, Spec, apply, constant, spec
 from gradtape.graph.argument_checks import as_flag, as_real
 from gradtape.graph.op import REGISTRY, Op, Rule, Undefined, declare
+from gradtape.ops.arrays.movement import permute, reshape_node
+from gradtape.ops.arrays.slicing import along_axis
 from gradtape.ops.elementwise.arithmetic import equal, record_operand, where
 from gradtape.ops.elementwise.unary import isnan
 from gradtape.ops.families import Sample, batching, cast, examples, generator, identities
@@ -238,6 +240,62 @@ def _order_weights_kernel(
     return np.moveaxis(moved, range(-len(axis), 0), axis) if axis else moved.reshape(x.shape)
 
 
+def _sorted_lanes(x: Node, axis: Axes) -> tuple[Node, tuple[int, ...]]:
+    """The reduced axes merged into one last axis, and the permutation that moved them there."""
+    order = (*(at for at in range(x.ndim) if at not in axis), *axis)
+    kept = tuple(x.shape[at] for at in order[: x.ndim - len(axis)])
+    moved = x if order == tuple(range(x.ndim)) else permute(x, order)
+    return reshape_node(moved, (*kept, count(x, axis))), order
+
+
+def _order_composition(
+    x: Node, axis: Axes, keepdims: bool, ranks: tuple[int, ...], weights: tuple[float, ...]
+) -> Node:
+    lanes, _ = _sorted_lanes(x, axis)
+    last = lanes.ndim - 1
+    rows = apply(REGISTRY["sort"], (lanes,), (last, False))
+    kept = lanes.shape[:-1]
+
+    def ranked(rank: int) -> Node:
+        return reshape_node(along_axis(rows, last, rank, 1), kept)
+
+    total = None
+    for rank, weight in zip(ranks, weights, strict=True):
+        # NumPy's sum begins with 0, which makes 0.0 of -0.0.
+        before = constant(0, spec((), x.dtype)) if total is None else total
+        total = apply(
+            REGISTRY["shift"], (before, ranked(rank) * constant(weight, spec((), x.dtype)))
+        )
+    assert total is not None
+    end = ranked(lanes.shape[-1] - 1)
+    found = where(isnan(end), end, total)
+    return reshape_node(found, reduced_shape(x.shape, axis, keepdims))
+
+
+def _weights_composition(
+    x: Node, axis: Axes, ranks: tuple[int, ...], weights: tuple[float, ...]
+) -> Node:
+    lanes, order = _sorted_lanes(x, axis)
+    last = lanes.ndim - 1
+    places = apply(REGISTRY["argsort"], (lanes,), (last, False, True))
+    found = constant(0, lanes.spec)
+    for rank, weight in zip(ranks, weights, strict=True):
+        place = along_axis(places, last, rank, 1)
+        found = apply(
+            REGISTRY["add_along_axis"],
+            (found, place, constant(weight, spec(place.shape, x.dtype))),
+            (last,),
+        )
+    nan = isnan(lanes)
+    first = apply(ARGMAX, (nan,), (last, True))
+    numbers = apply(REGISTRY["arange"], (), (0, lanes.shape[-1], 1, _INDEX))
+    only = cast(equal(numbers, first), x.dtype)
+    found = where(apply(REGISTRY["any"], (nan,), ((last,), True)), only, found)
+    moved = reshape_node(found, tuple(x.shape[at] for at in order))
+    back = tuple(order.index(at) for at in range(x.ndim))
+    return moved if back == tuple(range(x.ndim)) else permute(moved, back)
+
+
 def _order_samples(**more: Any) -> Rule:
     def samples() -> list[Sample]:
         rng = generator("order_statistic")
@@ -266,7 +324,7 @@ ORDER_WEIGHTS = declare(Op(
     spec=lambda x, axis, ranks, weights: x, numpy=_order_weights_kernel,
     jvp=lambda tangents, y, inputs, **params: None, vjp=lambda index, g, y, inputs, **params: None,
     batch=batching.shifted("axis"), examples=examples.reduction, sparsity=nothing, expensive=True,
-    samples=_order_samples(),
+    composition=_weights_composition, samples=_order_samples(),
 ))  # fmt: skip
 
 
@@ -290,7 +348,8 @@ ORDER_STATISTIC = declare(Op(
         expand_reduced(g, inputs[0].shape, axis), inputs[0], axis, ranks, weights
     ),
     mask=mask_reduced, batch=batching.shifted("axis"), examples=examples.reduction,
-    sparsity=reduced, expensive=True, samples=_order_samples(keepdims=False),
+    sparsity=reduced, expensive=True, composition=_order_composition,
+    samples=_order_samples(keepdims=False),
     doc="Weighted sum of the elements with the given ranks; NaN where there is one.",
 ))  # fmt: skip
 

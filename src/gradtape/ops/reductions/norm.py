@@ -7,10 +7,10 @@ import math
 import numpy as np
 
 from gradtape.dtypes import REAL_OF, Array, as_dtype
-from gradtape.graph import REGISTRY, Node, Op, Spec, constant, declare, spec
+from gradtape.graph import REGISTRY, Node, Op, Spec, apply, constant, declare, spec
 from gradtape.graph.argument_checks import as_flag
 from gradtape.ops.arrays.movement import reshape_node
-from gradtape.ops.elementwise.arithmetic import equal, power, where
+from gradtape.ops.elementwise.arithmetic import equal, not_equal, power, where
 from gradtape.ops.elementwise.complexes import abs, imag, real, sign
 from gradtape.ops.elementwise.unary import sqrt, square
 from gradtape.ops.families import Sample, batching, cast, examples, promotion
@@ -106,7 +106,7 @@ def _composition(x: Node, ord: float, axis: Axes, keepdims: bool) -> Node | None
     Scaling by powers of two is exact, so numbers with squares out of range lose no digits.
     """
     if ord != 2.0:
-        return None
+        return _of_order(x, ord, axis, keepdims)
     found, total = _scaled_norm(x, axis, None)
     if REAL_OF[x.dtype] == _DOUBLE:
         limits = np.finfo(_DOUBLE)
@@ -118,6 +118,24 @@ def _composition(x: Node, ord: float, axis: Axes, keepdims: bool) -> Node | None
     else:
         found = cast(found, REAL_OF[x.dtype])
     return reshape_node(found, reduced_shape(x.shape, axis, keepdims))
+
+
+def _of_order(x: Node, ord: float, axis: Axes, keepdims: bool) -> Node | None:
+    """A norm of another order, of numbers scaled by the largest, or by the smallest of them."""
+    dtype = REAL_OF[x.dtype]
+    if ord == 0.0:
+        found = add_up(
+            cast(not_equal(x, cast(constant(0, spec((), dtype)), x.dtype)), dtype), axis, True
+        )
+        return reshape_node(found, reduced_shape(x.shape, axis, keepdims))
+    size = cast(abs(x), _DOUBLE)
+    extreme = REGISTRY["max" if ord > 0.0 else "min"]
+    scale = apply(extreme, (size,), (axis, True))
+    usable = (scale > _number(0.0)) & (scale < _number(np.inf))
+    scale = where(usable, scale, _number(1.0))
+    total = add_up(power(size / scale, _number(ord)), axis, True)
+    root = power(total, _number(1.0 / ord)) * scale
+    return reshape_node(cast(root, dtype), reduced_shape(x.shape, axis, keepdims))
 
 
 def _scaled_norm(x: Node, axis: Axes, scale: float | None) -> tuple[Node, Node]:

@@ -2,16 +2,25 @@
 
     x (batch, lengths..., channels) -> (batch, counts..., channels)
 
-The first of equal elements has the derivative, and a NaN is larger than any number.
+The first of equal elements has the derivative, and a NaN is larger than any number. Around x is
+padding that is never the largest, unless there is nothing else: the lowest number of the dtype.
+
+The place of that element in its window is known by a code: its distances from the first element,
+each plus the stride and times a factor. The factors keep the codes of all distances apart that are
+between minus a stride and a stride beyond the window, so that elements of x are compared with
+windows that do not reach them, too.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from typing import TYPE_CHECKING, Any
+import operator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from gradtape.dtypes import DType
 from gradtape.errors import ShapeError
 from gradtape.graph import (
     REGISTRY,
@@ -26,31 +35,46 @@ from gradtape.graph import (
     spec,
 )
 from gradtape.ops.arrays import movement
-from gradtape.ops.arrays.slicing import SLICE, UNSLICE
+from gradtape.ops.arrays.slicing import SET_SLICE, SLICE, UNSLICE
 from gradtape.ops.elementwise.arithmetic import where
 from gradtape.ops.families import batching, examples
+from gradtape.ops.families.phases import Pairs
 from gradtape.ops.families.reads import Listed, Operand, nothing
 from gradtape.ops.families.samples import Sample, generator
 from gradtape.ops.families.windows import Ints, counts_of, positions, windows_of
 from gradtape.recording.record import record
 
 if TYPE_CHECKING:
-    from gradtape.ops.families.reads import OpReads
+    from gradtape.ops.families.phases import Pairs
+from gradtape.ops.families.reads import OpReads
 
-_POSITION = np.dtype(np.int32)
+_CODE = np.dtype(np.int32)
 
 
-def window_max(x: Any, window: Ints, strides: Ints, dilations: Ints) -> Any:
+class _Windows(NamedTuple):
+    """The params: a number, or a pair of them, for each spatial axis."""
+
+    window: Ints
+    strides: Ints
+    dilations: Ints
+    padding: Pairs
+
+
+def window_max(
+    x: Any, window: Ints, strides: Ints, dilations: Ints, padding: Pairs | None = None
+) -> Any:
     """The largest element of each window of a node or tensor with axes as the module says."""
-    return record(WINDOW_MAX, (x,), (window, strides, dilations))
+    pairs = ((0, 0),) * len(window) if padding is None else padding
+    return record(WINDOW_MAX, (x,), (window, strides, dilations, pairs))
 
 
-def _counts(x: Spec, window: Ints, strides: Ints, dilations: Ints) -> Shape:
+def _counts(x: Spec, window: Ints, strides: Ints, dilations: Ints, padding: Pairs) -> Shape:
     if x.ndim != len(window) + 2:
         raise ShapeError(
             f"window_max: shape {x.shape} with a window of {window}: an axis is missing."
         )
-    counts = counts_of(x.shape[1:-1], window, strides, dilations)
+    lengths = tuple(n + sum(pair) for n, pair in zip(x.shape[1:-1], padding, strict=True))
+    counts = counts_of(lengths, window, strides, dilations)
     if min(counts, default=1) < 1 or min(window, default=1) < 1:
         raise ShapeError(
             f"window_max: windows of {window} do not fit into {x.shape[1:-1]}. Pad it."
@@ -58,89 +82,155 @@ def _counts(x: Spec, window: Ints, strides: Ints, dilations: Ints) -> Shape:
     return (x.shape[0], *counts, x.shape[-1])
 
 
-def _lanes(x: np.ndarray, window: Ints, strides: Ints, dilations: Ints) -> np.ndarray:
+def _lowest(dtype: DType) -> Any:
+    """The number that padding has."""
+    return -math.inf if dtype.kind == "f" else np.iinfo(dtype).min
+
+
+def _lanes(
+    x: np.ndarray, window: Ints, strides: Ints, dilations: Ints, padding: Pairs,
+    filler: int | None = None,
+) -> np.ndarray:  # fmt: skip
     """The elements of each window along a last axis."""
+    if any(map(any, padding)):
+        value = _lowest(x.dtype) if filler is None else filler
+        x = np.pad(x, ((0, 0), *padding, (0, 0)), constant_values=value)
     found = np.moveaxis(windows_of(x, window, strides, dilations), -1, len(window) + 1)
     return found.reshape(*found.shape[: len(window) + 2], math.prod(window))
 
 
-def _parts(x: Node, params: tuple[Ints, Ints, Ints]) -> list[Node]:
+def _parts(x: Node, params: tuple[Any, ...], filler: Any) -> list[Node]:
     """For each position in the window, the elements that all windows see there."""
+    *windows, padding = params
+    widths = ((0, 0), *padding, (0, 0))
+    shape = tuple(n + sum(pair) for n, pair in zip(x.shape, widths, strict=True))
+    if shape != x.shape:
+        part = (tuple(low for low, _ in widths), x.shape, (1,) * x.ndim, x.shape)
+        x = apply(SET_SLICE, (constant(filler, spec(shape, x.dtype)), x), part)
     return [
         apply(SLICE, (x,), (starts, lengths, steps, lengths))
-        for starts, lengths, steps in positions(x.shape, *params)
+        for starts, lengths, steps in positions(x.shape, *windows)
     ]
 
 
-def _chosen(x: Node, params: tuple[Ints, Ints, Ints]) -> tuple[Node, Node]:
-    """The largest elements and their positions, element by element."""
-    best, *others = _parts(x, params)
-    position = constant(0, spec(best.shape, _POSITION))
-    for number, part in enumerate(others, start=1):
-        larger = part > best
+def _factors(windows: _Windows) -> Ints:
+    """What distances along each axis are multiplied with in the code of a place."""
+    sizes = [(w - 1) * d + 2 * s for w, s, d, _ in zip(*windows, strict=True)]
+    return tuple(math.prod(sizes[axis + 1 :]) for axis in range(len(sizes)))
+
+
+def _codes(windows: _Windows) -> list[int]:
+    """The code of each place in a window, in their order."""
+    places = itertools.product(*(
+        [(q * d + s) * factor for q in range(w)]
+        for w, s, d, factor in zip(*windows[:3], _factors(windows), strict=True)
+    ))  # fmt: skip
+    return list(map(sum, places))
+
+
+def _not(condition: Node) -> Node:
+    return apply(REGISTRY["logical_not"], (condition,))
+
+
+def _chosen(x: Node, windows: _Windows) -> tuple[Node, Node]:
+    """The largest elements and the codes of their places, element by element."""
+    best, *others = _parts(x, windows, _lowest(x.dtype))
+    first, *codes = _codes(windows)
+    place = constant(first, spec(best.shape, _CODE))
+    for code, part in zip(codes, others, strict=True):
         if x.dtype.kind == "f":
-            first_nan = apply(REGISTRY["isnan"], (part,)) & (
-                apply(REGISTRY["logical_not"], (apply(REGISTRY["isnan"], (best,)),))
-            )
-            larger = larger | first_nan
+            # A NaN is not less than or equal to the best, and nothing takes the place of a NaN.
+            larger = _not(part <= best) & _not(apply(REGISTRY["isnan"], (best,)))
+        else:
+            larger = part > best
         best = where(larger, part, best)
-        position = where(larger, constant(number, position.spec), position)
-    return best, position
-
-
-def _position_of(x: Node, params: tuple[Any, ...]) -> Node:
-    return apply(WINDOW_ARGMAX, (x,), params)
-
-
-def _here(position: Node, number: int) -> Node:
-    return apply(REGISTRY["equal"], (position, constant(number, position.spec)))
+        place = where(larger, constant(code, place.spec), place)
+    return best, place
 
 
 def _jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...], **params: Any) -> Node:
     (tangent,), (x,) = tangents, inputs
-    position = _position_of(x, y.params)
-    first, *others = _parts(tangent, y.params)
-    for number, part in enumerate(others, start=1):
-        first = where(_here(position, number), part, first)
+    place = apply(WINDOW_ARGMAX, (x,), y.params)
+    first, *others = _parts(tangent, y.params, 0)
+    for code, part in zip(_codes(_Windows(*y.params))[1:], others, strict=True):
+        here = apply(REGISTRY["equal"], (place, constant(code, place.spec)))
+        first = where(here, part, first)
     return first
 
 
-def _vjp(
-    index: int, g: Node, y: Node, inputs: tuple[Node, ...],
-    window: Ints, strides: Ints, dilations: Ints,
-) -> Node:  # fmt: skip
-    (x,) = inputs
-    position = _position_of(x, y.params)
-    if strides == window and set(dilations) <= {1}:
-        return _spread(g, position, x.shape, window)
-    zero = constant(0, spec((), g.dtype))
+def _vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...], **params: Any) -> Node:
+    """For each element, the cotangents of the windows that have it as their largest.
+
+    Elements are seen as blocks, as long as a stride. The windows that may reach a block are the
+    same for all of its elements. So each of these windows, with its code, is compared with the code
+    of each place in the block, and all is one loop.
+    """
+    (x,), windows = inputs, _Windows(**params)
+    lengths = x.shape[1:-1]
+    blocks = tuple(-(-n // s) for n, s in zip(lengths, windows.strides, strict=True))
+    # How many blocks before its own a window may begin.
+    ranges = [
+        range(-((s - 1 + low) // s), ((w - 1) * d - low) // s + 1)
+        for w, s, d, (low, _) in zip(*windows, strict=True)
+    ]
+    before = tuple(max(each.stop - 1, 0) for each in ranges)
+    place = apply(WINDOW_ARGMAX, (x,), y.params)
+    around = tuple(
+        n + max(block - each.start, count)
+        for n, block, each, count in zip(before, blocks, ranges, y.shape[1:-1], strict=True)
+    )
+    total, zero = constant(0, spec((), g.dtype)), constant(0, spec((), g.dtype))
+    # Zero is the code of no place.
+    g, place = (_begun(part, before, around) for part in (g, place))
+    for back in itertools.product(*ranges):
+        starts = tuple(n - j for n, j in zip(before, back, strict=True))
+        codes = _block_codes(back, windows)
+        here = apply(REGISTRY["equal"], (_of_blocks(place, starts, blocks), codes))
+        share = where(here, _of_blocks(g, starts, blocks), zero)
+        total = share if total.ndim == 0 else total + share
+    covered = (x.shape[0], *map(operator.mul, blocks, windows.strides), x.shape[-1])
+    if total.ndim == 0:
+        return constant(0, spec(x.shape, g.dtype))
+    found = movement.reshape(total, covered)
+    if covered == x.shape:
+        return found
+    return apply(SLICE, (found,), ((0,) * x.ndim, x.shape, (1,) * x.ndim, x.shape))
+
+
+def _begun(part: Node, before: Ints, lengths: Ints) -> Node:
+    """Values of windows, with zeros for those before the first and after the last."""
+    whole = (part.shape[0], *lengths, part.shape[-1])
+    if whole == part.shape:
+        return part
+    return apply(UNSLICE, (part,), ((0, *before, 0), part.shape, (1,) * part.ndim, whole))
+
+
+def _of_blocks(part: Node, starts: Ints, blocks: Ints) -> Node:
+    """The value of one window for each block, with an axis of length 1 for places in the block."""
+    batch, *_, channels = part.shape
+    lengths = (batch, *blocks, channels)
+    apart = (batch, *(n for block in blocks for n in (block, 1)), channels)
+    found = part
+    if lengths != part.shape:
+        key = ((0, *starts, 0), lengths, (1,) * part.ndim, lengths)
+        found = apply(SLICE, (part,), key)
+    return movement.reshape(found, apart)
+
+
+def _block_codes(back: Ints, windows: _Windows) -> Node:
+    """The code of each place in a block for a window that begins so many blocks before it."""
     total: Node | None = None
-    for number, part in enumerate(positions(x.shape, window, strides, dilations)):
-        share = where(_here(position, number), g, zero)
-        placed = apply(UNSLICE, (share,), (*part, x.shape))
-        total = placed if total is None else total + placed
+    lows = [low for low, _ in windows.padding]
+    for axis, (j, s, low, factor) in enumerate(
+        zip(back, windows.strides, lows, _factors(windows), strict=True)
+    ):
+        first = (s * j + low + s) * factor
+        line = apply(REGISTRY["arange"], (), (first, first + s * factor, factor, _CODE))
+        shape = (1, *(n for at in range(len(back)) for n in (1, s if at == axis else 1)), 1)
+        part = movement.reshape(line, shape)
+        total = part if total is None else total + part
     assert total is not None
     return total
-
-
-def _spread(g: Node, position: Node, shape: Shape, window: Ints) -> Node:
-    """Cotangents of windows that lie side by side: each element belongs to one window."""
-    counts = g.shape[1:-1]
-    apart, own = [g.shape[0]], [1]
-    for n, w in zip(counts, window, strict=True):
-        apart += [n, 1]
-        own += [1, w]
-    numbers = apply(REGISTRY["arange"], (), (0, math.prod(window), 1, _POSITION))
-    numbers = movement.reshape(numbers, (*own, 1))
-    parted = (*apart, g.shape[-1])
-    here = apply(REGISTRY["equal"], (movement.reshape(position, parted), numbers))
-    found = where(here, movement.reshape(g, parted), constant(0, spec((), g.dtype)))
-    covered = tuple(n * w for n, w in zip(counts, window, strict=True))
-    whole = (g.shape[0], *covered, g.shape[-1])
-    found = movement.reshape(found, whole)
-    if whole == shape:
-        return found
-    return apply(UNSLICE, (found,), ((0,) * len(shape), whole, (1,) * len(shape), shape))
 
 
 def _batch(inputs: batching.Inputs, batched: batching.Flags, y: Node, **params: Any) -> Node:
@@ -159,53 +249,55 @@ def _examples(y: Node, places: examples.Places) -> examples.Batch:
     return examples.placed(y, axis, place.count)
 
 
-def _sparsity(y: Node, operands: tuple[Operand, ...], **params: Ints) -> OpReads:
+def _sparsity(y: Node, operands: tuple[Operand, ...], **params: Any) -> OpReads:
     # Loaded here because few programs ask for the pattern of a pooling.
     from scipy.sparse import csr_array
 
     (x,) = operands
-    numbers = _lanes(np.arange(x.size).reshape(x.shape), **params)
-    starts = np.arange(y.size + 1) * numbers.shape[-1]
-    entries = np.ones(numbers.size, bool)
-    return (Listed(csr_array((entries, numbers.reshape(-1), starts), (y.size, x.size))),)
+    found = _lanes(np.arange(x.size).reshape(x.shape), **params, filler=-1)
+    numbers = found.reshape(y.size, found.shape[-1])
+    inside = numbers >= 0
+    starts = np.concatenate([[0], np.cumsum(np.sum(inside, axis=1))])
+    read = numbers[inside]
+    return (Listed(csr_array((np.ones(read.size, bool), read, starts), (y.size, x.size))),)
 
 
 def _samples() -> list[Sample]:
     rng = generator("window_max")
-    cases: list[tuple[Shape, Ints, Ints, Ints]] = [
-        ((2, 4, 2), (2,), (2,), (1,)),
-        ((1, 5, 1), (2,), (2,), (1,)),
-        ((1, 6, 2), (3,), (1,), (1,)),
-        ((1, 7, 1), (2,), (2,), (3,)),
-        ((1, 4, 5, 2), (2, 2), (2, 2), (1, 1)),
-        ((2, 3, 4, 1), (2, 3), (1, 1), (1, 1)),
-        ((0, 3, 1), (2,), (1,), (1,)),
+    cases: list[tuple[Shape, Ints, Ints, Ints, Pairs]] = [
+        ((2, 4, 2), (2,), (2,), (1,), ((0, 0),)),
+        ((1, 5, 1), (2,), (2,), (1,), ((0, 0),)),
+        ((1, 6, 2), (3,), (1,), (1,), ((1, 1),)),
+        ((1, 7, 1), (2,), (2,), (3,), ((0, 0),)),
+        ((1, 4, 5, 2), (2, 2), (2, 2), (1, 1), ((0, 0), (0, 0))),
+        ((2, 3, 4, 1), (2, 3), (1, 2), (1, 1), ((0, 1), (2, 0))),
+        ((0, 3, 1), (2,), (1,), (1,), ((0, 0),)),
     ]
     found = []
     for dtype in ("float64", "float32", "int32"):
-        for shape, window, strides, dilations in cases:
+        for shape, *params in cases:
             # All different, so that a small change does not change which is the largest.
             x = rng.permutation(math.prod(shape)).reshape(shape).astype(dtype)
-            params = {"window": window, "strides": strides, "dilations": dilations}
-            found.append(Sample((x,), params))
+            found.append(Sample((x,), dict(zip(_Windows._fields, params, strict=True))))
     return found
 
 
-_PARAMS = ("window", "strides", "dilations")
 WINDOW_MAX = declare(Op(
-    "window_max", "windows", params=_PARAMS,
+    "window_max", "windows", params=_Windows._fields,
     spec=lambda x, **params: spec(_counts(x, **params), x.dtype),
     numpy=lambda x, **params: np.max(_lanes(x, **params), axis=-1),
     jvp=_jvp, vjp=_vjp, batch=_batch, examples=_examples, sparsity=_sparsity,
-    composition=lambda x, **params: _chosen(x, tuple(params.values()))[0], expensive=True,
+    composition=lambda x, **params: _chosen(x, _Windows(**params))[0], expensive=True,
     samples=_samples,
 ))  # fmt: skip
 WINDOW_ARGMAX = declare(Op(
-    "window_argmax", "windows", params=_PARAMS,
-    spec=lambda x, **params: spec(_counts(x, **params), _POSITION),
-    numpy=lambda x, **params: np.argmax(_lanes(x, **params), axis=-1).astype(_POSITION),
+    "window_argmax", "windows", params=_Windows._fields,
+    spec=lambda x, **params: spec(_counts(x, **params), _CODE),
+    numpy=lambda x, **params: np.take(
+        np.array(_codes(_Windows(**params)), _CODE), np.argmax(_lanes(x, **params), axis=-1)
+    ),
     jvp=Undefined("window_argmax gives integers"), vjp=Undefined("window_argmax gives integers"),
     batch=_batch, examples=_examples, sparsity=nothing,
-    composition=lambda x, **params: _chosen(x, tuple(params.values()))[1], expensive=True,
+    composition=lambda x, **params: _chosen(x, _Windows(**params))[1], expensive=True,
     samples=_samples,
 ))  # fmt: skip

@@ -1,0 +1,179 @@
+"""Formulas of random numbers in operations that IEEE 754 rounds exactly, in a fixed order.
+
+One key must give the same numbers in every tier and on every machine, but the functions of NumPy,
+libm and our kernels differ in their last bits. These formulas use no function but the square root.
+They are written once: kernels write them with vectors of IR, and NumPy runs them on `Numbers`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gradtape.graph.math_function import MathFunction
+from gradtape.ops.families.math_functions import FLOOR, SQRT
+
+# Terms of the series: by the number of bits of the fraction.
+_LOG_TERMS = {52: 10, 23: 5}
+_ANGLE_TERMS = {52: 8, 23: 5}
+# The bits of √½, so that the mantissa lies between this and its double.
+_ROOT_HALF = {52: 0x3FE6A09E667F3BCD, 23: 0x3F3504F3}
+# ln 2 in two parts: multiples of the first by an exponent are exact.
+_LN2 = {52: 0.6931471803691238, 23: 0.693115234375}
+_LN2_REST = {52: 1.9082149292705877e-10, 23: 3.194618329871446e-05}
+
+
+def normal_pair(body: Any, first: Any, second: Any) -> tuple[Any, Any]:
+    """Box-Muller: a radius and an angle from two uniform numbers in [0, 1)."""
+    radius = body.apply(SQRT, logarithm(body, 1.0 - first) * -2.0)
+    cosine, sine = _turned(body, second)
+    return radius * cosine, radius * sine
+
+
+def exponential(body: Any, uniform: Any) -> tuple[Any]:
+    """Minus the logarithm of a uniform number that is never 0."""
+    return (-logarithm(body, 1.0 - uniform),)
+
+
+def logarithm(body: Any, x: Any) -> Any:
+    """log(x) of normal positive numbers: 2 artanh((m - 1) / (m + 1)) + e log(2)."""
+    bits = x.bits()
+    exponent = (bits - _ROOT_HALF[body.fraction]).shift_right(body.fraction, signed=True)
+    mantissa = (bits - (exponent << body.fraction)).floats()
+    power = exponent.converted()
+    ratio = (mantissa - 1.0) / (mantissa + 1.0)
+    square = ratio * ratio
+    terms = _LOG_TERMS[body.fraction]
+    tail = _series(body, square, [1.0 / (2 * k + 1) for k in range(1, terms + 1)])
+    twice = ratio + ratio
+    small = twice + twice * (square * tail)
+    return power * _LN2[body.fraction] + (small + power * _LN2_REST[body.fraction])
+
+
+def _turned(body: Any, turns: Any) -> tuple[Any, Any]:
+    """Cosine and sine of an angle in turns, from 0 to 1."""
+    quarters = turns * 4.0
+    nearest = body.apply(FLOOR, quarters + 0.5)
+    angle = (quarters - nearest) * (math.pi / 2.0)
+    square = angle * angle
+    terms = range(1, _ANGLE_TERMS[body.fraction] + 1)
+    of_sine = [(-1.0) ** k / math.factorial(2 * k + 1) for k in terms]
+    of_cosine = [(-1.0) ** k / math.factorial(2 * k) for k in terms]
+    sine = angle + angle * (square * _series(body, square, of_sine))
+    cosine = square * _series(body, square, of_cosine) + 1.0
+    one, two, three = (nearest.equals(float(k)) for k in (1, 2, 3))
+    odd = one | three
+    x, y = body.select(odd, sine, cosine), body.select(odd, cosine, sine)
+    return body.select(one | two, -x, x), body.select(two | three, -y, y)
+
+
+def _series(body: Any, x: Any, coefficients: list[float]) -> Any:
+    found = body.lift(coefficients[-1])
+    for coefficient in coefficients[-2::-1]:
+        found = found * x + coefficient
+    return found
+
+
+def _operand(x: Numbers | float) -> Any:
+    # NumPy rounds a Python number to the dtype of the array.
+    return x.array if type(x) is Numbers else x
+
+
+class Numbers:
+    """An array as the formulas see it: floats, integers of the same size, or booleans."""
+
+    __slots__ = ("array",)
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+
+    def __add__(self, other: Numbers | float) -> Numbers:
+        return Numbers(self.array + _operand(other))
+
+    def __sub__(self, other: Numbers | float) -> Numbers:
+        return Numbers(self.array - _operand(other))
+
+    def __rsub__(self, other: float) -> Numbers:
+        return Numbers(_operand(other) - self.array)
+
+    def __mul__(self, other: Numbers | float) -> Numbers:
+        return Numbers(self.array * _operand(other))
+
+    def __truediv__(self, other: Numbers | float) -> Numbers:
+        return Numbers(self.array / _operand(other))
+
+    def __neg__(self) -> Numbers:
+        return Numbers(-self.array)
+
+    def __or__(self, other: Numbers) -> Numbers:
+        return Numbers(self.array | other.array)
+
+    def __lshift__(self, count: int) -> Numbers:
+        return Numbers(self.array << count)
+
+    def shift_right(self, count: int, signed: bool = False) -> Numbers:
+        """Bits moved down; the integers are signed."""
+        return Numbers(self.array >> count)
+
+    def equals(self, other: float) -> Numbers:
+        """Where two floats are equal."""
+        return Numbers(self.array == _operand(other))
+
+    def bits(self) -> Numbers:
+        """The same bits as integers."""
+        return Numbers(self.array.view(f"i{self.array.itemsize}"))
+
+    def floats(self) -> Numbers:
+        """The same bits as floats."""
+        return Numbers(self.array.view(f"f{self.array.itemsize}"))
+
+    def converted(self) -> Numbers:
+        """Integers as floats."""
+        return Numbers(self.array.astype(f"f{self.array.itemsize}"))
+
+
+# NumPy computes so many numbers at a time: those of all operations then stay in the caches.
+AT_ONCE = 1 << 12
+
+
+def in_parts(
+    formula: Callable[..., tuple[Any, ...]], dtype: np.dtype, *uniform: np.ndarray
+) -> np.ndarray:
+    """The results of a formula of one-dimensional arrays, side by side along a last axis."""
+    body, size = NumpyBody(dtype), uniform[0].size
+    parts = [
+        np.stack(
+            [
+                each.array
+                for each in formula(body, *(Numbers(x[at : at + AT_ONCE]) for x in uniform))
+            ],
+            axis=-1,
+        )
+        for at in range(0, max(size, 1), AT_ONCE)
+    ]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+class NumpyBody:
+    """What the formulas apply to `Numbers` of one dtype."""
+
+    _functions: dict[MathFunction, np.ufunc] = {SQRT: np.sqrt, FLOOR: np.floor}  # noqa: RUF012
+
+    def __init__(self, dtype: np.dtype) -> None:
+        self._dtype = dtype
+        self.fraction = 23 if dtype == np.float32 else 52
+
+    def lift(self, value: float) -> Numbers:
+        """A number."""
+        return Numbers(np.asarray(value, self._dtype))
+
+    def apply(self, function: MathFunction, x: Numbers) -> Numbers:
+        """An exactly rounded function."""
+        return Numbers(self._functions[function](x.array))
+
+    def select(self, mask: Numbers, chosen: Numbers, other: Numbers) -> Numbers:
+        """`chosen` where a mask holds, `other` elsewhere."""
+        return Numbers(np.where(mask.array, chosen.array, other.array))
