@@ -8,11 +8,12 @@ import numpy as np
 
 from gradtape.codegen.cache_folder import cache_folder
 from gradtape.codegen.cpython import switch
-from gradtape.graph.node import Node
+from gradtape.graph.node import Node, constant_value
 from gradtape.graph.program import Program, names
 from gradtape.ops.blas_lapack import library
 from gradtape.optimize import loops_of, optimize
-from gradtape.optimize.fuse import Fused, Loop
+from gradtape.optimize.routine_op import body_of
+from gradtape.optimize.units import Call, Fused, Registers
 from gradtape.runtime import thread_team as threads
 from gradtape.runtime import tiers
 from gradtape.tensor.tensor import Tensor, program_of
@@ -53,7 +54,9 @@ def show_config() -> str:
 
 
 def plan_of(*tensors: Tensor | Variable) -> str:
-    """How the compiled tier would compute these tensors: loops and library calls in order.
+    """How the compiled tier would compute these tensors: loops and calls in order.
+
+    A call is native code unless it says "in Python", with the ops that Python computes.
 
     >>> print(gt.plan_of(gt.sum(gt.sin(gt.asarray([1.0, 2.0])) * 2.0)))
     inputs a: float64[2], b: float64[]
@@ -62,7 +65,11 @@ def plan_of(*tensors: Tensor | Variable) -> str:
       d = multiply(c, b)
       e = sum(d) -> memory
     """
+    # At the first call: it loads the compiler.
+    from gradtape.runtime.lowered_program import kind_of
+
     program, fused = _fused(tensors)
+    in_python = _python_ops(tensors)
     fresh = names()
     name: dict[Node, str] = {node: next(fresh) for node in program.inputs}
     lines = ["inputs " + ", ".join(f"{name[node]}: {node.spec}" for node in program.inputs)]
@@ -73,7 +80,7 @@ def plan_of(*tensors: Tensor | Variable) -> str:
     def shown(node: Node) -> str:
         if node in name:
             return name[node]
-        if node in fused.constants:
+        if constant_value(node) is not None:
             return str(node.params[1])
         if node in fused.access and fused.access[node].base is not node:
             return called(node)
@@ -81,9 +88,24 @@ def plan_of(*tensors: Tensor | Variable) -> str:
         return name[node]
 
     for unit in fused.units:
-        if not isinstance(unit, Loop):
-            text = called(unit.node)
-            lines.append(f"call {shown(unit.node)} = {text}")
+        if isinstance(unit, Call):
+            text, found = called(unit.node), in_python.get(kind_of(unit.node))
+            where = f", in Python: {', '.join(sorted(found))}" if found else ""
+            lines.append(f"call {shown(unit.node)} = {text}{where}")
+            continue
+        if isinstance(unit, Registers):
+            lines.append(f"registers, {unit.cost} steps")
+            for each in unit.routines:
+                body = body_of(each)
+                name |= {a: shown(b) for a, b in zip(body.inputs, each.inputs, strict=True)}
+                picks = [pick for pick in unit.picks if pick.inputs[0] is each]
+                kept = {body.outputs[pick.params[0]] for pick in picks if pick in unit.outputs}
+                for node in body.nodes:
+                    if constant_value(node) is None:
+                        text = called(node)
+                        stored = " -> memory" if node in kept else ""
+                        lines.append(f"  {shown(node)} = {text}{stored}")
+                name |= {pick: name[body.outputs[pick.params[0]]] for pick in picks}
             continue
         reducing = f", reducing {unit.axes}" if unit.axes is not None else ""
         lines.append(f"loop over {unit.space}{reducing}")
@@ -104,17 +126,34 @@ def kernels_of(*tensors: Tensor | Variable, assembly: bool = False) -> str:
     from gradtape.codegen import llvm
     from gradtape.codegen.kernels.compile import module_text
     from gradtape.codegen.kernels.lower import lower
+    from gradtape.codegen.kernels.lower_routines import lower_routines
 
     _, fused = _fused(tensors)
     bits = llvm.host().bits
-    kernels = [
-        item.kernel
+    access, constants = fused.access, fused.constants
+    lowered = [
+        item
         for unit in fused.units
-        if isinstance(unit, Loop)
-        for item in lower(unit, fused.access, fused.constants, bits)
+        if not isinstance(unit, Call)
+        for item in (
+            [lower_routines(unit, access, constants, {})]
+            if isinstance(unit, Registers)
+            else lower(unit, access, constants, bits)
+        )
     ]
+    kernels = [item.kernel for item in lowered]
     text, _ = module_text(dict.fromkeys(kernels))
     return llvm.assembly(text) if assembly else text
+
+
+def _python_ops(tensors: tuple[Tensor | Variable, ...]) -> dict[object, frozenset[str]]:
+    """For each kind of call, the ops that it calls in Python."""
+    # At the first call: it loads the compiler.
+    from gradtape.runtime.compiled_plan import body_of
+    from gradtape.runtime.lowered_program import LoweredProgram, kind_of
+
+    lowered = LoweredProgram(optimize(program_of(*tensors)), body_of)
+    return {kind_of(node): native.python_ops for node, native in lowered.natives.items()}
 
 
 def _fused(tensors: tuple[Tensor | Variable, ...]) -> tuple[Program, Fused]:

@@ -32,6 +32,7 @@ import numpy as np
 
 from gradtape.dtypes import DTypeLike
 from gradtape.graph.hooks import hooks
+from gradtape.ops.matrices import sparse_factors
 from gradtape.process.interrupts import method_in_c
 from gradtape.process.records import dataclass
 from gradtape.runtime.machine_limits import parse_bytes, physical_memory
@@ -210,6 +211,7 @@ def empty_cache() -> None:
 
     >>> gt.empty_cache()
     """
+    sparse_factors.forget()
     _trim(-1)
 
 

@@ -34,6 +34,8 @@ class Counters:
     kernels_reused: int = 0
     # Modules of machine code that were compiled, or loaded from disk: kernels and all else.
     compiled_in_calls: int = 0
+    # Calls of Python by compiled plans, for ops without native code and for callbacks.
+    python_calls: int = 0
     # Programs that could not be compiled, and so run in NumPy.
     compile_failures: int = 0
     # Bytes fresh from the system, bytes served from the pool, and bytes idle in it now.

@@ -85,6 +85,8 @@ class Rows:
 def rows_of(placed: Placed) -> Rows | None:
     """How a loop works row by row; None if it does not."""
     (lowered, places), kernel = placed, placed[0].kernel
+    if not isinstance(kernel, Kernel):
+        return None
     divided = kernel.axes - 1 if kernel.layout is Layout.COLUMNS else 0
     if not _goes_by_rows(kernel) or lowered.total != lowered.sizes[divided] or lowered.total < 2:
         return None

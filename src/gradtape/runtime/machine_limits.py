@@ -112,9 +112,21 @@ def physical_memory() -> int:
     return found
 
 
-def third_cache(folder: FilePath = "/sys/devices/system/cpu/cpu0/cache/index3") -> int:
+_CACHES = "/sys/devices/system/cpu/cpu0/cache"
+
+
+def second_cache(folder: FilePath = f"{_CACHES}/index2") -> int:
+    """The bytes of the second-level cache of a processor; 0 where it is not known."""
+    return _cache_size(folder)
+
+
+def third_cache(folder: FilePath = f"{_CACHES}/index3") -> int:
     """The bytes of the third-level cache, which processors share; 0 where it is not known."""
+    return _cache_size(folder)
+
+
+def _cache_size(folder: FilePath) -> int:
     try:
-        return parse_bytes("third-level cache ", _text(folder, "size").strip(), "1M")
+        return parse_bytes("size of a cache ", _text(folder, "size").strip(), "1M")
     except (OSError, ValueError):
         return 0

@@ -1,39 +1,31 @@
-"""Loops and branches in native code.
-
-One instruction runs the instructions of a body. A loop is native if all of its body is: kernels,
-matrix products, loops and branches. Otherwise its NumPy rule runs it, node by node.
-"""
+"""Loops and branches in native code: one instruction runs the instructions of a body."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Protocol
 
 import numpy as np
 
-from gradtape.codegen.kernels.lower import fusible
 from gradtape.codegen.llvm import compile_ir
 from gradtape.codegen.plans import control
-from gradtape.codegen.plans.instructions import Instruction, Instructions
+from gradtape.codegen.plans.instructions import STATUS, Instruction, Instructions
 from gradtape.codegen.plans.interrupts import POLL_WORK
-from gradtape.graph import Node, Program, rebuilt
+from gradtape.graph import Node, Program
 from gradtape.ops.control.scan import SCAN
 from gradtape.ops.control.scan_params import Scan
 from gradtape.ops.control.while_loop import WHILE
-from gradtape.ops.elementwise.arithmetic import IDENTITY
-from gradtape.optimize.fuse import Fused, fuse
 from gradtape.process.records import dataclass
 from gradtape.runtime import thread_team as threads
 from gradtape.runtime.native_stretches import PreparedInstruction
-from gradtape.runtime.plan import Place
+from gradtape.runtime.plan import Place, Take
 
+# A loop with more work than this keeps the threads awake that share it.
+LONG_WORK = 1 << 21
 # However little a round does, the loop looks for signals after about so many.
 MOST_ROUNDS = 1024
 Row = Sequence[int]
-# Takes some bytes of the arena around a node, for as long as the node is computed.
-Take = Callable[[int], Place]
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +35,10 @@ class Body:
     stream: Instructions
     products: bool
     work: int
+    # Whether some instruction is worth waking threads for; whether one is worth sharing with
+    # threads that are awake.
     parallel: bool
+    shared: bool
     slots: int
     input_slots: Sequence[int]
     output_slots: Sequence[int]
@@ -51,18 +46,10 @@ class Body:
     arena_size: int
     # Constant tables by slot.
     tables: Sequence[tuple[int, np.ndarray]]
+    # The names of ops that some instruction calls in Python.
+    python_ops: frozenset[str]
     # Keeps alive everything that the instructions name by address.
     kept: object
-
-
-class NativeNode(Protocol):
-    """A loop or branch that one native instruction computes."""
-
-    def instruction(
-        self, operands: Sequence[Place], places: Mapping[int, Place], take: Take
-    ) -> PreparedInstruction:
-        """The instruction, with operands and results at these places."""
-        ...
 
 
 @lru_cache(maxsize=1)
@@ -71,75 +58,20 @@ def _functions() -> dict[str, int]:
     return {name: compiled.address(name) for name in ("scan", "repeat", "choose")}
 
 
-def with_controls(
-    program: Program, body_of: Callable[[Program], Body | None]
-) -> tuple[Program, Mapping[Node, NativeNode], Fused]:
-    """The program fused, and its loops and branches that are native.
+def native_loop(
+    node: Node, body_of: Callable[[Program], Body]
+) -> NativeScan | NativeWhile | NativeBranch | None:
+    """A loop or branch as one instruction.
 
-    The operands of these must be contiguous: the program copies an operand that is not.
+    None for a branch by an unsigned index of 64 bits: no signed word holds all of its values.
     """
-    controls: dict[Node, NativeNode] = {}
-    for node in program.nodes:
-        if node.op.runs_bodies:
-            found = _native(node, body_of)
-            if found is not None:
-                controls[node] = found
-    fused = fuse(program, fusible)
-    scattered = {
-        operand for node in controls for operand in node.inputs if not _lies_whole(operand, fused)
-    }
-    if not scattered:
-        return program, controls, fused
-    program, renamed = with_copies(program, scattered, controls)
-    controls = {renamed[node]: found for node, found in controls.items()}
-    return program, controls, fuse(program, fusible)
-
-
-def _lies_whole(node: Node, fused: Fused) -> bool:
-    found = fused.access.get(node)
-    return node not in fused.constants and found is not None and found.is_contiguous()
-
-
-def with_copies(
-    program: Program, copied: Collection[Node], readers: Collection[Node]
-) -> tuple[Program, dict[Node, Node]]:
-    """The program in which `readers` read copies of `copied`, and the new node of each old one."""
-    new: dict[Node, Node] = {node: node for node in program.inputs}
-    copies: dict[Node, Node] = {}
-    nodes: list[Node] = []
-    for node in program.nodes:
-        inputs = [new[parent] for parent in node.inputs]
-        if node in readers:
-            for position, parent in enumerate(node.inputs):
-                if parent in copied:
-                    if parent not in copies:
-                        copies[parent] = copy_of(new[parent])
-                        nodes.append(copies[parent])
-                    inputs[position] = copies[parent]
-        new[node] = rebuilt(node, tuple(inputs))
-        nodes.append(new[node])
-    outputs = tuple(new[node] for node in program.outputs)
-    return Program(program.inputs, tuple(nodes), outputs), new
-
-
-def copy_of(node: Node) -> Node:
-    """A node with the same value in memory of its own."""
-    return Node(IDENTITY, (node,), (), node.spec)
-
-
-def _native(node: Node, body_of: Callable[[Program], Body | None]) -> NativeNode | None:
     if node.op is SCAN:
-        body = body_of(node.params[0])
-        # Without a step the results are the operands; NumPy does that.
-        return NativeScan(node, body) if body is not None and node.params[3] else None
+        return NativeScan(node, body_of(node.params[0]))
     if node.op is WHILE:
-        condition, body = body_of(node.params[0]), body_of(node.params[1])
-        return NativeWhile(node, condition, body) if condition and body else None
-    branches = [body_of(branch) for branch in node.params[0]]
-    found = [body for body in branches if body is not None]
-    if node.inputs[0].dtype != np.int64 or len(found) < len(branches):
+        return NativeWhile(node, body_of(node.params[0]), body_of(node.params[1]))
+    if node.inputs[0].dtype != np.int64:
         return None
-    return NativeBranch(node, found)
+    return NativeBranch(node, [body_of(branch) for branch in node.params[0]])
 
 
 class _Table:
@@ -158,8 +90,9 @@ def _bound(slots: Sequence[int], places: Sequence[Place]) -> list[Row]:
 
 
 def _own_bindings(body: Body, take: Take) -> list[Row]:
-    """Bindings of the constant tables and the arena of a body."""
+    """Bindings of the constant tables, the status of the run and the arena of a body."""
     rows: list[Row] = [(slot, control.LITERAL, table.ctypes.data) for slot, table in body.tables]
+    rows.append((STATUS, STATUS, 0))
     if body.arena_size:
         rows.append((body.arena_slot, *take(body.arena_size)))
     return rows
@@ -177,8 +110,15 @@ def _rounds(work: int) -> int:
     return (1 << rounds.bit_length()) - 1 if rounds > 1 else 0
 
 
-def _instruction(function: str, names: Sequence[str], words: Mapping[str, int]) -> Instruction:
-    known = {"run": threads.plan_address(), "team": threads.team_word(), **words}
+# In the place of the address of the team, for loops that do not share their work.
+_NO_TEAM = ctypes.c_int64(0)
+
+
+def _instruction(
+    function: str, names: Sequence[str], words: Mapping[str, int], shared: bool
+) -> Instruction:
+    team = threads.team_word() if shared else ctypes.addressof(_NO_TEAM)
+    known = {"run": threads.plan_address(), "team": team, **words}
     known["poll"] = threads.poll_address()
     return Instruction(_functions()[function], [known[name] for name in names], 1)
 
@@ -189,6 +129,11 @@ class NativeScan:
 
     node: Node
     body: Body
+
+    @property
+    def python_ops(self) -> frozenset[str]:
+        """The names of ops that some instruction of its bodies calls in Python."""
+        return self.body.python_ops
 
     def instruction(
         self, operands: Sequence[Place], places: Mapping[int, Place], take: Take
@@ -231,9 +176,10 @@ class NativeScan:
             "moves": moving.address, "moving": moving.count, "carries": carried.address,
             "carried": carried.count,
         }  # fmt: skip
-        made, kept = _instruction("scan", control.SCAN_WORDS, words), (body, bound, moving, carried)
-        work = length * body.work
-        return PreparedInstruction(made, body.products, work, body.parallel, kept)
+        work, kept = length * body.work, (body, bound, moving, carried)
+        shared = body.parallel or (body.shared and work >= LONG_WORK)
+        made = _instruction("scan", control.SCAN_WORDS, words, shared)
+        return PreparedInstruction(made, body.products, work, shared, kept)
 
 
 @dataclass(frozen=True)
@@ -243,6 +189,11 @@ class NativeWhile:
     node: Node
     condition: Body
     body: Body
+
+    @property
+    def python_ops(self) -> frozenset[str]:
+        """The names of ops that some instruction of its bodies calls in Python."""
+        return self.condition.python_ops | self.body.python_ops
 
     def instruction(
         self, operands: Sequence[Place], places: Mapping[int, Place], take: Take
@@ -272,12 +223,13 @@ class NativeWhile:
             "maximum": -1 if maximum is None else maximum, "steps.slot": steps[0],
             "steps.offset": steps[1], "states": carried.address, "carried": carried.count,
         }  # fmt: skip
+        shared = condition.shared or body.shared
         # Its length is unknown: count it as long, so that the call gives up the GIL.
         return PreparedInstruction(
-            _instruction("repeat", control.WHILE_WORDS, words),
+            _instruction("repeat", control.WHILE_WORDS, words, shared),
             condition.products or body.products,
             1 << 30,
-            condition.parallel or body.parallel,
+            shared,
             (condition, body, tested, bound, carried),
         )
 
@@ -288,6 +240,11 @@ class NativeBranch:
 
     node: Node
     branches: Sequence[Body]
+
+    @property
+    def python_ops(self) -> frozenset[str]:
+        """The names of ops that some instruction of its bodies calls in Python."""
+        return frozenset[str]().union(*(body.python_ops for body in self.branches))
 
     def instruction(
         self, operands: Sequence[Place], places: Mapping[int, Place], take: Take
@@ -306,14 +263,15 @@ class NativeBranch:
         ]  # fmt: skip
         bodies = zip(self.branches, tables, strict=True)
         choices = _Table([tuple(_body_words(body, table).values()) for body, table in bodies])
+        parallel = any(body.parallel for body in self.branches)
         words = {
             "index.slot": index[0], "index.offset": index[1], "branches": choices.address,
             "choices": choices.count,
         }  # fmt: skip
         return PreparedInstruction(
-            _instruction("choose", control.BRANCH_WORDS, words),
+            _instruction("choose", control.BRANCH_WORDS, words, parallel),
             any(body.products for body in self.branches),
             max(body.work for body in self.branches),
-            any(body.parallel for body in self.branches),
+            parallel,
             (self.branches, tables, choices),
         )

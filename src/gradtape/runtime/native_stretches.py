@@ -1,14 +1,15 @@
-"""Stretches: the native instructions of a plan between two NumPy calls, run by one call."""
+"""Stretches: the native instructions of a plan, run by one call."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from gradtape.codegen.kernels.arguments import Lowered
-from gradtape.codegen.kernels.compile import KernelCode, compile_kernels
+from gradtape.codegen.kernels.compile import AnyKernel, KernelCode, compile_kernels
 from gradtape.codegen.kernels.effort import Effort, effort_for
-from gradtape.codegen.kernels.kernel import Kernel
+from gradtape.codegen.kernels.register_code import RegisterCode
+from gradtape.codegen.llvm import Function, Module
 from gradtape.codegen.plans.instructions import Instruction, Instructions
 from gradtape.graph.node import Node
 from gradtape.process.records import dataclass
@@ -61,28 +62,52 @@ class Assembled:
 
 
 def kernel_codes(
-    stretches: Iterable[Sequence[StretchItem]], repeated: bool = False
-) -> dict[Kernel, KernelCode]:
+    stretch: Iterable[StretchItem], repeated: bool = False
+) -> dict[AnyKernel, KernelCode]:
     """The machine code of all kernels, compiled together where they are new.
 
     Kernels that a run calls repeatedly, in a loop, are compiled with full effort, however few
     points they have.
     """
-    items = [
-        item.lowered for items in stretches for item in items if isinstance(item, PlacedKernel)
-    ]
-    efforts: dict[Kernel, Effort] = {}
+    stretch = list(stretch)
+    items = [item.lowered for item in stretch if isinstance(item, PlacedKernel)]
+    efforts: dict[AnyKernel, Effort] = {}
     for item in items:
         least = efforts.get(item.kernel, Effort.FULL if repeated else Effort.QUICK)
         efforts[item.kernel] = max(least, effort_for(item.points))
-    found = compile_kernels(efforts)
+        if isinstance(item.kernel, RegisterCode) and not item.kernel.is_short:
+            efforts[item.kernel] = Effort.QUICK
+    found = compile_kernels(efforts, [threads.runner_module(), *_modules_of(stretch)])
     COUNTS.kernels_compiled += found.compiled
     COUNTS.kernels_loaded += found.loaded
     COUNTS.kernels_reused += len(items) - found.compiled - found.loaded
     return found.of
 
 
-def stretch_of(items: Sequence[StretchItem], codes: Mapping[Kernel, KernelCode]) -> Stretch:
+def _modules_of(stretch: Iterable[StretchItem]) -> Iterator[Module]:
+    """The modules of instructions that are no kernels."""
+    products = False
+    for item in stretch:
+        if isinstance(item, PlacedKernel):
+            continue
+        if isinstance(item, PreparedInstruction):
+            made, calls_blas = item.instruction, item.products
+        else:
+            made, calls_blas = item, True
+        products = products or calls_blas
+        for function in made.functions():
+            if isinstance(function, Function):
+                yield function.module
+    if products:
+        # Loaded with the first product.
+        from gradtape.runtime.products import blas
+
+        holding = blas.hold_module()
+        if holding is not None:
+            yield holding
+
+
+def stretch_of(items: Sequence[StretchItem], codes: Mapping[AnyKernel, KernelCode]) -> Stretch:
     """Native instructions as one call."""
     found = assembled(items, codes)
     instructions, preparing = found.instructions, 0
@@ -106,14 +131,19 @@ def stretch_of(items: Sequence[StretchItem], codes: Mapping[Kernel, KernelCode])
     # The tables of loops and branches live as long as the instructions that name them.
     kept = (stream, items)
 
-    def run(slots: int) -> None:
-        runner(threads.team() if parallel else 0, kept[0].address, count, slots)
+    def run(slots: int) -> int:
+        return runner(threads.team() if parallel else 0, kept[0].address, count, slots)
 
     return Stretch(run, stream, parallel, quick, preparing)
 
 
-def assembled(items: Sequence[StretchItem], codes: Mapping[Kernel, KernelCode]) -> Assembled:
-    """The items of a stretch as instructions."""
+def assembled(
+    items: Sequence[StretchItem], codes: Mapping[AnyKernel, KernelCode], repeated: bool = False
+) -> Assembled:
+    """The items of a stretch as instructions.
+
+    In the body of a loop, which is `repeated`, threads stay awake from one round to the next.
+    """
     instructions: list[Instruction] = []
     products, work, parallel = False, 0, False
     for item in items:
@@ -140,7 +170,8 @@ def assembled(items: Sequence[StretchItem], codes: Mapping[Kernel, KernelCode]) 
                     code=code,
                 )
             )
-    return Assembled(_shared_while_awake(items, instructions, parallel), products, work, parallel)
+    awake = parallel or repeated
+    return Assembled(_shared_while_awake(items, instructions, awake), products, work, parallel)
 
 
 def _shared_while_awake(

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 from gradtape.graph import Node, Program
 from gradtape.ops.families.access import Strides, row_major
 from gradtape.ops.families.copies import Piece
-from gradtape.optimize.fuse import Call, Fused, Loop
+from gradtape.optimize.units import Call, Fused, Loop, nodes_of
 from gradtape.process.records import dataclass
 
 # A part, the result that it is a part of, and how many bytes into it.
@@ -28,17 +28,12 @@ SHORTEST_RUN = 256
 class OutputPlaces:
     """How each output of a program comes into memory."""
 
-    # By node: "written" by a unit, "called" (returned by a NumPy call), or copied from a "viewed".
-    how: dict[Node, str]
+    # Nodes that have memory of their own, which units write.
+    written: list[Node]
     # For an output that is all the memory of a written node, in order: that node.
     same: dict[Node, Node]
     parts: Parts
     steps: PartSteps
-
-    @property
-    def written(self) -> list[Node]:
-        """Nodes that have memory of their own, to be written by units."""
-        return [node for node, how in self.how.items() if how == "written"]
 
     def place(self, part: Node) -> tuple[Node, int]:
         """The written node that a part lies in, and how many bytes into it."""
@@ -50,28 +45,25 @@ class OutputPlaces:
 
 
 def place_outputs(
-    program: Program, fused: Fused, is_native_call: Callable[[Node], bool]
+    program: Program, fused: Fused, has_place: Callable[[Node], bool]
 ) -> OutputPlaces:
     """Place each output; copies that are not needed are dropped from the units.
 
-    `is_native_call` says of a node outside loops whether native code computes it all the same.
+    `has_place` says of a node outside loops whether an instruction writes it to any place. Outputs
+    that no unit writes, such as views, are left out.
     """
-    produced = {node for unit in fused.units if isinstance(unit, Loop) for node in unit.outputs}
-    called = {unit.node for unit in fused.units if isinstance(unit, Call)}
-    produced.update(node for node in called if is_native_call(node))
-    how: dict[Node, str] = {}
+    produced = {n for unit in fused.units if not isinstance(unit, Call) for n in unit.outputs}
+    called = [unit.node for unit in fused.units if isinstance(unit, Call)]
+    produced.update(node for node in called if has_place(node))
     same: dict[Node, Node] = {}
     for node in dict.fromkeys(program.outputs):
         contents = node if node in produced else _contents(node, fused)
         if contents is not None and contents in produced:
             same[node] = contents
-            how[contents] = "written"
-        else:
-            how[node] = "called" if node in called else "viewed"
-    results = [node for node, way in how.items() if way == "written"]
+    results = list(dict.fromkeys(same.values()))
     kept = {*program.outputs, *results}
     parts, steps = place_parts(fused, results, produced.__contains__, kept)
-    return OutputPlaces(how, same, parts, steps)
+    return OutputPlaces(results, same, parts, steps)
 
 
 def _contents(node: Node, fused: Fused) -> Node | None:
@@ -142,11 +134,10 @@ def _readers(fused: Fused, kept: Collection[Node]) -> Counter[Node]:
     """How often the memory of each node is read, by loops and calls and as what is kept."""
     read = list(kept)
     for unit in fused.units:
-        if isinstance(unit, Call):
-            read += unit.node.inputs
-        else:
-            inputs = (parent for node in unit.nodes for parent in node.inputs)
-            read += [parent for parent in inputs if parent not in unit.pointwise]
+        inputs = [parent for node in nodes_of(unit) for parent in node.inputs]
+        if isinstance(unit, Loop):
+            inputs = [parent for parent in inputs if parent not in unit.pointwise]
+        read += inputs
     access = fused.access
     return Counter(access[node].base if node in access else node for node in read)
 

@@ -26,15 +26,20 @@ BoundRun = Callable[..., list[Content]]
 
 # A slot and an offset in bytes.
 Place = tuple[int, int]
+# Takes some bytes of the arena, for as long as one node is computed.
+Take = Callable[[int], Place]
 # The slots and numbers of one run in memory, and the address of this memory.
 RunMemory = tuple[ctypes.Array[ctypes.c_char], int]
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """Native instructions that one call runs, on the slots at an address."""
+    """Native instructions that one call runs, on the slots at an address.
 
-    run: Callable[[int], None]
+    `run` gives a number that is not zero if a kernel has failed.
+    """
+
+    run: Callable[[int], int]
     instructions: Instructions
     parallel: bool
     # If true, the instructions are so quick that the call keeps the GIL.
@@ -47,7 +52,8 @@ class Stretch:
 class Layout:
     """How a run fills the slots of a compiled plan, which is a single stretch.
 
-    Slot 0 is the arena, slot 1 the numbers; then come input arrays, outputs and constant tables.
+    Slots begin with the arena, the numbers and the status; then come input arrays, outputs and
+    constant tables.
     """
 
     # Positions among the inputs: of arrays, and of numbers with their dtypes.
@@ -60,6 +66,8 @@ class Layout:
     order: Sequence[int]
     # The contents of the slots after the outputs, the same in every run.
     unset: Sequence[int]
+    # Where the status of the run lies: bytes into the memory of a run.
+    status: int
     # Bytes of the arena, number of slots, number of ops.
     arena: int
     slots: int

@@ -45,10 +45,6 @@ class Sink(Protocol):
         """A plan was compiled."""
         ...
 
-    def called(self, plan: object, node: Node, begin: int) -> None:
-        """NumPy or a library has computed one node of a plan."""
-        ...
-
     def ran_in_numpy(self, plan: Any, times: Sequence[int], begin: int) -> None:
         """A plan ran in tier 0, and the nanoseconds of each step."""
         ...

@@ -23,7 +23,14 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from gradtape.codegen.cpython.objects import add_functions
-from gradtape.codegen.llvm import Compiled, add_symbol, callable_at, compile_ir
+from gradtape.codegen.emission import Source
+from gradtape.codegen.llvm import (
+    Compiled,
+    Module,
+    add_symbol,
+    callable_at,
+    compile_ir,
+)
 from gradtape.codegen.plans.instructions import Instructions
 from gradtape.codegen.plans.interrupts import (
     FUNCTIONS,
@@ -48,8 +55,8 @@ IDLE_SECONDS = 100e-6
 ARRIVAL_SECONDS = 1.0
 
 
-# `run_plan(team, instructions, count, slots)`.
-PlanRunner = Callable[[int, int, int, int], None]
+# `run_plan(team, instructions, count, slots)`: not zero if a kernel has failed.
+PlanRunner = Callable[[int, int, int, int], int]
 
 
 @dataclass(frozen=True)
@@ -126,9 +133,9 @@ def team_word() -> int:
     return ctypes.addressof(_word)
 
 
-def run(instructions: Instructions, slots: int) -> None:
+def run(instructions: Instructions, slots: int) -> int:
     """Run a plan on the buffers whose addresses are at `slots`, without the GIL."""
-    _runner().run_plan(
+    return _runner().run_plan(
         team() if instructions.parallel else 0, instructions.address, instructions.count, slots
     )
 
@@ -161,7 +168,7 @@ def cycles() -> int:
 def call_addresses() -> tuple[int, int]:
     """Addresses of `run_plan` for code that holds the GIL: one keeps it, the other gives it up.
 
-    After an interrupt they return with its exception set.
+    After an interrupt they return with its exception set, after a failure with 1.
     """
     native = _runner()
     return native.with_gil, native.without_gil
@@ -187,9 +194,7 @@ class _Runner:
     """The compiled plan interpreter: its functions, and their addresses."""
 
     def __init__(self) -> None:
-        add_functions(FUNCTIONS)
-        add_symbol(PLACE.removeprefix("@"), ctypes.addressof(_interrupts))
-        compiled: Compiled = compile_ir(runner_ir(), level=0)
+        compiled = runner_module()
         pointer, integer = ctypes.c_void_p, ctypes.c_int64
         arguments = (pointer, pointer, integer, pointer)
         self.body = compiled.address("run_body")
@@ -200,8 +205,12 @@ class _Runner:
             compiled.address, ("plan_with_gil", "plan_without_gil")
         )
         # Both are called with the GIL, because only such a call raises an exception that is set.
-        self.run_plan: PlanRunner = callable_at(self.without_gil, *arguments, keep_gil=True)
-        self.run_plan_with_gil: PlanRunner = callable_at(self.with_gil, *arguments, keep_gil=True)
+        self.run_plan: PlanRunner = callable_at(
+            self.without_gil, *arguments, keep_gil=True, returns=integer
+        )
+        self.run_plan_with_gil: PlanRunner = callable_at(
+            self.with_gil, *arguments, keep_gil=True, returns=integer
+        )
 
 
 class _Team:
@@ -215,6 +224,14 @@ class _Team:
         retire = compiled.address("retire")
         self.retire: Callable[[int, int], None] = callable_at(retire, pointer, integer)
         self.spins = _looks(callable_at(compiled.address("spin"), pointer, integer), IDLE_SECONDS)
+
+
+@lru_cache(maxsize=1)
+def runner_module() -> Module:
+    """The module of the plan interpreter."""
+    add_functions(FUNCTIONS)
+    add_symbol(PLACE.removeprefix("@"), ctypes.addressof(_interrupts))
+    return Module(Source(runner_ir(), level=0))
 
 
 @lru_cache(maxsize=1)

@@ -24,8 +24,8 @@ from gradtape.graph import Node, Program
 from gradtape.graph.annotated_kinds import Bound
 from gradtape.messages import Log
 from gradtape.optimize import loops_of, optimize
-from gradtape.optimize.fuse import Fused
 from gradtape.optimize.simplify import share_subexpressions
+from gradtape.optimize.units import Fused
 from gradtape.process.interrupts import is_interrupt
 from gradtape.process.locks import new_lock
 from gradtape.process.uncollected import uncollected
@@ -145,14 +145,22 @@ class TieredPlan:
             # Imported here because it is part of the compiler.
             from gradtape.codegen.kernels.lower import fusible
 
-            program = optimize(self.program, self._fast)
-            self._loops = program, uncollected(loops_of, program, fusible)[1]
+            program = uncollected(optimize, self.program, self._fast)
+            vary = self._sizes_vary()
+            self._loops = program, uncollected(loops_of, program, fusible, vary)[1]
         if self._loops is not None:
             # Loops may have been compiled for other programs meanwhile.
             self._expected = when_to_compile.cost(self._loops[1])
         assert self._expected is not None
         self._least = self._expected
         return self._expected
+
+    def _sizes_vary(self) -> bool:
+        """Whether code for all sizes is worth more than the fastest for this one.
+
+        In the deterministic mode the bits of a program must not depend on which size came first.
+        """
+        return self._outline.has_other_sizes(self._sizes) and not modes.compile_first
 
     def _try_to_compile(self) -> CompiledPlan | None:
         """The compiled plan; None if another thread compiles, or if compiling has failed."""
@@ -181,13 +189,21 @@ class TieredPlan:
                     # Imported here because it loads the compiler.
                     from gradtape.runtime.compiled_plan import compiled_plan
                 first, Policy.loaded = not Policy.loaded, True
-                optimised = self._loops[0] if self._loops else optimize(self.program, self._fast)
-                self._compiled = compiled_plan(optimised, self._fast)
+                optimised = (
+                    self._loops[0]
+                    if self._loops
+                    else uncollected(optimize, self.program, self._fast)
+                )
+                vary = self._sizes_vary()
+                self._compiled = uncollected(compiled_plan, optimised, self._fast, vary)
                 self._outline.model = self, self._sizes
                 self._outline.note_compiled()
                 when_to_compile.note_compiled(self._compiled.lowered.fused)
                 if self._expected is not None and not first:
-                    when_to_compile.calibrate(self._expected, time.process_time() - processor)
+                    # Several processors compile; and other processes may take them meanwhile.
+                    wall = (time.perf_counter_ns() - begin) * 1e-9
+                    took = min(time.process_time() - processor, wall)
+                    when_to_compile.calibrate(self._expected, took)
                 self._loops = None
                 _log.debug(
                     "compiled a plan of %d ops in %.1f ms",

@@ -19,19 +19,23 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from gradtape.codegen import known_programs
+from gradtape.codegen.emission import processors
 from gradtape.codegen.kernels.effort import Effort, effort_for
 from gradtape.graph import Node, Program
 from gradtape.ops.control.bodies import held
 from gradtape.ops.control.while_loop import WHILE
-from gradtape.optimize.fuse import Call, Fused, Loop
+from gradtape.optimize.units import Call, Fused, Loop, Registers, inner_nodes
 
 if TYPE_CHECKING:
     from gradtape.runtime.tiers import TieredPlan
 
 # Seconds on a machine on which `_fixed_work` takes `UNIT` (decision 0047). The costs of compiling:
-# of a plan at least, of a kernel by effort, of an op, and of the first matrix product of a dtype.
-PLAN, OP, PRODUCT = 6e-3, 6e-5, 1.2e-2
+# of a plan at least, of a kernel by effort, of an op, of the first matrix product of a dtype, and
+# of the first call of a routine, such as a sort (5 to 80 ms were measured).
+PLAN, OP, PRODUCT, ROUTINE = 6e-3, 6e-5, 1.2e-2, 2e-2
 KERNEL = {Effort.QUICK: 2e-3, Effort.PLAIN: 1.5e-2, Effort.FULL: 2.5e-2}
+# A scalar step of a routine (decision 0049).
+STEP = 8e-6
 # The costs of loading them: of a plan, and of a kernel.
 LOADED_PLAN, LOADED_KERNEL = 5e-3, 8e-4
 # Once for the process: its modules, LLVM's library, the interpreter of plans; of these, what is
@@ -76,6 +80,10 @@ class Outline:
         self.model: tuple[TieredPlan, tuple[int, ...]] | None = None
         self._structure = structure
         self._known: bool | None = None
+
+    def has_other_sizes(self, sizes: tuple[int, ...]) -> bool:
+        """Whether a program of this outline was compiled at other sizes."""
+        return self.model is not None and self.model[1] != sizes
 
     def is_known(self) -> bool:
         """Whether an earlier process has compiled a program of this outline."""
@@ -127,16 +135,23 @@ def cost(fused: Fused) -> float:
             for body in bodies:
                 fresh[unit.node.op, *map(_OP, body.nodes)] = KERNEL[Effort.FULL]
             if unit.node.op.contracts:
-                fresh[_product(unit)] = PRODUCT
+                fresh[_called(unit)] = PRODUCT
+            elif unit.node.op.native is not None:
+                fresh[_called(unit)] = ROUTINE
         else:
-            ops += len(unit.nodes)
-            fresh[_signature(unit)] = _kernel(unit)
-    return PLAN + OP * ops + sum(price for loop, price in fresh.items() if loop not in _compiled)
+            ops += len(inner_nodes(unit))
+            fresh[_signature(unit)] = _price(unit)
+    prices = [price for loop, price in fresh.items() if loop not in _compiled]
+    # Modules are compiled together, on all processors.
+    together = max(max(prices, default=0.0), sum(prices) / processors())
+    return PLAN + OP * ops + together
 
 
-def _kernel(loop: Loop) -> float:
-    """What the kernel of a loop costs."""
-    return KERNEL[effort_for(math.prod(loop.space))]
+def _price(unit: Loop | Registers) -> float:
+    """What the kernel of a loop or routine costs."""
+    if isinstance(unit, Registers):
+        return KERNEL[Effort.QUICK] + STEP * unit.cost
+    return KERNEL[effort_for(math.prod(unit.space))]
 
 
 def note_compiled(fused: Fused) -> None:
@@ -146,16 +161,16 @@ def note_compiled(fused: Fused) -> None:
     for unit in fused.units:
         if not isinstance(unit, Call):
             _compiled.add(_signature(unit))
-        elif unit.node.op.contracts:
-            _compiled.add(_product(unit))
+        elif unit.node.op.contracts or unit.node.op.native is not None:
+            _compiled.add(_called(unit))
 
 
-def _signature(loop: Loop) -> Signature:
-    return (_kernel(loop), *map(_OP, loop.nodes))
+def _signature(unit: Loop | Registers) -> Signature:
+    return (_price(unit), *map(_OP, inner_nodes(unit)))
 
 
-def _product(call: Call) -> Signature:
-    return call.node.op, call.node.dtype
+def _called(call: Call) -> Signature:
+    return call.node.op, call.node.spec if type(call.node.spec) is tuple else call.node.dtype
 
 
 def pays(spent: float, expected: float, once: float = ONCE, rent: float = RENT) -> bool:

@@ -109,6 +109,7 @@ def _slots(layout: Layout, words: list[str]) -> list[str]:
     return [
         "arena" if layout.arena else "0",
         "base + slots",
+        "base + status",
         *words,
         *[f"b{number}" for number in range(len(layout.written))],
         *(["*unset"] if layout.unset else []),
@@ -121,7 +122,7 @@ def _common_names(
     return SourceText(
         allocate=allocate, counts=COUNTS, error=struct.error, new_memory=new_memory,
         pop=idle.pop, push=idle.append, stretch=layout.stretch.run, arena_size=layout.arena,
-        ops=layout.ops, slots=8 * layout.slots, unset=layout.unset,
+        ops=layout.ops, slots=8 * layout.slots, status=layout.status, unset=layout.unset,
     )  # fmt: skip
 
 
@@ -143,7 +144,9 @@ def _written_out(text: SourceText, layout: Layout, parameters: str, packing: lis
             text.line(f"    {line}")
         text.line("except (AttributeError, OverflowError, error):")
         text.line(f"    return slow({parameters})")
-        text.line("stretch(base)")
+        # A kernel has failed: `slow` finds out why.
+        text.line("if stretch(base):")
+        text.line(f"    return slow({parameters})")
         text.line("push((memory, base))")
         text.line("counts.plans_run += 1")
         text.line("counts.ops_run += ops")

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from gradtape.codegen.cpython import call_context
+from gradtape.codegen.plans.instructions import FIRST, SCALARS, STATUS
 from gradtape.dtypes import World
 from gradtape.functions.arguments.argument_keys import Identity, is_input
 from gradtape.functions.arguments.signature import Arguments
@@ -89,8 +90,9 @@ class NativeCall:
         fixed = run.constants()
         sources = _Sources(rows.inputs, run.inputs)
         # Slots that are the same in every call, by number: addresses of constants and memory.
-        presets, words, numbers = {1: 0}, [], []
-        for slot, position in enumerate(layout.arrays, start=2):
+        presets: dict[int, int] = {}
+        words, numbers = [], []
+        for slot, position in enumerate(layout.arrays, start=FIRST):
             if position in fixed:
                 presets[slot] = fixed[position].address
             else:
@@ -98,7 +100,7 @@ class NativeCall:
         for number, (position, dtype) in enumerate(layout.scalars):
             if position not in fixed:
                 numbers.append(sources.number(position, dtype, layout.offsets[number]))
-        first = 2 + len(layout.arrays)
+        first = FIRST + len(layout.arrays)
         taken = [(first + number, size) for number, size in enumerate(layout.written)]
         presets |= dict(enumerate(layout.unset, start=first + len(taken)))
         if layout.arena > buffers.SMALL:
@@ -107,7 +109,7 @@ class NativeCall:
             presets[0] = self._keep(buffers.allocate(layout.arena)).address
         memory, base = layout.new_memory()
         constants = [fixed.get(position, 0) for position, _ in layout.scalars]
-        presets[1] = base + 8 * layout.slots
+        presets[SCALARS], presets[STATUS] = base + 8 * layout.slots, base + layout.status
         slots = [presets.get(slot, 0) for slot in range(layout.slots)]
         layout.pack(memory, 0, *slots, *layout.converted(constants))
         self._kept += [layout, memory, sources]

@@ -139,9 +139,9 @@ class Step:
     def only_run(self) -> Run | None:
         """The run that computes everything, if the whole call is this step with one run.
 
-        Not if it may fail, or changes tensors in place.
+        Not if it changes tensors in place.
         """
         result = self.result
         if result is None or len(self.runs) != 1 or result.rebound or result.moved:
             return None
-        return None if self.runs[0].lines is not None else self.runs[0]
+        return self.runs[0]

@@ -356,15 +356,13 @@ def wider_than_needed(found: Findings) -> Iterator[Advice]:
 
 
 def stops_fusion(found: Findings) -> Iterator[Advice]:
-    """A library call or a callback between fused loops."""
+    """A callback, or an op that Python computes, in a compiled plan."""
     for plan in found.plans:
         if plan.tier != "compiled":
             continue
         for group in plan.groups:
             op = group.nodes[0].op
-            if group.kind != "library call" or op.solves or group.runs < 2:
-                continue
-            if not op.calls_python and op.llvm is None and not (op.elementwise or op.moves):
+            if not group.python_ops or group.runs < 2:
                 continue
             place, _ = max(group.shares, key=lambda key: group.shares[key])
             spent = group.seconds
@@ -372,7 +370,13 @@ def stops_fusion(found: Findings) -> Iterator[Advice]:
                 # Its Python is not part of a plan, and its operands are computed on its line.
                 spent = sum(found.lines[place].values())
             gain = spent - group.nbytes / found.limits.bytes_per_second * group.runs
-            what = "A callback" if op.calls_python else f"{group.title}, which NumPy computes,"
+            inner = ", ".join(sorted(group.python_ops))
+            if op.calls_python:
+                what = "A callback"
+            elif op.runs_bodies:
+                what = f"{group.title}, whose body calls Python for {inner},"
+            else:
+                what = f"{inner}, which NumPy computes,"
             yield Advice(
                 "stops fusion",
                 f"{what} stands between the fused loops of a plan and ran {group.runs} times.",

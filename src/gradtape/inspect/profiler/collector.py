@@ -22,7 +22,6 @@ from gradtape.graph import Node, Program
 from gradtape.graph.recorded_lines import LINES, Place, user_place
 from gradtape.inspect.profiler.sampler import Sampler
 from gradtape.recording.value import Value
-from gradtape.runtime.plan import Stretch
 
 # Events beyond so many are counted, and not listed.
 MOST_EVENTS = 4096
@@ -96,21 +95,17 @@ class Binding:
     unread: dict[int, int] = field(default_factory=dict)
     # Cycles of the plan when it was last asked, and the instructions that count them.
     _cycles: int = 0
-    _streams: list[Any] | None = None
+    _stream: Any = None
 
     def new_cycles(self) -> int:
         """The cycles that native code has spent on the plan since the last question."""
-        streams = self._streams
-        if streams is None:
+        stream = self._stream
+        if stream is None:
             compiled = self.plan.compiled
             if compiled is None:
                 return 0
-            steps = compiled.steps
-            streams = [step.instructions for step in steps if isinstance(step, Stretch)]
-            self._streams = streams
-        before, self._cycles = self._cycles, 0
-        for each in streams:
-            self._cycles += each.cycles()
+            stream = self._stream = compiled.stretch.instructions
+        before, self._cycles = self._cycles, stream.cycles()
         return self._cycles - before
 
 
@@ -172,8 +167,7 @@ class Collector:
         self.event_seconds: dict[str, float] = {}
         self.causes: dict[str, int] = {}
         self.colourings: dict[int, tuple[Any, int, Place | None]] = {}
-        # Nanoseconds that NumPy took: of library calls, by plan and node; of plans in tier 0.
-        self.calls: dict[tuple[int, Node], list[int]] = {}
+        # Nanoseconds that NumPy took on plans in tier 0.
         self.numpy_plans: dict[int, NumpyRuns] = {}
         self.numpy_ns = 0
         # Plans that are held until the profile ends.
@@ -328,14 +322,6 @@ class Collector:
     def _hold(self, plan: Any) -> None:
         if len(self.plans) < MOST_PLANS:
             self.plans.append(plan)
-
-    def called(self, plan: object, node: Node, begin: int) -> None:
-        """NumPy or a library has computed one node of a compiled plan."""
-        spent = time.perf_counter_ns() - begin
-        self.numpy_ns += spent
-        entry = self.calls.setdefault((id(plan), node), [0, 0])
-        entry[0] += 1
-        entry[1] += spent
 
     def ran_in_numpy(self, plan: Any, times: Sequence[int], begin: int) -> None:
         """A plan ran in tier 0."""

@@ -106,9 +106,7 @@ def _plans(measured: Measured) -> list[PlanRecord]:
     for compiled in compiled_plans():
         plan, binding = by_compiled.get(id(compiled), (None, None))
         since = measured.baselines.get(id(compiled))
-        record = compiled_record(
-            len(found), compiled, since, measured.log.rate, collector, binding, plan
-        )
+        record = compiled_record(len(found), compiled, since, measured.log.rate, binding, plan)
         if record is not None:
             found.append(record)
     for runs in collector.numpy_plans.values():

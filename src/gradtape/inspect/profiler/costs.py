@@ -7,7 +7,7 @@ from collections import Counter
 
 from gradtape.graph import PICK, Node, Program
 from gradtape.ops.control.bodies import held
-from gradtape.optimize.fuse import Call, Fused, Loop, Unit
+from gradtape.optimize.units import Call, Fused, Loop, Registers, Unit, inner_nodes, nodes_of
 
 
 def elements(node: Node) -> int:
@@ -41,8 +41,7 @@ def flops(node: Node) -> float:
                 sizes[label] = max(size, sizes.get(label, 1))
         return 2.0 * factor * math.prod(sizes.values())
     if op.nest is not None:
-        loops = op.nest(node).values()
-        return 2.0 * factor * math.prod(axis.length for axes in loops for axis in axes)
+        return 2.0 * factor * sum(nest.work for nest in op.nest(node))
     if op is PICK or op.view is not None or op.moves or op.constant:
         return 0.0
     if op.reduces or op.scan is not None:
@@ -60,13 +59,13 @@ def _dtype_kind(node: Node) -> str:
 
 
 def unit_nodes(unit: Unit) -> list[Node]:
-    """The nodes that a unit computes."""
-    return [unit.node] if isinstance(unit, Call) else unit.nodes
+    """The ops that a unit consists of."""
+    return inner_nodes(unit)
 
 
 def unit_bytes(unit: Unit, fused: Fused) -> int:
     """Bytes that a unit reads from memory and writes to it, each value once."""
-    nodes = unit_nodes(unit)
+    nodes = nodes_of(unit)
     if nodes[0].op is PICK:
         # One of several results, which is where it was written.
         return 0
@@ -78,6 +77,8 @@ def unit_bytes(unit: Unit, fused: Fused) -> int:
                 continue
             access = fused.access.get(parent)
             base = parent if access is None else access.base
+            if base in inside:
+                continue  # a routine and its results
             # A broadcast operand is read once, and of a slice only the slice.
             size = min(stored(parent), stored(base))
             read[base] = max(read.get(base, 0), size)
@@ -107,9 +108,11 @@ def title(unit: Unit) -> str:
 
 
 def kind(unit: Unit) -> str:
-    """What a unit is: a fused loop, a copy, a product, a loop op or a library call."""
+    """What a unit is: a fused loop, a copy, register code, a product, a loop op, a library call."""
     if isinstance(unit, Loop):
         return "copy" if unit.pieces is not None else "fused loop"
+    if isinstance(unit, Registers):
+        return "register code"
     if unit.node.op.contracts:
         return "matrix product"
     return "loop op" if unit.node.op.runs_bodies else "library call"

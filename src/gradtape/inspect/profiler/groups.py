@@ -10,10 +10,11 @@ from gradtape.graph import Node, Program
 from gradtape.graph.program import sealed
 from gradtape.graph.recorded_lines import LINES, Place, Recorded, following_passes
 from gradtape.inspect.profiler import costs
-from gradtape.inspect.profiler.collector import Binding, Collector, NumpyRuns
+from gradtape.inspect.profiler.collector import Binding, NumpyRuns
 from gradtape.optimize import for_loops, optimize
-from gradtape.optimize.fuse import Fused, Unit
-from gradtape.runtime.plan import Stretch
+from gradtape.optimize.routine_op import ROUTINE, body_of
+from gradtape.optimize.routines import with_routines
+from gradtape.optimize.units import Fused, Unit
 from gradtape.runtime.tiers import for_numpy
 
 UNKNOWN = Recorded(None)
@@ -44,6 +45,8 @@ class Group:
     # Groups of the same plan whose results it reads.
     reads: list[int] = field(default_factory=list)
     keeps: int = 0
+    # The names of ops that it calls in Python, in a compiled plan.
+    python_ops: frozenset[str] = frozenset()
 
 
 @dataclass
@@ -88,19 +91,14 @@ class PlanRecord:
 class Baseline:
     """The counters of a plan when the profile began."""
 
-    counted: Sequence[tuple[int, int, int, int]]
-    times: Sequence[Sequence[tuple[int, int]]]
-
-
-def streams(compiled: Any) -> list[Any]:
-    """The instructions of each native stretch of a compiled plan."""
-    return [step.instructions for step in compiled.steps if isinstance(step, Stretch)]
+    counted: tuple[int, int, int, int]
+    times: Sequence[tuple[int, int]]
 
 
 def baseline(compiled: Any) -> Baseline:
     """The counters of a plan now."""
-    found = streams(compiled)
-    return Baseline([each.counted() for each in found], [each.times() for each in found])
+    stream = compiled.stretch.instructions
+    return Baseline(stream.counted(), stream.times())
 
 
 def recorded_lines(binding: Binding, plan: Any) -> dict[Node, Recorded]:
@@ -116,8 +114,14 @@ def recorded_lines(binding: Binding, plan: Any) -> dict[Node, Recorded]:
         if plan.in_numpy is not None:
             found |= _aligned(for_numpy(program, plan.fast, plan.work()), plan.in_numpy.program)
         if plan.compiled is not None:
-            made = for_loops(optimize(program, plan.fast))
-            found |= _aligned(made, plan.compiled.lowered.program)
+            real = plan.compiled.lowered.program
+            made = optimize(program, plan.fast)
+            if any(node.op is ROUTINE for node in real.nodes):
+                # Here because it loads the compiler.
+                from gradtape.codegen.kernels.lower import fusible
+
+                made = with_routines(made, fusible)
+            found |= _aligned(for_loops(made), real)
         return found
 
 
@@ -132,7 +136,11 @@ def _aligned(made: Program, real: Program) -> dict[Node, Recorded]:
             if current is not None and current.op is node.op and current.spec == node.spec:
                 pairs.append((current, node))
                 current = next(rest, None)
-    return {node: LINES.found.get(old, UNKNOWN) for old, node in pairs}
+    found = {node: LINES.found.get(old, UNKNOWN) for old, node in pairs}
+    for old, node in pairs:
+        if node.op is ROUTINE:
+            found |= _aligned(body_of(old), body_of(node))
+    return found
 
 
 def compiled_record(
@@ -140,7 +148,6 @@ def compiled_record(
     compiled: Any,
     since: Baseline | None,
     rate: float,
-    collector: Collector,
     binding: Binding | None,
     plan: Any,
 ) -> PlanRecord | None:
@@ -148,60 +155,38 @@ def compiled_record(
     fused: Fused = compiled.lowered.fused
     seconds = [0.0] * len(fused.units)
     pairs: dict[int, tuple[float | None, float | None]] = {}
-    runs, total, overhead = 0, 0.0, 0.0
-    at = 0
-    for step, units in zip(compiled.steps, compiled.lowered.step_units, strict=True):
-        if not isinstance(step, Stretch):
-            count, taken = collector.calls.get((id(compiled.lowered), step.node), (0, 0))
-            seconds[units[0]] += taken * 1e-9
-            total += taken * 1e-9
-            runs = max(runs, count)
-            continue
-        counted, times = step.instructions.counted(), step.instructions.times()
-        if since is not None:
-            before = since.counted[at]
-            counted = tuple(new - old for new, old in zip(counted, before, strict=True))  # type: ignore[assignment]
-            times = [(a - c, b - d) for (a, b), (c, d) in zip(times, since.times[at], strict=True)]
-        at += 1
-        made, cycles, serial, _ = counted
-        runs = max(runs, made)
-        total += cycles / rate
-        for index, (shared_cycles, serial_cycles) in enumerate(times):
-            place = index - step.preparing
-            spent = (shared_cycles + serial_cycles) / rate
-            if not 0 <= place < len(units):
-                overhead += spent
-                continue
-            unit = units[place]
-            seconds[unit] += spent
-            if serial and made > serial:
-                one, other = pairs.get(unit, (0.0, 0.0))
-                pairs[unit] = (
-                    (one or 0.0) + shared_cycles / rate / (made - serial),
-                    (other or 0.0) + serial_cycles / rate / serial,
-                )
+    stretch, units = compiled.stretch, compiled.lowered.item_units
+    counted, times = stretch.instructions.counted(), stretch.instructions.times()
+    if since is not None:
+        counted = tuple(new - old for new, old in zip(counted, since.counted, strict=True))
+        times = [(a - c, b - d) for (a, b), (c, d) in zip(times, since.times, strict=True)]
+    runs, cycles, serial, _ = counted
     if not runs:
         return None
+    own = times[stretch.preparing : stretch.preparing + len(units)]
+    for unit, (shared_cycles, serial_cycles) in zip(units, own, strict=True):
+        seconds[unit] += (shared_cycles + serial_cycles) / rate
+        if serial and runs > serial:
+            one, other = pairs.get(unit, (0.0, 0.0))
+            pairs[unit] = (
+                (one or 0.0) + shared_cycles / rate / (runs - serial),
+                (other or 0.0) + serial_cycles / rate / serial,
+            )
     lines = {} if binding is None else recorded_lines(binding, plan)
     groups = [
         _group(number, index, unit, fused, runs, spent, lines)
         for index, (unit, spent) in enumerate(zip(fused.units, seconds, strict=True))
     ]
-    parallel = {
-        units[index - step.preparing]
-        for step, units in zip(compiled.steps, compiled.lowered.step_units, strict=True)
-        if isinstance(step, Stretch)
-        for index in range(step.instructions.count)
-        if step.parallel and 0 <= index - step.preparing < len(units)
-    }
     for index, group in enumerate(groups):
-        group.parallel = index in parallel
+        group.parallel = stretch.parallel
+        native = compiled.lowered.natives.get(group.nodes[0])
+        group.python_ops = frozenset() if native is None else native.python_ops
         group.shared, group.serial = pairs.get(index, (None, None))
     _connect(groups, fused, compiled.lowered.program)
     return PlanRecord(
-        number, plan, "compiled", runs, total, len(compiled.program.nodes), groups, binding,
+        number, plan, "compiled", runs, cycles / rate, len(compiled.program.nodes), groups, binding,
         program=compiled.lowered.program, lines=lines, arena=compiled.arena_size,
-        addresses=tuple(each.address for each in streams(compiled)),
+        addresses=(stretch.instructions.address,),
     )  # fmt: skip
 
 

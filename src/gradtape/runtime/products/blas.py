@@ -18,7 +18,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from gradtape.codegen.llvm import add_symbol, callable_at, compile_ir
+from gradtape.codegen.emission import Source
+from gradtape.codegen.llvm import Function, Module, add_symbol, callable_at
 from gradtape.codegen.plans import gemm
 from gradtape.codegen.plans.gemm import GemmArguments, Operand
 from gradtape.codegen.plans.instructions import Instruction
@@ -150,8 +151,8 @@ def _instruction(letter: str, words: GemmArguments) -> Instruction:
     kernels = _kernels(letter)
     vector = _as_matrix_times_vector(words)
     if vector is not None:
-        return _cut(kernels["gemv"], vector, GEMV_WORK, GEMV_ROWS)
-    return _cut(kernels["gemm"], words, GEMM_WORK, GEMM_ROWS)
+        return _cut(Function(kernels, "gemv"), vector, GEMV_WORK, GEMV_ROWS)
+    return _cut(Function(kernels, "gemm"), words, GEMM_WORK, GEMM_ROWS)
 
 
 def _as_matrix_times_vector(words: GemmArguments) -> GemmArguments | None:
@@ -185,7 +186,9 @@ def _as_matrix_times_vector(words: GemmArguments) -> GemmArguments | None:
     return None
 
 
-def _cut(function: int, words: GemmArguments, enough: int, grains: tuple[int, int]) -> Instruction:
+def _cut(
+    function: Function, words: GemmArguments, enough: int, grains: tuple[int, int]
+) -> Instruction:
     """Cut along the batch if that shares the work evenly, else along the longer side of c."""
     threads = get_num_threads()
     rounds = -(-words.batch // threads)
@@ -201,15 +204,14 @@ def _cut(function: int, words: GemmArguments, enough: int, grains: tuple[int, in
 
 
 @lru_cache(maxsize=len(LETTERS))
-def _kernels(letter: str) -> dict[str, int]:
+def _kernels(letter: str) -> Module:
     found = library()
     for routine in ("gemm", "gemv"):
         add_symbol(gemm.symbol(letter, routine), found.address(letter + routine))
     local = bool(found.set_threads_local) and not found.sequential
     if local:
         add_symbol(gemm.LOCAL_THREADS, found.set_threads_local)
-    compiled = compile_ir(gemm.gemm_ir(letter, local_threads=local), level=0)
-    return {routine: compiled.address(routine) for routine in ("gemm", "gemv")}
+    return Module(Source(gemm.gemm_ir(letter, local_threads=local), level=0))
 
 
 def hold_instruction() -> Instruction | None:
@@ -225,13 +227,21 @@ def release_instruction() -> Instruction | None:
 
 
 @lru_cache(maxsize=1)
-def _hold() -> tuple[int, int] | None:
+def hold_module() -> Module | None:
+    """The module of `hold` and `release`; None if the library needs no holding."""
     found = library()
     if found.sequential or not found.set_threads:
         return None
     add_symbol(gemm.GET_THREADS, found.get_threads)
     add_symbol(gemm.SET_THREADS, found.set_threads)
-    compiled = compile_ir(gemm.hold_ir(), level=0)
+    return Module(Source(gemm.hold_ir(), level=0))
+
+
+@lru_cache(maxsize=1)
+def _hold() -> tuple[int, int] | None:
+    compiled = hold_module()
+    if compiled is None:
+        return None
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=callable_at(compiled.address("reset")))
     return compiled.address("hold"), compiled.address("release")

@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+import operator
+
 from gradtape.codegen.plans.gemm import Operand
 from gradtape.codegen.plans.instructions import Instruction
 from gradtape.graph import Node
-from gradtape.graph.facts import NestAxis
-from gradtape.ops.families.access import row_major
+from gradtape.graph.facts import Nest, NestAxis
+from gradtape.ops.families.access import Strides, row_major
 from gradtape.runtime.plan import Place
 from gradtape.runtime.products import blas
+from gradtape.runtime.products.bundled_products import bundled
 from gradtape.runtime.products.tiled_products import Axis, Contraction
 
 # The slot of an operand, and its offset and strides in bytes.
 Lie = tuple[int, int, tuple[int, ...]]
 
 
-def product_instruction(node: Node, left: Lie, right: Lie, place: Place) -> Instruction | None:
-    """The instruction that computes a node at a place, or None if there is none."""
+def product_instruction(
+    node: Node, left: Lie, right: Lie, place: Place, steps: Strides
+) -> Instruction | None:
+    """The instruction that computes a node at a place, or None if there is none.
+
+    The elements of the result are so many steps apart.
+    """
     x, y = (
         Operand(slot, offset, parent.shape, strides)
         for (slot, offset, strides), parent in zip((left, right), node.inputs, strict=True)
     )
     if node.op.nest is not None:
-        return _tiled(node, x, y, place)
+        strides = tuple(node.dtype.itemsize * step for step in steps)
+        return _nested(node, x, y, Operand(*place, node.shape, strides))
     a, b = node.inputs
     shape = node.shape
     if a.ndim == 1:
@@ -35,19 +44,35 @@ def product_instruction(node: Node, left: Lie, right: Lie, place: Place) -> Inst
     return blas.gemm_instruction(node.dtype, x, y, Operand(*place, shape, strides))
 
 
-def _tiled(node: Node, left: Operand, right: Operand, place: Place) -> Instruction | None:
-    """A sum of products whose op says by which loops; None if it is beyond all measure."""
-    result = tuple(node.dtype.itemsize * step for step in row_major(node.shape))
-
-    def steps(axis: NestAxis) -> Axis:
-        a, b = (
-            0 if where is None else operand.strides[where[0]] * where[1]
-            for where, operand in ((axis.a, left), (axis.b, right))
-        )
-        return Axis(axis.length, a, b, 0 if axis.c is None else result[axis.c])
-
+def _nested(node: Node, left: Operand, right: Operand, result: Operand) -> Instruction:
+    """Sums of products whose op says by which loops."""
     assert node.op.nest is not None
-    loops = {role: [steps(axis) for axis in axes] for role, axes in node.op.nest(node).items()}
-    a, b = ((operand.slot, operand.offset) for operand in (left, right))
-    found = Contraction(node.dtype, a, b, place, **loops)
-    return found.instruction() if found.fits() else None
+    found = [_contraction(nest, left, right, result, node) for nest in node.op.nest(node)]
+    nbytes = sum(one.spec.nbytes for one in (*node.inputs, node))
+    return bundled(found, nbytes)
+
+
+def _contraction(nest: Nest, a: Operand, b: Operand, c: Operand, node: Node) -> Contraction:
+    """A nest over operands that lie somewhere in memory."""
+
+    def step(operand: Operand, along: tuple[int, int] | None) -> int:
+        return 0 if along is None else operand.strides[along[0]] * along[1]
+
+    def axes(loops: tuple[NestAxis, ...]) -> list[Axis]:
+        return [Axis(one.length, step(a, one.a), step(b, one.b), step(c, one.c)) for one in loops]
+
+    first, second, result = (
+        (operand.slot, operand.offset + sum(map(operator.mul, start, operand.strides)))
+        for operand, start in zip((a, b, c), nest.starts, strict=True)
+    )
+    return Contraction(
+        node.dtype,
+        first,
+        second,
+        result,
+        rows=axes(nest.rows),
+        columns=axes(nest.columns),
+        depth=axes(nest.depth),
+        batch=axes(nest.batch),
+        adds=nest.adds,
+    )

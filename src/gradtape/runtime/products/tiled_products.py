@@ -5,33 +5,44 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import field
-from functools import lru_cache
 
 import numpy as np
 
 from gradtape.codegen import llvm
-from gradtape.codegen.plans import tiles
+from gradtape.codegen.emission import Source
+from gradtape.codegen.plans import packing, tiles
+from gradtape.codegen.plans.dots import DotArguments
 from gradtape.codegen.plans.gemm import Operand
 from gradtape.codegen.plans.instructions import Instruction
-from gradtape.codegen.plans.tiles import Shape, TileArguments
+from gradtape.codegen.plans.lanes import LaneArguments
+from gradtape.codegen.plans.packing import Shape, shape_for
+from gradtape.codegen.plans.tiles import TileArguments
 from gradtape.dtypes import DTypeLike
 from gradtape.process.records import dataclass
+from gradtape.runtime.machine_limits import second_cache
 from gradtape.runtime.plan import Place
 from gradtape.runtime.thread_team import get_num_threads
 
 # Axes stay outside the tables if at least so many rows, or so much depth, remain inside.
 INNER_ROWS = 48
 INNER_DEPTH = 64
-# Bytes of the left operand that stay in the second cache while all panels pass, and the fewest
-# rows for which a panel is packed.
+# Bytes of the left operand that stay in the second cache while all panels pass, at least, and the
+# fewest rows for which a panel is packed.
 BLOCK = 1 << 17
 LEAST_ROWS = 64
 # Turning tiles of the left operand pays from so many columns on, if each step of depth is in a line
 # of the cache of its own.
 TURNED_COLUMNS = 256
+# The depth of a panel, if each step of depth is in a line of the cache of its own and tiles are not
+# turned: the lines stay in the innermost cache, and their pages in its table, while rows pass that
+# share them. With 256, derivatives by kernels took a tenth longer.
+STRIDED_DEPTH = 64
+# The right operand is not packed for at most so many rows.
+DIRECT_ROWS = 64
 # The most entries of a table.
 LONGEST = 1 << 21
 # Which products tiles compute faster than OpenBLAS was measured on one core and on two, with its
@@ -76,7 +87,7 @@ class Contraction:
     """c[batch, rows, columns] = sum over depth of a[batch, rows, depth] * b[batch, depth, columns].
 
     A place is a slot of the plan and an offset in bytes. Columns must lie side by side in c, in the
-    order of the axes.
+    order of the axes. A contraction that `adds` is added to what is in c.
     """
 
     dtype: DTypeLike
@@ -87,11 +98,26 @@ class Contraction:
     columns: Axes
     depth: Axes
     batch: Axes = field(default=())
+    adds: bool = False
 
     def fits(self) -> bool:
         """Whether its tables are of a bearable size, and no axis is empty."""
-        lengths = [_length(axes) for axes in (self.batch, self.rows, self.columns, self.depth)]
-        return 0 not in lengths and max(lengths) <= LONGEST
+        lengths = [count_of(axes) for axes in (self.batch, self.rows, self.columns, self.depth)]
+        return 0 not in lengths and self.has_short_tables()
+
+    def has_short_tables(self) -> bool:
+        """Whether its tables are of a bearable size."""
+        (_, rows), (_, depth) = self.row_axes(), self.depth_axes()
+        return max(map(count_of, (self.batch, rows, self.columns, depth))) <= LONGEST
+
+    def row_axes(self) -> tuple[Axis, list[Axis]]:
+        """The outer axis of rows, which is in no table, and the inner ones."""
+        return with_outer(sorted(longer(self.rows), key=lambda axis: -abs(axis.a)), INNER_ROWS)
+
+    def depth_axes(self) -> tuple[Axis, list[Axis]]:
+        """The outer axis of the depth, which is in no table, and the inner ones."""
+        depth = sorted(longer(self.depth), key=lambda axis: -max(abs(axis.a), abs(axis.b)))
+        return with_outer(depth, INNER_DEPTH) if count_of(depth) > packing.DEPTH else (ONE, depth)
 
     @property
     def work(self) -> int:
@@ -101,9 +127,9 @@ class Contraction:
 
     def is_faster(self) -> bool:
         """Whether tiles were measured to take less time than BLAS."""
-        m, n, k = _length(self.rows), _length(self.columns), _length(self.depth)
+        m, n, k = count_of(self.rows), count_of(self.columns), count_of(self.depth)
         item, host = np.dtype(self.dtype).itemsize, llvm.host()
-        beside = any(axis.b == item for axis in _longer(self.columns))
+        beside = any(axis.b == item for axis in longer(self.columns))
         if host.bits == 512 and not host.in_halves:
             return _is_shallow(m, n, k, item, beside and len(self.batch) == 0)
         lanes = host.bits // (8 * item)
@@ -117,52 +143,78 @@ class Contraction:
         in_runs = across == item or (item == 4 and _turns(n, across))
         if n <= (64 if in_runs else 32):
             return True
-        if item == 4 and in_runs and m * tiles.DEPTH * item <= BLOCK:
+        if item == 4 and in_runs and m * packing.DEPTH * item <= BLOCK:
             return True
         held = HELD_IN_HALVES if host.bits == 512 else HELD
         return k <= DEEPEST and m * k * item <= (held[item] if in_runs else HELD_APART)
 
-    def instruction(self) -> Instruction:
-        """The instruction that computes it; no axis may be empty."""
-        item = np.dtype(self.dtype).itemsize
-        n = _length(self.columns)
-        shape = tiles.shape_for(item, llvm.host().bits, n)
-        columns = _offsets(self.columns, "b")
-        rows = sorted(_longer(self.rows), key=lambda axis: -abs(axis.c))
-        depth = sorted(_longer(self.depth), key=lambda axis: -max(abs(axis.a), abs(axis.b)))
-        row, rows = _outer(rows, INNER_ROWS)
-        deep, depth = _outer(depth, INNER_DEPTH) if _length(depth) > tiles.DEPTH else (ONE, depth)
-        count = -(-_length(rows) // shape.rows)
-        batch = np.stack([_offsets(self.batch, name) for name in "abc"], axis=1)
+    def instruction(self, narrow: bool = False) -> Instruction:
+        """The instruction that computes it; no axis but those of the depth may be empty.
+
+        `narrow` panels have one vector: there are more for threads to share.
+        """
+        dtype = np.dtype(self.dtype)
+        (row, rows), (deep, depth) = self.row_axes(), self.depth_axes()
+        item, column_axes = dtype.itemsize, self.columns
+        if dtype.kind == "c":
+            item //= 2
+            depth, column_axes = [*depth, Axis(2, item)], [*column_axes, Axis(2, 0, item, item)]
+        n, columns = count_of(column_axes), offsets_along(column_axes, "b")
+        deep_tables = [offsets_along(depth, name) for name in "ab"]
+        across = _across(depth, item)
+        turns = _turns(n, across)
+        shape = self._shape(item, 1 if narrow else n, rows, deep_tables[0])
+        if not turns and dtype.kind != "c" and self._is_read_directly(n, columns, shape):
+            shape = shape._replace(direct=True)
+        count = -(-count_of(rows) // shape.rows)
+        batch = np.stack([offsets_along(self.batch, name) for name in "abc"], axis=1)
         tables = [
             batch,
-            *(_filled(_offsets(rows, name), count * shape.rows) for name in "ac"),
+            *(filled_up(offsets_along(rows, name), count * shape.rows) for name in "ac"),
             columns,
-            *(_offsets(depth, name) for name in "ab"),
+            *deep_tables,
         ]
         batch_table, rows_a, rows_c, columns_b, depth_a, depth_b = (
             table.ctypes.data for table in tables
         )
-        blocks = _blocks(row, rows, min(_length(depth), tiles.DEPTH) * item, shape.rows)
-        lie = tiles.SCATTERED
-        if _in_one_run(columns, item):
-            lie = tiles.SIDE_BY_SIDE
-        elif _in_one_run(tables[-1], item):
-            lie = tiles.IN_ONE_RUN
-        deep_inside = min(_length(depth), tiles.DEPTH)
+        panel_depth = packing.DEPTH if turns or across < packing.LINE else STRIDED_DEPTH
+        deep_inside = max(min(count_of(depth), panel_depth), 1)
+        held = BLOCK if turns else block_bytes()
+        blocks = _blocks(row, rows, max(held // (deep_inside * item), LEAST_ROWS), shape.rows)
+        lie = packing.SCATTERED
+        if dtype.kind == "c":
+            lie = packing.COMPLEX
+        elif _in_one_run(columns, item):
+            lie = packing.SIDE_BY_SIDE
+        elif _in_runs(tables[-1], shape.lanes, item):
+            lie = packing.IN_RUNS
         turned = math.prod(blocks) * shape.rows * item * deep_inside
-        turns = int(_turns(n, _across(depth, item)) and turned <= tiles.TURNED)
+        turns = turns and turned <= packing.TURNED
         words = TileArguments(
             *(*self.a, *self.b, *self.c, len(batch), batch_table),
             *(row.length, row.a, row.c, count, rows_a, rows_c, *blocks, n, columns_b, lie),
-            *(deep.length, deep.a, deep.b, _length(depth), depth_a, depth_b, 0, turns),
+            *(deep.length, deep.a, deep.b, count_of(depth), depth_a, depth_b, 0),
+            *(int(turns), panel_depth, int(self.adds), -(-n // shape.width)),
         )
-        split, total = _cut(words, -(-n // shape.width))
+        split, total = cut(words, words.panels)
         parallel = self.work >= PARALLEL_WORK and total > 1
-        kernel = _compiled(shape)
-        words, function = words._replace(split=split), kernel.address("tiles")
-        code = (tables, kernel)
+        words, function = words._replace(split=split), llvm.Function(_module(shape), "tiles")
+        code = (tables, function)
         return Instruction(function, words, total, 1, parallel, self.work, code=code)
+
+    def _shape(self, item: int, columns: int, rows: Axes, depth: np.ndarray) -> Shape:
+        """The shape of tiles for elements of some bytes, and offsets of the depth in a."""
+        bits = llvm.host().bits
+        in_runs = not len(depth) % packing.RUN and _in_runs(depth, packing.RUN, item)
+        shape = shape_for(item, bits, columns, np.dtype(self.dtype).kind in "iu", in_runs)
+        if shape.vectors == 1 and not in_runs and bits == 512:
+            return _with_rows_beside(shape, offsets_along(rows, "a"))
+        return shape
+
+    def _is_read_directly(self, n: int, columns: np.ndarray, shape: Shape) -> bool:
+        """Whether tiles read vectors of the right operand where they lie."""
+        few = count_of(self.rows) <= DIRECT_ROWS
+        return few and n % shape.width == 0 and _in_one_run(columns, shape.size)
 
 
 ONE = Axis(1)
@@ -201,7 +253,7 @@ def _leading_strides(operand: Operand, count: int) -> list[int]:
 
 def _is_shallow(m: int, n: int, k: int, item: int, dense: bool) -> bool:
     """Whether a product is one that tiles do faster than OpenBLAS with vectors of 512 bits."""
-    width = tiles.shape_for(item, 512, n).width
+    width = shape_for(item, 512, n).width
     panels = -(-n // width)
     return (
         k <= SHALLOW[item]
@@ -212,32 +264,32 @@ def _is_shallow(m: int, n: int, k: int, item: int, dense: bool) -> bool:
     )
 
 
-def _length(axes: Axes) -> int:
+def count_of(axes: Axes) -> int:
     return math.prod(axis.length for axis in axes)
 
 
-def _longer(axes: Axes) -> list[Axis]:
+def longer(axes: Axes) -> list[Axis]:
     return [axis for axis in axes if axis.length != 1]
 
 
 def _across(depth: Axes, item: int) -> int:
     """Bytes between neighbours of the left operand along its depth."""
-    return min((abs(axis.a) for axis in _longer(depth)), default=item)
+    return min((abs(axis.a) for axis in longer(depth)), default=item)
 
 
 def _turns(columns: int, across: int) -> bool:
     """Whether it pays to turn tiles of the left operand before panels pass."""
-    return columns >= TURNED_COLUMNS and across >= tiles.LINE
+    return columns >= TURNED_COLUMNS and across >= packing.LINE
 
 
-def _outer(axes: list[Axis], inner: int) -> tuple[Axis, list[Axis]]:
+def with_outer(axes: list[Axis], inner: int) -> tuple[Axis, list[Axis]]:
     """The first axis, if the others alone are long enough for a table, and the rest."""
-    if len(axes) > 1 and _length(axes[1:]) >= inner:
+    if len(axes) > 1 and count_of(axes[1:]) >= inner:
         return axes[0], axes[1:]
     return ONE, axes
 
 
-def _offsets(axes: Axes, operand: str) -> np.ndarray:
+def offsets_along(axes: Axes, operand: str) -> np.ndarray:
     """The offset of each position along some axes, in bytes, in row-major order."""
     total = np.zeros(1, np.int64)
     for axis in axes:
@@ -250,20 +302,39 @@ def _in_one_run(offsets: np.ndarray, item: int) -> bool:
     return bool(np.all(np.diff(offsets) == item))
 
 
-def _blocks(row: Axis, rows: Axes, line: int, tile: int) -> tuple[int, int]:
-    """How many outer rows and how many tiles share the second cache, with rows of some bytes."""
-    fitting = max(BLOCK // line, LEAST_ROWS)
-    inner = _length(rows)
+def _with_rows_beside(shape: Shape, rows: np.ndarray) -> Shape:
+    """The shape for rows at some offsets: with more of them, if these lie side by side."""
+    for count in packing.ROWS_BESIDE:
+        if len(rows) % count == 0 and _in_runs(rows, count, shape.size):
+            return shape._replace(rows=count, beside=True)
+    return shape
+
+
+def _in_runs(offsets: np.ndarray, length: int, item: int) -> bool:
+    """Whether offsets lie side by side in runs of some length, but for a rest at the end."""
+    whole = len(offsets) - len(offsets) % length
+    return bool(whole) and bool(np.all(np.diff(offsets[:whole].reshape(-1, length)) == item))
+
+
+@functools.cache
+def block_bytes() -> int:
+    """Bytes of the left operand that stay in the second cache: a quarter of it."""
+    return max(second_cache() // 4, BLOCK)
+
+
+def _blocks(row: Axis, rows: Axes, fitting: int, tile: int) -> tuple[int, int]:
+    """How many outer rows and how many tiles share the second cache, if so many rows fit."""
+    inner = count_of(rows)
     if inner >= fitting:
         return 1, max(fitting // tile, 1)
     return max(fitting // inner, 1), -(-inner // tile)
 
 
-def _filled(table: np.ndarray, length: int) -> np.ndarray:
+def filled_up(table: np.ndarray, length: int) -> np.ndarray:
     return np.ascontiguousarray(np.pad(table, (0, length - len(table)), mode="edge"))
 
 
-def _cut(words: TileArguments, panels: int) -> tuple[int, int]:
+def cut(words: TileArguments | DotArguments | LaneArguments, panels: int) -> tuple[int, int]:
     """What the threads share, and how many of it there are: what divides most evenly.
 
     Of equals, panels: threads that share tiles pack every panel each.
@@ -284,7 +355,7 @@ def _cut(words: TileArguments, panels: int) -> tuple[int, int]:
     return split, counts[split]
 
 
-@lru_cache(maxsize=8)
-def _compiled(shape: Shape) -> llvm.Compiled:
-    # Not for good, so that its machine code is kept on disk; instructions hold it.
-    return llvm.compile_ir(tiles.tiles_ir(shape), for_good=False)
+@functools.lru_cache(maxsize=8)
+def _module(shape: Shape) -> llvm.Module:
+    # Not for good: instructions hold it.
+    return llvm.Module(Source(tiles.tiles_ir(shape), for_good=False))

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from gradtape.errors import ShapeError, shown
 from gradtape.graph.annotated_kinds import Size
-from gradtape.ops.arrays.joining import stack
 from gradtape.ops.arrays.movement import flip, moveaxis, reshape
-from gradtape.ops.arrays.padding import pad
-from gradtape.ops.matrices.contraction import matmul
+from gradtape.ops.families.phases import Steps
 from gradtape.ops.matrices.convolution import convolve
 from gradtape.tf.base.conversion import as_shape, common, convert
 from gradtape.tf.base.dispatch import documented, named_in, operation
@@ -32,8 +29,9 @@ __all__ = [
 
 
 def _operands(
-    name: str, input: TensorLike, filters: TensorLike, spatial: int, last: bool, inside: int
-) -> tuple[Tensor, Tensor]:
+    name: str, input: TensorLike, filters: TensorLike, spatial: int, last: bool,
+    inside: int | None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Input, with channels last, and filters, whose axis `inside` has the input's channels."""
     x, kernel = common([input, filters], name)
     if x.ndim != spatial + 2 or kernel.ndim != spatial + 2:
@@ -42,33 +40,48 @@ def _operands(
             f"{spatial + 2} axes."
         )
     x = x if last else moveaxis(x, 1, -1)
-    channels, expected = x.spec.shape[-1], kernel.spec.shape[inside]
+    channels = x.spec.shape[-1]
+    expected = channels if inside is None else kernel.spec.shape[inside]
     if expected != channels:
         raise ShapeError(f"{name}: filters for {expected} channels, and the input has {channels}.")
     return x, kernel
 
 
-def _grouped(
-    x: Tensor, kernel: Tensor, strides: tuple[int, ...], dilations: tuple[int, ...]
-) -> Tensor:
-    """The convolution of one group."""
+def _alone(x: Tensor, kernel: Tensor, steps: Steps) -> Tensor:
+    """The convolution of all channels, which are one group."""
     one, taps = (reshape(part, (1, *part.spec.shape)) for part in (x, kernel))
-    found = convolve(one, taps, strides, dilations)
-    return reshape(found, found.shape[1:])
+    found = convolve(one, taps, *steps)
+    return reshape(found, found.spec.shape[1:])
+
+
+def _grouped(x: Tensor, kernel: Tensor, steps: Steps) -> Tensor:
+    """The convolution of each group: these are the last axis of both but one, or but two."""
+    found = convolve(moveaxis(x, -2, 0), moveaxis(kernel, -3, 0), *steps)
+    *lead, groups, outside = (joined := moveaxis(found, 0, -2)).spec.shape
+    return reshape(joined, (*lead, groups * outside))
 
 
 def _convolved(
     name: str, input: TensorLike, filters: TensorLike, strides: PerAxis | None, padding: Padding,
     last: bool, dilations: PerAxis | None, spatial: int,
 ) -> Tensor:  # fmt: skip
-    x, kernel = _operands(name, input, filters, spatial, last, -2)
-    lengths, window = x.spec.shape[1:-1], kernel.spec.shape[:-2]
+    x, kernel = _operands(name, input, filters, spatial, last)
+    channels, (inside, outside) = x.spec.shape[-1], kernel.spec.shape[-2:]
+    groups = channels // inside if inside else 1
+    if groups * inside != channels or (groups and outside % groups):
+        raise ShapeError(
+            f"{name}: filters for {inside} channels with {outside} results, and the input has "
+            f"{channels} channels. Make that a multiple of {inside}, and the results a multiple "
+            "of the number of groups."
+        )
     windows = Windows(
-        name, lengths, window, per_axis(name, strides, spatial, last),
+        name, x.spec.shape[1:-1], kernel.spec.shape[:-2], per_axis(name, strides, spatial, last),
         per_axis(name, dilations, spatial, last), spatial_padding(padding, spatial, last),
     )  # fmt: skip
-    steps = tuple(windows.strides), tuple(windows.dilations)
-    result = _grouped(windows.padded(x, 0.0), kernel, *steps)
+    if groups > 1:
+        parted = reshape(kernel, (*kernel.spec.shape[:-1], groups, outside // groups))
+        x, kernel = reshape(x, (*x.spec.shape[:-1], groups, inside)), moveaxis(parted, -2, -3)
+    result = (_grouped if groups > 1 else _alone)(x, kernel, windows.steps())
     return result if last else moveaxis(result, -1, 1)
 
 
@@ -146,7 +159,7 @@ def _transposed(
     name: str, input: TensorLike, filters: TensorLike, output_shape: ShapeLike, strides: PerAxis,
     padding: Padding, last: bool, dilations: PerAxis | None, spatial: int,
 ) -> Tensor:  # fmt: skip
-    """The derivative of a convolution by its input: windows over the spread-out input."""
+    """The derivative of a convolution by its input: windows over an input that is spread out."""
     x, kernel = _operands(name, input, filters, spatial, last, -1)
     shape = as_shape(output_shape)
     if len(shape) == spatial + 2:
@@ -166,31 +179,14 @@ def _transposed(
             f"{name}: an output of {tuple(shape)} comes from an input of {tuple(forward.counts)}, "
             f"not of {x.spec.shape[1:-1]}. Choose another output_shape."
         )
-    widths = []
-    for n, count, w, gap, step, (before, _) in zip(
-        shape, forward.counts, window, gaps, steps, forward.padding, strict=True
+    spreads, around = tuple(forward.strides), []
+    for n, count, w, gap, spread, (before, _) in zip(
+        shape, forward.counts, window, gaps, spreads, forward.padding, strict=True
     ):
-        reach, length = (w - 1) * gap + 1, (count - 1) * step + 1
-        first = reach - 1 - before
-        widths.append((first, n - length - first + reach - 1))
-    lengths = [(c - 1) * s + 1 for c, s in zip(forward.counts, steps, strict=True)]
-    backward = Windows(name, lengths, window, (1,) * spatial, gaps, widths)
-    padded = backward.padded(_spread(x, steps), 0.0)
+        around.append(((w - 1) * gap - before, n - 1 - (count - 1) * spread + before))
     flipped = moveaxis(flip(kernel, axis=tuple(range(spatial))), -1, -2)
-    result = _grouped(padded, flipped, (1,) * spatial, gaps)
+    result = _alone(x, flipped, Steps((1,) * spatial, gaps, spreads, tuple(around)))
     return result if last else moveaxis(result, -1, 1)
-
-
-def _spread(x: Tensor, steps: Sequence[int]) -> Tensor:
-    """The elements with zeros between them, so that they are `steps` apart."""
-    for axis, step in enumerate(steps, start=1):
-        if step > 1:
-            shape = x.spec.shape
-            x = reshape(x, (*shape[: axis + 1], 1, *shape[axis + 1 :]))
-            x = pad(x, [(0, step - 1 if at == axis + 1 else 0) for at in range(x.ndim)])
-            x = reshape(x, (*shape[:axis], shape[axis] * step, *shape[axis + 1 :]))
-            x = x[(slice(None),) * axis + (slice(0, (shape[axis] - 1) * step + 1),)]
-    return x
 
 
 def _transpose(
@@ -245,19 +241,16 @@ def depthwise_conv2d(
     """
     own, last = "depthwise_conv2d", channels_last(data_format)
     x, kernel = _operands(own, input, filter, 2, last, -2)
-    batch, *lengths, channels = x.spec.shape
+    _, *lengths, channels = x.spec.shape
     *window, _, multiplier = kernel.spec.shape
     windows = Windows(
         own, lengths, window, per_axis(own, strides, 2, last), per_axis(own, dilations, 2, last),
         spatial_padding(padding, 2, last),
     )  # fmt: skip
-    # For each channel a matrix: all windows by all positions in the window.
-    rows = stack(windows.parts(x, 0.0), axis=-1)
-    positions, count = math.prod(window), batch * math.prod(windows.counts)
-    by_channel = moveaxis(reshape(rows, (count, channels, positions)), 1, 0)
-    filters = moveaxis(reshape(kernel, (positions, channels, multiplier)), 1, 0)
-    found = moveaxis(matmul(by_channel, filters), 0, 1)
-    result = reshape(found, (batch, *windows.counts, channels * multiplier))
+    # Each channel is a group.
+    parted = reshape(x, (*x.spec.shape, 1))
+    taps = reshape(kernel, (*window, channels, 1, multiplier))
+    result = _grouped(parted, taps, windows.steps())
     return result if last else moveaxis(result, -1, 1)
 
 

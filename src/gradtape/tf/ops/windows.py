@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
@@ -10,10 +9,9 @@ from typing import TypeAlias
 from gradtape.errors import ShapeError, shown
 from gradtape.graph.argument_checks import as_count
 from gradtape.ops.arrays.creation import ones
-from gradtape.ops.arrays.joining import stack
-from gradtape.ops.arrays.movement import moveaxis
-from gradtape.ops.arrays.padding import pad
-from gradtape.ops.reductions.reduction import sum as total
+from gradtape.ops.arrays.movement import moveaxis, reshape
+from gradtape.ops.families.phases import Steps
+from gradtape.ops.matrices.convolution import convolve
 from gradtape.ops.reductions.window_extrema import window_max
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.base.dispatch import documented, named_in, operation
@@ -100,30 +98,18 @@ class Windows:
                 f"{name}: windows of {tuple(window)} do not fit into {tuple(lengths)}. Pad it."
             )
 
-    def padded(self, x: Tensor, filler: float) -> Tensor:
-        """The tensor with its padding around it; channels are the last axis."""
-        widths = [(0, 0), *self.padding, (0, 0)]
-        return pad(x, widths, constant_values=filler) if any(map(any, self.padding)) else x
+    def steps(self) -> Steps:
+        """The params of a convolution with these windows."""
+        whole = (1,) * len(self.strides)
+        return Steps(tuple(self.strides), tuple(self.dilations), whole, tuple(self.padding))
 
-    def parts(self, x: Tensor, filler: float) -> list[Tensor]:
-        """For each position in the window, the elements that all windows see there.
-
-        Channels are the last axis.
-        """
-        x = self.padded(x, filler)
-        return [
-            x[(slice(None), *self._slices(position), slice(None))]
-            for position in itertools.product(*map(range, self.window))
-        ]
-
-    def _slices(self, position: tuple[int, ...]) -> list[slice]:
-        result = []
-        for at, dilation, stride, count in zip(
-            position, self.dilations, self.strides, self.counts, strict=True
-        ):
-            start = at * dilation
-            result.append(slice(start, start + (count - 1) * stride + 1, stride))
-        return result
+    def sums(self, x: Tensor) -> Tensor:
+        """The sum of each window, channel by channel; channels are the last axis."""
+        channels = x.spec.shape[-1]
+        apart = moveaxis(reshape(x, (*x.spec.shape, 1)), -2, 0)
+        taps = ones((channels, *self.window, 1, 1), dtype=x.spec.dtype)
+        found = moveaxis(convolve(apart, taps, *self.steps()), 0, -2)
+        return reshape(found, found.spec.shape[:-1])
 
 
 def _same(length: int, reach: int, stride: int) -> tuple[int, int]:
@@ -148,13 +134,14 @@ def _pooled(
     )  # fmt: skip
     if highest:
         # Of equal elements the first has the derivative, as in TensorFlow; a NaN stays.
-        params = (tuple(windows.window), tuple(windows.strides), tuple(windows.dilations))
-        result = window_max(windows.padded(x, -math.inf), *params)
+        strides, dilations, _, pairs = windows.steps()
+        result = window_max(x, tuple(windows.window), strides, dilations, pairs)
     else:
-        sums = total(stack(windows.parts(x, 0.0)), axis=0)
+        sums = windows.sums(x)
         # Padding does not count in the mean.
-        present = ones((1, *lengths, 1), dtype=x.spec.dtype)
-        result = sums / total(stack(windows.parts(convert(present), 0.0)), axis=0)
+        whole = not any(map(any, windows.padding))
+        present = convert(ones((1, *lengths, 1), dtype=x.spec.dtype))
+        result = sums / (math.prod(windows.window) if whole else windows.sums(present))
     return result if last else moveaxis(result, -1, 1)
 
 
