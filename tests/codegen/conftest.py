@@ -6,7 +6,7 @@ import pytest
 from gradtape.codegen.kernels import effort as efforts
 from gradtape.codegen.kernels.lower import fusible
 from gradtape.optimize import loops_of, optimize
-from gradtape.optimize.fuse import Call
+from gradtape.optimize.units import Call
 from gradtape.recording.thread_state import state
 from gradtape.recording.value import Value
 from gradtape.runtime.compiled_plan import CompiledPlan

@@ -10,7 +10,8 @@ from gradtape.graph.op import REGISTRY
 from gradtape.graph.program import program
 from gradtape.graph.spec import spec
 from gradtape.optimize import optimize
-from gradtape.optimize.fuse import Call, fuse
+from gradtape.optimize.fuse import fuse
+from gradtape.optimize.units import Call
 from gradtape.recording.record import record
 from gradtape.recording.value import Value
 from gradtape.runtime.compiled_plan import CompiledPlan

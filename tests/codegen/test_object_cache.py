@@ -20,6 +20,24 @@ print(float(found), counts.kernels_compiled, counts.kernels_loaded)
 """
 
 
+ROUTINE = """
+import numpy as np, gradtape as gt
+from gradtape.codegen.kernels.register_code import RegisterCode
+from gradtape.runtime import native_stretches
+kinds = set()
+right = native_stretches.compile_kernels
+def compile_kernels(efforts, *others):
+    kinds.update(map(type, efforts))
+    return right(efforts, *others)
+native_stretches.compile_kernels = compile_kernels
+a = gt.asarray([1.0, 2.0, 3.0])
+for _ in range(40):
+    a = a / (1.0 + gt.sum(a * a)) + gt.linalg.cross(a, gt.flip(a))
+print(float(gt.sum(a)), kinds == {RegisterCode}, gt.counters().kernels_compiled,
+      gt.counters().kernels_loaded)
+"""
+
+
 TWO = """
 import numpy as np, gradtape as gt
 x = gt.asarray(np.linspace(0.0, 1.0, 1000))
@@ -55,6 +73,19 @@ def test_a_known_program_compiles_nothing_in_a_new_process(folder):
     assert first[1] > 0
     assert first[2] == 0
     assert run() == (first[0], 0, first[1])
+
+
+def test_register_code_is_found_by_its_text(folder):
+    def printed():
+        done = subprocess.run(
+            [sys.executable, "-c", ROUTINE], env={**os.environ, "GRADTAPE_JIT": "always"},
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        return done.stdout.split()
+
+    value, *counts = printed()
+    assert counts == ["True", "1", "0"]
+    assert printed() == [value, "True", "0", "1"]
 
 
 @pytest.mark.slow

@@ -42,7 +42,8 @@ def run_plan():
 
 def recorded(run_plan, instructions):
     log = (ctypes.c_int64 * 64)()
-    slots = (ctypes.c_void_p * 1)(ctypes.addressof(log))
+    status = ctypes.c_int64(0)
+    slots = (ctypes.c_void_p * 3)(ctypes.addressof(log), 0, ctypes.addressof(status))
     plan = Instructions(instructions)
     run_plan(0, plan.address, plan.count, ctypes.addressof(slots))
     return [tuple(log[1 + 4 * row : 5 + 4 * row]) for row in range(log[0])]

@@ -14,7 +14,9 @@ from gradtape.codegen import llvm
 from gradtape.codegen.math import complexmath, mathlibrary, vectormath
 from gradtape.graph.math_function import Libm, NotLowered, ScipyFunction
 from gradtape.graph.op import REGISTRY
+from gradtape.ops.elementwise import bessel
 from gradtape.ops.families import math_functions
+from gradtape.recording.record import record
 
 NUMPY_NAMES = {
     "asin": "arcsin", "acos": "arccos", "atan": "arctan", "asinh": "arcsinh", "acosh": "arccosh",
@@ -49,6 +51,8 @@ SPECIAL = {
     "log_sigmoid": lambda x: -np.logaddexp(-x, x.dtype.type(0)), "rsqrt": lambda x: 1 / np.sqrt(x),
     "xlogy": scipy.special.xlogy, "lgamma": scipy.special.gammaln, "digamma": scipy.special.psi,
     "erfinv": scipy.special.erfinv, "ndtr": scipy.special.ndtr,
+    "erfcinv": lambda x: scipy.special.erfcinv(x) + x.dtype.type(0),
+    "erfcinv_slope": lambda x: REGISTRY["erfcinv_slope"].numpy(np.asarray(x)),
     # SciPy gives NaN for infinite arguments.
     "i0": lambda x: np.where(np.isinf(x), np.abs(x), scipy.special.i0(x)),
     "i1": lambda x: np.where(np.isinf(x), x, scipy.special.i1(x)),
@@ -81,7 +85,7 @@ MPMATH = {
 ELEMENTARY = tuple(MPMATH)
 # SciPy's ndtr rounds its argument, which costs hundreds of ulp in the tail; ours is exact.
 MPMATH["ndtr"] = mpmath.ncdf
-SCIPY = ("lgamma", "digamma", "erfinv", "ndtr", "i0", "i1")
+SCIPY = ("lgamma", "digamma", "erfinv", "erfcinv", "erfcinv_slope", "ndtr", "i0", "i1")
 STEPS = ("floor", "ceil", "trunc", "round", "abs")
 BINARY = ("pow", "atan2", "hypot", "xlogy", "logaddexp")
 EXACT_BINARY = ("copysign", "nextafter", "maximum", "minimum", "remainder", "floor_divide")
@@ -487,10 +491,35 @@ def test_functions_of_order_are_compiled_and_scipys(name, both_ways, library_cal
     assert_within(LIMIT, ulps(found, wanted.astype(np.longdouble)), found, x)
 
 
-def test_higher_orders_are_left_to_numpy(library_calls):
-    x = gt.asarray(np.linspace(0.5, 2.0, 5))
-    derivative = gt.grad(lambda x: gt.sum(gt.sinc(x)))
-    assert "sinc" in library_calls(derivative(x))
+@pytest.mark.parametrize("order", [1, 2, 3, 7, 12])
+def test_higher_orders_are_compiled(order, both_ways, library_calls):
+    x = np.concatenate([np.linspace(-8.0, 8.0, 801), [0.0, 1e-8, 1000.25]])
+    y = op_of("sinc")[0]
+    found = record(y, (gt.asarray(x),), (order,))
+    assert library_calls(found) == []
+    ((expected, got),) = both_ways(found)
+    np.testing.assert_allclose(got, expected, atol=1e-14 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("kind", ["iv", "jv", "kv", "yv", "ive", "kve"])
+@pytest.mark.parametrize("order", [0, 1, 2, 5, 0.5, 2.3])
+def test_bessel_functions_are_compiled(kind, order, both_ways, library_calls):
+    ends = [0.0, -0.0, np.inf, -np.inf, np.nan, 700.0, 1e3, 1e5, 1e6]
+    x = np.concatenate([np.linspace(-50.0, 50.0, 301), ends])
+    y = getattr(bessel, kind)(order, gt.asarray(x))
+    assert library_calls(y) == []
+    ((expected, got),) = both_ways(y)
+    np.testing.assert_allclose(got, expected, rtol=1e-13, atol=1e-300)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 50, 170])
+def test_polygamma_is_native(n, both_ways):
+    ends = [-0.5, -20.3, -1.0, 0.0, -0.0, np.inf, -np.inf, np.nan]
+    x = np.concatenate([np.logspace(-300, 300, 61), np.linspace(0.01, 60.0, 400), ends])
+    before = gt.counters().python_calls
+    ((expected, got),) = both_ways(gt.polygamma(n, gt.asarray(x)))
+    assert gt.counters().python_calls == before
+    np.testing.assert_allclose(got, expected, rtol=1e-12)
 
 
 def mpmath_sinc(x):

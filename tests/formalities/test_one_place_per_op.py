@@ -43,8 +43,14 @@ WORDS = {
         "multiply", "negative", "not_equal", "pow", "subtract",
     },
     "codegen/cpython/recorder.py": {"add", "divide", "matmul", "multiply", "subtract"},
+    "codegen/library/exponentials.py": {  # functions of C
+        "cbrt", "ceil", "cos", "exp", "exp2", "expm1", "log2", "sin", "sqrt",
+    },
     "codegen/plans/control.py": {"maximum", "scan"},  # a field, and a function of generated code
+    "codegen/plans/dots.py": {"split"},  # a field
     "codegen/plans/gemm.py": {"split"},  # a label in generated code
+    "codegen/plans/lanes.py": {"split"},  # a field
+    "codegen/plans/packing.py": {"add"},  # an instruction of LLVM
     "codegen/plans/tiles.py": {"split"},  # a field
     "control/callbacks.py": {"numpy_function", "py_function"},  # functions, in their errors
     "control/scan.py": {"scan"},  # the function, in its errors

@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 import gradtape as gt
+from gradtape.ops.matrices import sparse_factors
 
 N = 6
 
@@ -104,3 +105,29 @@ def test_errors():
         gt.linalg.solve(sp.csr_array(np.ones((2, 3))), np.ones(2))
     with pytest.raises(gt.errors.ShapeError, match=r"sparse_solve: data of shape \(3,\)"):
         gt.linalg.sparse_solve(a, np.ones(N), np.ones(3))
+
+
+def test_a_solution_and_its_derivative_factor_once(monkeypatch):
+    found = []
+    real = sparse_factors._factored
+    monkeypatch.setattr(sparse_factors, "_factored", lambda *args: found.append(0) or real(*args))
+    gt.empty_cache()
+    a, b = matrix("complex128"), side("complex128")
+
+    def loss(data):
+        return gt.sum(gt.abs(gt.linalg.sparse_solve(a, b, data)) ** 2)
+
+    gt.value_and_grad(loss)(a.data)[1].numpy()
+    assert len(found) == 1
+    gt.value_and_grad(loss)(a.data * 1.5)[1].numpy()
+    assert len(found) == 2
+    gt.empty_cache()
+    gt.value_and_grad(loss)(a.data * 1.5)[1].numpy()
+    assert len(found) == 3
+
+
+def test_large_factors_are_not_remembered(monkeypatch):
+    monkeypatch.setattr(sparse_factors, "_REMEMBERED", 10)
+    gt.empty_cache()
+    gt.linalg.solve(matrix(), side()).numpy()
+    assert sparse_factors._of_thread.last.factors is None

@@ -14,7 +14,8 @@ from gradtape.ops.elementwise.unary import exp, tanh
 from gradtape.ops.matrices.contraction import matmul
 from gradtape.ops.reductions.extrema import max as largest
 from gradtape.ops.reductions.reduction import sum as total
-from gradtape.optimize.fuse import Loop, fuse
+from gradtape.optimize.fuse import fuse
+from gradtape.optimize.units import Loop
 from gradtape.runtime import tiers
 
 SHAPE = (512, 256)

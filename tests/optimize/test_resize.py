@@ -10,7 +10,8 @@ from gradtape.graph.program import program
 from gradtape.graph.spec import spec
 from gradtape.optimize import for_loops, optimize
 from gradtape.optimize.resize import outline
-from gradtape.runtime import tiers
+from gradtape.optimize.units import Registers
+from gradtape.runtime import plan_cache, tiers
 
 
 @pytest.fixture(autouse=True)
@@ -143,4 +144,60 @@ def test_nothing_is_resized_where_numpy_runs(monkeypatch):
     for size in (5, 6, 7):
         x = np.arange(float(size))
         np.testing.assert_allclose((gt.asarray(x) * 3.25 + 1.5).numpy(), x * 3.25 + 1.5)
+    assert gt.counters().kernels_compiled == before
+
+
+def squeezed(a, rounds):
+    """Many loops over a few numbers: each sum has to be known before the next begins."""
+    for _ in range(rounds):
+        a = a / (1.0 + gt.sum(a * a))
+    return a
+
+
+def routines_run():
+    """The routines of all plans in the cache."""
+    plans = [plan.compiled for plan in plan_cache._plans.values() if plan.compiled is not None]
+    units = [unit for plan in plans for unit in plan.lowered.fused.units]
+    return sum(isinstance(unit, Registers) for unit in units)
+
+
+def test_a_routine_serves_other_sizes_of_what_is_outside_it():
+    gt.clear_plans()
+    a = gt.asarray([1.0, 2.0, 3.0])
+
+    def f(n):
+        x = np.linspace(0.0, 1.0, n)
+        found = (gt.tanh(gt.asarray(x)) * gt.sum(squeezed(a, 12))).numpy()
+        expected = np.array([1.0, 2.0, 3.0])
+        for _ in range(12):
+            expected = expected / (1.0 + np.sum(expected * expected))
+        np.testing.assert_allclose(found, np.tanh(x) * np.sum(expected), rtol=1e-12)
+
+    f(700)
+    assert routines_run() == 1
+    before = gt.counters()
+    for n in (701, 900, 5000):
+        f(n)
+    assert gt.counters().kernels_compiled == before.kernels_compiled
+    assert routines_run() == 4
+
+
+def test_routines_are_for_the_first_size_of_a_program_only():
+    gt.clear_plans()
+
+    def f(n):
+        x = np.linspace(0.5, 1.0, n)
+        found = squeezed(gt.asarray(x), 13).numpy()
+        for _ in range(13):
+            x = x / (1.0 + np.sum(x * x))
+        np.testing.assert_allclose(found, x, rtol=1e-12)
+
+    f(5), f(5)
+    assert routines_run() == 1
+    f(7)
+    assert routines_run() == 1
+    before = gt.counters().kernels_compiled
+    for n in (8, 9, 11, 5):
+        f(n)
+    # The loops of the second size serve all others.
     assert gt.counters().kernels_compiled == before

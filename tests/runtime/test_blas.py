@@ -9,10 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.runtime.slots import Slots
 
 import gradtape as gt
 from gradtape.codegen.plans import gemm
-from gradtape.codegen.plans.instructions import Instructions
+from gradtape.codegen.plans.instructions import FIRST, Instructions
 from gradtape.ops.blas_lapack import library
 from gradtape.optimize import optimize
 from gradtape.runtime import thread_team as threads
@@ -20,6 +21,7 @@ from gradtape.runtime.compiled_plan import CompiledPlan
 from gradtape.runtime.products import blas
 
 DTYPES = ["float32", "float64", "complex64", "complex128"]
+SLOTS = Slots()
 TOLERANCE = {"float32": 1e-4, "complex64": 1e-4, "float64": 1e-12, "complex128": 1e-12}
 
 
@@ -38,14 +40,14 @@ def two_threads():
 
 
 def operand(slot, values, conjugate=False):
-    return gemm.Operand(slot, 0, values.shape, values.strides, conjugate)
+    return gemm.Operand(FIRST + slot, 0, values.shape, values.strides, conjugate)
 
 
 def run(instruction, *arrays):
     enclosing = [blas.hold_instruction(), instruction, blas.release_instruction()]
     plan = Instructions([each for each in enclosing if each is not None])
-    slots = (ctypes.c_void_p * len(arrays))(*(each.ctypes.data for each in arrays))
-    threads.run(plan, ctypes.addressof(slots))
+    slots = Slots(*arrays)
+    threads.run(plan, slots.address)
 
 
 def random(dtype, shape, seed=0):
@@ -135,7 +137,7 @@ def test_offsets_are_bytes():
     a, b, c = memory[4:10].reshape(2, 3), memory[20:32].reshape(3, 4), memory[40:48].reshape(2, 4)
     expected = a @ b
     operands = [
-        gemm.Operand(0, 4 * start, each.shape, each.strides)
+        gemm.Operand(FIRST, 4 * start, each.shape, each.strides)
         for start, each in ((4, a), (20, b), (40, c))
     ]
     run(blas.gemm_instruction("float32", *operands), memory)
@@ -227,12 +229,12 @@ def test_library_is_held_to_one_thread_in_between():
     before = get()
     put(2)
     try:
-        threads.run(Instructions([hold]), 0)
+        threads.run(Instructions([hold]), SLOTS.address)
         assert get() == 1
         # Plans overlap: the last to end gives the count back.
-        threads.run(Instructions([hold, release]), 0)
+        threads.run(Instructions([hold, release]), SLOTS.address)
         assert get() == 1
-        threads.run(Instructions([release]), 0)
+        threads.run(Instructions([release]), SLOTS.address)
         assert get() == 2
     finally:
         put(before)
@@ -259,20 +261,22 @@ from gradtape.codegen.plans.instructions import Instructions
 from gradtape.ops.blas_lapack import library
 from gradtape.runtime.products import blas
 from gradtape.runtime import thread_team as threads
+status = ctypes.c_int64(0)
+slots = (ctypes.c_void_p * 3)(0, 0, ctypes.addressof(status))
 hold, release = blas.hold_instruction(), blas.release_instruction()
 get = ctypes.CFUNCTYPE(ctypes.c_int)(library().get_threads)
 ctypes.CFUNCTYPE(None, ctypes.c_int)(library().set_threads)(2)
-threads.run(Instructions([hold]), 0)
+threads.run(Instructions([hold]), ctypes.addressof(slots))
 child = os.fork()
 if child == 0:
     before = get()
-    threads.run(Instructions([hold]), 0)
+    threads.run(Instructions([hold]), ctypes.addressof(slots))
     during = get()
-    threads.run(Instructions([release]), 0)
+    threads.run(Instructions([release]), ctypes.addressof(slots))
     os._exit(0 if (before, during, get()) == (2, 1, 2) else 1)
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 assert get() == 1
-threads.run(Instructions([release]), 0)
+threads.run(Instructions([release]), ctypes.addressof(slots))
 assert get() == 2
 """
     done = script(body, PYTHONWARNINGS="ignore", GRADTAPE_BLAS="openblas")
@@ -303,7 +307,7 @@ def test_a_product_and_a_small_kernel_are_one_run():
         return gt.tanh(y @ w) + 0.5
 
     compiled = CompiledPlan(optimize(gt.program_of(step(y))))
-    assert compiled.layout is not None, compiled.lowered.steps
+    assert compiled.layout is not None, compiled.lowered.items
     for _ in range(10):
         y = gt.evaluate(step(y))
         gt.wait_for_compiler()

@@ -14,7 +14,6 @@ from gradtape.runtime import kernel_chains, tiers
 from gradtape.runtime import thread_team as threads
 from gradtape.runtime.compiled_plan import CompiledPlan
 from gradtape.runtime.kernel_chains import Access, Rows
-from gradtape.runtime.plan import Stretch
 from gradtape.runtime.plan_cache import clear_plans
 
 RNG = np.random.default_rng(0)
@@ -138,11 +137,7 @@ def test_the_first_of_a_chain_runs_all_of_it():
         function(gt.asarray(TALL)).numpy()
     gc.collect()
     streams = [
-        step.instructions
-        for plan in gc.get_objects()
-        if isinstance(plan, CompiledPlan)
-        for step in plan.steps
-        if isinstance(step, Stretch)
+        plan.stretch.instructions for plan in gc.get_objects() if isinstance(plan, CompiledPlan)
     ]
     runs = INSTRUCTION.index("joint_function")
     words = [[each._words[4 + WORDS * i + runs] for i in range(each.count)] for each in streams]

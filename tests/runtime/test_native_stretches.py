@@ -31,8 +31,8 @@ def two_threads(monkeypatch):
 
 def shared_loops(*tensors):
     """Of each loop of a plan: its work, and whether threads share it."""
-    (items,) = CompiledPlan(program_of(*tensors)).lowered.steps
-    found = assembled(items, kernel_codes([items]))
+    items = CompiledPlan(program_of(*tensors)).lowered.items
+    found = assembled(items, kernel_codes(items))
     pairs = zip(items, found.instructions, strict=True)
     return [(each.work, each.parallel) for item, each in pairs if isinstance(item, PlacedKernel)]
 

@@ -1,6 +1,5 @@
 """The team: every element once, whoever runs it; and no hang at fork, spawn or exit."""
 
-import ctypes
 import math
 import os
 import subprocess
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.runtime.slots import Slots
 
 from gradtape.codegen.llvm import compile_ir
 from gradtape.codegen.plans.instructions import Instruction, Instructions
@@ -19,8 +19,9 @@ from gradtape.runtime import thread_team as threads
 COUNTER = """
 define void @counter(ptr %slots, ptr %args, i64 %lo, i64 %hi, i64 %part) {
 entry:
-  %values = load ptr, ptr %slots
-  %parts.at = getelementptr ptr, ptr %slots, i64 1
+  %values.at = getelementptr ptr, ptr %slots, i64 3
+  %values = load ptr, ptr %values.at
+  %parts.at = getelementptr ptr, ptr %slots, i64 4
   %parts = load ptr, ptr %parts.at
   %some = icmp slt i64 %lo, %hi
   br i1 %some, label %loop, label %done
@@ -59,11 +60,11 @@ class Work:
     def __init__(self, counter, size, grain=1, repeats=1):
         self.values = np.zeros(max(size, 1), np.int64)
         self.parts = np.full(max(size, 1), -1, np.int64)
-        self.slots = (ctypes.c_void_p * 2)(self.values.ctypes.data, self.parts.ctypes.data)
+        self.slots = Slots(self.values, self.parts)
         self.plan = Instructions([Instruction(counter, (0,), size, grain, True)] * repeats)
 
     def run(self):
-        threads.run(self.plan, ctypes.addressof(self.slots))
+        threads.run(self.plan, self.slots.address)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5])
@@ -85,6 +86,7 @@ def test_every_element_once_cut_at_grains(counter, count, size, grain):
 
 
 def test_counts_tell_what_was_shared(counter):
+    threads.set_num_threads(1)  # a new team counts from zero
     threads.set_num_threads(2)
     work = Work(counter, 1000, repeats=10)
     work.run()
@@ -138,7 +140,7 @@ def test_retired_team_still_computes(counter):
     threads.set_num_threads(3)
     work = Work(counter, 1000)
     run = threads.plan_runner()
-    run(old, work.plan.address, work.plan.count, ctypes.addressof(work.slots))
+    run(old, work.plan.address, work.plan.count, work.slots.address)
     assert np.all(work.values == 1)
     assert np.all(work.parts == 0)
 
@@ -201,7 +203,7 @@ def test_runner_with_and_without_the_gil(counter, keep_gil):
     work = Work(counter, 10_000)
     run = threads.plan_runner(keep_gil=keep_gil)
     for _ in range(10):
-        run(threads.team(), work.plan.address, work.plan.count, ctypes.addressof(work.slots))
+        run(threads.team(), work.plan.address, work.plan.count, work.slots.address)
     assert np.all(work.values == 10)
 
 
@@ -227,7 +229,10 @@ threads.set_num_threads(3)
 counter = compile_ir('''{COUNTER}''').address("counter")
 def check(rounds=50, alone=True):
     values, parts = np.zeros(5000, np.int64), np.zeros(5000, np.int64)
-    slots = (ctypes.c_void_p * 2)(values.ctypes.data, parts.ctypes.data)
+    status = ctypes.c_int64(0)
+    slots = (ctypes.c_void_p * 5)(
+        0, 0, ctypes.addressof(status), values.ctypes.data, parts.ctypes.data
+    )
     plan = Instructions([Instruction(counter, (0,), 5000, 1, True)] * 3)
     for _ in range(rounds):
         threads.run(plan, ctypes.addressof(slots))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.runtime.slots import Slots
 
 import gradtape as gt
 from gradtape.codegen import llvm
 from gradtape.codegen.llvm import Host
 from gradtape.codegen.plans.gemm import GemmArguments, Operand
-from gradtape.codegen.plans.instructions import Instructions
-from gradtape.codegen.plans.tiles import DEPTH, LINE, shape_for
+from gradtape.codegen.plans.instructions import FIRST, Instructions
+from gradtape.codegen.plans.packing import DEPTH, LINE, shape_for
 from gradtape.runtime import thread_team as threads
 from gradtape.runtime.products import blas
 from gradtape.runtime.products.tiled_products import (
@@ -32,12 +33,12 @@ def some_threads(request):
 
 
 def operand(slot, values):
-    return Operand(slot, 0, values.shape, values.strides)
+    return Operand(FIRST + slot, 0, values.shape, values.strides)
 
 
 def run(instruction, *arrays):
-    slots = np.array([each.ctypes.data for each in arrays], np.int64)
-    threads.run(Instructions([instruction]), slots.ctypes.data)
+    slots = Slots(*arrays)
+    threads.run(Instructions([instruction]), slots.address)
 
 
 def multiplied(a, b, room=0):
@@ -105,7 +106,7 @@ def test_turned_tiles_of_outer_rows_and_depth():
     a, b = rng.standard_normal((4, 70, 5, 50)), rng.standard_normal((4, 70, 300))
     c = np.zeros((5, 50, 300))
     contraction = Contraction(
-        "float64", (0, 0), (1, 0), (2, 0),
+        "float64", (FIRST, 0), (FIRST + 1, 0), (FIRST + 2, 0),
         rows=[Axis(5, a=a.strides[2], c=c.strides[0]), Axis(50, a=a.strides[3], c=c.strides[1])],
         columns=[Axis(300, b=b.strides[2], c=c.strides[2])],
         depth=[
@@ -151,7 +152,7 @@ def test_many_axes_of_each_kind():
     a, b = rng.standard_normal((3, 7, 4, 5)), rng.standard_normal((5, 6, 7, 2))
     c = np.zeros((3, 4, 6, 2))
     contraction = Contraction(
-        "float64", (0, 0), (1, 0), (2, 0),
+        "float64", (FIRST, 0), (FIRST + 1, 0), (FIRST + 2, 0),
         rows=[Axis(3, a=a.strides[0], c=c.strides[0]), Axis(4, a=a.strides[2], c=c.strides[1])],
         columns=[Axis(6, b=b.strides[1], c=c.strides[2]), Axis(2, b=b.strides[3], c=c.strides[3])],
         depth=[

@@ -449,3 +449,23 @@ def test_the_price_follows_the_speed_of_the_machine(monkeypatch):
     monkeypatch.setattr(Policy, "scale", None)
     monkeypatch.setattr(Policy, "clock", Clock(1e6))
     assert when_to_compile.scale() == when_to_compile.MOST
+
+
+def test_the_price_of_a_routine_is_that_of_its_steps(clock):
+    def plan(rounds):
+        a = gt.asarray([1.0, 2.0, 3.0])
+        for _ in range(rounds):
+            a = a / (1.0 + gt.sum(a * a))
+        program = gt.program_of(a)
+        values = {(3,): np.array([1.0, 2.0, 3.0]), (): 1.0}
+        return tiers.TieredPlan(program), [values[node.spec.shape] for node in program.inputs]
+
+    short, long = plan(20)[0]._cost(), plan(200)[0]._cost()
+    assert 4 < (long - when_to_compile.PLAN) / (short - when_to_compile.PLAN) < 10
+    made, inputs = plan(20)
+    made._cost()
+    made.compile()
+    made.run(inputs)
+    # Its code is known now.
+    again = plan(20)[0]
+    assert again._cost() < short

@@ -2,6 +2,7 @@
 
 import warnings
 
+import numpy as np
 import pytest
 from tests.inspect.profiler.faulty_training import FAULTS, line_of, profiled
 
@@ -76,3 +77,41 @@ def test_threads_that_do_not_pay():
     assert told.seconds == pytest.approx(0.64)
     group.serial = 3e-3
     assert not list(advice.threads_do_not_pay(Found()))
+
+
+def sorted_rows(z):
+    return gt.sort(z)
+
+
+def sorted_in_steps(z):
+    return gt.scan(lambda carry, row: (carry + gt.sort(row), None), z[0], z)[0]
+
+
+@pytest.mark.parametrize(
+    ("compute", "words"),
+    [
+        (sorted_rows, "sort, which NumPy computes,"),
+        (sorted_in_steps, "whose body calls Python for sort,"),
+    ],
+)
+def test_an_op_that_python_computes_is_named(compute, words, monkeypatch):
+    monkeypatch.setattr(tiers, "MODE", "always")
+    gt.clear_plans()
+    # Complex numbers are sorted by NumPy.
+    z = gt.asarray(np.random.default_rng(0).normal(size=(4, 5000)) * (1.0 + 1.0j))
+    with gt.profile() as found:
+        for step in range(20):
+            gt.sum(gt.abs(compute(z * (1.0 + step)))).numpy()
+    told = [each for each in found.advice if each["kind"] == "stops fusion"]
+    assert told
+    assert words in told[0]["sentence"]
+
+
+def test_native_ops_are_not_named(monkeypatch):
+    monkeypatch.setattr(tiers, "MODE", "always")
+    gt.clear_plans()
+    x = gt.asarray(np.random.default_rng(0).normal(size=(4, 5000)))
+    with gt.profile() as found:
+        for step in range(20):
+            gt.sum(gt.sort(x * (1.0 + step))).numpy()
+    assert not [each for each in found.advice if each["kind"] == "stops fusion"]
