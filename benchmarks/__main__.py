@@ -13,8 +13,9 @@ import numpy as np
 
 from benchmarks.forms import FORMS, Form
 from benchmarks.measure import Effort, Measured, measure, measure_first_calls, measure_imports
-from benchmarks.table import OURS, as_json, group, header, summary
-from benchmarks.workloads import WORKLOADS, find
+from benchmarks.process import write_bytecode
+from benchmarks.table import OURS, as_json, block, header, summary
+from benchmarks.workloads import GROUPS, WORKLOADS, find
 from gradtape.codegen.llvm import host
 
 FIRST_CALLS_OF = "square"
@@ -36,6 +37,13 @@ def options() -> argparse.Namespace:
         metavar="NAME",
         help=f"measure this one only; may be repeated. One of: {', '.join(names)}",
     )
+    parser.add_argument(
+        "--group",
+        action="append",
+        choices=list(GROUPS),
+        metavar="NAME",
+        help=f"measure the rows of this group; may be repeated. One of: {', '.join(GROUPS)}",
+    )
     parser.add_argument("--rounds", type=int, metavar="N", help="rounds of turns")
     parser.add_argument(
         "--peers",
@@ -56,18 +64,18 @@ def options() -> argparse.Namespace:
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
     chosen = parser.parse_args()
+    if chosen.only and chosen.group:
+        parser.error("--only and --group: choose rows by one of them")
     if unknown := set(chosen.peers) - set(libraries):
         parser.error(f"--peers: no peer is called {', '.join(unknown)}; of: {','.join(libraries)}")
     if chosen.rounds is not None and chosen.rounds < 1:
         parser.error(f"--rounds: {chosen.rounds} is less than one")
-    chosen.names = chosen.only or [
-        name for name in names if not (chosen.quick and name in slow_names())
-    ]
+    slow = {workload.name for workload in WORKLOADS if workload.slow}
+    if chosen.group:
+        names = [workload.name for workload in WORKLOADS if workload.group in chosen.group]
+    wanted = [name for name in names if not (chosen.quick and name in slow)]
+    chosen.names = chosen.only or wanted
     return chosen
-
-
-def slow_names() -> set[str]:
-    return {workload.name for workload in WORKLOADS if workload.slow}
 
 
 def run(name: str, forms: list[Form], effort: Effort) -> Measured:
@@ -80,6 +88,7 @@ def run(name: str, forms: list[Form], effort: Effort) -> Measured:
 
 def main() -> int:
     chosen = options()
+    write_bytecode()
     forms = [
         form
         for form in FORMS
@@ -106,7 +115,7 @@ def main() -> int:
     found: list[Measured] = []
     for name in chosen.names:
         measured = run(name, forms, effort)
-        print("\n".join(group(measured, titles)), flush=True)
+        print("\n".join(block(measured, titles)), flush=True)
         found.append(measured)
     print("\n" + "\n".join(summary(found)))
     versions = {

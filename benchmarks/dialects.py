@@ -1,7 +1,8 @@
 """Dialects: one set of names for the functions of every library, so that a formula is written once.
 
 A formula takes a dialect and tensors, `formula(xp, x, y)`, and uses operators, indexing and the
-names in `NAMES`. The dialect of NumPy and SciPy computes the reference answers.
+names in `NAMES`. The dialect of NumPy and SciPy computes the reference answers. Four libraries
+have the names of `array_functions` too.
 """
 
 from __future__ import annotations
@@ -11,6 +12,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+
+from benchmarks import array_functions
+from benchmarks.array_functions import python_scan
 
 Formula = Callable[..., Any]
 NAMES = (
@@ -43,20 +47,21 @@ def numpy() -> Any:
         sigmoid=scipy.special.expit,
         relu=lambda x: np.maximum(x, 0),
         ndtr=scipy.special.ndtr,
-        logsumexp=lambda x, axis=None: scipy.special.logsumexp(x, axis=axis),
+        logsumexp=scipy.special.logsumexp,
         einsum=lambda text, *arrays: np.einsum(text, *arrays, optimize=True),
         stack=np.stack,
         concat=np.concatenate,
         take=lambda x, indices: x[indices],
         zeros=np.zeros,
         array=np.asarray,
-        scan=_loop(np.stack),
+        scan=python_scan(np.stack),
         triangular_solve=triangular_solve,
         **_same_linalg(np.linalg),
         svdvals=lambda x: np.linalg.svd(x, compute_uv=False),
         svd=lambda x: np.linalg.svd(x, full_matrices=False),
         convolve=convolve,
         pool=lambda x: _halves(x).max((2, 4)),
+        **array_functions.numpy(),
     )
 
 
@@ -91,6 +96,7 @@ def gradtape() -> Any:
         jacobian=jacobian,
         blocks=lambda function: gt.vmap(gt.jacobian(function)),
         curvature=curvature,
+        **array_functions.gradtape(),
     )
 
 
@@ -130,14 +136,15 @@ def jax() -> Any:
         ),
         blocks=lambda function: jax.vmap(jax.jacrev(function)),
         curvature=lambda function: lambda x: jax.jvp(jax.grad(function), (x,), (jnp.ones_like(x),)),
+        **array_functions.jax(),
     )
 
 
 def torch() -> Any:
     import torch
 
-    def over(function: Any, axis: Any, x: Any) -> Any:
-        return function(x) if axis is None else function(x, axis)
+    def over(function: Any, axis: Any, x: Any, keepdims: bool = False) -> Any:
+        return function(x) if axis is None else function(x, axis, keepdims)
 
     def take(x: Any, indices: Any) -> Any:
         return x[indices if isinstance(indices, torch.Tensor) else torch.as_tensor(indices)]
@@ -160,24 +167,30 @@ def torch() -> Any:
 
     return SimpleNamespace(
         **{name: getattr(torch, name) for name in _EVERYWHERE if name not in _REDUCTIONS},
-        sum=lambda x, axis=None: over(torch.sum, axis, x),
-        mean=lambda x, axis=None: over(torch.mean, axis, x),
+        sum=lambda x, axis=None, keepdims=False: over(torch.sum, axis, x, keepdims),
+        mean=lambda x, axis=None, keepdims=False: over(torch.mean, axis, x, keepdims),
         var=lambda x, axis=None: torch.var(x, axis, correction=0),
-        max=lambda x, axis=None: torch.max(x) if axis is None else torch.amax(x, axis),
-        min=lambda x, axis=None: torch.min(x) if axis is None else torch.amin(x, axis),
+        max=lambda x, axis=None, keepdims=False: (
+            torch.max(x) if axis is None else torch.amax(x, axis, keepdims)
+        ),
+        min=lambda x, axis=None, keepdims=False: (
+            torch.min(x) if axis is None else torch.amin(x, axis, keepdims)
+        ),
         sort=lambda x: torch.sort(x).values,
         transpose=torch.permute,
         sigmoid=torch.sigmoid,
         relu=torch.relu,
         ndtr=torch.special.ndtr,
-        logsumexp=lambda x, axis=None: torch.logsumexp(x, 0 if axis is None else axis),
+        logsumexp=lambda x, axis=None, keepdims=False: torch.logsumexp(
+            x, 0 if axis is None else axis, keepdims
+        ),
         einsum=torch.einsum,
         stack=torch.stack,
         concat=torch.cat,
         take=take,
         zeros=lambda shape, dtype: torch.zeros(shape, dtype=getattr(torch, dtype)),
         array=torch.as_tensor,
-        scan=_loop(torch.stack),
+        scan=python_scan(torch.stack),
         triangular_solve=lambda a, b, transposed=False: torch.linalg.solve_triangular(
             a.mT if transposed else a, b, upper=transposed
         ),
@@ -195,6 +208,7 @@ def torch() -> Any:
         )(function, by),
         blocks=lambda function: torch.func.vmap(torch.func.jacrev(function)),
         curvature=curvature,
+        **array_functions.torch(),
     )
 
 
@@ -263,7 +277,7 @@ def autograd() -> Any:
         take=lambda x, indices: x[indices],
         zeros=anp.zeros,
         array=lambda x: x,
-        scan=_loop(anp.stack),
+        scan=python_scan(anp.stack),
         **_same_linalg(anp.linalg),
         gradient=autograd.grad,
         jacobian=lambda function, by, forward: autograd.jacobian(function, by),
@@ -292,21 +306,6 @@ def _tensorflow_svd(tf: Any) -> Formula:
         return u, s, tf.linalg.adjoint(v)
 
     return svd
-
-
-def _loop(stack: Callable[[list[Any]], Any]) -> Formula:
-    """`scan` as a Python loop, for libraries that have no other."""
-
-    def scan(step: Formula, carry: Any, xs: Any) -> Any:
-        found = []
-        several = isinstance(xs, tuple)
-        for place in range(len(xs[0] if several else xs)):
-            given = tuple(x[place] for x in xs) if several else xs[place]
-            carry, y = step(carry, given)
-            found.append(y)
-        return carry, None if found[0] is None else stack(found)
-
-    return scan
 
 
 def _halves(x: Any) -> Any:

@@ -54,6 +54,8 @@ class Adaptor:
     wait: Callable[[Any], Any]  # returns when the result is computed
     array: Callable[[Any], Any]  # one leaf of a result, as a NumPy array
     before: Callable[[], object] = lambda: None  # runs before each call, and is not timed
+    # The Python calls of all compiled plans so far, from libraries that count them.
+    python_calls: Callable[[], int | None] = lambda: None
 
 
 def adaptor(library: str, variant: str, dtype: str) -> Adaptor:
@@ -82,9 +84,12 @@ def gradtape(variant: str, dtype: str) -> Adaptor:
 
     wraps = {"plain": plain, "function": gt.function}
     # Every call of a row has the same matrix: without this, none but the first would factor it.
-    from gradtape.ops.matrices.factors import forget
+    from gradtape.ops.matrices.sparse_factors import forget
 
-    return Adaptor(wraps[variant], gt.evaluate, array, forget)
+    def python_calls() -> int | None:
+        return getattr(gt.counters(), "python_calls", None)
+
+    return Adaptor(wraps[variant], gt.evaluate, array, forget, python_calls)
 
 
 def tensorflow(variant: str, dtype: str) -> Adaptor:

@@ -32,6 +32,7 @@ class Cell:
     trouble: str | None = None  # missing, failed or wrong
     wrong: bool = False
     said: str | None = None  # a remark on the answer, if several answers are right
+    python_calls: int | None = None  # made by compiled plans in one call, if the library counts
 
     @property
     def best(self) -> float | None:
@@ -53,6 +54,7 @@ class Measured:
     parts: dict[str, float] = field(default_factory=dict)
     # A row about first calls or imports has seconds and no other measures.
     only_seconds: bool = False
+    group: str = ""
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,8 @@ def measure(workload: Workload, forms: Sequence[Form], effort: Effort) -> Measur
         for form in forms
         if workload.build(form.library) and form.title not in workload.left_out
     ]
-    measured = Measured(workload.name, workload.title, {form.title: Cell() for form in forms})
+    cells = {form.title: Cell() for form in forms}
+    measured = Measured(workload.name, workload.title, cells, group=workload.group)
     with contextlib.ExitStack() as outer:
         folder = outer.enter_context(tempfile.TemporaryDirectory())
         # A workload too large for all processes at once is measured form by form.
@@ -93,7 +96,7 @@ def measure(workload: Workload, forms: Sequence[Form], effort: Effort) -> Measur
 def _take_turns(
     measured: Measured, bounds: list[Process], running: dict[str, Process], effort: Effort
 ) -> None:
-    """Run rounds of turns, limits first; then ask for the memory that each form took."""
+    """Run rounds of turns, limits first; then ask for each form's memory and Python calls."""
     for _ in range(effort.rounds):
         for bound in bounds:
             for part, seconds in bound.ask("turn", seconds=effort.turn)["parts"].items():
@@ -109,6 +112,7 @@ def _take_turns(
     for title, process in running.items():
         with contextlib.suppress(Failed):
             measured.cells[title].peak = process.ask("memory")["bytes"]
+            measured.cells[title].python_calls = process.ask("python_calls")["count"]
 
 
 def _start_limits(workload: Workload, stack: contextlib.ExitStack, folder: str) -> list[Process]:

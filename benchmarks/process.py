@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import contextlib
 import json
 import os
@@ -17,6 +18,15 @@ ROOT = Path(__file__).resolve().parent.parent
 
 class Failed(Exception):  # noqa: N818
     """The server reported an error, or ended."""
+
+
+def write_bytecode() -> None:
+    """Compile our sources to bytecode, as `pip install` does for gradtape and for its peers.
+
+    Without it, and with PYTHONDONTWRITEBYTECODE, each process would parse the files of a checkout.
+    """
+    for folder in ("src", "benchmarks"):
+        compileall.compile_dir(ROOT / folder, quiet=2)
 
 
 def interpreter(library: str) -> str | None:

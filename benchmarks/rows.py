@@ -21,6 +21,7 @@ DIRECTIONS = 3
 SMOOTH, KINKED = 1e-4, 1e-6
 # A table has many rows: forms that are hardly ever the best peer are left out.
 LEFT_OUT = ("tf eager", "tf XLA", "torch 1 thr")
+RATE = 0.125  # of the step of "descent"; a power of two, so that the gradient loses few digits
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,9 @@ class Row:
     title: str
     inputs: Callable[[], Arrays]
     formula: Formula
-    # "value", "gradient", "jacobian" (by one argument), "blocks" (the Jacobian of each example of a
-    # batch by one argument) or "curvature" (gradient and H @ ones).
+    # "value", "gradient", "descent" (the loss and the arguments after a step against its gradient),
+    # "jacobian" (by one argument), "blocks" (the Jacobian of each example of a batch by one
+    # argument) or "curvature" (gradient and H @ ones).
     want: str = "value"
     by: tuple[int, ...] = (0,)
     forward: bool = False  # the mode of libraries that have to be told
@@ -43,6 +45,7 @@ class Row:
     slow: bool = False
     step: float = SMOOTH
     curvature: float = 0.0  # the sum of H @ ones, which differences across kinks would not give
+    tiny: Callable[[], Arrays] | None = None  # see `Workload.tiny`
 
 
 def workload(row: Row) -> Workload:
@@ -61,6 +64,7 @@ def workload(row: Row) -> Workload:
         tolerance=row.tolerance or error[row.dtype],
         slow=row.slow,
         left_out=LEFT_OUT,
+        tiny=row.tiny,
     )
 
 
@@ -68,7 +72,7 @@ def _build(row: Row, library: str) -> Build:
     def build(inputs: Arrays, wrap: Wrap) -> Call:
         xp = dialect(library)
         given = [xp.array(array) for array in inputs.values()]
-        if library == "torch" and row.want in ("gradient", "curvature"):
+        if library == "torch" and row.want in ("gradient", "descent", "curvature"):
             for place in row.by:
                 given[place].requires_grad_()
 
@@ -83,6 +87,10 @@ def _build(row: Row, library: str) -> Build:
             call = xp.gradient(wrap(formula), by)
         elif row.want == "gradient":
             call = wrap(xp.gradient(formula, by))
+        elif row.want == "descent":
+            eager = library == "torch"
+            step = _descent(xp, wrap(formula) if eager else formula, row.by)
+            call = step if eager else wrap(step)
         elif row.want == "jacobian":
             call = wrap(xp.jacobian(formula, by, row.forward))
         elif row.want == "blocks":
@@ -97,6 +105,19 @@ def _build(row: Row, library: str) -> Build:
     return build
 
 
+def _descent(xp: Any, formula: Formula, by: tuple[int, ...]) -> Formula:
+    """A step of gradient descent, with the loss before it."""
+    slopes = xp.value_and_gradient(formula, by)
+
+    def step(*given: Any) -> Any:
+        loss, gradients = slopes(*given)
+        with xp.untracked():
+            moved = zip(by, gradients, strict=True)
+            return loss, *(given[place] - RATE * slope for place, slope in moved)
+
+    return step
+
+
 def _reference(row: Row, inputs: Arrays) -> list[np.ndarray]:
     xp = dialect("numpy")
     given = [_wide(array) for array in inputs.values()]
@@ -104,6 +125,7 @@ def _reference(row: Row, inputs: Arrays) -> list[np.ndarray]:
         found = row.formula(xp, *given)
         return [np.asarray(part) for part in (found if isinstance(found, tuple) else (found,))]
     along = []
+    value = [np.asarray(row.formula(xp, *given))] if row.want == "descent" else []
     for directions in _directions(row, given):
 
         def at(times: float, directions: Any = directions) -> Any:
@@ -117,13 +139,17 @@ def _reference(row: Row, inputs: Arrays) -> list[np.ndarray]:
         along.append((8 * (at(1) - at(-1)) - (at(2) - at(-2))) / (12 * row.step))
     if row.want == "curvature":
         along.append(np.asarray(row.curvature))
-    return [np.stack(along)]
+    return [*value, np.stack(along)]
 
 
 def _along(row: Row, inputs: Arrays, found: list[Any]) -> list[np.ndarray]:
     """The derivative along the directions, in the dtype of the derivative."""
     given = [_wide(array) for array in inputs.values()]
     wide = [np.asarray(part, dtype="float64") for part in found]
+    value = found[:1] if row.want == "descent" else []
+    if row.want == "descent":
+        pairs = zip(row.by, wide[1:], strict=True)
+        wide = [(given[place] - after) / RATE for place, after in pairs]
     along = [
         sum(
             _product(row, part, directions[place])
@@ -133,7 +159,7 @@ def _along(row: Row, inputs: Arrays, found: list[Any]) -> list[np.ndarray]:
     ]
     if row.want == "curvature":
         along.append(np.asarray(wide[1].sum()))
-    return [np.stack(along).astype(np.asarray(found[0]).dtype)]
+    return [*value, np.stack(along).astype(np.asarray(found[0]).dtype)]
 
 
 def _product(row: Row, derivative: Any, direction: Any) -> Any:

@@ -128,6 +128,13 @@ class LibraryServer:
             self.peak = max(self.peak, memory.peak())
         return {"bytes": max(0, self.peak - self.resident)}
 
+    def python_calls(self) -> dict[str, object]:
+        """The number of Python calls that compiled plans make in one call, if it is counted."""
+        before = self.adaptor.python_calls()
+        self.again()
+        after = self.adaptor.python_calls()
+        return {"count": None if before is None or after is None else after - before}
+
 
 class LimitServer:
     """Serves the ways to measure a workload's limit, and the reference answer."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from benchmarks.measure import Cell, Measured
 
@@ -17,6 +17,7 @@ MEASURES = (
     ("second call, ms", "second", 1e3),
     ("peak memory, MB", "peak", 1e-6),
 )
+PYTHON_CALLS = "Python calls"
 
 
 def header(titles: Sequence[str]) -> str:
@@ -24,7 +25,7 @@ def header(titles: Sequence[str]) -> str:
     return " " * LABEL + "".join(_cell(column) for column in columns)
 
 
-def group(measured: Measured, titles: Sequence[str]) -> list[str]:
+def block(measured: Measured, titles: Sequence[str]) -> list[str]:
     """The lines of one workload: its title, its measures, its troubles."""
     lines = [measured.title]
     for label, name, scale in MEASURES[: 2 if measured.only_seconds else None]:
@@ -37,6 +38,10 @@ def group(measured: Measured, titles: Sequence[str]) -> list[str]:
         cells += [_ratio(best, values.get(title)) for title in OURS]
         cells.append(_ratio(values.get("function") or values.get("gradtape"), limit))
         lines.append(f"  {label:<{LABEL - 2}}" + "".join(_cell(cell) for cell in cells))
+    counts = [_value(measured.cells.get(title), "python_calls") for title in titles]
+    if any(count is not None for count in counts):
+        shown = ("–" if count is None else f"{count:,}" for count in counts)
+        lines.append(f"  {PYTHON_CALLS:<{LABEL - 2}}" + "".join(_cell(text) for text in shown))
     lines += [
         f"  {title}: {cell.trouble or cell.said}"
         for title, cell in measured.cells.items()
@@ -63,8 +68,15 @@ def summary(measured: Sequence[Measured]) -> list[str]:
         found = ratios(measured, title)
         if not found:
             continue
-        mean = math.exp(sum(map(math.log, found.values())) / len(found))
+        mean = _mean(found)
         lines.append(f"{title}: best peer / ours, geometric mean {mean:.2f} of {len(found)} rows")
+        groups: dict[str, dict[str, float]] = {}
+        for one in measured:
+            if one.name in found:
+                groups.setdefault(one.group, {})[one.name] = found[one.name]
+        lines += [
+            f"  {name}: {_mean(some):.2f} of {len(some)} rows" for name, some in groups.items()
+        ]
         behind = sorted((ratio, name) for name, ratio in found.items() if ratio < 1)
         if behind:
             lines.append("  behind: " + ", ".join(f"{name} {ratio:.2f}" for ratio, name in behind))
@@ -83,11 +95,17 @@ def summary(measured: Sequence[Measured]) -> list[str]:
     return lines
 
 
+def _mean(ratios: Mapping[str, float]) -> float:
+    """The geometric mean."""
+    return math.exp(sum(map(math.log, ratios.values())) / len(ratios))
+
+
 def as_json(measured: Measured) -> dict[str, object]:
     """All measurements of a row group, in seconds and bytes."""
     return {
         "name": measured.name,
         "title": measured.title,
+        "group": measured.group,
         "limit": measured.limit,
         "limit_parts": measured.parts,
         "forms": {
@@ -101,6 +119,7 @@ def as_json(measured: Measured) -> dict[str, object]:
                 "calls": len(cell.seconds),
                 "trouble": cell.trouble,
                 "said": cell.said,
+                "python_calls": cell.python_calls,
             }
             for title, cell in measured.cells.items()
         },

@@ -48,6 +48,8 @@ class Workload:
     slow: bool = False  # left out by --quick
     alone: bool = False  # too large for all processes to hold it at once
     left_out: tuple[str, ...] = ()  # titles of forms that are not measured
+    group: str = ""  # for `--group`; `workloads.GROUPS` sets it
+    tiny: Callable[[], Arrays] | None = None  # inputs of the same kind and few elements, for tests
 
     def build(self, library: str) -> Build | None:
         """The function of one library, if this workload has one."""

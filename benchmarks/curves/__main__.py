@@ -23,7 +23,7 @@ from typing import Any
 
 from benchmarks.curves.process import COUNTS
 from benchmarks.curves.programs import PROGRAMS
-from benchmarks.process import ROOT, interpreter
+from benchmarks.process import ROOT, interpreter, write_bytecode
 
 BUDGET = 4.0  # seconds after which a process ends
 LONGEST = 60.0  # seconds that it may take for a first call
@@ -212,6 +212,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw them there")
     chosen = parser.parse_args()
+    write_bytecode()
     peers = chosen.peers.split(",")
     forms = [form for form in FORMS if form.library == "gradtape" or form.library in peers]
     load = os.getloadavg()[0]

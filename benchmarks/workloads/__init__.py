@@ -1,6 +1,9 @@
-"""The workloads, in the order of the table. A new one is a file here and a name in `MODULES`."""
+"""The workloads, in the order of the table. A new one is a file here and a name in `GROUPS`."""
 
 from __future__ import annotations
+
+from dataclasses import replace
+from types import ModuleType
 
 from benchmarks.workload import Workload
 from benchmarks.workloads import (
@@ -23,6 +26,7 @@ from benchmarks.workloads import (
     perceptron_adam,
     recurrence,
     reductions,
+    science,
     seawater,
     square,
     stencil,
@@ -30,14 +34,26 @@ from benchmarks.workloads import (
     where,
 )
 
-MODULES = (
-    *(square, where, composition, chain, linear_adam, perceptron_adam, seawater),
-    *(jacobian_pair, jacobian_layers, stencil, brusselator, jacobian_loop, logistic_hessian),
-    *(recurrence, newton, lstm, reductions, matrices, elementwise, models, gradbench),
-    *(complaints, tapes, compiling),
-)
+# The names of `--group`, and the modules of each group.
+GROUPS: dict[str, tuple[ModuleType, ...]] = {
+    "basics": (
+        *(square, where, composition, chain, linear_adam, perceptron_adam, seawater),
+        *(jacobian_pair, jacobian_layers, stencil, brusselator, jacobian_loop, logistic_hessian),
+        *(recurrence, newton, lstm),
+    ),
+    "ops": (reductions, matrices, elementwise),
+    "models": (models,),
+    "gradbench": (gradbench,),
+    "complaints": (complaints,),
+    "tapes": (tapes,),
+    "compiling": (compiling,),
+    "science": science.MODULES,
+}
 WORKLOADS: tuple[Workload, ...] = tuple(
-    workload for module in MODULES for workload in module.WORKLOADS
+    replace(workload, group=name)
+    for name, modules in GROUPS.items()
+    for module in modules
+    for workload in module.WORKLOADS
 )
 
 
