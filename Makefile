@@ -265,17 +265,23 @@ $(MADE):
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
+# An editable install has no bytecode, and some environments never write any.
+BYTECODE = $(BIN)/python -m compileall -q src
+
 $(RUN_READY): pyproject.toml $(MADE)
 	$(PIP) --editable .
+	@$(BYTECODE)
 	@touch $@
 
 # What the developer's install holds includes what running needs.
 $(DEV_READY): pyproject.toml $(MADE)
 	$(PIP) --editable '.[dev]'
+	@$(BYTECODE)
 	@touch $(RUN_READY) $@
 
 $(FULL_READY): pyproject.toml $(MADE)
 	$(PIP) --editable '.[dev-full]'
+	@$(BYTECODE)
 	@touch $(RUN_READY) $(DEV_READY) $@
 
 $(DOCS_READY): pyproject.toml $(DEV_READY)
