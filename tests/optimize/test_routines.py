@@ -247,3 +247,10 @@ def test_bodies_of_loops_have_routines_sooner():
     (native,) = plan.lowered.natives.values()
     # One instruction in a step.
     assert native.body.stream.count == 1
+
+
+def test_a_template_belongs_to_what_is_lowered():
+    x = gt.asarray(0.25)
+    (node,) = optimize(gt.program_of(gt.sin(x))).nodes
+    assert template_of(node, lambda node: False) is None
+    assert template_of(node, fusible) is not None

@@ -184,6 +184,7 @@ _held = [0]
 def template_of(node: Node, lowers: Lowers) -> Template | None:
     """The steps of a node; None if it is not tiny, or has none."""
     key = (
+        lowers,
         node.op,
         # 0.0 and -0.0 are equal.
         repr(node.params) if float in map(type, node.params) else node.params,
