@@ -58,7 +58,8 @@ WORDS = {
     "functions/capture/captured_variables.py": {"assigned"},  # an attribute
     "graph/hooks.py": {"stack"},  # a hook
     "graph/node.py": {"leaf", "pick", "placeholder"},  # declared there: graphs are made of them
-    "recording/deferred_number.py": {"abs", "add", "pow"},  # functions of the module operator
+    # Functions of the modules operator and math.
+    "recording/followed_number.py": {"abs", "add", "ceil", "floor", "pow", "trunc"},
     "runtime/machine_limits.py": {"max"},  # a word in a file of Linux
     "runtime/native_loops.py": {"maximum", "scan"},  # a field, and a function of generated code
     "sparsity/pattern.py": {"all"},  # a word of a text

@@ -107,7 +107,8 @@ class TestOthersInside:
     )
     def test_transforms(self, f):
         calls = [(A(values),) for values in ([1.0, 2.0, 0.5], [3.0, 4.0, 0.1], [0.2, 0.3, 7.0])]
-        assert agrees(stateless(f), calls).runs == 1
+        # A first run that finds no derivative in the table may record others.
+        assert agrees(stateless(f), calls).runs in (2, 3)
 
     @pytest.mark.parametrize("persistent", [False, True])
     def test_tapes(self, persistent):
@@ -122,7 +123,7 @@ class TestOthersInside:
             return tape.gradient(y, {"x": x, "v": v})
 
         calls = [(A(values),) for values in ([1.0, 2.0], [3.0, 4.0], [5.0, 6.0])]
-        assert agrees(stateless(f), calls).runs == 1
+        assert agrees(stateless(f), calls).runs == 2
 
     def test_tape_jacobians(self):
         def f(x):
@@ -132,7 +133,7 @@ class TestOthersInside:
             return tape.jacobian(y, x), tape.batch_jacobian(y, x)
 
         calls = [(A(values),) for values in ([1.0, 2.0], [3.0, 4.0])]
-        assert agrees(stateless(f), calls).runs == 1
+        assert agrees(stateless(f), calls).runs == 2
 
     def test_gradients_of_branches_taken(self):
         def f(x):
@@ -141,7 +142,7 @@ class TestOthersInside:
                 y = x * x if x > 1.0 else x * 5.0
             return tape.gradient(y, x)
 
-        assert agrees(stateless(f), tensors(2.0, 0.5, 3.0, 0.1)).runs == 2
+        assert agrees(stateless(f), tensors(2.0, 0.5, 3.0, 0.1)).runs == 4
 
     def test_row_sparse_gradients_pass_in_and_out(self):
         table = gt.Variable(np.arange(12.0).reshape(4, 3))
@@ -160,9 +161,10 @@ class TestOthersInside:
         inner, runs = counted(lambda x: x * x if x > 0.0 else x)
         inner = gt.function(inner)
         found = agrees(stateless(lambda x: inner(x) + inner(-2.0 * x)), tensors(1.0, -2.0, 3.0))
-        assert found.runs == 2
+        assert found.runs == 4
         # The undecorated run asks the inner function, too, which captures for itself.
-        assert len(runs) == 2 * 2 + 2
+        # The undecorated function calls it nine times, of which two for each of its paths run.
+        assert len(runs) == 2 * 4 + 4
 
     def test_functions_made_inside_functions(self):
         def f(x):
@@ -172,7 +174,7 @@ class TestOthersInside:
 
             return inner(x, 2.0) + inner(x, 3.0)
 
-        assert agrees(stateless(f), tensors(1.0, 2.0)).runs == 1
+        assert agrees(stateless(f), tensors(1.0, 2.0)).runs == 2
 
     def test_recursion_through_the_decorator(self):
         @gt.function
@@ -196,7 +198,7 @@ class TestValuesOfOneCall:
         ],
     )
     def test_compiled(self, f):
-        assert agrees(stateless(f), tensors(0.5, 2.0, 0.9, 3.0)).runs == 1
+        assert agrees(stateless(f), tensors(0.5, 2.0, 0.9, 3.0)).runs == 2
 
     @pytest.mark.parametrize("operation", ["take", "scatter"])
     def test_jacobians_whose_pattern_is_an_argument(self, operation):
@@ -207,7 +209,7 @@ class TestValuesOfOneCall:
 
         x = A([1.0, 2.0, 3.0, 4.0])
         calls = [(x, A(i)) for i in ([0, 1], [2, 3], [3, 3])]
-        assert agrees(stateless(f), calls).runs == 1
+        assert agrees(stateless(f), calls).runs == 2
 
     @pytest.mark.parametrize(
         "f",
@@ -248,7 +250,7 @@ class TestValuesOfOneCall:
 
             return f, [v]
 
-        assert agrees(make, tensors(1.0, 2.0, 3.0)).runs == 1
+        assert agrees(make, tensors(1.0, 2.0, 3.0)).runs == 2
 
 
 def test_pending_arguments_and_results():

@@ -1,5 +1,7 @@
 """Classes of the library that somebody patches between calls of a captured step."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -49,10 +51,15 @@ def training(decorate):
     return decorate(step), model
 
 
+# Classes of the library are trusted, so only checks see that one was patched.
+CHECKED = functools.partial(gt.function, recheck=1)
+
+
+@pytest.mark.filterwarnings("ignore:gt.function. step was replayed")
 @pytest.mark.parametrize("patch", PATCHES)
 def test_a_patched_class_is_noticed(patch, monkeypatch):
     kind, name, change = PATCHES[patch]
-    (step, model), (plain, other) = training(gt.function), training(lambda f: f)
+    (step, model), (plain, other) = training(CHECKED), training(lambda f: f)
     seen = []
     for phase in range(3):
         if phase == 1:

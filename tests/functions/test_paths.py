@@ -26,7 +26,7 @@ def newton():
     return root
 
 
-def repeat(function, *args, times=REPEATS + 4):
+def repeat(function, *args, times=REPEATS + 6):
     for _ in range(times):
         function(*args)
 

@@ -172,6 +172,7 @@ def function_of(seed):
     return make
 
 
+@pytest.mark.filterwarnings("ignore:gt.function. wrapped has run in Python for 6 values")
 @pytest.mark.parametrize("seed", range(COUNT))
 def test_random_functions(seed):
     rng = np.random.default_rng(1000 + seed)

@@ -141,7 +141,7 @@ def test_embeddings_in_functions_update_rows():
         return step, table.parameters()
 
     calls = [(A(rows),) for rows in ([0, 1, 1], [5, 5, 5], [2, 3, 0])]
-    assert agrees(make, calls).runs == 1
+    assert agrees(make, calls).runs == 2
 
 
 def test_models_are_arguments_too():

@@ -121,8 +121,8 @@ class TestMetropolis:
             assert accepted == twin_accepted
             np.testing.assert_allclose(x.numpy(), twin.numpy(), rtol=1e-12)
             assert plain.state == decorated.state
-        # Thirty-two ways to accept and reject: once they are known Python rests.
-        assert counted.runs <= 32
+        # Thirty-two ways to accept and reject, each recorded by two runs: then Python rests.
+        assert counted.runs <= 64
 
     def test_the_shared_stream_and_seeds_set_meanwhile(self):
         def shared(x):

@@ -16,7 +16,7 @@ from gradtape.control.traced_bodies import Body, BodyTrace
 from gradtape.errors import DtypeError, NoValueError, ShapeError
 from gradtape.graph import Node, Spec, spec
 from gradtape.pytree import flatten, leaf_names, unflatten
-from gradtape.recording import SCALARS, Deferred, Handle, enter, state
+from gradtape.recording import SCALARS, Handle, enter, plain, state
 from gradtape.tensor import Tensor, TensorLike, Variable, asarray
 
 # A body that makes the variables it assigns may do so only at its first call: it is traced again so
@@ -166,5 +166,5 @@ def _fits(leaf: Any, of: Spec) -> bool:
     """Whether a leaf is a Python number that the dtype of the carried value can hold."""
     if type(leaf) not in SCALARS:
         return False
-    number = leaf.value if type(leaf) is Deferred else leaf
+    number = plain(leaf)
     return bool(np.can_cast(np.min_scalar_type(number), of.dtype))

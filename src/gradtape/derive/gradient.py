@@ -10,7 +10,6 @@ from gradtape.graph import Rows, dependents, of_structure, topological
 from gradtape.graph.node import Node, apart_from_recorded
 from gradtape.process.uncollected import uncollected
 from gradtape.recording.recording import Recording
-from gradtape.recording.unobserved import unobserved
 from gradtape.runtime.counters import COUNTS
 from gradtape.runtime.probe import PROBE
 from gradtape.transforms.forward import forward
@@ -51,9 +50,7 @@ def derive_reverse(
         if recording.rules:
             results = reverse(targets, cotangents, asked, outside, rules.pull)
         else:
-            results = unobserved(
-                uncollected, reverse, targets, cotangents, asked, outside, rules.pull
-            )
+            results = uncollected(reverse, targets, cotangents, asked, outside, rules.pull)
     by_source = dict(zip(asked, results, strict=True))
     found = [by_source.get(source) for source in sources]
     if not rules.used:
@@ -89,9 +86,7 @@ def derive_forward(
         if recording.rules:
             found = forward(targets, sources, tangents, outside, rules.push)
         else:
-            found = unobserved(
-                uncollected, forward, targets, sources, tangents, outside, rules.push
-            )
+            found = uncollected(forward, targets, sources, tangents, outside, rules.push)
     if not rules.used:
         recording.table.derived[key] = found
     return found

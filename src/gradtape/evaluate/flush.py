@@ -42,7 +42,6 @@ from gradtape.recording.handle import Handle
 from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import ended, settle, state
 from gradtape.recording.trace import Trace, leave_full_tables
-from gradtape.recording.unobserved import unobserved
 from gradtape.recording.value import Content, Value
 from gradtape.runtime.counters import COUNTS
 from gradtape.runtime.probe import PROBE
@@ -362,7 +361,7 @@ def _bound_plan_for(recording: Recording, roots: tuple[Node, ...]) -> BoundPlan 
     candidates = plans.setdefault((roots[-1], *key[1:]), [])
     found = _superset(wanted, candidates)
     if found is None:
-        found = unobserved(uncollected, BoundPlan, wanted, recording.fastmath)
+        found = uncollected(BoundPlan, wanted, recording.fastmath)
         candidates.append(found)
     else:
         COUNTS.plan_hits += 1

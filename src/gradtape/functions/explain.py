@@ -6,12 +6,15 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from gradtape.functions.check_schedule import NEVER
 from gradtape.functions.replay.steps import Step
 from gradtape.graph.lines import warn
 
 if TYPE_CHECKING:
     from gradtape.functions.captured import Captured
 
+# So many compared values are listed.
+MOST_VALUES = 12
 # A guard that has met so many values is worth a warning.
 VALUES = 5
 
@@ -19,7 +22,9 @@ VALUES = 5
 class History:
     """What happened to the calls of one signature so far."""
 
-    __slots__ = ("calls", "latest", "refused", "remedy", "seconds", "why")
+    __slots__ = (
+        "calls", "checks", "differences", "gap", "latest", "refused", "remedy", "seconds", "why",
+    )  # fmt: skip
 
     def __init__(self, why: tuple[str, str, str] | None) -> None:
         # The argument that made it another signature, with what it was before and what it is.
@@ -29,6 +34,10 @@ class History:
         # Why calls run in Python, if they do.
         self.refused: str | None = None
         self.remedy = ""
+        # Calls that ran in Python to be compared, what they found, and the replays before the next.
+        self.checks = 0
+        self.differences: list[str] = []
+        self.gap = 0
         # Seconds that captures took: all of them, and each of the latest.
         self.seconds = 0.0
         self.latest: deque[float] = deque(maxlen=8)
@@ -76,9 +85,17 @@ def warn_of_paths(name: str, latest: Iterable[float], step: Step) -> None:
         return
     *_, old, new = step.values
     spent = list(latest)
+    if step.pinned >= 0:
+        warn(
+            f"gt.function: {name} has run in Python for {len(step.values)} values of {step.label}, "
+            f"from {step.values[0]!r} to {new!r}: each gave another program, or is not used in it. "
+            "Compute with it by gt functions, which take tensors and numbers alike, instead of "
+            "math or NumPy; or leave it out."
+        )
+        return
     warn(
         f"gt.function: {name} has run in Python for {len(step.values)} values of {step.label}, "
-        f"which it looks at in {step.line}; the last time because {step.label} was {old!r} and is "
+        f"which it reads in {step.line}; the last time because {step.label} was {old!r} and is "
         f"{new!r}. Each took time: {_milliseconds(spent) if spent else 'unknown'}. Compute with it "
         "by gt functions, which take tensors and numbers alike, instead of math or float()."
     )
@@ -86,20 +103,26 @@ def warn_of_paths(name: str, latest: Iterable[float], step: Step) -> None:
 
 def explained(name: str, known: Sequence[Captured]) -> str:
     """The text of `Function.explain`."""
-    count = len(known)
-    lines = [f"{name}: {count} {'kind' if count == 1 else 'kinds'} of calls"]
+    lines = [f"{name}: {_count(len(known), 'kind')} of calls"]
     for number, each in enumerate(known, start=1):
         history, steps = each.history, each.steps
         why = "first call" if history.why is None else "{} was {} and is {}".format(*history.why)
         lines.append(
-            f"{number}. {why}: {each.calls} calls, {steps.paths} "
-            f"{'path' if steps.paths == 1 else 'paths'}, {history.seconds * 1e3:.1f} ms to capture"
+            f"{number}. {why}: {_count(each.calls, 'call')}, {_count(steps.paths, 'path')}, "
+            f"{history.seconds * 1e3:.1f} ms to capture"
         )
         if history.refused is not None:
             remedy = f". {history.remedy}" if history.remedy else ""
             lines.append(f"   runs in Python: {history.refused}{remedy}")
+        elif not steps.paths:
+            lines.append("   is not replayed yet: two runs have to record the same program")
+        lines += _checks(each)
         if steps.guards is not None:
-            lines.append(f"   compares {len(steps.guards.places)} things outside at every call")
+            values = steps.guards.values()
+            lines.append(f"   compares {_count(len(values), 'value')} outside at every call")
+            lines += [f"     {label} is {value}" for label, value in values[:MOST_VALUES]]
+            if len(values) > MOST_VALUES:
+                lines.append(f"     and {len(values) - MOST_VALUES} more")
         if steps.read:
             lines.append(f"   reads {', '.join(steps.read)}")
         if steps.assigned:
@@ -107,12 +130,30 @@ def explained(name: str, known: Sequence[Captured]) -> str:
             lines.append(f"   assigns {names}, at its end")
         if steps.draws:
             lines.append("   draws random numbers")
-        lines += [f"   looks at {guard}" for guard in _guards(steps.root)]
+        lines += [f"   reads {guard}" for guard in _guards(steps.root)]
         if each.frozen:
             lines.append(
                 "   is frozen: Python outside is read, and effects happen, at captures only"
             )
     return "\n".join(lines)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _checks(captured: Captured) -> list[str]:
+    """What is known of checks: those made, the next one, and what they found."""
+    history, steps = captured.history, captured.steps
+    if captured.frozen or (not steps.paths and not history.differences):
+        return []
+    lines = []
+    if steps.paths:
+        upcoming = captured.until_check
+        when = "never" if upcoming >= NEVER else f"after {_count(max(upcoming, 0), 'more replay')}"
+        lines.append(f"   checked by running it {_count(history.checks, 'time')}, next {when}")
+    lines += [f"   a check found: {each}" for each in history.differences[-3:]]
+    return lines
 
 
 def _guards(step: Step) -> list[str]:

@@ -21,18 +21,17 @@ from gradtape.dtypes import World
 from gradtape.functions.arguments.argument_keys import has_iterator
 from gradtape.functions.arguments.signature import Arguments, Key, Signature, Specs
 from gradtape.functions.arguments.tensor_spec import is_spec
-from gradtape.functions.audit import ALWAYS, CountedFunction, audited
 from gradtape.functions.bound_function import BoundFunction
 from gradtape.functions.capture.capture import Capture
 from gradtape.functions.capture.capture_run import Refusal, captured_run
 from gradtape.functions.capture.returned_values import is_inside
 from gradtape.functions.capture.stand_ins import StandIns
-from gradtape.functions.captured import Captured, first_look
+from gradtape.functions.captured import DEFAULT_CONTRACT, Captured, Contract, first_look
+from gradtape.functions.check_schedule import Recheck, checked_recheck, default_recheck
 from gradtape.functions.concrete_function import ConcreteFunction
 from gradtape.functions.explain import explained, warn_of_captures
 from gradtape.functions.native.call_slot import MOST_CONTEXTS, is_coming, note_calls
 from gradtape.functions.native.native_call import NativeCall, native_call
-from gradtape.functions.replay.steps import Step
 from gradtape.functions.thread_captures import ThreadCaptures
 from gradtape.graph.program import Program, program
 from gradtape.graph.public_face import ask_for_report
@@ -63,7 +62,7 @@ def function(
     reduce_retracing: bool = False,
     fastmath: bool = False,
     frozen: bool = False,
-    audit: bool = False,
+    recheck: Recheck | bool = "auto",
     autograph: object = None,
     jit_compile: object = None,
 ) -> Function[P, R]: ...
@@ -79,7 +78,7 @@ def function(
     reduce_retracing: bool = False,
     fastmath: bool = False,
     frozen: bool = False,
-    audit: bool = False,
+    recheck: Recheck | bool = "auto",
     autograph: object = None,
     jit_compile: object = None,
 ) -> Callable[[Callable[P, R]], Function[P, R]]: ...
@@ -94,11 +93,11 @@ def function(
     reduce_retracing: bool = False,
     fastmath: bool = False,
     frozen: bool = False,
-    audit: bool = False,
+    recheck: Recheck | bool = "auto",
     autograph: object = None,
     jit_compile: object = None,
 ) -> Any:
-    """Run `f` without the Python between its ops, from the second call of a kind on.
+    """Run `f` without the Python between its ops, once two runs have recorded the same program.
 
     >>> @gt.function
     ... def step(x, rate):
@@ -106,25 +105,36 @@ def function(
     >>> float(step(gt.asarray(2.0), 0.0)), float(step(gt.asarray(1.0), 0.0))
     (2.0, 1.0)
 
-    The first call with arguments of one kind (shapes, dtypes, nests, static values, which of them
-    are one object) runs the function as it is and captures its ops as a compiled program. A later
-    call replays the program if everything that the function read in Python is known and is what
-    it was; otherwise the function runs as it is. So results are those of the undecorated function:
+    The first calls with arguments of one kind (shapes, dtypes, nests, static values, which of them
+    are one object) run the function as it is and record its ops. When two runs have recorded the
+    same program, later calls replay it, compiled. Two things keep the results right:
+
+    - **Guards by name.** What the code names outside the function is compared at every call:
+      globals, closure cells, defaults, attributes, lists, dicts, helpers in your own modules. A
+      change runs the function once more. NumPy arrays that the program uses whole are inputs.
+    - **Checks by running.** Some calls run in Python again, ever fewer of them until they take 2 %
+      of the time. If such a run records another program, its own result is returned, and a warning
+      names what differs. So a change that no guard sees is found at the next check; until then
+      replays do not know of it. `recheck=n` checks every n-th call, `recheck=1` every call,
+      `recheck=False` none; the environment variable GRADTAPE_RECHECK sets it for all functions.
+
+    What this means for a function:
 
     - Floats are inputs. Ints are static until a few values have been seen, then inputs, too.
       Booleans, strings and None, and all that `static_argnames` names or `static_argnums` counts,
-      are static.
-    - `if`, `while`, `range(int(t))` on values work: a value that Python looks at becomes a guard,
-      and a value that was not seen before runs the function once more.
-    - Variables may be read and assigned; random generators move on.
-    - What it reads outside (globals, variables of functions around it, attributes, lists, the
-      functions that it calls) may change now and then; tensors may be changed in place at every
-      call. A change runs the function once more.
-    - A function that changes something outside, prints, draws random numbers of NumPy, reads a
-      clock or a file, or calls other C code that is not known to be pure runs as it is in every
-      call, and one warning names the line and the remedy. It is compiled op by op all the same.
-    - So does one that keeps tensors outside, changes lists that it is given or returns objects of
-      other classes, and one whose values leave as floats or arrays (`float(t)`, `t.numpy()`).
+      are static. Numbers are real floats and ints to every library; a number whose value Python or
+      C reads is part of the program, which is recorded for each value then.
+    - `if`, `while`, `range(int(t))` on values work: a value that Python reads becomes a guard, and
+      each path through the function is recorded.
+    - Variables may be read and assigned; random generators of `gt.random` move on; tensors may be
+      changed in place at every call.
+    - Random generators of Python and NumPy, clocks, iterators, files, queues, logging and `print`
+      are never replayed: such a function runs in Python in every call, and one warning names the
+      line and the remedy. `gt.print` prints in replays. The function is compiled op by op all the
+      same.
+    - So does a function that changes what it names outside, keeps tensors outside, changes lists
+      that it is given, returns objects of other classes, or whose values leave as floats or arrays
+      (`float(t)`, `t.numpy()`).
 
     >>> @gt.function
     ... def root(x):
@@ -135,20 +145,17 @@ def function(
     >>> round(float(root(gt.asarray(2.0))), 6)
     1.414214
 
-    Under a tape the function runs undecorated, so that the tape can record it. `explain()` tells
+    Under a tape the function runs undecorated, so that the tape can record it. `explain()` says
     what was captured and why.
 
     `frozen` is the contract of `tf.function` and `jax.jit`: Python outside is read once for each
-    kind of arguments, and effects happen only while the function is captured.
+    kind of arguments, effects happen only while the function is captured, and nothing is compared.
 
     >>> factor = 2.0
     >>> f = gt.function(lambda x: x * factor, frozen=True)
     >>> first, factor = float(f(gt.asarray(1.0))), 3.0
     >>> first, float(f(gt.asarray(1.0)))
     (2.0, 2.0)
-
-    `audit` runs every replayed call undecorated as well and raises an AuditError where they differ;
-    the environment variable GRADTAPE_AUDIT=1 does so for all functions.
 
     `input_signature` is a sequence of `gt.TensorSpec`, one for each argument (nests of them for
     nests): calls that do not agree with it are errors.
@@ -180,7 +187,7 @@ def function(
         "reduce_retracing": reduce_retracing,
         "fastmath": fastmath,
         "frozen": frozen,
-        "audit": audit,
+        "recheck": recheck,
     }
     if f is None:
         return functools.partial(function, **options)
@@ -191,7 +198,12 @@ def function(
     names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
     names += _names_of(f, static_argnums)
     _check_specs(input_signature)
-    return Function(f, names, input_signature, reduce_retracing, fastmath, frozen, audit)
+    contract = Contract(bool(fastmath), bool(frozen), _recheck(recheck))
+    return Function(f, names, input_signature, reduce_retracing, contract)
+
+
+def _recheck(recheck: object) -> Recheck:
+    return default_recheck() if recheck == "auto" else checked_recheck(recheck)
 
 
 def _names_of(f: Callable[..., Any], numbers: Sequence[int] | int) -> tuple[str, ...]:
@@ -252,23 +264,17 @@ class Function(Generic[P, R], Displayed):
         static_argnames: tuple[str, ...] = (),
         input_signature: Specs = None,
         reduce_retracing: bool = False,
-        fastmath: bool = False,
-        frozen: bool = False,
-        audit: bool = False,
+        contract: Contract = DEFAULT_CONTRACT,
     ) -> None:
         self.__name__ = getattr(f, "__name__", type(f).__name__)
         functools.update_wrapper(self, f)
         self.python_function = f
         self.input_signature = input_signature
-        self.fastmath = bool(fastmath)
-        self.frozen = bool(frozen)
+        self.contract = contract
         self.signature = Signature(
             f, self.__name__, static_argnames, reduce_retracing, input_signature
         )
-        self._options = (
-            static_argnames, input_signature, reduce_retracing, fastmath, frozen, audit
-        )  # fmt: skip
-        self._audited = CountedFunction(f) if audit or ALWAYS else None
+        self._options = (static_argnames, input_signature, reduce_retracing, contract)
         self._local = ThreadCaptures()
         self._warned = False
         # The addresses of contexts for the native code, and after them the native calls that own
@@ -310,8 +316,8 @@ class Function(Generic[P, R], Displayed):
         return [
             ("name", getattr(self, "__qualname__", self.__name__)),
             ("kinds of calls", len(self._local.by_key)),
-            ("frozen", self.frozen),
-            ("fastmath", self.fastmath),
+            ("frozen", self.contract.frozen),
+            ("fastmath", self.contract.fastmath),
         ]
 
     def __repr__(self) -> str:
@@ -325,8 +331,6 @@ class Function(Generic[P, R], Displayed):
                 placed, named = self.signature.completed(args, kwargs)
                 return self.python_function(*placed, **named)
             return self.python_function(*args, **kwargs)
-        if self._audited is not None:
-            return audited(self.__name__, self._run, self._audited, args, kwargs)
         return self._run(*args, **kwargs)
 
     def _run(self, *args: Any, **kwargs: Any) -> Any:
@@ -339,7 +343,7 @@ class Function(Generic[P, R], Displayed):
         if captured is None:
             captured = self._new_signature(key)
         try:
-            differs = captured.steps.differs
+            differs = captured.differs
             if differs is not None and differs():
                 captured = local.by_key[key] = captured.for_outside_values()
             found = captured.run(arguments, leaves)
@@ -355,7 +359,7 @@ class Function(Generic[P, R], Displayed):
         known, calls = captured.native_call, captured.history.calls
         if (
             switch.MODE == "python"
-            or self._audited is not None
+            or captured.contract.recheck == 1
             or (known is not None and known.is_valid)
         ):
             captured.look_at = calls + first_look()
@@ -364,7 +368,9 @@ class Function(Generic[P, R], Displayed):
         if self.signature.has_static:
             return
         note_calls(first_look())
-        captured.native_call = made = native_call(Function, arguments, captured.steps)
+        captured.native_call = made = native_call(
+            Function, arguments, captured.steps, captured.until_check
+        )
         if made is None and is_coming():
             captured.look_at = calls + first_look()
         if made is not None:
@@ -379,9 +385,7 @@ class Function(Generic[P, R], Displayed):
         # Compared with the latest only: who has very many shapes should not pay for each of them.
         latest = itertools.islice(reversed(known), CAPTURES)
         why = self.signature.difference(key, reversed(list(latest)))
-        captured = known[key] = Captured(
-            self.__name__, self._audited or self.python_function, self.fastmath, self.frozen, why
-        )
+        captured = known[key] = Captured(self.__name__, self.python_function, self.contract, why)
         if self._runs_later:
             why_not = "it is a generator or a coroutine, which runs later"
             captured.refuse(Refusal(why_not, silently=True))
@@ -454,7 +458,7 @@ class Function(Generic[P, R], Displayed):
         too. Nothing is changed by asking.
         """
         _, leaves, arguments = self.signature.of(args, kwargs)
-        capture = Capture(Step(), {}, self.fastmath)
+        capture = Capture({}, self.contract.fastmath)
         try:
             stand_ins = StandIns(capture, arguments, leaves)
             with captured_run(capture, self.python_function, stand_ins) as box:

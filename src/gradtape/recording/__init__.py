@@ -9,12 +9,12 @@ Other packages import:
 - `modes`: switches of the running thread, such as the eager debug mode
 - `trace`: `Trace`, the recording of a function on arguments without values
 - `capturing`: the capture of a `gt.function` that is running, if there is one
-- `deferred_number`: Python numbers that are inputs of a captured program
+- `followed_number`: Python numbers that are inputs of a captured program
 - `graft`, `traffic`: graphs moved between recordings; counts of what was recorded
 - `parts`: copies of derivative nodes, made when a derivative is returned while a tape records
 """
 
-from gradtape.recording.deferred_number import Deferred
+from gradtape.recording.followed_number import Followed, plain
 from gradtape.recording.handle import Handle
 from gradtape.recording.operands import SCALARS, any_handle, enter
 from gradtape.recording.record import record
@@ -24,6 +24,6 @@ from gradtape.recording.trace import Trace
 from gradtape.recording.value import Content, LeafValue, Value, host_value
 
 __all__ = [
-    "Content", "Deferred", "Handle", "LeafValue", "Recording", "SCALARS", "Trace", "Value",
-    "any_handle", "enter", "host_value", "record", "state",
+    "Content", "Followed", "Handle", "LeafValue", "Recording", "SCALARS", "Trace", "Value",
+    "any_handle", "enter", "host_value", "plain", "record", "state",
 ]  # fmt: skip

@@ -16,6 +16,13 @@ def read_state(thing: object, name: str, label: str) -> Any:
     return capture.guard_state(thing, name, label)
 
 
+def note_text() -> None:
+    """A tensor is written as text: what Python does with it, a replay would not do."""
+    capture = capturing(state.recording)
+    if capture is not None:
+        capture.note_text()
+
+
 def capturing(recording: Recording) -> Any:
     """The capture that a recording is part of, directly or as a trace inside it, or None."""
     while recording.outer is not None:

@@ -6,18 +6,19 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.dtypes import DType, of_scalar
+from gradtape.dtypes import DType, DTypeLike, of_scalar
 from gradtape.graph.hooks import hooks
 from gradtape.graph.node import Node
 from gradtape.graph.op import Op
 from gradtape.graph.spec import Spec, spec
-from gradtape.recording.deferred_number import Deferred
+from gradtape.recording.capturing import capturing
+from gradtape.recording.followed_number import FOLLOWED
 from gradtape.recording.recording import Recording
-from gradtape.recording.value import host_value
+from gradtape.recording.value import Value, host_value
 
 # Tensors, variables, numbers, arrays, nests of these, and objects with `__gradtape__`.
 Operands = tuple[object, ...]
-SCALARS = frozenset((bool, int, float, complex, Deferred))
+SCALARS = frozenset((bool, int, float, complex, *FOLLOWED))
 # The number of axes that an array of NumPy has at most.
 MAX_DIMENSIONS = 64
 
@@ -25,8 +26,9 @@ MAX_DIMENSIONS = 64
 def enter(recording: Recording, operand: Any, partner: DType | None = None) -> Node:
     """The node that stands for an operand; a Python scalar adapts to the dtype `partner`."""
     kind = type(operand)
-    if kind is Deferred:
-        return recording.add_number(operand, scalar_spec(operand.value, operand.kind, partner))
+    if kind in FOLLOWED:
+        value = operand.plain
+        return recording.add_number(operand, scalar_spec(value, type(value), partner))
     if kind in SCALARS:
         return recording.add_leaf(operand, scalar_spec(operand, kind, partner))
     method = getattr(operand, "enter", None)
@@ -37,7 +39,17 @@ def enter(recording: Recording, operand: Any, partner: DType | None = None) -> N
         return enter(recording, convert(), partner)
     if isinstance(operand, (list, tuple)) and any_handle(operand):
         return enter(recording, stack_nest(operand), partner)
-    return recording.enter_value(host_value(operand))
+    return recording.enter_value(entered_array(recording, operand))
+
+
+def entered_array(recording: Recording, operand: Any, dtype: DTypeLike | None = None) -> Value:
+    """The value of host memory; a capture notes arrays that enter its program whole."""
+    value = host_value(operand, dtype)
+    if type(operand) is np.ndarray:
+        capture = capturing(recording)
+        if capture is not None:
+            capture.note_array(operand, value)
+    return value
 
 
 def scalar_spec(value: Any, kind: type, partner: DType | None) -> Spec:

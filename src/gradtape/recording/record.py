@@ -7,7 +7,7 @@ from typing import Any
 from gradtape.graph.hooks import hooks
 from gradtape.graph.node import Node, Params, apply, constant, outputs
 from gradtape.graph.op import Op
-from gradtape.recording.deferred_number import Deferred
+from gradtape.recording.followed_number import read_all
 from gradtape.recording.handle import Handle
 from gradtape.recording.operands import Operands, enter_operands, partner_dtype, scalar_spec
 from gradtape.recording.thread_state import state
@@ -60,7 +60,7 @@ def record(op: Op, operands: Operands, params: Params = ()) -> Any:
 
 
 def _as_nodes(op: Op, operands: Operands) -> tuple[Node, ...]:
-    operands = tuple(x.read() if type(x) is Deferred else x for x in operands)
+    operands = tuple(map(read_all, operands))
     partner = partner_dtype(op, operands)
     return tuple(
         operand

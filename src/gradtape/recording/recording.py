@@ -32,7 +32,7 @@ from gradtape.graph.op import Op
 from gradtape.graph.recorded_lines import note_line
 from gradtape.graph.spec import Spec
 from gradtape.process.locks import Process, new_lock
-from gradtape.recording.deferred_number import Deferred
+from gradtape.recording.followed_number import Followed
 from gradtape.recording.handle import Handle
 from gradtape.recording.modes import modes
 from gradtape.recording.parts import Parts
@@ -284,8 +284,8 @@ class Recording:
         """The leaf of a computed tensor that is not part of this recording."""
         return self.enter_value(handle.computed)  # type: ignore[arg-type]
 
-    def add_number(self, number: Deferred, of: Spec) -> Node:
-        """The leaf of a deferred number, which outside a capture is just a number."""
+    def add_number(self, number: Followed, of: Spec) -> Node:
+        """The leaf of a followed number, which outside a capture is just a number."""
         return self.add_leaf(number.read(), of)
 
     def add_leaf(self, value: LeafValue, of: Spec) -> Node:

@@ -24,6 +24,7 @@ from gradtape.graph.node import (
     LEAF,
     PICK,
     Node,
+    Params,
     Table,
     apart_from_recorded,
     exchange,
@@ -31,11 +32,12 @@ from gradtape.graph.node import (
     numbered_placeholder,
     table,
 )
+from gradtape.graph.op import Op
 from gradtape.graph.provenance import provenance
 from gradtape.graph.rows import Rows
 from gradtape.graph.spec import Spec
 from gradtape.graph.walk import dependents, substitute, topological
-from gradtape.recording.deferred_number import Deferred
+from gradtape.recording.followed_number import Followed, read_all
 from gradtape.recording.graft import graft
 from gradtape.recording.handle import Handle
 from gradtape.recording.recording import Recording
@@ -289,8 +291,12 @@ class Trace(Recording):
         value.entry = (self.stamp, found)
         return found
 
-    def add_number(self, number: Deferred, of: Spec) -> Node:
-        """The leaf of a deferred number, which differs between calls of a captured function."""
+    def application(self, op: Op, inputs: tuple[Node, ...], params: Params) -> Node:
+        """A node; numbers in its params are structure, so a capture guards their values."""
+        return super().application(op, inputs, read_all(params) if params else params)
+
+    def add_number(self, number: Followed, of: Spec) -> Node:
+        """The leaf of a followed number, which differs between calls of a captured function."""
         with self.outside():
             source = self.outer.add_number(number, of)
         return self._stand_in(source, None)

@@ -20,7 +20,7 @@ import numpy as np
 
 from gradtape import pytree
 from gradtape.errors import UnsavableError
-from gradtape.recording.deferred_number import Deferred
+from gradtape.recording.followed_number import FOLLOWED
 from gradtape.recording.thread_state import state
 from gradtape.storage import registry
 from gradtape.tensor.row_sparse import KeptAsRows, RowSparse
@@ -125,7 +125,7 @@ class Encoder:
             return ["complex", x.real.hex(), x.imag.hex()]
         if kind is bytes:
             return ["bytes", base64.b64encode(x).decode()]
-        if kind is Deferred:
+        if kind in FOLLOWED:
             raise _refused(path, x, "a number of a captured function. Save outside of it.")
         if isinstance(x, np.generic):
             if x.dtype not in DTYPES:

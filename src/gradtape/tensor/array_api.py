@@ -15,6 +15,7 @@ from gradtape.ops.arrays.creation import check_device
 from gradtape.ops.elementwise.arithmetic import identity, record_operand
 from gradtape.ops.families.casting import cast
 from gradtape.process.records import dataclass
+from gradtape.recording.followed_number import plain
 from gradtape.recording.operands import SCALARS
 
 if TYPE_CHECKING:
@@ -150,8 +151,7 @@ def result_type(*arrays_and_dtypes: Typed | complex) -> DType:
             found = dtype if found is None else dtypes.promote(found, dtype)
     for thing in arrays_and_dtypes:
         if type(thing) in SCALARS:
-            # A deferred number says the type of its number here.
-            found = dtypes.of_scalar(thing.__class__, found)
+            found = dtypes.of_scalar(type(plain(thing)), found)
     if found is None:
         raise ValueError("result_type: nothing was given. Pass tensors, dtypes or numbers.")
     return found

@@ -21,7 +21,8 @@ from gradtape.ops.families.elementwise import RECORDERS, binary_function, op_of
 from gradtape.ops.families.signatures import Axis, BinaryFunction, ShapeLike
 from gradtape.ops.matrices import contraction
 from gradtape.ops.reductions import reduction
-from gradtape.recording.deferred_number import Deferred
+from gradtape.recording.capturing import note_text
+from gradtape.recording.followed_number import FOLLOWED
 from gradtape.recording.record import record
 from gradtape.recording.thread_state import state
 
@@ -43,7 +44,7 @@ def reflected(function: BinaryFunction) -> BinaryMethod:
 
 
 # Right operands that need no look before they are recorded.
-_KNOWN = frozenset((bool, int, float, complex, np.ndarray, np.float64, list, tuple, Deferred))
+_KNOWN = frozenset((bool, int, float, complex, np.ndarray, np.float64, list, tuple, *FOLLOWED))
 _ARRAY_LIKE = ("enter", "__gradtape__", "__array__", "__array_interface__", "__array_struct__")
 
 
@@ -240,6 +241,7 @@ class Operators:
     def __format__(self, template: str) -> str:
         """As NumPy's: a 0-d tensor is a number, others take no format."""
         if not self.shape:
+            note_text()
             return format(self._look()[()], template)
         if template:
             raise TypeError(

@@ -20,9 +20,10 @@ from gradtape.ops.arrays import indexing
 from gradtape.ops.elementwise.arithmetic import identity
 from gradtape.ops.families.casting import cast
 from gradtape.pytree import flatten
-from gradtape.recording.deferred_number import Deferred
+from gradtape.recording.capturing import note_text
+from gradtape.recording.followed_number import Followed
 from gradtape.recording.handle import Handle
-from gradtape.recording.operands import any_handle, scalar_spec, stack_nest
+from gradtape.recording.operands import any_handle, entered_array, scalar_spec, stack_nest
 from gradtape.recording.thread_state import state
 from gradtape.recording.value import Value, host_value
 from gradtape.runtime import tiers
@@ -96,6 +97,7 @@ class Tensor(Handle, Operators, Displayed):
         return array
 
     def __repr__(self) -> str:
+        note_text()
         values = np.array2string(self._look(), separator=", ", prefix="Tensor(")
         return f"Tensor({values}, shape={self.shape}, dtype={self.dtype})"
 
@@ -267,9 +269,9 @@ def from_value(value: Value) -> Tensor:
     return made
 
 
-def _from_number(number: Deferred, dtype: DTypeLike | None) -> Tensor:
+def _from_number(number: Followed, dtype: DTypeLike | None) -> Tensor:
     """A tensor of a number that may be another one in the next call of a captured function."""
-    of = scalar_spec(number.value, number.kind, None)
+    of = scalar_spec(number.plain, type(number.plain), None)
     if dtype is not None:
         of = spec((), as_dtype(dtype))
     recording = state.recording
@@ -278,7 +280,7 @@ def _from_number(number: Deferred, dtype: DTypeLike | None) -> Tensor:
     node = recording.add_number(number, of)
     if not recording.capturing:
         return recording.hold(node, Tensor)
-    return Tensor(node, recording, host_value(number.value, of.dtype))
+    return Tensor(node, recording, host_value(number.plain, of.dtype))
 
 
 def asarray(
@@ -300,7 +302,7 @@ def asarray(
         copy = as_flag("asarray: copy", copy)
     if isinstance(obj, Tensor):
         found = obj.copy() if copy else obj
-    elif type(obj) is Deferred:
+    elif isinstance(obj, Followed):
         return _from_number(obj, dtype)
     elif isinstance(obj, (bool, int, float, complex)) and type(obj) in (bool, int, float, complex):
         return from_value(host_value(obj, of_scalar(type(obj), None) if dtype is None else dtype))
@@ -316,7 +318,7 @@ def asarray(
             raise ValueError(
                 "asarray: copy=False, but host memory is always copied. Drop copy=False."
             )
-        return from_value(host_value(obj, dtype))
+        return from_value(entered_array(state.recording, obj, dtype))
     return found if dtype is None or found.dtype == as_dtype(dtype) else cast(found, dtype)
 
 

@@ -19,7 +19,7 @@ from gradtape.ops.arrays import indexing
 from gradtape.ops.elementwise.arithmetic import IDENTITY, identity
 from gradtape.ops.families.casting import cast
 from gradtape.process.locks import new_lock
-from gradtape.recording.capturing import capturing
+from gradtape.recording.capturing import capturing, note_text
 from gradtape.recording.recording import Recording
 from gradtape.recording.tells_changes import tell_change
 from gradtape.recording.thread_state import state
@@ -220,6 +220,7 @@ class Variable(Operators):
         return self.value.__array__(dtype, copy)
 
     def __repr__(self) -> str:
+        note_text()
         values = np.array2string(_peek(self), separator=", ", prefix=f"Variable({self.name}, ")
         return f"Variable({self.name}, {values}, shape={self.shape}, dtype={self.dtype})"
 

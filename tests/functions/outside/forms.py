@@ -157,7 +157,7 @@ def with_static_argument(read: Read):
 
 
 def audited(read: Read):
-    return gt.function(lambda x: x * read(), audit=True)
+    return gt.function(lambda x: x * read(), recheck=1)
 
 
 def recursive(read: Read):

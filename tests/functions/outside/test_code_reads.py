@@ -7,7 +7,12 @@ import typing
 
 import pytest
 
-from gradtape.functions.outside.code_reads import _SKIPPED, instructions, nested_code
+from gradtape.functions.guards.names import _SKIPPED, instructions
+
+
+def nested_code(code):
+    inner = [each for each in code.co_consts if inspect.iscode(each)]
+    return [*inner, *(found for each in inner for found in nested_code(each))]
 
 
 @pytest.mark.parametrize("module", [argparse, dis, inspect, typing])

@@ -1,16 +1,14 @@
 """CPython: all code that depends on the memory layout of CPython's objects.
 
-Native code stands in for Python in three places: recording an application that was recorded before
-(`native_recorder`), calling a `gt.function` whose signature was called before (`caller`), and
-passing over the library's own code while a captured run is observed (`observe`). It is never
-needed for a right answer. It is used on interpreters whose layout was checked on real objects
+Native code stands in for Python in two places: recording an application that was recorded before
+(`native_recorder`), and calling a `gt.function` whose signature was called before (`caller`). It is
+never needed for a right answer. It is used on interpreters whose layout was checked on real objects
 (`objects`), and can be switched off at any time (`switch`).
 
 Other packages import:
 
 - `switch`: the mode (`MODE`, `set_mode`), the reason for Python (`why_python`), `offer` at import.
-- `native_recorder`: `install`, `uninstall`, `installed`, `observe_with`, the offsets of slots.
-- `observe`: `PAUSES`, whether observing can be paused for a single op.
+- `native_recorder`: `install`, `uninstall`, `installed`, the offsets of slots.
 - `objects`: `supported`, slot offsets, and wrappers that put native code into a class.
 - `caller`, `call_context`: the code of native calls and the words of their contexts, for
   `functions.native`.

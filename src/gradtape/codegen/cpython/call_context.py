@@ -8,7 +8,7 @@ CONTEXT = (
     "words", "word_rows", "numbers", "number_rows", "buffers", "buffer_rows", "taken",
     "leaves", "leaf_rows", "shape", "unflatten", "structure", "updates", "update_rows", "handles",
     "assign", "locks", "lock_rows", "tensors", "tensor_rows", "slots", "instructions", "count",
-    "parallel", "keep_gil", "ops",
+    "parallel", "keep_gil", "ops", "until_check",
 )  # fmt: skip
 # Offsets of the words, in bytes.
 AT = {name: 8 * index for index, name in enumerate(CONTEXT)}
@@ -25,8 +25,8 @@ LOCK = 2  # how to acquire and to release it
 
 # How an argument is recognised. The rows begin with the tuple of all arguments; containers are
 # followed by their entries: a tensor of this class and spec, a float, this very object, a tuple or
-# a list of so many entries, a dictionary of so many keys and values in turn.
-TENSOR, FLOAT, OBJECT, ROW, SERIES, MAPPING = 0, 1, 2, 3, 4, 5
+# a list of so many entries, a dictionary of so many keys and values in turn, a float of these bits.
+TENSOR, FLOAT, OBJECT, ROW, SERIES, MAPPING, THE_FLOAT = 0, 1, 2, 3, 4, 5, 6
 # Sources of values: a tensor among the inputs, a variable, a weak reference to a tensor.
 PASSED, VARIABLE, REFERENCE = 0, 1, 2
 # Numbers: from the memory of a value; from a float among the inputs, or what a function of the

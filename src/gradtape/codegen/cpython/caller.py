@@ -34,6 +34,7 @@ from gradtape.codegen.cpython.call_context import (
     SINGLE,
     SOURCE,
     TENSOR,
+    THE_FLOAT,
     VARIABLE,
     WORD,
     known_object,
@@ -104,6 +105,9 @@ def _tree() -> str:
             r.go_if(r.same(known, "%thing"), "no")
         r.end("br label %input")
     r.go_if(r.equal(how, FLOAT), "input")
+    with r.when(r.equal(how, THE_FLOAT)):
+        r.go_if(r.unequal(r.word("%thing", "$float_content"), r.word(row, 16)), "no")
+        r.go("input")
     count = r.word(row, 16)
     with r.when(r.equal(how, MAPPING)):
         size = r.let("call i64 @PyDict_Size(ptr %thing)")
@@ -141,6 +145,8 @@ def _matches() -> str:
     r = Routine("internal i1 @matches(ptr %context, ptr %args)")
     for name, wanted in (("live", 1), ("busy", 0)):
         r.go_if(r.unequal(r.word("%context", AT[name]), wanted), "no")
+    # The next call is to be checked by running it in Python.
+    r.go_if(r.equal(r.word("%context", AT["until_check"]), 0), "no")
     r.go_if(r.unequal(r.word("%context", AT["thread"]), r.word("@thread")), "no")
     r.go_if(r.unequal(r.word("%context", AT["world"]), r.word(known_object("world"))), "no")
     for cursor in ("row", "input"):
@@ -319,6 +325,7 @@ def _run() -> str:
     r.add_to(counts, 0, 1)
     r.add_to(counts, 8, r.word("%context", AT["ops"]))
     r.add_to("%context", AT["calls"], 1)
+    r.add_to("%context", AT["until_check"], -1)
     made = r.let("call ptr @result(ptr %context)")
     r.line(f"store ptr {made}, ptr %found")
     r.go_if(r.same(made, "null"), "over")

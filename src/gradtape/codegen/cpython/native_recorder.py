@@ -34,7 +34,6 @@ from gradtape.process.locks import new_lock
 from gradtape.recording.handle import Handle
 from gradtape.recording.recording import Recording
 from gradtape.recording.thread_state import state
-from gradtape.recording.unobserved import PASSED_OVER
 from gradtape.recording.value import Value
 
 # Classes of handles that the native code may know.
@@ -103,7 +102,7 @@ class Native:
     def __init__(self, layout: dict[str, int]) -> None:
         # Late: the compiler, and the writer of what it compiles.
         from gradtape.codegen import llvm
-        from gradtape.codegen.cpython import lookup, observe, recorder
+        from gradtape.codegen.cpython import lookup, recorder
 
         self.kinds = (ctypes.c_void_p * (2 * MOST_KINDS + 1))()
         self.known: list[type] = []
@@ -121,19 +120,16 @@ class Native:
             **{name: id(thing) for name, thing in named.items()},
             **{kind.__name__: id(kind) for kind in types},
             "kinds": ctypes.addressof(self.kinds),
-            "passed_over": id(PASSED_OVER),
             "cache_bytes": lookup.CACHE_BYTES,
             "set_shift": 64 - lookup.SETS.bit_length() + 1,
             "least_exponent": recorder.EXPONENTS[0],
             "exponents": len(recorder.EXPONENTS),
         }
-        add_functions((*lookup.FUNCTIONS, *observe.FUNCTIONS))
+        add_functions(lookup.FUNCTIONS)
         addresses = {name: id(context) for name, context in self.contexts.items()}
         self.compiled = llvm.compile_ir(
             recorder.recorder_ir(facts, addresses), level=0, has_addresses=True
         )
-        kind = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
-        self.observe_with = kind(self.compiled.address("observe_with"))
         self.functions = [self._function(function) for function in RECORDERS]
         slot_at = self.compiled.address
         self.wrappers = {
@@ -257,11 +253,6 @@ def install() -> str | None:
 def installed() -> bool:
     """Whether the native recorder is in place."""
     return bool(_installed)
-
-
-def observe_with(observer: Any) -> None:
-    """Have native code tell a bound method of the calls in this thread; None ends that."""
-    _compiled[0].observe_with(None if observer is None else id(observer))
 
 
 def uninstall() -> None:

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from string import Template
 
-from gradtape.codegen.cpython import observe
 from gradtape.codegen.cpython.call_context import known_object
 from gradtape.codegen.cpython.lookup import FUNCTIONS, current_ir, is_a, item, lookup_ir
 from gradtape.codegen.cpython.python_api import declarations
@@ -34,7 +33,7 @@ def recorder_ir(facts: Mapping[str, int], contexts: Mapping[str, int]) -> str:
     """The module. `facts` are offsets and addresses, `contexts` the addresses of the tuples."""
     slots = [_slot(name, commutes) for name, commutes in BINARY_SLOTS.items()]
     parts = [
-        declarations({*FUNCTIONS, *observe.FUNCTIONS}), observe.observe_ir(), lookup_ir(),
+        declarations(FUNCTIONS), lookup_ir(),
         current_ir(), _unary(), _binary(reflected=False), _binary(reflected=True), _is_left(),
         _functions(), _negative(), _compare(), *slots, _power(),
     ]  # fmt: skip
@@ -113,7 +112,8 @@ class _Path:
         r.go_if(r.differ(r.call("ptr", "@PyErr_Occurred"), "null"), "fail")
         function = item(r, "%context", self._closure)
         operands = [f"ptr {each}" for each in self._operands]
-        r.give(r.call("ptr", "@ask", f"ptr {function}", *operands))
+        arguments = (f"ptr {function}", *operands, "ptr null")
+        r.give(r.call("ptr (ptr, ...)", "@PyObject_CallFunctionObjArgs", *arguments))
         r.block("fail")
         r.give("null")
         return r.text()

@@ -1,16 +1,15 @@
-"""Capture: the recording of one real run of a gt.function, which grows the tree of steps.
+"""Capture: the recording of one real run of a gt.function, as a chain of steps.
 
 Values are there, as in any run. The capture notes the source of every leaf, so that a replay finds
-the leaf's value in its own call; every plan that runs; and every value that Python looks at, which
-becomes a guard. The run follows the tree from its root: steps that are known are compared, new
-ones are added. What happens to random generators, variables and tensors is noted by
-`captured_draws`, `captured_variables` and `captured_tensors`.
+the leaf's value in its own call; every plan that runs; and every value that Python reads, which
+becomes a guard and ends a step. What happens to random generators, variables and tensors is noted
+by `captured_draws`, `captured_variables` and `captured_tensors`.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,6 @@ from gradtape.functions.capture.captured_variables import CapturedVariables
 from gradtape.functions.replay.sources import (
     Argument,
     Attribute,
-    Compute,
     Computed,
     Constant,
     Contents,
@@ -35,6 +33,7 @@ from gradtape.functions.replay.sources import (
     Number,
     NumberAsTensor,
     NumberKey,
+    OutsideArray,
     OutsideTensor,
     RandomPosition,
     Source,
@@ -45,33 +44,35 @@ from gradtape.functions.replay.sources import (
 from gradtape.functions.replay.steps import Run, Step
 from gradtape.graph.derived import digest_of
 from gradtape.graph.lines import user_line
-from gradtape.graph.node import LEAF, PICK, Key, Node, Params, outputs
+from gradtape.graph.node import LEAF, PICK, Node, Params, outputs
 from gradtape.graph.op import Op
 from gradtape.graph.spec import Spec
 from gradtape.graph.walk import topological
 from gradtape.ops.custom.callback import is_effect
-from gradtape.ops.families.elementwise import RECORDERS, op_of
-from gradtape.recording.deferred_number import Deferred
+from gradtape.recording.followed_number import Followed, Formula, NumberGuards, read_all
 from gradtape.recording.handle import Handle
 from gradtape.recording.recording import Recording
 from gradtape.recording.trace import next_number
-from gradtape.recording.unobserved import Observer
-from gradtape.recording.value import Content, Value, host_value
+from gradtape.recording.value import Content, LeafValue, Value, host_value
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
 
-# Ops whose rules are those of the element-wise family.
-_ELEMENTWISE = frozenset(map(op_of, RECORDERS))
 # Reasons why a run says nothing of the runs to come.
 PASSED_TWICE = "a tensor that it changes is given twice, or is known to it otherwise"
 MEANWHILE = "a callback or another thread uses its variables or generators meanwhile"
+
+
+class _InPython(list[Any]):
+    """A list of handles to which the native recorder does not append."""
 
 
 class Capture(Recording):
     """The recording of a captured run."""
 
     __slots__ = (
+        "_arrays",
         "_checked",
+        "_lines",
         "_looked_at",
         "_sources",
         "broken",
@@ -83,11 +84,15 @@ class Capture(Recording):
         "fastmath",
         "fed",
         "given",
-        "inconsistent",
+        "incomplete",
+        "is_frozen",
+        "labels",
         "meant",
-        "missed",
         "number",
-        "observer",
+        "number_guards",
+        "outside_arrays",
+        "root",
+        "seconds_of_plans",
         "step",
         "tensors",
         "variables",
@@ -95,12 +100,29 @@ class Capture(Recording):
 
     capturing = True
 
-    def __init__(self, root: Step, fed: Mapping[Node, Value], fastmath: bool) -> None:
+    def __init__(
+        self,
+        fed: Mapping[Node, Value],
+        fastmath: bool,
+        outside_arrays: Container[int] = (),
+        notes_lines: bool = False,
+        is_frozen: bool = False,
+    ) -> None:
         super().__init__()
         self.fastmath = fastmath
+        self.is_frozen = is_frozen
         self.number = next_number()
-        # Who observes the run in Python, while it is observed.
-        self.observer: Observer | None = None
+        # The lines of leaves, by number, if they are noted: the native recorder does not do that.
+        self._lines: dict[int, str] | None = {} if notes_lines else None
+        if notes_lines:
+            self.handles = _InPython(self.handles)
+        # The ids of arrays that the function can reach by name, and those that entered the run.
+        self.outside_arrays = outside_arrays
+        self._arrays: dict[int, np.ndarray] = {}
+        # What numbers among the arguments are called, by position.
+        self.labels: dict[int, str] = {}
+        self.number_guards = NumberGuards(self.guard_number)
+        self.seconds_of_plans = 0.0
         # Values that a replay had computed before it met an unknown value.
         self.fed = fed
         # As if a tape were recording: nothing is cut, and a flush keeps the graph.
@@ -127,13 +149,12 @@ class Capture(Recording):
         self.broken = False
         # Whether an op that ran may fail, or calls Python.
         self.fallible = False
-        # Whether the run looked at other values than an earlier run on the same path.
-        self.inconsistent = False
-        # The nodes whose values the runs on this path compute: a replay knows no others.
+        # Whether a value has no source that a replay finds.
+        self.incomplete = False
+        # The nodes whose values the plans of the run compute: a replay knows no others.
         self.given: set[Node] = set()
-        # The guard at which this run left the known paths.
-        self.missed: Step | None = None
-        self._arrive(root)
+        # The chain of steps, and the one that is being recorded.
+        self.root = self.step = Step()
 
     @property
     def unrepeatable(self) -> str | None:
@@ -142,16 +163,9 @@ class Capture(Recording):
             return PASSED_TWICE
         return MEANWHILE if self.draws.disturbed or self.variables.disturbed else None
 
-    def first_application(self, key: Key, op: Op, inputs: tuple[Node, ...], params: Params) -> Node:
-        """A new node; rules of the element-wise family, which run no code of the user's, unseen."""
-        observer = self.observer
-        if observer is None or op not in _ELEMENTWISE:
-            return super().first_application(key, op, inputs, params)
-        sys.setprofile(None)  # `pause` written out: the call would be observed
-        try:
-            return super().first_application(key, op, inputs, params)
-        finally:
-            observer.resume()
+    def application(self, op: Op, inputs: tuple[Node, ...], params: Params) -> Node:
+        """A node; numbers in its params are structure, so their values are guarded."""
+        return super().application(op, inputs, read_all(params) if params else params)
 
     # Leaves, and the sources of their values.
 
@@ -163,11 +177,31 @@ class Capture(Recording):
         self.tensors.add_stand_in(position, handle, original)
         return handle
 
-    def add_number(self, number: Deferred, of: Spec) -> Node:
-        """The leaf of a number that a replay computes from its arguments."""
-        node = self.add_leaf(number.value, of)
-        self._sources[node.params[0]] = Number(number.compute)
+    def add_leaf(self, value: LeafValue, of: Spec) -> Node:
+        """One more leaf with this value."""
+        node = super().add_leaf(value, of)
+        if self._lines is not None:
+            self._lines[node.params[0]] = user_line()
         return node
+
+    def line_of(self, leaf: int | None) -> str:
+        """The line that recorded a leaf; "" if it is not known."""
+        return "" if leaf is None or self._lines is None else self._lines.get(leaf, "")
+
+    def add_number(self, number: Followed, of: Spec) -> Node:
+        """The leaf of a number that a replay computes from its arguments."""
+        node = self.add_leaf(number.plain, of)
+        self._sources[node.params[0]] = Number(number.formula)
+        return node
+
+    def note_array(self, array: np.ndarray, value: Value) -> None:
+        """An array enters the program whole."""
+        if id(array) in self.outside_arrays:
+            self._arrays[id(value)] = array
+
+    def entered_arrays(self) -> set[int]:
+        """The ids of arrays from outside that entered the program whole."""
+        return {id(array) for array in self._arrays.values()}
 
     def enter_handle(self, handle: Handle) -> Node:
         """The leaf of a tensor from outside, which may be changed in place between calls."""
@@ -209,11 +243,15 @@ class Capture(Recording):
         if node.op is not LEAF:
             return Computed(node)
         found = self._source_of_leaf(node.params[0])
-        return NumberAsTensor(found.compute, node.dtype) if isinstance(found, Number) else found
+        return NumberAsTensor(found.formula, node.dtype) if isinstance(found, Number) else found
 
     def _source_of_leaf(self, ordinal: int) -> Source:
         found = self._sources.get(ordinal)
-        return Constant(self.leaves[ordinal]) if found is None else found
+        if found is not None:
+            return found
+        value = self.leaves[ordinal]
+        array = self._arrays.get(id(value))
+        return Constant(value) if array is None else OutsideArray(array, value.spec)
 
     def outside(self) -> list[Handle]:
         """Tensors from outside that were read and are still there."""
@@ -276,7 +314,7 @@ class Capture(Recording):
 
     def run(self, bound: BoundPlan) -> dict[Node, Content]:
         """Run a plan of this recording, or take the outputs that the replay before it computed."""
-        fed = self.fed
+        fed, start = self.fed, time.perf_counter()
         if fed and all(node in fed for node in bound.outputs):
             found = {node: fed[node].content for node in bound.outputs}
         else:
@@ -285,32 +323,32 @@ class Capture(Recording):
             except Exception:
                 self.broken = True
                 raise
+        self.seconds_of_plans += time.perf_counter() - start
         self.fallible = self.fallible or bound.fallible is not None
-        if self._writes:
-            inputs = tuple(
-                self.source(binding) if isinstance(binding, Node) else self._source_of_leaf(binding)
-                for binding in bound.bindings
-            )
+        if not self.failed:
+            sources: dict[int, Source] = {}
+            inputs: list[Source] = []
+            for binding in bound.bindings:
+                if isinstance(binding, Node):
+                    inputs.append(self.source(binding))
+                else:
+                    inputs.append(self._source_of_leaf(binding))
+                    sources[binding] = inputs[-1]
             lines = Lines(bound.fallible, self.lines) if bound.fallible is not None else None
-            if self._are_given(inputs):
-                self.step.runs.append(Run(bound.plan, inputs, bound.outputs, lines))
-                self.given.update(bound.outputs)
+            effects: tuple[Node, ...] = ()
+            if bound.fallible is not None:
+                effects = tuple(node for node in bound.plan.program.nodes if is_effect(node))
+            self._check_given(inputs)
+            run = Run(bound.plan, tuple(inputs), bound.outputs, lines, effects)
+            self.step.runs.append(run)
+            self.step.sources.update(sources)
+            self.given.update(bound.outputs)
         return found
 
-    def _are_given(self, sources: Iterable[Source]) -> bool:
-        """Whether a replay of this path has these values.
-
-        An earlier run made the steps of the path. If the same Python gave other nodes there, for
-        example because the table of nodes was renewed since, the tree has to begin anew.
-        """
+    def _check_given(self, sources: Iterable[Source]) -> None:
+        """A replay of this path has to have these values."""
         if any(isinstance(each, Computed) and each.node not in self.given for each in sources):
-            self.inconsistent = True
-        return not self.inconsistent
-
-    @property
-    def _writes(self) -> bool:
-        """Whether the step is new, so that draws and plans are added to it."""
-        return not (self.step.complete or self.inconsistent or self.failed)
+            self.incomplete = True
 
     # Guards.
 
@@ -322,7 +360,7 @@ class Capture(Recording):
         if handle.recording is not self and self.tensors.is_made_here(handle):
             return value
         guard = Element(self.source(node), node, kind)
-        self._branch(guard, (node, name), f"{name}() of a tensor", value)
+        self._branch(guard, f"{name}() of a tensor", value)
         return value
 
     def guard_outside(self, handle: Handle) -> None:
@@ -333,50 +371,47 @@ class Capture(Recording):
         source = self.source(node)
         if isinstance(source, OutsideTensor) and (id(value), "value") not in self._looked_at:
             self._looked_at[(id(value), "value")] = value
-            self._branch(source, (node, "value"), "a tensor from outside", value)
+            self._branch(source, "a tensor from outside", value)
 
-    def guard_number(self, compute: Compute, value: object, label: str) -> None:
-        """Python looks at a number among the arguments, or at a comparison of it: a guard."""
-        guard = NumberKey(compute, type(value) in (float, complex))
-        self._branch(guard, "number", label, value)
+    def guard_number(self, formula: Formula, value: object) -> None:
+        """Python reads a number among the arguments, or a comparison of it: a guard."""
+        guard = NumberKey(formula, type(value) in (float, complex))
+        self._branch(guard, self.number_label(formula), value)
+
+    def number_label(self, formula: Formula) -> str:
+        """What the user calls the arguments that a number is computed from."""
+        labels = [self.labels.get(each, "a number") for each in formula.inputs()]
+        return ", ".join(dict.fromkeys(labels)) or "a number"
 
     def guard_state(self, thing: object, name: str, label: str) -> Any:
         """Python reads an attribute that is known to change: a guard."""
         value = getattr(thing, name)
         if (id(thing), name) not in self._looked_at:
             self._looked_at[(id(thing), name)] = thing
-            self._branch(Attribute(thing, name), label, label, value)
+            self._branch(Attribute(thing, name), label, value)
         return value
 
-    def _branch(self, guard: GuardSource, looks_at: object, label: str, value: object) -> None:
+    def _branch(self, guard: GuardSource, label: str, value: object) -> None:
         """End the step with a guard, and go on with the step that its value chooses."""
-        if self.inconsistent or self.failed or self.closed:
+        if self.failed or self.closed:
             return
         self._end_draws()
-        step, key = self.step, branch_key(value)
-        if not step.complete:
-            if isinstance(guard, Element) and not self._are_given([guard.source]):
-                return
-            step.guard, step.looks_at, step.label, step.line = guard, looks_at, label, user_line()
-        elif step.result is not None or step.looks_at != looks_at:
-            self.inconsistent = True
-            return
-        elif key not in step.branches and self.missed is None:
-            self.missed = step
-        if key not in step.branches:
-            step.values.append(value)
-        self._arrive(step.branches.setdefault(key, Step()))
-
-    def _arrive(self, step: Step) -> None:
-        self.step = step
-        if not step.complete:  # an error may have left it half-way
-            step.runs, step.draws = [], []
-        self.given.update(node for run in step.runs for node in run.outputs)
+        if isinstance(guard, Element):
+            self._check_given([guard.source])
+        step = self.step
+        step.guard, step.label, step.line = guard, label, user_line()
+        step.values.append(value)
+        self.step = step.branches[branch_key(value)] = Step()
 
     def _end_draws(self) -> None:
-        draws = self.draws.end_step()
-        if self._writes:
-            self.step.draws = draws
+        self.step.draws = self.draws.end_step()
+
+    def steps(self) -> Iterator[Step]:
+        """The steps of the run, in order."""
+        step: Step | None = self.root
+        while step is not None:
+            yield step
+            step = next(iter(step.branches.values()), None)
 
     def escape(self, what: str = "a value leaves for Python", meant: bool = False) -> None:
         """A value leaves for Python, and may come back in ways that are not recorded.
@@ -387,6 +422,11 @@ class Capture(Recording):
             self.escaped = (what, user_line())
             self.meant = meant
 
+    def note_text(self) -> None:
+        """A tensor is written as text."""
+        if not self.is_frozen:
+            self.escape("the text of a tensor leaves for Python")
+
     def contents(self, leaf: Node) -> np.ndarray | None:
         """The value of a leaf on which a proof or a sparsity pattern depends: a guard."""
         found, source = super().contents(leaf), self.source(leaf)
@@ -395,7 +435,7 @@ class Capture(Recording):
         elif not isinstance(source, Constant) and (id(leaf), "contents") not in self._looked_at:
             self._looked_at[(id(leaf), "contents")] = leaf
             digest = None if found is None else digest_of(found)
-            self._branch(Contents(source), (leaf, "contents"), "the contents of an index", digest)
+            self._branch(Contents(source), "the contents of an index", digest)
         return found
 
     # State.
@@ -423,11 +463,12 @@ class Capture(Recording):
     def finish(self) -> None:
         """The function has returned."""
         self._end_draws()
+        self.number_guards.add = None
         self.variables.compare_all()
 
     def undo(self) -> bool:
         """Leave everything outside as it was; False if others have drawn random numbers."""
-        self._end_draws()
+        self.draws.end_step()
         self.variables.undo()
         self.tensors.undo()
         return self.draws.undo()

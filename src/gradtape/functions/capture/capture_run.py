@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import gc
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from gradtape.codegen.cpython.observe import PAUSES
 from gradtape.evaluate.flush import flush, retire
 from gradtape.functions.arguments.signature import Arguments, Inputs
 from gradtape.functions.capture.capture import Capture
@@ -19,10 +18,9 @@ from gradtape.functions.capture.returned_values import (
     unsupported_leaf,
 )
 from gradtape.functions.capture.stand_ins import StandIns
-from gradtape.functions.outside.outside_reads import OutsideReads
-from gradtape.functions.outside.run_observer import Observation, RunObserver
-from gradtape.functions.outside.trusted_code import what_it_may_do
-from gradtape.functions.replay.steps import Result, Step
+from gradtape.functions.guards.collect import Found
+from gradtape.functions.guards.never_replayed import states_of_global_generators
+from gradtape.functions.replay.steps import Result
 from gradtape.graph.node import Node
 from gradtape.process.interrupts import is_interrupt
 from gradtape.pytree import flatten, unflatten
@@ -40,14 +38,6 @@ class Refusal(NamedTuple):
     silently: bool = False
 
 
-REMEDY = "Pass it as an argument, make it a Variable, or say frozen=True"
-
-
-def outside_refusal(why: str) -> Refusal:
-    """The refusal of a run because of what it does outside."""
-    return Refusal(why, "Use gt.random" if "random numbers" in why else REMEDY)
-
-
 class EarlierError(Exception):
     """A plan failed and the function has gone on, so it is run again without a capture."""
 
@@ -60,42 +50,33 @@ class CaptureRun:
         function: Callable[..., Any],
         arguments: Arguments,
         leaves: Inputs,
-        root: Step,
         fed: Mapping[Node, Value],
         fastmath: bool,
-        learned: Observation | None,
-        frozen: bool,
+        outside: Found | None,
+        pinned: Container[int] = (),
+        is_check: bool = False,
     ) -> None:
         self._function = function
-        self._roots = arguments.objects()
-        # What is outside before the run, as far as code and earlier runs tell what is read; None
-        # if what is outside counts as constant.
-        self._before = None if frozen else OutsideReads(function, self._roots, learned)
-        self.observation = Observation() if learned is None else learned.next_run()
-        self.guards: OutsideReads | None = None
-        # What the run changed outside; and whether it read something that was not looked at before,
-        # so that nobody knows whether the run has changed it.
-        self.changed: str | None = None
+        # What the function names outside itself; None if that counts as constant.
+        self._outside = outside
         # The result, if it has containers that have to be themselves.
         self._shared: SharedContainers | None = None
-        self.read_more = False
-        # Whether later runs have other guards than those that were captured so far.
-        self.unlike_others = False
-        self.capture = Capture(root, fed, fastmath)
-        # A function that asks for the type of a number must not get a stand-in for it.
-        plain = self._before is not None and self._before.asks_for_types
-        self.stand_ins = StandIns(self.capture, arguments, leaves, plain)
-        # Set by the run: the path that it took; why no call can be replayed; and what it left
-        # outside, so that a replay would have to do it, too.
-        self.result: Result | None = None
-        # Whether in-place changes of the caller's arguments have begun.
+        arrays = () if outside is None else outside.guards.arrays
+        self.capture = Capture(fed, fastmath, arrays, is_check, is_frozen=outside is None)
+        # A function that asks for the type of a number must not get a subclass.
+        plain = outside is not None and outside.asks_for_types
+        self.stand_ins = StandIns(self.capture, arguments, leaves, pinned, plain)
+        # Set by the run: whether in-place changes of the caller's arguments have begun; why no call
+        # can be replayed; and what it left outside, so that a replay would have to do it, too.
         self.lasts = False
         self.refusal: Refusal | None = None
         self.left_outside: str | None = None
+        # Whether `random` or `np.random` has moved on.
+        self.drew_elsewhere = False
 
     def is_aliased(self, passed: Iterable[object]) -> bool:
         """Whether the function can reach an argument by another name: no stand-in can be both."""
-        known = () if self._before is None else self._before.tensors
+        known = () if self._outside is None else self._outside.tensors
         ids = {id(reference()) for reference in known}
         return any(id(each) in ids for each in passed if each is not None)
 
@@ -105,27 +86,21 @@ class CaptureRun:
         If the run is to last, in-place changes of stand-in arguments are carried out on the
         caller's.
         """
-        function = self._function if self._before is None else self._observed
-        with _without_collections(), captured_run(self.capture, function, self.stand_ins) as box:
+        before = None if self._outside is None else states_of_global_generators()
+        running = captured_run(self.capture, self._function, self.stand_ins)
+        with _without_collections(), running as box:
+            if before is not None:
+                self.drew_elsewhere = states_of_global_generators() != before
             return self._finish(box, lasts)
 
-    def _observed(self, *args: Any, **kwargs: Any) -> Any:
-        with RunObserver(self.observation) as observer:
-            # Native code has pauses of its own.
-            self.capture.observer = observer if PAUSES and not observer.is_native else None
-            try:
-                return self._function(*args, **kwargs)
-            finally:
-                self.capture.observer = None
-
     def _finish(self, box: list[object], lasts: bool) -> Any:
-        # From here on nothing may hold the tensors of the run for longer than it needs them: who
-        # holds one at the end is taken for somebody outside.
+        # From here on nothing may hold the tensors of the run for longer than it needs them: a
+        # reference left at the end counts as an escape.
         capture, stand_ins = self.capture, self.stand_ins
         settle()  # tapes that died do not outlive the call
-        if self._before is not None:
-            outside, theirs = self._before.containers, stand_ins.changes.originals
-            shared = SharedContainers(box[0], outside, theirs)
+        if self._outside is not None:
+            theirs = stand_ins.changes.originals
+            shared = SharedContainers(box[0], self._outside.containers, theirs)
             self._shared = shared if shared else None
             del shared
         leaves, structure = flatten(box.pop())
@@ -135,7 +110,7 @@ class CaptureRun:
         capture.active = 0
         tape_outlives = bool(capture.tapes)
         source = capture.source
-        self.result = Result(
+        result = capture.step.result = Result(
             structure,
             leaf_sources(capture, leaves, nodes),
             tuple((each, source(node)) for each, node in capture.variables.last_assigned(capture)),
@@ -148,8 +123,8 @@ class CaptureRun:
         flush(capture)
         if capture.broken:
             raise EarlierError
-        if not capture.given.issuperset(self.result.computed()):
-            capture.inconsistent = True
+        if not capture.given.issuperset(result.computed()):
+            capture.incomplete = True
         if lasts:
             self.lasts = True
             stand_ins.carry_out()
@@ -179,29 +154,8 @@ class CaptureRun:
             return Refusal(why, "Return a copy")
         if self.stand_ins.changes:
             return Refusal("it changes a list, dict or dataclass that it is given")
-        return None if self._before is None else self._looked_outside(self._before)
-
-    def _looked_outside(self, before: OutsideReads) -> Refusal | None:
-        """What the run read and changed outside."""
-        if self.observation.impure is not None:
-            what, line = self.observation.impure
-            return outside_refusal(f"it calls {what} at {line}, {what_it_may_do(what)}")
-        guards = OutsideReads(self._function, self._roots, self.observation)
-        changed = before.difference(guards)
-        if changed is not None:
-            label, old, new = changed
-            line = guards.line(label)
-            where = f" in {line}" if line else ""
-            self.changed = f"it changes {label}, which is outside,{where} from {old} to {new}"
-        elif guards.unknown:
-            return outside_refusal(guards.unknown[0])
-        elif guards.asks_for_types != before.asks_for_types:
-            # The numbers of this run were stand-ins and those of the next are not, or vice versa.
-            self.read_more = self.unlike_others = True
-        elif not guards.places <= before.places:
-            self.read_more = True
-        else:
-            self.guards = guards
+        if self.drew_elsewhere:
+            return Refusal("it draws random numbers of Python or NumPy", "Use gt.random")
         return None
 
     def _left_outside(self, leaves: list[object], tape_outlives: bool) -> str | None:

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from gradtape.recording.deferred_number import Deferred
+from gradtape.recording.followed_number import plain
 
 # The entries of a container by index, key or name.
 Content = dict[Any, object]
@@ -71,7 +71,7 @@ class ContainerChanges:
         """The caller's own object for a stand-in."""
         if id(part) in self._theirs:
             return self._theirs[id(part)]
-        return part.value if type(part) is Deferred else part
+        return plain(part)
 
 
 def _differs(container: object, before: Content) -> bool:

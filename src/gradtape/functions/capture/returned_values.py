@@ -23,7 +23,7 @@ from gradtape.functions.replay.sources import (
     SparseMatrix,
 )
 from gradtape.graph.node import Node
-from gradtape.recording.deferred_number import Deferred
+from gradtape.recording.followed_number import Followed, plain
 from gradtape.tensor.row_sparse import RowSparse
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
@@ -76,14 +76,14 @@ def _leaf_source(capture: Capture, leaf: Any, node: Node | None) -> Leaf:
             return NewTensor(Constant(leaf.computed), type(leaf).result_class)
         leaf.enter(capture)  # so that changes of it in place are noticed
         return OutsideTensorItself(weakref.ref(leaf), NewTensor(Constant(leaf.computed), Tensor))
-    return Number(leaf.compute) if type(leaf) is Deferred else Constant(leaf)
+    return Number(leaf.formula) if isinstance(leaf, Followed) else Constant(leaf)
 
 
 def unsupported_leaf(leaves: Iterable[object], static: Iterable[object]) -> object:
     """The first returned leaf that may be another object in later calls, or None."""
     known = {id(each) for each in static}
     for leaf in leaves:
-        is_supported = isinstance(leaf, (Tensor, Deferred, *PLAIN)) or id(leaf) in known
+        is_supported = isinstance(leaf, (Tensor, *PLAIN)) or id(leaf) in known
         if not is_supported and not is_pending(leaf):
             return leaf
     return None
@@ -101,8 +101,8 @@ class ReturnedLeaves:
     ) -> None:
         self._new: dict[int, tuple[Tensor, weakref.ref[Tensor]]] = {}
         for place, (leaf, node) in enumerate(zip(leaves, nodes, strict=True)):
-            if type(leaf) is Deferred:
-                leaves[place] = leaf.value
+            if isinstance(leaf, Followed):
+                leaves[place] = plain(leaf)
             elif is_pending(leaf):
                 leaves[place] = leaf.pattern.with_data(np.array(leaf.entries.computed.array))
             elif id(leaf) in originals or (node is not None and leaf.node is None):

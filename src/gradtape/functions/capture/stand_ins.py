@@ -6,9 +6,8 @@ Its in-place changes of these are carried out on the caller's own afterwards.
 
 from __future__ import annotations
 
-import operator
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,9 +15,8 @@ import numpy as np
 from gradtape.functions.arguments.signature import Arguments, Inputs
 from gradtape.functions.capture.capture import Capture
 from gradtape.functions.capture.containers import ContainerChanges
-from gradtape.functions.replay.sources import Compute
 from gradtape.pytree import flatten
-from gradtape.recording.deferred_number import Deferred
+from gradtape.recording.followed_number import followed
 from gradtape.recording.value import Value
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
@@ -28,7 +26,12 @@ class StandIns:
     """Stand-in arguments of one captured run."""
 
     def __init__(
-        self, capture: Capture, arguments: Arguments, leaves: Inputs, plain_numbers: bool = False
+        self,
+        capture: Capture,
+        arguments: Arguments,
+        leaves: Inputs,
+        pinned: Container[int] = (),
+        plain_numbers: bool = False,
     ) -> None:
         self._capture = capture
         self._arguments = arguments
@@ -42,8 +45,11 @@ class StandIns:
                 kind = getattr(original, "result_class", Tensor)
                 self.inputs.append(capture.argument(position, leaf, kind, original))
             else:
-                number = _deferred(position, leaf, label, capture)
-                self.inputs.append(number.read() if plain_numbers else number)
+                capture.labels[position] = label
+                number = followed(leaf, position, capture.number_guards)
+                if plain_numbers or position in pinned:
+                    number.read()
+                self.inputs.append(leaf if plain_numbers else number)
         self.args, self.kwargs = arguments.rebuilt(self.inputs)
         passed = [original for _, original in originals]
         pairs = list(zip(passed, self.inputs, strict=True))
@@ -62,6 +68,12 @@ class StandIns:
                     rebind(originals[position][1], handle.computed)
         self.changes.carry_out()
 
+    def may_be_to_blame(self, error: BaseException) -> bool:
+        """Whether an error may come from a tensor in the place of an array."""
+        return isinstance(error, (TypeError, AttributeError)) and any(
+            isinstance(each, (np.ndarray, np.generic)) for each in self._arguments.passed()
+        )
+
     def static_leaves(self) -> list[Any]:
         """Leaves of the caller's arguments, which a function may return as they are."""
         return flatten((self._arguments.args, self._arguments.kwargs))[0]
@@ -73,15 +85,6 @@ class StandIns:
         self.changes = ContainerChanges((), (), [])
         self._capture.tensors.changed_arguments = {}
         return found
-
-
-def _deferred(position: int, leaf: Any, label: str, capture: Capture) -> Deferred:
-    """The stand-in for a number: it is computed with, and a look at it becomes a guard."""
-
-    def guard(compute: Compute, value: object) -> None:
-        capture.guard_number(compute, value, label)
-
-    return Deferred(leaf, operator.itemgetter(position), guard)
 
 
 def rebind(original: object, value: Value) -> None:

@@ -10,6 +10,7 @@ code how to recognise its arguments, fill the slots of the plan, run it, and mak
 from __future__ import annotations
 
 import ctypes
+import struct
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
@@ -60,9 +61,11 @@ class NativeCall:
         run: Run,
         result: Result,
         steps: CapturedSteps,
+        until_check: int,
+        pins: dict[int, object],
     ) -> None:
         assigned = steps.assigned
-        differs = None if steps.guards is None else steps.guards.differs
+        differs = steps.differs
         layout = run.plan.layout
         if layout is None or arguments.aliases:
             raise LeftToPythonError
@@ -71,9 +74,10 @@ class NativeCall:
         # Made first: an argument that is watched may go, and end the call, before it is complete.
         self._words = (ctypes.c_int64 * len(call_context.CONTEXT))()
         self._kept: list[object] = [run, result, tuple(assigned), differs, unflatten]
-        rows = self._keep(ArgumentRows(arguments, self.end))
+        rows = self._keep(ArgumentRows(arguments, self.end, pins))
         fields = {
             "owner": id(self), "thread": _thread(), "world": World.number[0], "live": 1,
+            "until_check": until_check,
             "differs": 0 if differs is None else id(differs),
             "argument_rows": self._table(rows.rows), **self._space("inputs", "passed", rows.inputs),
             **self._plan_fields(run, layout, rows), **self._result_fields(result, place, rows),
@@ -199,6 +203,15 @@ class NativeCall:
         return self._field("calls")
 
     @property
+    def until_check(self) -> int:
+        """How many calls are left to native code before the next check."""
+        return self._field("until_check")
+
+    @until_check.setter
+    def until_check(self, calls: int) -> None:
+        self._words[call_context.CONTEXT.index("until_check")] = calls
+
+    @property
     def is_valid(self) -> bool:
         """Whether calls may still take it."""
         return bool(self._field("live")) and self._field("world") == World.number[0]
@@ -211,13 +224,18 @@ class NativeCall:
             self._kept.clear()
 
 
-def native_call(function: type, arguments: Arguments, steps: CapturedSteps) -> NativeCall | None:
+def native_call(
+    function: type, arguments: Arguments, steps: CapturedSteps, until_check: int
+) -> NativeCall | None:
     """The native call for calls like this one; None if they are left to Python."""
-    run, result = steps.root.only_run, steps.root.result
-    if run is None or result is None or run.plan.layout is None or not install(function):
+    step, pins = steps.root.unpinned()
+    run, result = step.only_run, step.result
+    if run is None or result is None or not step.is_replayed:
+        return None
+    if run.plan.layout is None or not install(function):
         return None
     try:
-        return NativeCall(arguments, run, result, steps)
+        return NativeCall(arguments, run, result, steps, until_check, pins)
     except LeftToPythonError:
         return None
 
@@ -255,8 +273,8 @@ class _Sources:
             return call_context.COPIED, self.value(position), offset, size
         if dtype.kind != "f":
             raise LeftToPythonError
-        if type(source.compute) is itemgetter:
-            place = int(source.compute.__reduce__()[1][0])
+        if type(source.formula.compute) is itemgetter:
+            place = int(source.formula.compute.__reduce__()[1][0])
             if self._passed[place] == call_context.FLOAT:
                 return (
                     call_context.DOUBLE if size == 8 else call_context.SINGLE,
@@ -265,13 +283,17 @@ class _Sources:
                     size,
                 )
         how = call_context.COMPUTED_DOUBLE if size == 8 else call_context.COMPUTED_SINGLE
-        return how, id(source.compute), offset, size
+        return how, id(source.formula.compute), offset, size
 
 
 class ArgumentRows:
     """The rows by which native code recognises the arguments, and how each input is passed."""
 
-    def __init__(self, arguments: Arguments, gone: Callable[[], None]) -> None:
+    def __init__(
+        self, arguments: Arguments, gone: Callable[[], None], pins: dict[int, object] | None = None
+    ) -> None:
+        # Numbers that must have these values, by position.
+        self._pins = pins or {}
         self.rows: list[tuple[int, int, int]] = []
         self.inputs: list[int] = []
         self._kept: list[object] = []
@@ -314,10 +336,16 @@ class ArgumentRows:
                 self._kept.append(leaf.computed.spec)
                 self._tell(call_context.TENSOR, kind, id(leaf.computed.spec))
             elif kind is float:
-                self._tell(call_context.FLOAT, float)
+                pin = self._pins.get(len(self.inputs))
+                if pin is None:
+                    self._tell(call_context.FLOAT, float)
+                else:
+                    (bits,) = struct.unpack("=q", struct.pack("=d", pin))
+                    self._tell(call_context.THE_FLOAT, float, bits)
             else:
                 raise LeftToPythonError
-            self.inputs.append(self.rows[-1][0])
+            how = self.rows[-1][0]
+            self.inputs.append(call_context.FLOAT if how == call_context.THE_FLOAT else how)
             return
         if isinstance(part, Identity):
             gone = weakref.WeakMethod(self._gone)

@@ -15,7 +15,8 @@ import numpy as np
 from gradtape.functions.arguments.signature import Inputs
 from gradtape.functions.capture.capture import Capture
 from gradtape.functions.capture.captured_tensors import is_view
-from gradtape.functions.outside.outside_reads import OutsideReads
+from gradtape.functions.guards.collect import Found
+from gradtape.functions.guards.guards import Guards
 from gradtape.functions.replay.joined_path import PathReplay
 from gradtape.functions.replay.replay_source import (
     CallerArguments,
@@ -23,7 +24,7 @@ from gradtape.functions.replay.replay_source import (
     UnknownPath,
     written_replay,
 )
-from gradtape.functions.replay.steps import Result, Step
+from gradtape.functions.replay.steps import Step
 from gradtape.graph.lines import warn
 from gradtape.ops.custom.callback import Outcome, journal
 from gradtape.process.interrupts import is_interrupt
@@ -34,7 +35,7 @@ class CapturedSteps:
     """The tree of steps of one signature, and what its paths have in common."""
 
     def __init__(self, fastmath: bool) -> None:
-        self.root, self.paths = Step(), 0
+        self.root = Step()
         # Names of variables that are read; variables that are assigned, in the order in which they
         # are locked; whether random numbers are drawn.
         self.read: tuple[str, ...] = ()
@@ -44,41 +45,47 @@ class CapturedSteps:
         self.changed_arguments: frozenset[int] = frozenset()
         self.fallible = False
         # Guards on what is read outside, and the comparison of all of them.
-        self.guards: OutsideReads | None = None
+        self.guards: Guards | None = None
         self.differs: Callable[[], bool] | None = None
         # Tensors that the function can reach without being given them.
         self.tensors: tuple[weakref.ref[Any], ...] = ()
         self._fastmath = fastmath
         self._path_replay: PathReplay | None = None
 
-    def add(self, capture: Capture, result: Result) -> None:
-        """Add the path of a capture to the tree."""
-        capture.step.result = result
-        self.paths += 1
+    def note(self, capture: Capture) -> None:
+        """Note the state that a run has used: replays use the same."""
         assigned = {*self.assigned, *capture.variables.assigned}
         self.assigned = tuple(sorted(assigned, key=lambda variable: variable.number))
         names = [*self.read, *[variable.name for variable in capture.variables.read]]
         self.read = tuple(dict.fromkeys(names))
         self.draws = self.draws or bool(capture.draws)
-        self.changed_arguments |= {position for position, _ in result.moved}
+        result = capture.step.result
+        self.changed_arguments |= {position for position, _ in (result.moved if result else ())}
         self.fallible = self.fallible or capture.fallible
 
-    def guard_by(self, guards: OutsideReads) -> None:
-        """Replays hold as long as these things outside are what they are."""
-        for label, nbytes in guards.large_arrays if self.guards is None else ():
-            warn(
-                f"gt.function: {label} is a NumPy array of {nbytes >> 20} MB that is read from "
-                "outside, and compared at every call because it can be changed. Make it a tensor "
-                "with gt.asarray."
-            )
-        self.guards, self.tensors = guards, guards.tensors
-        # Many captures are never replayed: the comparisons are compiled when they are first made.
-        self.differs = self.first_differs
+    @property
+    def paths(self) -> int:
+        """How many paths runs have taken."""
+        return sum(1 for _ in self.root.ends())
 
-    def first_differs(self) -> bool:
-        """Whether anything outside has changed; compiles the comparisons."""
-        self.differs = None if self.guards is None else self.guards.differs
-        return self.differs is not None and self.differs()
+    @property
+    def is_replayed(self) -> bool:
+        """Whether any path is replayed."""
+        return any(step.is_replayed for step in self.root.ends())
+
+    def guard_by(self, found: Found, entered: set[int]) -> None:
+        """Replays hold as long as what the function names is what it was.
+
+        Arrays that `entered` the program whole may turn out to be inputs of it.
+        """
+        found.guards.seal(entered)
+        for label, nbytes in found.guards.large_arrays:
+            warn(
+                f"gt.function: {label} is a NumPy array of {nbytes >> 20} MB whose elements are "
+                "read in Python, so it is compared at every call. Make it a tensor with gt.asarray."
+            )
+        self.guards, self.tensors = found.guards, tuple(found.tensors)
+        self.differs = found.guards.differs
 
     def has_another_name(self, passed: Sequence[object]) -> bool:
         """Whether the function can reach one of these tensors without being given it."""
@@ -97,9 +104,9 @@ class CapturedSteps:
 
     def replay(self) -> Replay | None:
         """Write the replay of the tree as it is now; None if nothing is captured."""
-        if not self.root.complete:
+        if not self.is_replayed:
             return None
-        if self.root.guard is None:
+        if self.root.unpinned()[0].guard is None:
             replay = written_replay(self.root)
         else:
             if self._path_replay is None:

@@ -207,7 +207,7 @@ class _Join:
         sources = tuple(source for source, _ in self._inputs.values())
         run = Run(plan_for(joined, fastmath), sources, (everything, *wanted))
         guard = Element(Computed(everything), everything, bool)
-        return Step(runs=[run], guard=guard, branches={True: Step(result=result)})
+        return Step(runs=[run], guard=guard, branches={True: Step(result=result, is_replayed=True)})
 
 
 def _needed(nodes: list[Node], outputs: tuple[Node, ...]) -> list[Node]:

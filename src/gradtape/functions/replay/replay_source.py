@@ -32,7 +32,6 @@ from gradtape.functions.replay.sources import (
     Argument,
     Attribute,
     CallersTensor,
-    Compute,
     Computed,
     Constant,
     Contents,
@@ -44,6 +43,7 @@ from gradtape.functions.replay.sources import (
     Number,
     NumberAsTensor,
     NumberKey,
+    OutsideArray,
     OutsideTensor,
     OutsideTensorItself,
     RandomPosition,
@@ -59,6 +59,7 @@ from gradtape.graph.node import Node
 from gradtape.ops.custom.callback import Outcome
 from gradtape.process.source_text import SourceText
 from gradtape.pytree import unflatten
+from gradtape.recording.followed_number import Compute
 from gradtape.recording.handle import Handle
 from gradtape.recording.value import Value
 from gradtape.tensor.tensor import Tensor
@@ -169,6 +170,8 @@ class _Writer:
             for run in step.runs:
                 self._run(run, known)
             if step.result is not None:
+                if not step.is_replayed:
+                    break
                 self._result(step.result, known)
                 return
             if step.guard is None or not step.branches:
@@ -201,7 +204,7 @@ class _Writer:
         if isinstance(guard, Contents):
             return f"{self._name(guard.read, 'digest')}({self._value(guard.source, known)})"
         if isinstance(guard, NumberKey):
-            number = self._number(guard.compute)
+            number = self._number(guard.formula.compute)
             return f"branch_key({number})" if guard.is_inexact else number
         if isinstance(guard, Attribute):
             return f"getattr({self._name(guard.thing, 'thing')}, {guard.name!r})"
@@ -254,13 +257,15 @@ class _Writer:
             content, spec, value = known[source.node]
             return value or f"Value({content}, {spec})"
         if isinstance(source, Number):
-            return self._number(source.compute)
+            return self._number(source.formula.compute)
         if isinstance(source, NumberAsTensor):
             return f"{self._name(source.of, 'as_tensor')}(arguments)"
         if isinstance(source, VariableValue):
             return f"{self._name(source.variable, 'variable')}.current()"
         if isinstance(source, OutsideTensor):
             return f"{self._name(source.current, 'outside')}()"
+        if isinstance(source, OutsideArray):
+            return f"{self._name(source.value, 'array')}()"
         if isinstance(source, RandomPosition):
             return f"{self._name(source.after, 'after')}(place{source.draw})"
         return self._name(source.content, "constant")
@@ -276,6 +281,8 @@ class _Writer:
         if isinstance(source, Computed):
             content, spec, _ = known[source.node]
             return f"Value({content}, {spec})"
+        if isinstance(source, OutsideArray):
+            return f"{self._name(source.copy, 'copy')}()"
         return f"own_value({self._value(source, known)})"
 
     def _leaf(self, leaf: Leaf, known: dict[Node, _Known]) -> str:

@@ -18,6 +18,7 @@ from gradtape.graph.derived import digest_of
 from gradtape.graph.node import Node
 from gradtape.graph.spec import Spec
 from gradtape.process.records import dataclass
+from gradtape.recording.followed_number import Formula
 from gradtape.recording.handle import Handle
 from gradtape.recording.value import Value, host_value
 from gradtape.tensor.variable import Variable
@@ -25,8 +26,6 @@ from gradtape.tensor.variable import Variable
 WORD = 2**64
 # The counter of a random generator at a draw, after the two words of its key.
 Place = tuple[int, int, int]
-# A function of the inputs of a call.
-Compute = Callable[[Sequence[Any]], Any]
 
 
 class Generator(Protocol):
@@ -63,19 +62,19 @@ class Argument:
 class Number:
     """A Python number that is computed from the inputs of the call."""
 
-    compute: Compute
+    formula: Formula
 
 
 @dataclass(frozen=True)
 class NumberAsTensor:
     """A Python number that is computed from the inputs, as the value of a 0-d tensor."""
 
-    compute: Compute
+    formula: Formula
     dtype: np.dtype[Any]
 
     def of(self, arguments: Sequence[Any]) -> Value:
         """The value for these inputs."""
-        return host_value(self.compute(arguments), self.dtype)
+        return host_value(self.formula.compute(arguments), self.dtype)
 
 
 @dataclass(frozen=True)
@@ -113,6 +112,31 @@ class OutsideTensor:
         return self.content if handle is None else value_of(handle)
 
 
+@dataclass(frozen=True, eq=False)
+class OutsideArray:
+    """A NumPy array from outside that enters the program whole: a replay reads its memory."""
+
+    array: np.ndarray
+    spec: Spec
+
+    def value(self) -> Value:
+        """The content of now. The value shares the memory of the array if it can."""
+        array = self.array
+        if self.is_shared():
+            return Value(array, self.spec)
+        return host_value(array, self.spec.dtype)
+
+    def copy(self) -> Value:
+        """The content of now, in memory of its own."""
+        return host_value(self.array, self.spec.dtype)
+
+    def is_shared(self) -> bool:
+        """Whether plans may read the memory of the array itself."""
+        array = self.array
+        plain = array.ndim > 0 and array.flags.c_contiguous and array.flags.aligned
+        return plain and array.dtype == self.spec.dtype and array.dtype.isnative
+
+
 @dataclass(frozen=True)
 class Computed:
     """A value that an earlier plan of the same call computed."""
@@ -148,13 +172,16 @@ Source = (
     | VariableValue
     | Constant
     | OutsideTensor
+    | OutsideArray
     | Computed
     | RandomPosition
 )
 
 
 def settled(source: Source) -> Source:
-    """The source, or a constant for a tensor from outside that is gone: nobody can change it."""
+    """The source; a constant for a tensor that is gone, or for memory that is always the same."""
+    if isinstance(source, OutsideArray) and source.is_shared():
+        return Constant(source.value())
     if isinstance(source, OutsideTensor) and source.handle() is None:
         return Constant(source.content)
     return source
@@ -184,7 +211,7 @@ class Element:
 class NumberKey:
     """A Python number among the inputs, or the result of a comparison of it, as a branch key."""
 
-    compute: Compute
+    formula: Formula
     is_inexact: bool
 
 

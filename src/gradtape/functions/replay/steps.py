@@ -8,10 +8,13 @@ there, so a call that meets an unknown value at a guard has changed nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from dataclasses import field
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import field, fields
 from functools import cached_property
+from types import CodeType, FunctionType, MethodType
 from typing import Any
+
+import numpy as np
 
 from gradtape.evaluate.failures import Lines
 from gradtape.functions.replay.sources import (
@@ -21,6 +24,8 @@ from gradtape.functions.replay.sources import (
     Generator,
     GuardSource,
     Leaf,
+    NumberKey,
+    OutsideArray,
     OutsideTensorItself,
     RowSparseTensor,
     Source,
@@ -46,9 +51,18 @@ class Run:
     outputs: tuple[Node, ...]
     # The lines where ops that may fail were recorded; None if nothing may fail.
     lines: Lines | None = None
+    # Callbacks with effects among the nodes.
+    effects: tuple[Node, ...] = ()
     _function: Callable[..., list[Content]] | None = None
+    _arrays: tuple[np.ndarray, ...] = ()
     # The latest source text that calls the plan, and the name that it has there.
     _written_in: tuple[SourceText, str] | None = None
+
+    def callbacks(self) -> Iterator[CodeType]:
+        """The code of functions of the user's that its ops call."""
+        for node in self.effects:
+            for function in _functions_in(node.params):
+                yield function.__code__
 
     def constants(self) -> dict[int, Any]:
         """The inputs that are the same in every call, by position."""
@@ -65,17 +79,51 @@ class Run:
         """
         if self._function is None:
             # Not earlier: a tensor from outside may be gone when the capture has ended.
+            arrays = [each.array for each in self.inputs if isinstance(each, OutsideArray)]
             self.inputs = tuple(map(settled, self.inputs))
-            self._function = self.plan.bound(self.constants(), self._use)
+            self._arrays = tuple(arrays)
+            self._function = self._owning(self.plan.bound(self.constants(), self._use))
         name = text.name(self._function, hint)
         self._written_in = text, name
         return name
 
+    def _owning(self, run: Callable[..., list[Content]]) -> Callable[..., list[Content]]:
+        """The run; a result that shares the memory of an array from outside is copied."""
+        arrays = self._arrays
+        if not arrays:
+            return run
+
+        def owning(*inputs: Any) -> list[Content]:
+            return [
+                np.array(each)
+                if isinstance(each, np.ndarray)
+                and any(np.may_share_memory(each, array) for array in arrays)
+                else each
+                for each in run(*inputs)
+            ]
+
+        return owning
+
     def _use(self, faster: Callable[..., list[Content]]) -> None:
-        self._function = faster
+        faster = self._function = self._owning(faster)
         if self._written_in is not None:
             text, name = self._written_in
             text.rebind(name, faster)
+
+
+def _functions_in(params: Any) -> Iterator[Any]:
+    """Python functions among the params of a callback, also behind wrappers."""
+    for each in params if isinstance(params, tuple) else (params,):
+        while hasattr(each, "function"):
+            each = each.function
+        if isinstance(each, MethodType):
+            each = each.__func__
+        if isinstance(each, FunctionType):
+            yield each
+        elif isinstance(each, tuple):
+            yield from _functions_in(each)
+        for node in getattr(each, "nodes", ()):
+            yield from _functions_in(node.params)
 
 
 @dataclass(eq=False)
@@ -120,20 +168,53 @@ class Step:
     # Random generators that the step draws from, with the number of blocks.
     draws: list[tuple[Generator, int]] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
+    # The sources of the leaves that the runs read, by number.
+    sources: dict[int, Source] = field(default_factory=dict)
     guard: GuardSource | None = None
-    # Identifies the guard, to notice a function that looks at another value in its next run; what
-    # the user calls the value, the line that looks at it, and the values seen.
-    looks_at: object = None
+    # What the user calls the value of the guard, the line that reads it, and the values seen.
     label: str = ""
     line: str = ""
     values: list[object] = field(default_factory=list)
     branches: dict[Hashable, Step] = field(default_factory=dict)
     result: Result | None = None
+    # How many runs in a row have recorded the path that ends here, and whether it is replayed.
+    count: int = 0
+    is_replayed: bool = False
 
     @property
     def complete(self) -> bool:
         """Whether it is known how the step ends."""
         return self.guard is not None or self.result is not None
+
+    def ends(self) -> Iterator[Step]:
+        """The last steps of all paths from here."""
+        stack = [self]
+        while stack:
+            step = stack.pop()
+            if step.result is not None:
+                yield step
+            stack += step.branches.values()
+
+    def become(self, other: Step) -> None:
+        """Be another step from now on, with all that follows it."""
+        for each in fields(self):
+            setattr(self, each.name, getattr(other, each.name))
+
+    @property
+    def pinned(self) -> int:
+        """The number among the inputs whose value the guard reads as it is; -1 if it is another."""
+        guard = self.guard
+        if isinstance(guard, NumberKey) and guard.formula.key[0] == "input" and not self.runs:
+            return int(guard.formula.key[1])
+        return -1
+
+    def unpinned(self) -> tuple[Step, dict[int, object]]:
+        """The step after guards that pin numbers to one value each, and these values."""
+        step, values = self, {}
+        while step.pinned >= 0 and len(step.branches) == 1:
+            values[step.pinned] = step.values[0]
+            (step,) = step.branches.values()
+        return step, values
 
     @property
     def only_run(self) -> Run | None:

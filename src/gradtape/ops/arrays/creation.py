@@ -24,7 +24,7 @@ from gradtape.ops.families.signatures import (
     TensorLike,
     kind_of_operand,
 )
-from gradtape.recording import SCALARS, Deferred, host_value, record
+from gradtape.recording import SCALARS, Followed, host_value, plain, record
 from gradtape.recording.operands import scalar_spec
 
 _CONSTANT = Undefined("a constant has no operand")
@@ -165,12 +165,10 @@ def full(
     [3.5, 3.5]
     """
     if dtype is None:
-        kind: type = type(fill_value)
-        if isinstance(fill_value, Deferred):
-            kind = fill_value.kind
+        kind: type = type(plain(fill_value))
         dtype = of_scalar(kind, None) if kind in SCALARS else record_operand(fill_value).dtype
     shape, dtype = _chosen("full", shape, dtype, device)
-    if type(fill_value) is Deferred:
+    if isinstance(fill_value, Followed):
         _check_kind(fill_value, dtype)
     elif type(fill_value) in SCALARS:
         _check_kind(fill_value, dtype)
@@ -310,7 +308,7 @@ def _number(name: str, value: Any) -> Any:
         return value + 0  # -0.0, which is equal to 0.0, becomes 0.0
     if hasattr(value, "shape") and value.shape == () and hasattr(value, "item"):
         value = value.item()
-    if type(value) is Deferred:
+    if isinstance(value, Followed):
         value = value.read()
     if not isinstance(value, (int, float)):
         raise TypeError(f"{name}: {value!r} is not a real number. Pass an int or a float.")

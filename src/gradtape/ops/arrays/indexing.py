@@ -33,7 +33,7 @@ from gradtape.ops.arrays.slicing import read_part, remember_read, repeated_read,
 from gradtape.ops.elementwise.arithmetic import add, equal, multiply, record_operand, where
 from gradtape.ops.families import Sample, batching, broadcast_shapes, cast, normalize_axis, nothing
 from gradtape.ops.families.signatures import DTypeLike, Tensor, TensorLike, kind_of_operand
-from gradtape.recording import Deferred, record
+from gradtape.recording import plain, record
 from gradtape.recording.operands import SCALARS, any_handle, scalar_spec
 
 
@@ -185,7 +185,7 @@ def _as_mask(key: Any) -> Any:
 def _fitting(x: Any, value: Any) -> Any:
     """The value, cast to the dtype of x if they differ; a Python scalar adapts to it."""
     if type(value) in SCALARS:
-        number = value.value if type(value) is Deferred else value
+        number = plain(value)
         dtype = scalar_spec(number, type(number), x.dtype).dtype
     else:
         value = as_operand(value)

@@ -15,7 +15,7 @@ from gradtape.graph import Node, Op, Shape, Undefined, declare, spec
 from gradtape.graph.native_code import NativeCall
 from gradtape.ops.elementwise.arithmetic import record_operand
 from gradtape.ops.families import Sample, batching, kind_of_operand, nothing
-from gradtape.recording import Deferred, Value, record, state
+from gradtape.recording import Value, record, state
 from gradtape.recording.value import host_value
 
 
@@ -73,8 +73,6 @@ def as_operand(x: Any) -> Any:
 
 def shape_of(x: Any) -> Shape:
     """The shape of any operand, without np.shape, which would compute the value of a tensor."""
-    if type(x) is Deferred:
-        return ()
     found = getattr(x, "shape", None)
     return np.shape(x) if found is None else found
 

@@ -18,7 +18,7 @@ from gradtape.ops.arrays.movement import broadcast_to as core_broadcast
 from gradtape.ops.arrays.movement import reshape as core_reshape
 from gradtape.ops.elementwise.arithmetic import identity, stop_gradient
 from gradtape.ops.families.casting import cast as core_cast
-from gradtape.recording.deferred_number import Deferred
+from gradtape.recording.followed_number import Followed, plain
 from gradtape.recording.operands import any_handle, enter
 from gradtape.recording.thread_state import state
 from gradtape.recording.value import Value, host_value, refuse_masked
@@ -66,7 +66,7 @@ def convert(value: Any, dtype: DTypeLike | None = None, hint: DTypeLike | None =
     if isinstance(value, Variable):
         read: Any = value.value
         return convert(read, dtype)
-    if kind is Deferred:
+    if isinstance(value, Followed):
         return _number(value, dtype or hint)
     if isinstance(value, (list, tuple)) and any_handle(value):
         return _stacked(value, dtype, hint)
@@ -86,12 +86,13 @@ def required(tensor: Tensor, dtype: DTypeLike) -> Tensor:
     return tensor
 
 
-def _number(value: Deferred, dtype: DTypeLike | None) -> Tensor:
+def _number(value: Followed, dtype: DTypeLike | None) -> Tensor:
     """A number that differs between calls of a captured function is one of its inputs."""
-    of: np.dtype[Any] = (
-        _DEFAULTS["f" if value.kind is float else "i"] if dtype is None else as_dtype(dtype).dtype
-    )
-    if value.kind is float and of.kind not in "fc":
+    is_float = type(value.plain) is float
+    of: np.dtype[Any] = _DEFAULTS["f" if is_float else "i"]
+    if dtype is not None:
+        of = as_dtype(dtype).dtype
+    if is_float and of.kind not in "fc":
         raise DtypeError(f"Cannot convert {value!r} to a tensor of dtype {of}. Cast it first.")
     recording = state.recording
     return identity(recording.hold(enter(recording, value, of), Tensor))
@@ -204,7 +205,7 @@ def as_shape(shape: ShapeLike) -> tuple[int, ...]:
     """A shape from a list, an integer, a TensorShape or an integer tensor."""
     if hasattr(shape, "enter"):
         return tuple(np.atleast_1d(concrete(shape)).tolist())
-    if type(shape) is int or isinstance(shape, (np.integer, Deferred)):
+    if type(shape) is int or isinstance(shape, (np.integer, Followed)):
         return (int(shape),)
     if not isinstance(shape, (tuple, list, range, np.ndarray)):
         raise TypeError(f"{shown(shape)} is not a shape. Pass a list of whole numbers.")
@@ -221,7 +222,7 @@ def as_lengths(shape: ShapeLike) -> tuple[int, ...]:
 
 
 def _whole(what: str, value: Any) -> int:
-    if type(value) is int or isinstance(value, Deferred):
+    if type(plain(value)) is int:
         return int(value)
     # A tensor says by its dtype whether it is whole. As in TensorFlow, 2.0 is not.
     whole = value.dtype.kind in "iu" if hasattr(value, "dtype") else is_integer(value)

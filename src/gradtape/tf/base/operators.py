@@ -18,7 +18,7 @@ from gradtape.ops.elementwise import arithmetic, complexes
 from gradtape.ops.elementwise import unary as elementwise
 from gradtape.ops.families.casting import cast
 from gradtape.ops.matrices import contraction
-from gradtape.recording.deferred_number import Deferred
+from gradtape.recording.followed_number import plain
 from gradtape.recording.thread_state import state
 from gradtape.tf.base.conversion import common, convert, refuse_mixture
 from gradtape.tf.base.dispatch import PLAIN, WithoutValue, graphs
@@ -38,9 +38,7 @@ _NUMBERS = frozenset((float, int))
 
 def beside(name: str, tensor: Tensor, other: Any) -> Any:
     """The other operand of a tensor: a number as it is, anything else as a tensor of its dtype."""
-    kind = type(other)
-    if kind is Deferred:
-        kind = other.kind
+    kind = type(plain(other))
     held = _HOLD.get(kind)
     if held is not None:
         if tensor.spec.dtype.kind not in held:
@@ -131,7 +129,7 @@ def binary(name: str, function: Binary, accepts: str = "iufc") -> Binary:
 
 
 # Objects that are operands themselves: if these are refused, the error has to say so.
-_OPERANDS = (bool, int, float, complex, str, list, tuple, np.ndarray, np.generic, Deferred)
+_OPERANDS = (bool, int, float, complex, str, list, tuple, np.ndarray, np.generic)
 
 
 def _is_tensor(y: object) -> bool:

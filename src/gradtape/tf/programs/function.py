@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.functions.captured import Contract
 from gradtape.functions.function import Function as CoreFunction
 from gradtape.graph.spec import Spec
 from gradtape.pytree import flatten, flatten_up_to, map_leaves, register_pytree, unflatten
@@ -118,7 +119,7 @@ class Function:
 
         specs = None if input_signature is None else map_leaves(_spec, list(input_signature))
         # TensorFlow reads Python outside once for each signature, and its users count on that.
-        self._recorded = CoreFunction(inside, (), specs, reduce_retracing, frozen=True)
+        self._recorded = CoreFunction(inside, (), specs, reduce_retracing, Contract(frozen=True))
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
