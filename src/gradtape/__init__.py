@@ -240,9 +240,10 @@ __all__ = [
     "ndtr", "ndtri", "negative", "newaxis", "nextafter", "nn", "nonzero", "norm", "not_equal",
     "numpy_function", "numpy_protocols", "objective", "ode", "one_hot", "ones", "ones_like",
     "optimizers", "outer", "pad", "permute_dims", "pi", "plan_of", "polygamma", "positive", "pow",
-    "prepare_hessian", "prepare_jacobian", "prod", "profile", "program_of", "pure_callback",
-    "py_function", "pytree", "quantile", "random", "real", "reciprocal", "register_pytree", "relu",
-    "remainder", "repeat", "reshape", "residuals", "result_type", "roll", "root", "round", "rsqrt",
+    "prepare_hessian", "prepare_jacobian", "print", "prod", "profile", "program_of",
+    "pure_callback", "py_function", "pytree", "quantile", "random", "real", "reciprocal",
+    "register_pytree", "relu", "remainder", "repeat", "reshape", "residuals", "result_type", "roll",
+    "root", "round", "rsqrt",
     "save_any_except", "save_only", "saved_for_backward", "scan", "scatter_add", "scatter_max",
     "scatter_set", "searchsorted", "set_default_dtype", "set_num_threads", "set_progress",
     "set_recorder", "show_config", "sigmoid", "sign", "signbit", "sin", "sinc", "sinh", "softplus",
@@ -268,6 +269,7 @@ _LATER: dict[str, tuple[str, ...]] = {
     "control.callbacks": ("numpy_function", "pure_callback", "py_function"),
     "control.custom_vmap": ("custom_vmap",),
     "control.loops": ("fori_loop", "map", "while_loop"),
+    "control.printing": ("print",),
     "control.scan": ("scan",),
     "control.vmap": ("vectorized_map", "vmap"),
     "functions.arguments.tensor_spec": ("TensorSpec",),
@@ -315,6 +317,7 @@ if _typing.TYPE_CHECKING:
     from gradtape.control.callbacks import numpy_function, pure_callback, py_function
     from gradtape.control.custom_vmap import custom_vmap
     from gradtape.control.loops import fori_loop, map, while_loop
+    from gradtape.control.printing import print
     from gradtape.control.scan import scan
     from gradtape.control.vmap import vectorized_map, vmap
     from gradtape.functions.arguments.tensor_spec import TensorSpec

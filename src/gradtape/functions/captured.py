@@ -159,10 +159,17 @@ class Captured:
             steps.tensors and steps.has_another_name(arguments.passed())
         ):
             return self.function(*arguments.args, **arguments.kwargs)
-        if replay is None or self._arrays_changed or self._is_check_due():
+        is_due = self._is_check_due()
+        start = 0.0
+        if is_due and self._schedule.wants_time():
+            # The replay before a check is timed.
+            start, is_due = time.perf_counter(), False
+        if replay is None or self._arrays_changed or is_due:
             return self._capture(arguments, leaves, {}, is_check=replay is not None)
         try:
             found = replay(leaves, arguments.passed)
+            if start:
+                self._schedule.time(time.perf_counter() - start, self.native_call is not None)
         except JournaledError as failed:
             return self._run_in_python(arguments, failed.error, failed.outcomes)
         except Exception as error:

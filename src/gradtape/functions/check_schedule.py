@@ -14,7 +14,11 @@ from typing import Literal
 AT_FIRST = 0.1
 IN_THE_LONG_RUN = 0.02
 FIRST_GAPS = (0, 3)
+# Before a check that comes after more calls, one replay is timed.
+SHORT = 40
 NEVER = 1 << 62
+# Seconds that a native call saves, that a call in Python adds to a replay, and that any call takes.
+IN_PYTHON, AROUND, LEAST = 3e-6, 2e-6, 3e-7
 
 Recheck = int | Literal["auto"] | None
 
@@ -54,15 +58,28 @@ class CheckSchedule:
         self._recheck = recheck
         # Calls that were replayed or checked when the next check comes.
         self._calls = 2
-        self._gaps = 0
+        self._gaps = self._gap = 0
         # Seconds of the Python part of a captured run, and of its plans: the least so far.
         self._check_cost = float("inf")
         self._replay_cost = float("inf")
+        # Whether a replay was timed since the latest check.
+        self._is_timed = False
 
     def measure(self, check: float, replay: float) -> None:
         """Note what a captured run took: without its plans, and its plans alone."""
         self._check_cost = min(self._check_cost, check)
         self._replay_cost = min(self._replay_cost, replay)
+        self._is_timed = False
+
+    def wants_time(self) -> bool:
+        """Whether a replay should be timed before the next check."""
+        return self._recheck == "auto" and not self._is_timed and self._gap > SHORT
+
+    def time(self, seconds: float, is_native: bool) -> None:
+        """Note what a replay in Python took; native calls take less."""
+        self._is_timed = True
+        seconds = seconds - IN_PYTHON if is_native else seconds + AROUND
+        self._replay_cost = min(self._replay_cost, max(seconds, LEAST))
 
     def next_gap(self) -> int:
         """The number of replays until the next check."""
@@ -70,13 +87,12 @@ class CheckSchedule:
             return NEVER
         if self._recheck != "auto":
             return self._recheck - 1
-        # A replay that computes nothing still takes microseconds.
-        ratio = self._check_cost / max(self._replay_cost, 5e-6)
+        ratio = self._check_cost / max(self._replay_cost, LEAST)
         steady = _power_of_two(ratio / IN_THE_LONG_RUN)
         number = self._gaps
         gap = FIRST_GAPS[number] if number < len(FIRST_GAPS) else self._calls + 2
         self._gaps += 1
-        found = min(gap, steady) if ratio < AT_FIRST * (gap + 1) else steady
+        found = self._gap = min(gap, steady) if ratio < AT_FIRST * (gap + 1) else steady
         self._calls += found + 1
         return found
 

@@ -30,7 +30,12 @@ from gradtape.functions.captured import DEFAULT_CONTRACT, Captured, Contract, fi
 from gradtape.functions.check_schedule import Recheck, checked_recheck, default_recheck
 from gradtape.functions.concrete_function import ConcreteFunction
 from gradtape.functions.explain import explained, warn_of_captures
-from gradtape.functions.native.call_slot import MOST_CONTEXTS, is_coming, note_calls
+from gradtape.functions.native.call_slot import (
+    MOST_CONTEXTS,
+    compile_guards,
+    is_coming,
+    note_calls,
+)
 from gradtape.functions.native.native_call import NativeCall, native_call
 from gradtape.functions.thread_captures import ThreadCaptures
 from gradtape.graph.program import Program, program
@@ -371,6 +376,9 @@ class Function(Generic[P, R], Displayed):
         captured.native_call = made = native_call(
             Function, arguments, captured.steps, captured.until_check
         )
+        guards = captured.steps.guards
+        if made is None and guards is not None:
+            compile_guards(guards)
         if made is None and is_coming():
             captured.look_at = calls + first_look()
         if made is not None:

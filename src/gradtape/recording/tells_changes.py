@@ -7,8 +7,10 @@ the number.
 
 from __future__ import annotations
 
-# How many changes were announced so far.
-changes = [0]
+import array
+
+# How many changes were announced so far: a word that native code reads.
+changes = array.array("q", [0])
 
 
 def tell_change() -> None:

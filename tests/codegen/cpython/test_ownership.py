@@ -29,6 +29,7 @@ failures = []
 rounds = int(sys.argv[1])
 A = gt.asarray
 
+from collections import deque  # which native code leaves to Python
 from gradtape.functions.guards import guards as comparisons
 
 class Compared:
@@ -78,7 +79,7 @@ PROGRAMS = {}
 PROGRAMS["contexts exchanged while they are compared"] = """
 # A guard's comparison gives the function other contexts; the old ones are freed.
 for number in range(2 * rounds):
-    factors = [Compared(2)]
+    factors = deque([Compared(2)])
     f = gt.function(lambda x: x * factors[0])
     xs = {n: A(np.ones(n)) for n in range(1, 13)}
     for n in range(1, 9):
@@ -103,7 +104,7 @@ for number in range(2 * rounds):
 
 PROGRAMS["everything dropped in a comparison"] = """
 for number in range(rounds):
-    factors, v = [Compared(2)], gt.Variable(np.zeros(3))
+    factors, v = deque([Compared(2)]), gt.Variable(np.zeros(3))
     t = A(np.ones(3))
     holder = {}
     holder["f"] = gt.function(lambda x, y: v.assign_add(x * factors[0] * t + y["k"][0]).value)

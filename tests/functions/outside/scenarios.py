@@ -96,7 +96,7 @@ def restored() -> Iterator[None]:
 # what is reached by computed names. A check finds each of them.
 HIDDEN = frozenset(
     (
-        "attribute_of_variable", "decimal_context",
+        "attribute_of_variable", "bases_replaced", "decimal_context",
         "function_of_library_replaced", "function_of_numpy_replaced", "globals_of_helper",
         "limit_of_recursion", "local_of_thread", "memory_by_address", "module_by_import",
         "module_by_importlib", "module_in_table", "pattern_of_arguments", "print_options",

@@ -8,7 +8,7 @@ CONTEXT = (
     "words", "word_rows", "numbers", "number_rows", "buffers", "buffer_rows", "taken",
     "leaves", "leaf_rows", "shape", "unflatten", "structure", "updates", "update_rows", "handles",
     "assign", "locks", "lock_rows", "tensors", "tensor_rows", "slots", "instructions", "count",
-    "parallel", "keep_gil", "ops", "until_check",
+    "parallel", "keep_gil", "ops", "until_check", "guards", "guard_rows",
 )  # fmt: skip
 # Offsets of the words, in bytes.
 AT = {name: 8 * index for index, name in enumerate(CONTEXT)}
@@ -22,11 +22,14 @@ BUFFER = 4  # slot, function that takes an idle buffer or 0, capacity, size as a
 LEAF = 3  # buffer, object, input or leaf; spec; class, or one of THE_OBJECT, AN_INPUT and A_LEAF
 UPDATE = 2  # buffer, spec
 LOCK = 2  # how to acquire and to release it
+GUARD = 4  # how, address or dictionary, key or memory, what must be there or size
 
 # How an argument is recognised. The rows begin with the tuple of all arguments; containers are
 # followed by their entries: a tensor of this class and spec, a float, this very object, a tuple or
 # a list of so many entries, a dictionary of so many keys and values in turn, a float of these bits.
 TENSOR, FLOAT, OBJECT, ROW, SERIES, MAPPING, THE_FLOAT = 0, 1, 2, 3, 4, 5, 6
+# Guards: a word, an entry of a dictionary, memory that is like other memory.
+THE_WORD, AN_ENTRY, SOME_MEMORY = 0, 1, 2
 # Sources of values: a tensor among the inputs, a variable, a weak reference to a tensor.
 PASSED, VARIABLE, REFERENCE = 0, 1, 2
 # Numbers: from the memory of a value; from a float among the inputs, or what a function of the

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from string import Template
 
 from gradtape.codegen.cpython.call_context import (
+    AN_ENTRY,
     ARGUMENT,
     AT,
     BUFFER,
@@ -25,6 +26,7 @@ from gradtape.codegen.cpython.call_context import (
     COPIED,
     DOUBLE,
     FLOAT,
+    GUARD,
     LOCK,
     MAPPING,
     NUMBER,
@@ -32,9 +34,11 @@ from gradtape.codegen.cpython.call_context import (
     PASSED,
     ROW,
     SINGLE,
+    SOME_MEMORY,
     SOURCE,
     TENSOR,
     THE_FLOAT,
+    THE_WORD,
     VARIABLE,
     WORD,
     known_object,
@@ -62,7 +66,9 @@ FUNCTIONS = (
     "PyWeakref_GetObject", "Py_DecRef", "Py_IncRef",
 )  # fmt: skip
 
-_COPY = "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)\n"
+_COPY = """declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+declare i32 @memcmp(ptr, ptr, i64)
+"""
 # The answer of a run that leaves the call to Python; no object has this address.
 _LEFT_TO_PYTHON = "inttoptr (i64 1 to ptr)"
 
@@ -72,7 +78,7 @@ def caller_ir(facts: Mapping[str, int]) -> str:
     parts = [
         declarations(FUNCTIONS), _COPY, current_ir(), address_ir(), buffer_ir(), value_ir(),
         tensor_ir(), _tree(), _matches(), _source(), _computed(), _fill(), result_ir(),
-        assign_ir(), _run(), _contexts(), _call(),
+        assign_ir(), _guards(), _run(), _contexts(), _call(),
     ]  # fmt: skip
     names = {name: str(number) for name, number in facts.items()}
     return Template("\n".join(parts)).substitute(names)
@@ -261,6 +267,28 @@ def _fill() -> str:
     return r.text()
 
 
+def _guards() -> str:
+    """Whether all guards of a table hold, as far as they are compared by identity."""
+    r = Routine("i64 @guards_hold(ptr %rows, i64 %count)")
+    with r.loop("%count") as index:
+        row = r.row("%rows", index, GUARD)
+        how, where, wanted = r.word(row), r.pointer(row, 8), r.word(row, 24)
+        with r.when(r.equal(how, THE_WORD)):
+            r.go_if(r.unequal(r.word(where), wanted), "no")
+        with r.when(r.equal(how, AN_ENTRY)):
+            key = r.pointer(row, 16)
+            entry = r.let(f"call ptr @PyDict_GetItemWithError(ptr {where}, ptr {key})")
+            r.go_if(r.unequal(r.let(f"ptrtoint ptr {entry} to i64"), wanted), "no")
+        with r.when(r.equal(how, SOME_MEMORY)):
+            other = r.pointer(row, 16)
+            order = r.let(f"call i32 @memcmp(ptr {where}, ptr {other}, i64 {wanted})")
+            r.go_if(r.let(f"icmp ne i32 {order}, 0"), "no")
+    r.end("ret i64 1")
+    r.block("no")
+    r.end("ret i64 0")
+    return r.text()
+
+
 def _run() -> str:
     """Run a call with the signature of a context."""
     drop = Routine("internal void @drop(ptr %items, i64 %count)")
@@ -283,6 +311,9 @@ def _run() -> str:
         r.line(f"call void @Py_IncRef(ptr {r.pointer(passed, r.scaled(index))})")
     r.put("%context", AT["held"], 0)
     locks, lock_rows = r.word("%context", AT["locks"]), r.pointer("%context", AT["lock_rows"])
+    guards = f"ptr {r.pointer('%context', AT['guard_rows'])}"
+    holds = r.let(f"call i64 @guards_hold({guards}, i64 {r.word('%context', AT['guards'])})")
+    r.go_if(r.equal(holds, 0), "over")
     differs = r.pointer("%context", AT["differs"])
     with r.when(r.differ(differs, "null")):
         answer = r.let(f"call ptr @PyObject_CallNoArgs(ptr {differs})")

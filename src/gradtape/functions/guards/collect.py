@@ -20,14 +20,14 @@ import sys
 import sysconfig
 import types
 import weakref
-from collections.abc import Callable, Collection, Iterable, Iterator, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
 from types import CodeType
 from typing import Any
 
 import numpy as np
 
-from gradtape.functions.guards.guards import PLAIN, Absent, ArrayContent, Guards, Row, held
-from gradtape.functions.guards.names import Chain, names_of
+from gradtape.functions.guards.guards import PLAIN, Absent, ArrayContent, Guards, Row
+from gradtape.functions.guards.names import Chain, attributes_of, names_of
 from gradtape.functions.guards.never_replayed import why_never
 from gradtape.graph.op import Op
 from gradtape.pytree import registered
@@ -41,6 +41,8 @@ MOST_OBJECTS = 600
 MOST_ENTRIES = 1000
 
 _MISSING = object()
+# The flag of classes that are made while the program runs.
+_HEAP_TYPE = 1 << 9
 _SINGLE = (type(None), bool, type(...), type(NotImplemented), *PLAIN)
 _FUNCTION_PARTS = ("__code__", "__defaults__", "__kwdefaults__")
 _PARTS = {name: operator.attrgetter(name) for name in _FUNCTION_PARTS}
@@ -167,7 +169,8 @@ class _Search:
                 look(fresh)
         if self._functions:
             functions, labels = zip(*self._functions, strict=True)
-            self._add(_parts_of_all, functions, [*labels] * len(_FUNCTION_PARTS))
+            parts = [*labels] * len(_FUNCTION_PARTS)
+            self._add(_parts_of_all, functions, parts, how="functions")
         # The functions that look again hold what they look at, and this search.
         self._again, self._met = [], {}
 
@@ -179,14 +182,17 @@ class _Search:
         holder: Any,
         labels: list[str] | str,
         announced: bool = False,
+        how: str = "",
+        names: Sequence[str] = (),
     ) -> list[Any]:
         """Compare what is read of a holder from now on; returns what is there."""
         try:
-            row = Row(read, holder, labels, self._guards.holders)
+            values = [*read(holder)]
         except Exception:
             return []  # a guard that cannot be made is none
+        row = Row(read, holder, values, labels, self._guards.holders, how, names)
         (self._guards.announced if announced else self._guards.rows).append(row)
-        return [*map(held, row.kept)]
+        return values
 
     def _add_absent(
         self, read: Callable[[Any], Any], holder: Any, names: Set[str], label: str
@@ -199,7 +205,8 @@ class _Search:
         if names:
             read = operator.itemgetter(*names, *names[: len(names) == 1])
             labels = [f"{label}{name}" for name in names]
-            for name, value in zip(labels, self._add(read, held, labels), strict=False):
+            seen = self._add(read, held, labels, how="entries", names=names)
+            for name, value in zip(labels, seen, strict=False):
                 self.enter(value, name)
 
     def _never(self, value: Any, label: str, code: CodeType | None = None) -> None:
@@ -239,12 +246,17 @@ class _Search:
                 self.enter(value.tolist(), label)
         elif isinstance(value, types.CellType):
             self._visit_cell(value, label)
+        elif isinstance(value, weakref.ref):
+            # The guards are dropped when the object is gone.
+            target = value()
+            self._guards.holders.hold(target)
+            self.enter(target, label)
         elif isinstance(value, types.CodeType):
             pass
         else:
             self._visit_contents(value, label)
             for wrapper, parts in _WRAPPERS:
-                if isinstance(value, wrapper):
+                if isinstance(value, wrapper) and not _is_of_library(value):
                     self._add_attributes(value, parts, label)
             if isinstance(value, functools._lru_cache_wrapper):
                 self.enter(value.__wrapped__, label)
@@ -289,7 +301,8 @@ class _Search:
             if function.__closure__ is None:
                 self._functions.append((function, label))
             else:
-                self._add(operator.attrgetter(*_FUNCTION_PARTS), function, [label] * 3)
+                read = operator.attrgetter(*_FUNCTION_PARTS)
+                self._add(read, function, [label] * 3, how="function")
             self._look_again(lambda names: self._read_dict(function.__dict__, names, f"{label}."))
         self._follow(function.__code__, scope, is_own)
 
@@ -301,7 +314,7 @@ class _Search:
         for each in code.co_consts:
             if isinstance(each, CodeType) and each not in self._callbacks:
                 self._follow(each, scope, is_own)
-        names = names_of(code)
+        names = attributes_of(code) if is_own else names_of(code)
         new = names.attributes - self._names
         self._names |= new
         self._fresh |= new
@@ -407,7 +420,7 @@ class _Search:
             content = cell.cell_contents
         except ValueError:
             return
-        self._add(operator.attrgetter("cell_contents", "cell_contents"), cell, [label])
+        self._add(operator.attrgetter("cell_contents", "cell_contents"), cell, [label], how="cell")
         self._never(content, label)
         self.enter(content, label)
 
@@ -438,7 +451,8 @@ class _Search:
         if size > MOST_ENTRIES:
             return
         for read in reads:
-            for number, item in enumerate(self._add(read, value, label)):
+            how = _WAYS.get(read, "")
+            for number, item in enumerate(self._add(read, value, label, how=how)):
                 self.enter(item, f"{label}[{number}]")
 
     def _visit_attributes(self, value: Any, label: str) -> None:
@@ -465,18 +479,23 @@ class _Search:
             for each in kind.__mro__
         )
 
+        entries = frozenset().union(*[vars(each) for each in kind.__mro__])
+        if not kind.__flags__ & _HEAP_TYPE:
+            # Objects of built-in classes keep their class; their methods do not change.
+            entries = frozenset()
+            if _dictionary(value) is None:
+                return
+
         def look(names: set[str]) -> None:
             held = _dictionary(value) or {}
             whole = self._all or (self._all_own and isinstance(value, TellsChanges))
-            everything = {*names, *held} if whole or is_foreign else names
+            of_class = names & entries
+            found = of_class.union(held) if whole or is_foreign else of_class | names & held.keys()
             plain = []
-            for name in sorted(each for each in everything if isinstance(each, str)):
-                entry = _class_entry(kind, name)
-                if name == "__class__":
+            for name in sorted(each for each in found if isinstance(each, str)):
+                entry = _class_entry(kind, name) if name in entries else _MISSING
+                if name == "__class__" or entry is _MISSING:
                     plain.append(name)
-                elif entry is _MISSING:
-                    if name in held:
-                        plain.append(name)
                 elif isinstance(entry, types.MemberDescriptorType):
                     if _has(value, name):
                         plain.append(name)
@@ -490,8 +509,9 @@ class _Search:
             if plain:
                 read = operator.attrgetter(*plain, *plain[: len(plain) == 1])
                 labels = [f"{label}.{name}" for name in plain]
-                for name, part in zip(labels, self._add(read, value, labels, told), strict=False):
-                    if not name.endswith(".__class__"):
+                seen = self._add(read, value, labels, told, "attributes", plain)
+                for name, part in zip(labels, seen, strict=False):
+                    if type(part) not in _SINGLE and not name.endswith(".__class__"):
                         self._never(part, name)
                         self.enter(part, name)
 
@@ -556,12 +576,18 @@ class _Search:
 
         self._look_again(look)
         if not is_own:
-            self._add(operator.attrgetter("__mro__", "__mro__"), kind, [f"{label}.__mro__"])
             self._add_absent(vars, kind, self._names, label)
 
 
 def _parts_of_all(functions: Any) -> list[Any]:
     return [part for name in _FUNCTION_PARTS for part in map(_PARTS[name], functions)]
+
+
+def _is_of_library(value: Any) -> bool:
+    """Whether a property or method of a class of the library, which does not change."""
+    function = getattr(value, "fget", None) or getattr(value, "__func__", None)
+    scope = getattr(function, "__globals__", {})
+    return str(scope.get("__name__", "")).startswith("gradtape.")
 
 
 def _optional(name: str) -> Callable[[Any], Any]:
@@ -635,3 +661,12 @@ def _held_by(holder: Any) -> Iterator[Any]:
         for name, entry in kind.__dict__.items():
             if isinstance(entry, types.MemberDescriptorType):
                 yield getattr(holder, name, None)
+
+
+# How native code compares containers: see `functions.native.guard_table`.
+_WAYS: dict[Any, str] = {
+    list.copy: "list",
+    dict.keys: "keys",
+    dict.values: "values",
+    _elements: "elements",
+}

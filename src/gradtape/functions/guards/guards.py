@@ -8,11 +8,12 @@ the objects is gone, the guards do not hold any more. Rows of objects that annou
 
 from __future__ import annotations
 
+import array
 import types
 import weakref
 from collections.abc import Callable, Iterator, Sequence, Set
 from types import CodeType
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -32,11 +33,27 @@ Read = Callable[[Any], Sequence[Any]]
 
 
 class Holders:
-    """Weak references to guarded objects; when one of these is gone, all guards are dropped."""
+    """Weak references to guarded objects; when one of these is gone, all guards are dropped.
+
+    `live` is a word for native code: 1 until then.
+    """
 
     def __init__(self) -> None:
-        self.lost: list[object] = []
-        self._drops: list[list[Any]] = []
+        lost: list[object] = []
+        drops: list[list[Any]] = []
+
+        live = self.live = array.array("q", [1])
+
+        def gone(reference: object) -> None:
+            live[0] = 0
+            lost.append(None)
+            for rows in drops:
+                rows.clear()
+
+        self.lost, self._drops, self._gone = lost, drops, gone
+        # How often rows have noted values.
+        self.notes = 0
+        self._known: dict[int, weakref.ref[Any]] = {}
 
     def drop(self, rows: list[Any]) -> None:
         """Empty a list of guards when an object is gone."""
@@ -46,17 +63,13 @@ class Holders:
         """A weak reference, or what has none itself."""
         if type(thing) in PLAIN or type(thing) in _SINGLE:
             return thing
-        lost, drops = self.lost, self._drops
-
-        def gone(reference: object) -> None:
-            lost.append(None)
-            for rows in drops:
-                rows.clear()
-
-        try:
-            return weakref.ref(thing, gone)
-        except TypeError:
-            return thing
+        known = self._known.get(id(thing))
+        if known is None:
+            try:
+                known = self._known[id(thing)] = weakref.ref(thing, self._gone)
+            except TypeError:
+                return thing
+        return known
 
 
 def held(thing: Any) -> Any:
@@ -67,22 +80,33 @@ def held(thing: Any) -> Any:
 class Row:
     """Some values of one holder: how they are read, and what they were."""
 
-    __slots__ = ("_holders", "holder", "ids", "kept", "labels", "read")
+    __slots__ = ("_holders", "holder", "how", "ids", "kept", "labels", "names", "read")
 
     def __init__(
-        self, read: Read, holder: Any, labels: Sequence[str] | str, holders: Holders
+        self,
+        read: Read,
+        holder: Any,
+        values: list[Any],
+        labels: Sequence[str] | str,
+        holders: Holders,
+        how: str = "",
+        names: Sequence[str] = (),
     ) -> None:
         self.read = read
+        # Where the values lie, if native code can compare them: see `guard_table`.
+        self.how = how
+        self.names = names
         # The names of the values; or one for all, if they are the contents of a container.
         self.labels = labels
         self._holders = holders
-        self.note([*read(holder)])
+        self.note(values)
         self.holder = holders.hold(holder)
 
     def note(self, values: list[Any]) -> None:
         """These are the values to be found from now on."""
         self.kept = [*map(self._holders.hold, values)]
         self.ids = [*map(id, values)]
+        self._holders.notes += 1
 
     def changed(self) -> Difference | None:
         """The first value that is another one. Equal plain values replace those seen."""
@@ -111,7 +135,7 @@ class Row:
 class Absent:
     """Names that code reads, or Python itself, and that a dictionary does not have."""
 
-    __slots__ = ("_holder", "_label", "_names", "_read", "count", "known")
+    __slots__ = ("_label", "_names", "_read", "count", "holder", "known")
 
     def __init__(
         self,
@@ -126,15 +150,19 @@ class Absent:
         self._label = label
         self.known = frozenset(read(holder))
         self.count = len(self.known)
-        self._holder = holders.hold(holder)
+        self.holder = holders.hold(holder)
+
+    def dictionary(self) -> Any:
+        """The dictionary."""
+        return self._read(held(self.holder))
 
     def differs(self) -> bool:
         """Whether one of the names is there now."""
-        return len(self._read(held(self._holder))) != self.count and self.changed() is not None
+        return len(self._read(held(self.holder))) != self.count and self.changed() is not None
 
     def changed(self) -> Difference | None:
         """The first name that is there now."""
-        entries = self._read(held(self._holder))
+        entries = self._read(held(self.holder))
         for name in [*entries]:
             if name not in self.known and (name in self._names or _is_special(name)):
                 return f"{self._label}.{name}".lstrip("."), "absent", in_words(entries[name])
@@ -188,6 +216,16 @@ def _layout(array: np.ndarray) -> tuple[Any, ...]:
     return array.shape, array.strides, array.dtype
 
 
+class GuardTable(Protocol):
+    """Native code that compares guards: see `functions.native.guard_table`."""
+
+    def holds(self) -> bool:
+        """Whether all guards hold; False means that Python has to look."""
+
+    def fill(self, guards: Guards) -> None:
+        """Compare with the values that are noted now."""
+
+
 class Guards:
     """Everything that is compared before a replay of one function with arguments of one kind."""
 
@@ -195,7 +233,7 @@ class Guards:
         self.rows: list[Row] = []
         # Rows of objects that announce every change, and the announcements counted so far.
         self.announced: list[Row] = []
-        self._version = changes[0]
+        self.version = changes[0]
         self.absent: list[Absent] = []
         self.holders = Holders()
         for rows in (self.rows, self.announced, self.absent):
@@ -203,6 +241,8 @@ class Guards:
         # Arrays that the function can reach, by id, and those that are compared.
         self.arrays: dict[int, ArrayContent] = {}
         self._compared: list[ArrayContent] = []
+        # Native code that compares most of the rows, once there is any, and the others.
+        self.table: GuardTable | None = None
         # Code that was looked through.
         self.codes: dict[CodeType, None] = {}
 
@@ -226,12 +266,22 @@ class Guards:
 
     def differs(self) -> bool:
         """Whether anything is another one than when the guards were made."""
+        table = self.table
+        if table is not None and table.holds():
+            return False
+        if self._differs():
+            return True
+        if table is not None:
+            table.fill(self)
+        return False
+
+    def _differs(self) -> bool:
         # The number is read before the comparisons: a change in between is noticed.
         version = changes[0]
-        if version != self._version:
+        if version != self.version:
             if any(map(_has_changed, self.announced)):
                 return True
-            self._version = version
+            self.version = version
         for row in self.rows:
             holder = row.holder
             if type(holder) is weakref.ref:
@@ -269,6 +319,11 @@ class Guards:
             found = next(filter(None, arrays), None)
         return found
 
+    @property
+    def compared_arrays(self) -> list[ArrayContent]:
+        """Arrays whose content is compared."""
+        return self._compared
+
     def _everything(self) -> Iterator[Row | Absent | ArrayContent]:
         yield from self.announced
         yield from self.rows
@@ -279,6 +334,8 @@ class Guards:
         """The name and the value of everything that is compared, in words."""
         found: list[tuple[str, str]] = []
         for row in (*self.rows, *self.announced):
+            if any(isinstance(held(each), CodeType) for each in row.kept):
+                continue  # functions are there by the names that hold them
             if isinstance(row.labels, str):
                 found.append((row.labels, f"{len(row.kept)} entries"))
             else:

@@ -119,6 +119,16 @@ def names_of(code: CodeType) -> CodeNames:
     )
 
 
+@functools.lru_cache(maxsize=1024)
+def attributes_of(code: CodeType) -> CodeNames:
+    """At least the attributes that a code object reads, without a scan of its bytecode."""
+    attributes = set(code.co_names)
+    if not _BY_TEXT.isdisjoint(attributes):
+        attributes |= set(_texts(code))
+    none = frozenset[Any]()
+    return CodeNames(none, frozenset(attributes), none, (), {}, not _ALL.isdisjoint(attributes))
+
+
 def _texts(code: CodeType) -> Iterator[str]:
     for each in code.co_consts:
         if isinstance(each, str):

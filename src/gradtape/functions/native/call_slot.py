@@ -23,6 +23,8 @@ from gradtape.codegen.cpython.objects import (
     word,
 )
 from gradtape.dtypes import World
+from gradtape.functions.guards.guards import Guards
+from gradtape.functions.native.guard_table import Table
 from gradtape.process.interrupts import is_interrupt
 from gradtape.process.locks import new_lock
 from gradtape.recording.recording import Recording
@@ -100,9 +102,11 @@ class _Slot:
             ),
             "most_contexts": MOST_CONTEXTS,
         }
-        add_functions(caller.FUNCTIONS)
+        add_functions((*caller.FUNCTIONS, "memcmp"))
         compiled = llvm.compile_ir(caller.caller_ir(facts), level=0, has_addresses=True)
         self.wrapper = slot_wrapper(function, "__call__", partial, compiled.address("call"))
+        check = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)
+        self.guards_hold = check(compiled.address("guards_hold"))
         # The code points to these, and may run when modules are gone at the end of the process.
         kept = (objects, types, self.wrapper, World.number, NATIVE, buffers.counts())
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
@@ -155,6 +159,15 @@ def is_coming() -> bool:
 def note_calls(count: int) -> None:
     """Note calls of a function in Python whose plan is compiled."""
     _slots.calls += count
+
+
+def compile_guards(guards: Guards) -> Table | None:
+    """The words of guards for native code; None where there is none."""
+    if _slots.slot is None or switch.MODE == "python":
+        return None
+    if guards.table is None:
+        guards.table = Table(guards, _slots.slot.guards_hold)
+    return guards.table  # type: ignore[return-value]
 
 
 def install(function: type) -> bool:

@@ -23,7 +23,7 @@ from gradtape.codegen.plans.instructions import FIRST, SCALARS, STATUS
 from gradtape.dtypes import World
 from gradtape.functions.arguments.argument_keys import Identity, is_input
 from gradtape.functions.arguments.signature import Arguments
-from gradtape.functions.native.call_slot import install
+from gradtape.functions.native.call_slot import compile_guards, install
 from gradtape.functions.replay.captured_steps import CapturedSteps
 from gradtape.functions.replay.sources import (
     Argument,
@@ -65,7 +65,12 @@ class NativeCall:
         pins: dict[int, object],
     ) -> None:
         assigned = steps.assigned
-        differs = steps.differs
+        table = None if steps.guards is None else compile_guards(steps.guards)
+        differs = None
+        if table is None:
+            differs = steps.differs
+        elif table.rest:
+            differs = table.rest_differs
         layout = run.plan.layout
         if layout is None or arguments.aliases:
             raise LeftToPythonError
@@ -73,11 +78,13 @@ class NativeCall:
         place = {node: layout.order[number] for number, node in enumerate(run.outputs)}
         # Made first: an argument that is watched may go, and end the call, before it is complete.
         self._words = (ctypes.c_int64 * len(call_context.CONTEXT))()
-        self._kept: list[object] = [run, result, tuple(assigned), differs, unflatten]
+        self._kept: list[object] = [run, result, tuple(assigned), differs, table, unflatten]
         rows = self._keep(ArgumentRows(arguments, self.end, pins))
         fields = {
             "owner": id(self), "thread": _thread(), "world": World.number[0], "live": 1,
             "until_check": until_check,
+            "guards": 0 if table is None else table.count,
+            "guard_rows": 0 if table is None else table.address,
             "differs": 0 if differs is None else id(differs),
             "argument_rows": self._table(rows.rows), **self._space("inputs", "passed", rows.inputs),
             **self._plan_fields(run, layout, rows), **self._result_fields(result, place, rows),

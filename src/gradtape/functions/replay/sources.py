@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, dataclass_transform
 
 import numpy as np
 
@@ -17,13 +17,31 @@ from gradtape.evaluate.flush import compute_handle
 from gradtape.graph.derived import digest_of
 from gradtape.graph.node import Node
 from gradtape.graph.spec import Spec
-from gradtape.process.records import dataclass
 from gradtape.recording.followed_number import Formula
 from gradtape.recording.handle import Handle
 from gradtape.recording.value import Value, host_value
 from gradtape.tensor.variable import Variable
 
 WORD = 2**64
+
+
+@dataclass_transform(eq_default=False)
+class Record:
+    """A base of classes whose instances hold their annotated fields, and are told by identity.
+
+    The standard decorator compiles a method for each class: these are made in first calls.
+    """
+
+    _names: tuple[str, ...] = ()
+
+    def __init_subclass__(cls) -> None:
+        cls._names = tuple(cls.__annotations__)
+
+    def __init__(self, *values: Any) -> None:
+        for name, value in zip(self._names, values, strict=True):
+            setattr(self, name, value)
+
+
 # The counter of a random generator at a draw, after the two words of its key.
 Place = tuple[int, int, int]
 
@@ -51,22 +69,19 @@ def value_of(handle: Handle) -> Value:
 # Inputs of plans.
 
 
-@dataclass(frozen=True)
-class Argument:
+class Argument(Record):
     """An input of the call, by its position among the inputs."""
 
     position: int
 
 
-@dataclass(frozen=True)
-class Number:
+class Number(Record):
     """A Python number that is computed from the inputs of the call."""
 
     formula: Formula
 
 
-@dataclass(frozen=True)
-class NumberAsTensor:
+class NumberAsTensor(Record):
     """A Python number that is computed from the inputs, as the value of a 0-d tensor."""
 
     formula: Formula
@@ -77,22 +92,19 @@ class NumberAsTensor:
         return host_value(self.formula.compute(arguments), self.dtype)
 
 
-@dataclass(frozen=True)
-class VariableValue:
+class VariableValue(Record):
     """The value that a variable holds at the time of the call."""
 
     variable: Variable
 
 
-@dataclass(frozen=True, eq=False)
-class Constant:
+class Constant(Record):
     """An object that is the same in every call."""
 
     content: Any
 
 
-@dataclass(frozen=True, eq=False)
-class OutsideTensor:
+class OutsideTensor(Record):
     """The value that a tensor from outside the function has at the time of the call.
 
     The tensor may be changed in place between calls. It is not kept alive by the capture.
@@ -112,8 +124,7 @@ class OutsideTensor:
         return self.content if handle is None else value_of(handle)
 
 
-@dataclass(frozen=True, eq=False)
-class OutsideArray:
+class OutsideArray(Record):
     """A NumPy array from outside that enters the program whole: a replay reads its memory."""
 
     array: np.ndarray
@@ -137,15 +148,13 @@ class OutsideArray:
         return plain and array.dtype == self.spec.dtype and array.dtype.isnative
 
 
-@dataclass(frozen=True)
-class Computed:
+class Computed(Record):
     """A value that an earlier plan of the same call computed."""
 
     node: Node
 
 
-@dataclass(frozen=True, eq=False)
-class RandomPosition:
+class RandomPosition(Record):
     """The position of random numbers: an offset from the generator's counter at a draw."""
 
     draw: int
@@ -190,8 +199,7 @@ def settled(source: Source) -> Source:
 # Values that guards look at.
 
 
-@dataclass(frozen=True, eq=False)
-class Element:
+class Element(Record):
     """The only element of a tensor as a Python number."""
 
     source: Source
@@ -207,24 +215,21 @@ class Element:
         return lambda value: kind(memory(value.address).value)
 
 
-@dataclass(frozen=True, eq=False)
-class NumberKey:
+class NumberKey(Record):
     """A Python number among the inputs, or the result of a comparison of it, as a branch key."""
 
     formula: Formula
     is_inexact: bool
 
 
-@dataclass(frozen=True, eq=False)
-class Attribute:
+class Attribute(Record):
     """An attribute of a Python object that is known to change, such as a layer's mode."""
 
     thing: object
     name: str
 
 
-@dataclass(frozen=True, eq=False)
-class Contents:
+class Contents(Record):
     """All elements of a tensor, as a digest: a proof or a sparsity pattern depends on them."""
 
     source: Source
@@ -241,24 +246,21 @@ GuardSource = Element | NumberKey | Attribute | OutsideTensor | Contents
 # Leaves that the function returns.
 
 
-@dataclass(frozen=True, eq=False)
-class NewTensor:
+class NewTensor(Record):
     """A tensor that the call makes around a value."""
 
     source: Source
     kind: type[Handle]
 
 
-@dataclass(frozen=True, eq=False)
-class SparseMatrix:
+class SparseMatrix(Record):
     """A SciPy matrix that the call makes from the values of its entries."""
 
     source: Source
     from_entries: Callable[[np.ndarray], object]
 
 
-@dataclass(frozen=True, eq=False)
-class RowSparseTensor:
+class RowSparseTensor(Record):
     """A RowSparse gradient that the call makes from its rows and values."""
 
     kind: type
@@ -266,16 +268,14 @@ class RowSparseTensor:
     spec: Spec
 
 
-@dataclass(frozen=True, eq=False)
-class CallersTensor:
+class CallersTensor(Record):
     """The caller's own tensor among the inputs; a new one if the caller passed an array."""
 
     position: int
     otherwise: NewTensor
 
 
-@dataclass(frozen=True, eq=False)
-class OutsideTensorItself:
+class OutsideTensorItself(Record):
     """The very tensor from outside that the function returned; a new one if it is gone."""
 
     handle: Callable[[], Handle | None]

@@ -8,8 +8,7 @@ there, so a call that meets an unknown value at a guard has changed nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
-from dataclasses import field, fields
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import cached_property
 from types import CodeType, FunctionType, MethodType
 from typing import Any
@@ -32,7 +31,6 @@ from gradtape.functions.replay.sources import (
     settled,
 )
 from gradtape.graph.node import Node
-from gradtape.process.records import dataclass
 from gradtape.process.source_text import SourceText
 from gradtape.pytree import Structure
 from gradtape.recording.handle import Handle
@@ -42,21 +40,28 @@ from gradtape.tensor.variable import Variable
 from gradtape.tensor.variable_updates import written_assignment
 
 
-@dataclass(eq=False)
 class Run:
     """A plan, the sources of its inputs, and the nodes whose values it gives."""
 
-    plan: TieredPlan
-    inputs: tuple[Source, ...]
-    outputs: tuple[Node, ...]
-    # The lines where ops that may fail were recorded; None if nothing may fail.
-    lines: Lines | None = None
-    # Callbacks with effects among the nodes.
-    effects: tuple[Node, ...] = ()
-    _function: Callable[..., list[Content]] | None = None
-    _arrays: tuple[np.ndarray, ...] = ()
-    # The latest source text that calls the plan, and the name that it has there.
-    _written_in: tuple[SourceText, str] | None = None
+    def __init__(
+        self,
+        plan: TieredPlan,
+        inputs: tuple[Source, ...],
+        outputs: tuple[Node, ...],
+        lines: Lines | None = None,
+        effects: tuple[Node, ...] = (),
+    ) -> None:
+        self.plan = plan
+        self.inputs = inputs
+        self.outputs = outputs
+        # The lines where ops that may fail were recorded; None if nothing may fail.
+        self.lines = lines
+        # Callbacks with effects among the nodes.
+        self.effects = effects
+        self._function: Callable[..., list[Content]] | None = None
+        self._arrays: tuple[np.ndarray, ...] = ()
+        # The latest source text that calls the plan, and the name that it has there.
+        self._written_in: tuple[SourceText, str] | None = None
 
     def callbacks(self) -> Iterator[CodeType]:
         """The code of functions of the user's that its ops call."""
@@ -126,17 +131,24 @@ def _functions_in(params: Any) -> Iterator[Any]:
             yield from _functions_in(node.params)
 
 
-@dataclass(eq=False)
 class Result:
     """The leaves that a call returns, and the changes that it makes, once all plans have run."""
 
-    structure: Structure
-    leaves: tuple[Leaf, ...]
-    # Variables, references to tensors from outside, and positions of arguments that are changed in
-    # place; each with its new value.
-    updates: tuple[tuple[Variable, Source], ...]
-    rebound: tuple[tuple[Callable[[], Handle | None], Source], ...] = ()
-    moved: tuple[tuple[int, Source], ...] = ()
+    def __init__(
+        self,
+        structure: Structure,
+        leaves: tuple[Leaf, ...],
+        updates: tuple[tuple[Variable, Source], ...],
+        rebound: tuple[tuple[Callable[[], Handle | None], Source], ...] = (),
+        moved: tuple[tuple[int, Source], ...] = (),
+    ) -> None:
+        self.structure = structure
+        self.leaves = leaves
+        # Variables, references to tensors from outside, and positions of arguments that are changed
+        # in place; each with its new value.
+        self.updates = updates
+        self.rebound = rebound
+        self.moved = moved
 
     @cached_property
     def assignment(self) -> Callable[..., None]:
@@ -161,25 +173,31 @@ class Result:
         return list(found)
 
 
-@dataclass(eq=False)
 class Step:
     """Draws and plans, then a guard that chooses the next step, or the result."""
 
-    # Random generators that the step draws from, with the number of blocks.
-    draws: list[tuple[Generator, int]] = field(default_factory=list)
-    runs: list[Run] = field(default_factory=list)
-    # The sources of the leaves that the runs read, by number.
-    sources: dict[int, Source] = field(default_factory=dict)
-    guard: GuardSource | None = None
-    # What the user calls the value of the guard, the line that reads it, and the values seen.
-    label: str = ""
-    line: str = ""
-    values: list[object] = field(default_factory=list)
-    branches: dict[Hashable, Step] = field(default_factory=dict)
-    result: Result | None = None
-    # How many runs in a row have recorded the path that ends here, and whether it is replayed.
-    count: int = 0
-    is_replayed: bool = False
+    def __init__(
+        self,
+        guard: GuardSource | None = None,
+        branches: dict[Hashable, Step] | None = None,
+        result: Result | None = None,
+        runs: Iterable[Run] = (),
+        is_replayed: bool = False,
+    ) -> None:
+        # Random generators that the step draws from, with the number of blocks.
+        self.draws: list[tuple[Generator, int]] = []
+        self.runs = [*runs]
+        # The sources of the leaves that the runs read, by number.
+        self.sources: dict[int, Source] = {}
+        self.guard = guard
+        # What the user calls the value of the guard, the line that reads it, and the values seen.
+        self.label = self.line = ""
+        self.values: list[object] = []
+        self.branches = {} if branches is None else branches
+        self.result = result
+        # How many runs in a row have recorded the path that ends here, and whether it is replayed.
+        self.count = 0
+        self.is_replayed = is_replayed
 
     @property
     def complete(self) -> bool:
@@ -197,8 +215,7 @@ class Step:
 
     def become(self, other: Step) -> None:
         """Be another step from now on, with all that follows it."""
-        for each in fields(self):
-            setattr(self, each.name, getattr(other, each.name))
+        self.__dict__.update(other.__dict__)
 
     @property
     def pinned(self) -> int:
