@@ -108,6 +108,8 @@ class Captured:
         # The next check, and the replays until then while no native call counts them.
         self._schedule = CheckSchedule(None if contract.frozen else contract.recheck)
         self._until_check = NEVER
+        # When the calls until the next check began, and what the latest captured run cost.
+        self._gap_began = self._cost = 0.0
         # Numbers among the inputs that are proven to be inputs of the program.
         self._free: set[int] = set()
         # Runs that were captured; how many of them in a row were unlike the run before; how many
@@ -116,6 +118,8 @@ class Captured:
         # Code of callbacks in the program; and whether an array that enters it has changed.
         self._callbacks: set[CodeType] = set()
         self._arrays_changed = False
+        # The ids of arrays that enter the program and whose elements Python reads as well.
+        self._read_arrays: set[int] = set()
         # References to tensors from outside, whether one of them is gone, how often that happened
         # since they last stayed for a while, and at which call it happened last.
         self._outside: list[weakref.ref[Handle]] = []
@@ -159,17 +163,10 @@ class Captured:
             steps.tensors and steps.has_another_name(arguments.passed())
         ):
             return self.function(*arguments.args, **arguments.kwargs)
-        is_due = self._is_check_due()
-        start = 0.0
-        if is_due and self._schedule.wants_time():
-            # The replay before a check is timed.
-            start, is_due = time.perf_counter(), False
-        if replay is None or self._arrays_changed or is_due:
+        if replay is None or self._arrays_changed or self._is_check_due():
             return self._capture(arguments, leaves, {}, is_check=replay is not None)
         try:
             found = replay(leaves, arguments.passed)
-            if start:
-                self._schedule.time(time.perf_counter() - start, self.native_call is not None)
         except JournaledError as failed:
             return self._run_in_python(arguments, failed.error, failed.outcomes)
         except Exception as error:
@@ -277,7 +274,10 @@ class Captured:
 
     def _look_outside(self, arguments: Arguments) -> None:
         """Find what the function names outside, unless that is known and the same."""
-        if self.frozen or self._found is not None:
+        if self.frozen:
+            return
+        if self._found is not None:
+            self._found.guards.renew_arrays()
             return
         self._found = collect(self.function, arguments.objects(), self._callbacks)
         self.differs = self._found.guards.differs
@@ -310,7 +310,8 @@ class Captured:
         """Draw the conclusions from a captured run."""
         capture = run.capture
         self._runs += 1
-        self._schedule.measure(seconds - capture.seconds_of_plans, capture.seconds_of_plans)
+        self._cost = seconds - capture.seconds_of_plans
+        self._schedule.note_run(self._cost, capture.seconds_of_plans)
         if capture.escaped is not None and run.left_outside is None and run.refusal is None:
             what, line = capture.escaped
             self.refuse(Refusal(f"{what} at {line}", silently=capture.meant))
@@ -372,8 +373,10 @@ class Captured:
                 self._note_unequal(known.difference, capture)
                 if self.history.refused is None:
                     self._replace(known, capture)
-            elif arrays_changed:
-                self._begin_with(capture, path)
+            elif arrays_changed and self._found is not None:
+                # Their elements are read by Python, too: another content is another program.
+                self._read_arrays |= self._found.guards.changed_arrays()
+                self._begin_anew()
             else:
                 self._disagree(known.difference, capture)
         elif known.is_known:
@@ -382,6 +385,9 @@ class Captured:
                 self._found.guards.free_arrays()
             if known.last.is_replayed:
                 self.history.checks += 1
+                if self.history.gap:
+                    elapsed = time.perf_counter() - self._gap_began - self._cost
+                    self._schedule.note_check(self._cost, elapsed / self.history.gap)
                 self._set_until_check()
             else:
                 known.last.count += 1
@@ -426,7 +432,8 @@ class Captured:
         last.is_replayed = True
         self._watch(capture.outside())
         if self._found is not None and self.steps.guards is None:
-            self.steps.guard_by(self._found, capture.entered_arrays())
+            inputs = capture.entered_arrays() - self._read_arrays
+            self.steps.guard_by(self._found, inputs)
             self._set_until_check()
 
     def _needed(self) -> int:
@@ -477,6 +484,7 @@ class Captured:
 
     def _set_until_check(self) -> None:
         """Begin to count down to the next check."""
+        self._gap_began = time.perf_counter()
         self._until_check = self.history.gap = self._schedule.next_gap()
         if self.native_call is not None:
             self.native_call.until_check = self._until_check

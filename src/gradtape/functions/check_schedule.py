@@ -1,8 +1,8 @@
 """Check schedule: which calls of a replayed function run in Python again, to be compared.
 
 A check costs a captured run where a replay would do. Calls 3, 7, 17, 37 ... are checks while that
-takes less than a tenth of the time; after that so few are that they take 2 %. The costs are those
-that captured runs measured, and the schedule counts calls, so it does not depend on when they come.
+takes less than a tenth of the time; after that so few are that they take 2 %. The schedule counts
+calls; the two costs are measured by the runs and checks so far.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ from typing import Literal
 # Checks may take this part of the time at first, and in the long run.
 AT_FIRST = 0.1
 IN_THE_LONG_RUN = 0.02
-FIRST_GAPS = (0, 3)
-# Before a check that comes after more calls, one replay is timed.
-SHORT = 40
+# Replays after so many calls, until twice as many calls were made.
+FIRST_GAPS = {2: 0, 3: 3}
 NEVER = 1 << 62
-# Seconds that a native call saves, that a call in Python adds to a replay, and that any call takes.
-IN_PYTHON, AROUND, LEAST = 3e-6, 2e-6, 3e-7
+# Seconds that any call takes.
+LEAST = 3e-7
 
 Recheck = int | Literal["auto"] | None
 
@@ -58,28 +57,23 @@ class CheckSchedule:
         self._recheck = recheck
         # Calls that were replayed or checked when the next check comes.
         self._calls = 2
-        self._gaps = self._gap = 0
-        # Seconds of the Python part of a captured run, and of its plans: the least so far.
+        self._gaps = 0
+        # Seconds that a check costs, and that the program takes for each replay: the least so far.
         self._check_cost = float("inf")
         self._replay_cost = float("inf")
-        # Whether a replay was timed since the latest check.
-        self._is_timed = False
+        self._checks = 0
 
-    def measure(self, check: float, replay: float) -> None:
+    def note_run(self, check: float, replay: float) -> None:
         """Note what a captured run took: without its plans, and its plans alone."""
-        self._check_cost = min(self._check_cost, check)
+        if not self._checks:
+            self._check_cost = min(self._check_cost, check)
         self._replay_cost = min(self._replay_cost, replay)
-        self._is_timed = False
 
-    def wants_time(self) -> bool:
-        """Whether a replay should be timed before the next check."""
-        return self._recheck == "auto" and not self._is_timed and self._gap > SHORT
-
-    def time(self, seconds: float, is_native: bool) -> None:
-        """Note what a replay in Python took; native calls take less."""
-        self._is_timed = True
-        seconds = seconds - IN_PYTHON if is_native else seconds + AROUND
-        self._replay_cost = min(self._replay_cost, max(seconds, LEAST))
+    def note_check(self, check: float, replay: float) -> None:
+        """Note what a check took, and the program for each of the replays before it."""
+        self._checks += 1
+        self._check_cost = check if self._checks == 1 else (self._check_cost + check) / 2
+        self._replay_cost = min(self._replay_cost, replay)
 
     def next_gap(self) -> int:
         """The number of replays until the next check."""
@@ -89,10 +83,11 @@ class CheckSchedule:
             return self._recheck - 1
         ratio = self._check_cost / max(self._replay_cost, LEAST)
         steady = _power_of_two(ratio / IN_THE_LONG_RUN)
-        number = self._gaps
-        gap = FIRST_GAPS[number] if number < len(FIRST_GAPS) else self._calls + 2
+        gap = FIRST_GAPS.get(self._calls, self._calls + 2)
         self._gaps += 1
-        found = self._gap = min(gap, steady) if ratio < AT_FIRST * (gap + 1) else steady
+        checks = ratio * self._gaps
+        is_cheap = checks < AT_FIRST * (self._calls + gap + 1 + checks)
+        found = min(gap, steady) if is_cheap else steady
         self._calls += found + 1
         return found
 

@@ -152,7 +152,7 @@ def _matches() -> str:
     for name, wanted in (("live", 1), ("busy", 0)):
         r.go_if(r.unequal(r.word("%context", AT[name]), wanted), "no")
     # The next call is to be checked by running it in Python.
-    r.go_if(r.equal(r.word("%context", AT["until_check"]), 0), "no")
+    r.go_if(r.compare("sle", r.word("%context", AT["until_check"]), 0), "no")
     r.go_if(r.unequal(r.word("%context", AT["thread"]), r.word("@thread")), "no")
     r.go_if(r.unequal(r.word("%context", AT["world"]), r.word(known_object("world"))), "no")
     for cursor in ("row", "input"):

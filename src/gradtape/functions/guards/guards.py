@@ -246,6 +246,13 @@ class Guards:
         # Code that was looked through.
         self.codes: dict[CodeType, None] = {}
 
+    def renew_arrays(self) -> None:
+        """Remember the content that arrays have now, before a run, if none is compared yet."""
+        for each in () if self._compared else self.arrays.values():
+            if each.content is not None:
+                each.content = None
+                each.copy()
+
     def seal(self, entered: set[int]) -> None:
         """Compare arrays from now on; those that have `entered` the program may be inputs."""
         for key, each in self.arrays.items():
@@ -257,6 +264,10 @@ class Guards:
     def free_arrays(self) -> None:
         """Arrays with other elements gave the same program: they are inputs of it."""
         self._compared = [each for each in self._compared if not (each.is_input and each.differs())]
+
+    def changed_arrays(self) -> set[int]:
+        """The ids of compared arrays that have other elements."""
+        return {id(each.array) for each in self._compared if each.differs()}
 
     @property
     def large_arrays(self) -> list[tuple[str, int]]:
@@ -312,12 +323,13 @@ class Guards:
         return not self.holders.lost and not any(each.changed() for each in rows)
 
     def changed_by_run(self) -> Difference | None:
-        """The first thing that a run has changed: arrays that enter the program count, too."""
-        found = self.difference()
-        if found is None:
-            arrays = (each.changed() for each in self.arrays.values() if not each.is_input)
-            found = next(filter(None, arrays), None)
-        return found
+        """The first thing that a run has changed.
+
+        Arrays that may be inputs of the program were compared before the run, if they had to be.
+        """
+        arrays = [each for each in self.arrays.values() if not each.is_input]
+        compared: list[Row | Absent | ArrayContent] = [*self.announced, *self.rows, *self.absent]
+        return next(filter(None, (each.changed() for each in [*compared, *arrays])), None)
 
     @property
     def compared_arrays(self) -> list[ArrayContent]:
