@@ -353,3 +353,97 @@ def test_a_decorated_call_fails_only_where_the_undecorated_does():
     with pytest.warns(UserWarning, match="needs an array as an argument.*Pass a tensor"):
         found = [float(decorated(data)) for _ in range(3)]
     assert found == [float(f(data))] * 3
+
+
+class Guarded:
+    """Attributes that may not be read twice."""
+
+    def __init__(self):
+        object.__setattr__(self, "reads", 0)
+
+    def __getattribute__(self, name):
+        if name == "rate":
+            return 2.0
+        raise RuntimeError(name)
+
+
+class Row(tuple):
+    __slots__ = ()
+
+    def __new__(cls, a, b):
+        return tuple.__new__(cls, (a, b))
+
+    def __iter__(self):
+        raise RuntimeError("not by iteration")
+
+    @property
+    def a(self):
+        return tuple.__getitem__(self, 0)
+
+
+class Table(dict):
+    def __iter__(self):
+        raise RuntimeError("not by iteration")
+
+    def keys(self):
+        raise RuntimeError("no keys")
+
+    def __getattr__(self, name):
+        return self[name]
+
+
+class Lazy:
+    def __getattr__(self, name):
+        raise KeyError(name)
+
+    @property
+    def rate(self):
+        return 2.0
+
+
+def odd_dictionary():
+    found = Lazy()
+    found.__dict__[1] = 2.0
+    found.__dict__[None, 2] = 3.0
+    return found
+
+
+class Unhashable:
+    __hash__ = None
+
+    def __eq__(self, other):
+        raise RuntimeError("not comparable")
+
+    def __bool__(self):
+        raise RuntimeError("not a truth value")
+
+    def __len__(self):
+        raise RuntimeError("no length")
+
+    rate = 2.0
+
+
+@pytest.mark.parametrize(
+    ("make", "read"),
+    [
+        (Guarded, lambda o: o.rate),
+        (lambda: Row(2.0, 3.0), lambda o: o.a),
+        (lambda: Table(rate=2.0), lambda o: o.rate),
+        (Lazy, lambda o: o.rate),
+        (odd_dictionary, lambda o: o.rate + o.__dict__[1]),
+        (Unhashable, lambda o: o.rate),
+        (lambda: [Unhashable()], lambda o: o[0].rate),
+    ],
+)
+@pytest.mark.parametrize("recorder", ["python", "native"])
+def test_objects_that_refuse_to_be_looked_at(make, read, recorder, monkeypatch):
+    monkeypatch.setattr(tiers, "MODE", "wait")
+    gt.set_recorder(recorder)
+    try:
+        held = make()
+        f = gt.function(lambda x: x * read(held))
+        assert [float(f(A(1.0))) for _ in range(80)] == [read(held)] * 80
+        given = gt.function(lambda x, o: x * read(o))
+        assert [float(given(A(1.0), held)) for _ in range(80)] == [read(held)] * 80
+    finally:
+        gt.set_recorder("auto")

@@ -279,7 +279,14 @@ class Captured:
         if self._found is not None:
             self._found.guards.renew_arrays()
             return
-        self._found = collect(self.function, arguments.objects(), self._callbacks)
+        try:
+            self._found = collect(self.function, arguments.objects(), self._callbacks)
+        except Exception as error:
+            if is_interrupt(error):
+                raise
+            # Objects of the user's may refuse to be looked at. Checks need no guards.
+            _log.debug("%s has no guards: %s", self.name, repr(error))
+            self._found = Found()
         self.differs = self._found.guards.differs
 
     def _refuse_for(self, reason: str, label: str, line: str) -> None:

@@ -40,6 +40,7 @@ from gradtape.functions.native.native_call import NativeCall, native_call
 from gradtape.functions.thread_captures import ThreadCaptures
 from gradtape.graph.program import Program, program
 from gradtape.graph.public_face import ask_for_report
+from gradtape.process.interrupts import is_interrupt
 from gradtape.pytree import flatten
 from gradtape.recording.modes import modes
 from gradtape.recording.recording import Recording
@@ -340,7 +341,13 @@ class Function(Generic[P, R], Displayed):
 
     def _run(self, *args: Any, **kwargs: Any) -> Any:
         """Replay the call, or capture it."""
-        key, leaves, arguments = self.signature.of(args, kwargs)
+        try:
+            key, leaves, arguments = self.signature.of(args, kwargs)
+        except Exception as error:
+            if self.input_signature is not None or is_interrupt(error):
+                raise
+            # An argument refuses to be taken apart: that is no reason to fail.
+            return self.python_function(*args, **kwargs)
         local = self._local
         if local.world != World.number[0]:
             local.forget()

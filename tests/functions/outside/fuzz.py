@@ -14,6 +14,7 @@ from collections import Counter
 
 from tests.functions.outside.all_scenarios import SCENARIOS, run_scenario
 from tests.functions.outside.random_programs import Findings, run_program
+from tests.functions.outside.scenarios import HIDDEN, stale_calls
 from tests.programs import interleavings
 
 import gradtape as gt
@@ -34,12 +35,20 @@ def scenarios(names: list[str], recorder: str) -> tuple[int, list[str], Counter[
     gt.set_recorder(recorder)
     calls, wrong, reasons = 0, [], Counter[str]()
     for name in names:
+        if name in HIDDEN:
+            continue
         verdict = run_scenario(SCENARIOS[name], before=3 if recorder == "native" else 45)
         calls += verdict.calls
         wrong += [f"{name} ({recorder}): {each}" for each in verdict.wrong[:1]]
         reasons.update(f"{name}: {each}" for each in verdict.refused[:1])
     gt.set_recorder("auto")
     return calls, wrong, reasons
+
+
+def staleness(names: list[str], before: int) -> tuple[list[str], list[str]]:
+    """Scenarios with a stale call before the next check, and with one after it."""
+    found = {name: stale_calls(SCENARIOS[name], before) for name in names}
+    return [n for n, each in found.items() if each[0]], [n for n, each in found.items() if each[1]]
 
 
 def interleaved(seeds: range) -> list[str]:
@@ -72,6 +81,7 @@ def main() -> int:
             pool.submit(programs, each, options.calls)
             for each in pieces(options.seed, options.count)
         ]
+        delays = {each: pool.submit(staleness, names, each) for each in (1, 3, 20, 200)}
         equal = [
             pool.submit(interleaved, each) for each in pieces(options.seed, options.interleavings)
         ]
@@ -84,6 +94,7 @@ def main() -> int:
             total.mismatches += found.mismatches
             total.undecorated += found.undecorated
         stale = [each.result() for each in changes]
+        delayed = {before: each.result() for before, each in delays.items()}
         unequal = [each for future in equal for each in future.result()]
     print(f"programs       {total.programs}, {total.calls} calls, {total.changes} changes outside")
     print(f"mismatches     {len(total.mismatches)}")
@@ -94,10 +105,18 @@ def main() -> int:
         f"scenarios      {len(names)}, with each recorder, {sum(each[0] for each in stale)} calls"
     )
     wrong = [each for _, found, _ in stale for each in found]
-    print(f"stale          {len(wrong)}")
+    print(f"stale at once  {len(wrong)} of those that guards see")
     print(f"undecorated    {stale[0][2].total()} scenarios")
     for reason in stale[0][2]:
         print(f"         {reason}")
+    for before, (early, late) in delayed.items():
+        print(
+            f"changed after {before:3} calls: {len(early)} of {len(names)} scenarios see a stale "
+            f"call before the next check, {len(late)} after it"
+        )
+        wrong += [f"{name}: stale after a check" for name in late]
+        if len(early) > 0.1 * len(names):
+            wrong.append(f"more than a tenth of the scenarios are stale: {early}")
     print(f"interleavings  {options.interleavings}, wrong {len(unequal)}")
     print(f"seconds        {time.perf_counter() - start:.0f}")
     wrong += total.mismatches + unequal

@@ -131,3 +131,29 @@ def run_scenario(
     if isinstance(decorated, gt.Function):
         verdict.refused = [each.refused for each in decorated.captured if each.refused is not None]
     return verdict
+
+
+# Every how many calls are checked where staleness is measured.
+RECHECK = 10
+
+
+def stale_calls(make: Callable[[], Scenario], before: int) -> tuple[int, int]:
+    """How many calls are stale after a change: before the next check, and after it."""
+    early = late = 0
+    with restored():
+        plain, other = make(), make()
+        decorate = other.decorate or functools.partial(gt.function, recheck=RECHECK)
+        decorated = decorate(other.function)
+        for number in range(before + 2 * RECHECK + 3):
+            if number == before:
+                plain.change(CHANGES[0])
+                other.change(CHANGES[0])
+            given, passed = plain.arguments(), other.arguments()
+            want = outcome(lambda given=given: plain.function(*given)), outcome(plain.state)
+            got = outcome(lambda passed=passed: decorated(*passed)), outcome(other.state)
+            if not agree(got, want):
+                if number < before + RECHECK:
+                    early += 1
+                else:
+                    late += 1
+    return early, late

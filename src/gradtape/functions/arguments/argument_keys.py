@@ -73,7 +73,10 @@ class Identity:
         thing = self._reference()
         if thing is None:
             return "an object that is gone"
-        name = getattr(thing, "__name__", None) or getattr(thing, "name", None)
+        try:
+            name = getattr(thing, "__name__", None) or getattr(thing, "name", None)
+        except Exception:  # attributes may be computed by the user's code
+            name = None
         called = f" {name}" if isinstance(name, str) else ""
         return f"{type(thing).__name__}{called} at {id(thing):#x}"
 

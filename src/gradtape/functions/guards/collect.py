@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.functions.guards.guards import PLAIN, Absent, ArrayContent, Guards, Row
+from gradtape.functions.guards.guards import PLAIN, Absent, ArrayContent, Guards, Row, dictionary_of
 from gradtape.functions.guards.names import Chain, attributes_of, names_of
 from gradtape.functions.guards.never_replayed import why_never
 from gradtape.graph.op import Op
@@ -151,6 +151,8 @@ class _Search:
 
     def enter(self, value: Any, label: str) -> None:
         """Look at a value later."""
+        if value is vars(builtins):
+            return
         if type(value) not in _SINGLE and not isinstance(value, (np.dtype, np.ufunc)):
             self._pending.append((value, label))
 
@@ -268,7 +270,7 @@ class _Search:
             ):
                 self._visit_held(value, label)
             if isinstance(value, (Op, Variable)):
-                held = _dictionary(value)
+                held = dictionary_of(value)
                 if held is not None and isinstance(value, Variable):
                     self._look_again(lambda names: self._read_dict(held, names, f"{label}."))
                 return
@@ -460,7 +462,7 @@ class _Search:
         kind = type(value)
         if isinstance(kind.__getattribute__, types.FunctionType):
             # Reading an attribute would run the user's code.
-            held = _dictionary(value)
+            held = dictionary_of(value)
             if held is not None:
                 self._look_again(lambda names: self._read_dict(held, names, f"{label}."))
             return
@@ -483,11 +485,11 @@ class _Search:
         if not kind.__flags__ & _HEAP_TYPE:
             # Objects of built-in classes keep their class; their methods do not change.
             entries = frozenset()
-            if _dictionary(value) is None:
+            if dictionary_of(value) is None:
                 return
 
         def look(names: set[str]) -> None:
-            held = _dictionary(value) or {}
+            held = dictionary_of(value) or {}
             whole = self._all or (self._all_own and isinstance(value, TellsChanges))
             of_class = names & entries
             found = of_class.union(held) if whole or is_foreign else of_class | names & held.keys()
@@ -516,8 +518,8 @@ class _Search:
                         self.enter(part, name)
 
         self._look_again(look)
-        if not told and _dictionary(value) is not None:
-            self._add_absent(_dictionary, value, self._names, label)
+        if not told and dictionary_of(value) is not None:
+            self._add_absent(dictionary_of, value, self._names, label)
 
     def _visit_held(self, holder: Any, label: str) -> None:
         """What an object of the library holds: functions and objects of the user's."""
@@ -609,14 +611,6 @@ def _class_entry(kind: type, name: str) -> Any:
     return _MISSING
 
 
-def _dictionary(value: Any) -> dict[str, Any] | None:
-    try:
-        found = object.__getattribute__(value, "__dict__")
-    except AttributeError:
-        return None
-    return found if isinstance(found, dict) else None
-
-
 def _has(value: Any, name: str) -> bool:
     try:
         object.__getattribute__(value, name)
@@ -656,7 +650,7 @@ def _entries(value: Any) -> list[Any]:
 
 def _held_by(holder: Any) -> Iterator[Any]:
     """What the slots and the dictionary of an object of the library hold."""
-    yield from (_dictionary(holder) or {}).values()
+    yield from (dictionary_of(holder) or {}).values()
     for kind in type(holder).__mro__:
         for name, entry in kind.__dict__.items():
             if isinstance(entry, types.MemberDescriptorType):

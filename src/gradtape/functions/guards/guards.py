@@ -158,11 +158,14 @@ class Absent:
 
     def differs(self) -> bool:
         """Whether one of the names is there now."""
-        return len(self._read(held(self.holder))) != self.count and self.changed() is not None
+        entries = self._read(held(self.holder))
+        return entries is None or (len(entries) != self.count and self.changed() is not None)
 
     def changed(self) -> Difference | None:
         """The first name that is there now."""
         entries = self._read(held(self.holder))
+        if entries is None:
+            return self._label, "with attributes", "without any"
         for name in [*entries]:
             if name not in self.known and (name in self._names or _is_special(name)):
                 return f"{self._label}.{name}".lstrip("."), "absent", in_words(entries[name])
@@ -364,6 +367,15 @@ class Guards:
             if number is not None:
                 return f"{code.co_filename}:{number}"
         return ""
+
+
+def dictionary_of(value: Any) -> dict[str, Any] | None:
+    """The dictionary of an instance, read past the user's code."""
+    try:
+        found = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def _is_special(name: object) -> bool:

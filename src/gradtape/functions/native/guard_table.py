@@ -19,7 +19,7 @@ import numpy as np
 
 from gradtape.codegen.cpython.call_context import AN_ENTRY, GUARD, SOME_MEMORY, THE_WORD
 from gradtape.codegen.cpython.objects import word
-from gradtape.functions.guards.guards import Absent, ArrayContent, Guards, Row, held
+from gradtape.functions.guards.guards import Absent, ArrayContent, Guards, Row, dictionary_of, held
 from gradtape.recording.tells_changes import changes
 
 Words = tuple[int, int, int, int]
@@ -116,7 +116,7 @@ def _entries(row: Row, holder: Any, kept: list[Any]) -> Iterator[Words]:
 
 def _attributes(row: Row, holder: Any, kept: list[Any]) -> Iterator[Words]:
     """Attributes of an instance: in its dictionary, or plain ones of its class."""
-    own = object.__getattribute__(holder, "__dict__") if hasattr(holder, "__dict__") else None
+    own = dictionary_of(holder)
     if type(own) is not dict or word(id(holder) + _MANAGED) != id(own):
         raise NotNativeError
     kept.append(own)
