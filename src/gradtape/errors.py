@@ -8,7 +8,6 @@ import numpy as np
 
 __all__ = [
     "ArgumentError",
-    "AuditError",
     "AxisError",
     "CheckpointError",
     "ConvergenceError",
@@ -264,14 +263,6 @@ class ConvergenceError(RuntimeError):
         self.residual = residual
         self.iterations = iterations
         self.result = result
-
-
-class AuditError(AssertionError):
-    """A replayed call of a gt.function that differs from the undecorated one; see `audit`.
-
-    >>> issubclass(gt.errors.AuditError, AssertionError)
-    True
-    """
 
 
 class GraphError(AssertionError):
