@@ -28,8 +28,9 @@ import numpy as np
 
 from gradtape.functions.guards.guards import PLAIN, Absent, ArrayContent, Guards, Row, dictionary_of
 from gradtape.functions.guards.names import Chain, attributes_of, names_of
-from gradtape.functions.guards.never_replayed import why_never
+from gradtape.functions.guards.never_replayed import module_of, why_never
 from gradtape.graph.op import Op
+from gradtape.process.interrupts import is_interrupt
 from gradtape.pytree import registered
 from gradtape.recording.tells_changes import TellsChanges
 from gradtape.tensor.generator import Generator
@@ -49,6 +50,7 @@ _PARTS = {name: operator.attrgetter(name) for name in _FUNCTION_PARTS}
 _NO_ENTRIES = frozenset(("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__"))
 # Methods of arrays that write files.
 _FILE_METHODS = frozenset(("tofile",))
+_FUNCTION_TEXTS = frozenset(("__name__", "__qualname__", "__doc__", "__module__"))
 # Special methods that run while objects are made, copied or deleted.
 _MAKERS = ("__init__", "__new__", "__post_init__", "__init_subclass__", "__set_name__", "__del__",
            "__reduce__", "__getstate__", "__setstate__")  # fmt: skip
@@ -114,6 +116,15 @@ def _is_installed(top: str) -> bool:
     return os.path.realpath(path).startswith(_INSTALLED)
 
 
+class _Names(set[str]):
+    """The attributes that code reads, as far as it was followed; or any."""
+
+    is_all = False
+
+    def __contains__(self, name: object) -> bool:
+        return self.is_all or set.__contains__(self, name)
+
+
 class _Search:
     def __init__(self, function: Any, callbacks: Collection[CodeType]) -> None:
         self._callbacks = callbacks
@@ -122,7 +133,7 @@ class _Search:
         module = getattr(function, "__module__", None)
         # The package of the function itself is the user's, wherever it lies.
         self._own_package = module.partition(".")[0] if isinstance(module, str) else ""
-        self._names: set[str] = {"__class__"}
+        self._names = _Names(("__class__",))
         self._fresh: set[str] = set()
         self._all = self._all_own = False
         self._pending: collections.deque[tuple[Any, str]] = collections.deque()
@@ -163,7 +174,12 @@ class _Search:
                 value, label = self._pending.popleft()
                 if id(value) not in self._met:
                     self._met[id(value)] = value
-                    self._visit(value, label)
+                    try:
+                        self._visit(value, label)
+                    except Exception as error:
+                        # An object may refuse to be looked at: the others have their guards.
+                        if is_interrupt(error):
+                            raise
             if not self._fresh:
                 break
             fresh, self._fresh = self._fresh, set()
@@ -262,7 +278,7 @@ class _Search:
                     self._add_attributes(value, parts, label)
             if isinstance(value, functools._lru_cache_wrapper):
                 self.enter(value.__wrapped__, label)
-            module = kind.__module__
+            module = module_of(kind)
             if isinstance(value, Variable) or (
                 isinstance(module, str)
                 and module.partition(".")[0] == "gradtape"
@@ -306,6 +322,7 @@ class _Search:
                 read = operator.attrgetter(*_FUNCTION_PARTS)
                 self._add(read, function, [label] * 3, how="function")
             self._look_again(lambda names: self._read_dict(function.__dict__, names, f"{label}."))
+            self._look_again(lambda names: self._read_texts(function, names, label))
         self._follow(function.__code__, scope, is_own)
 
     def _follow(self, code: CodeType, scope: dict[str, Any], is_own: bool) -> None:
@@ -324,6 +341,7 @@ class _Search:
         is_first = names.all_attributes and not (self._all_own if is_own else self._all)
         self._all_own |= names.all_attributes
         self._all |= names.all_attributes and not is_own
+        self._names.is_all = self._all
         if "type" in names.globals and not is_own:
             self.found.asks_for_types = True
         written = names.attributes & _FILE_METHODS
@@ -410,6 +428,11 @@ class _Search:
         found = [*held] if self._all else sorted(names.intersection(held))
         self._add_items(held, [name for name in found if isinstance(name, str)], label)
 
+    def _read_texts(self, function: Any, names: set[str], label: str) -> None:
+        """The name of a function, and other texts that code may read of it."""
+        for name in sorted(names & _FUNCTION_TEXTS):
+            self._add(operator.attrgetter(name, name), function, [f"{label}.{name}"])
+
     def _visit_module(self, module: Any, label: str) -> None:
         if self.is_users(module.__name__):
             held = vars(module)
@@ -466,7 +489,7 @@ class _Search:
             if held is not None:
                 self._look_again(lambda names: self._read_dict(held, names, f"{label}."))
             return
-        told = isinstance(value, (TellsChanges, Variable)) and kind.__module__.startswith(
+        told = isinstance(value, (TellsChanges, Variable)) and module_of(kind).startswith(
             "gradtape."
         )
         if isinstance(value, TellsChanges) and not told:
@@ -476,8 +499,8 @@ class _Search:
         # Code of the standard library and of installed packages is not looked through.
         is_foreign = any(
             each is not object
-            and each.__module__ != "builtins"
-            and self.is_foreign(each.__module__)
+            and module_of(each) != "builtins"
+            and self.is_foreign(module_of(each))
             for each in kind.__mro__
         )
 
@@ -534,7 +557,7 @@ class _Search:
     def _visit_class(self, kind: type) -> None:
         """Attributes and methods of a class and its bases, by the names that code reads."""
         for each in kind.__mro__:
-            if each is object or not self.is_users(each.__module__):
+            if each is object or not self.is_users(module_of(each)):
                 continue
             self._visit_own(each)
         for part in registered(kind) or ():
@@ -549,7 +572,7 @@ class _Search:
     def _visit_makers(self, kind: type) -> None:
         """What a class that code names may run to make an instance."""
         for each in kind.__mro__:
-            if each is not object and self.is_users(each.__module__):
+            if each is not object and self.is_users(module_of(each)):
                 held = vars(each)
                 made = [name for name in _MAKERS if name in held]
                 self._add_items(held, made, f"{each.__qualname__}.")
@@ -559,7 +582,7 @@ class _Search:
             return
         self._classes.add(kind)
         label, held = kind.__qualname__, vars(kind)
-        is_own = kind.__module__.startswith("gradtape.")
+        is_own = module_of(kind).startswith("gradtape.")
 
         def look(names: set[str]) -> None:
             found = [
@@ -636,7 +659,7 @@ def _count_of_registrations(module: Any) -> tuple[int]:
 
 def _is_memory(kind: type) -> bool:
     """Whether objects of a class are memory that can be written to: `array`, `ctypes`."""
-    return any(each.__module__ in ("array", "_ctypes") for each in kind.__mro__)
+    return any(module_of(each) in ("array", "_ctypes") for each in kind.__mro__)
 
 
 def _elements(value: Any) -> list[Any]:

@@ -68,6 +68,12 @@ REMEDIES = {
 }
 
 
+def module_of(kind: type) -> str:
+    """The name of the module of a class; some classes of C have none."""
+    found: object = kind.__module__
+    return found if isinstance(found, str) else ""
+
+
 def remedy_for(reason: str) -> str:
     """What the user can do about a reason of `why_never`."""
     return REMEDIES.get(reason.partition(" ")[0], REMEDY)
@@ -85,9 +91,15 @@ def why_never(value: Any, names: Set[str] = frozenset()) -> str | None:
     if isinstance(value, types.MethodType):
         return why_never(value.__self__, names) or why_never(value.__func__, names)
     if isinstance(value, type):
+        if module_of(value) in ("pathlib", "pathlib._local"):
+            return None if _PATH_METHODS.isdisjoint(names) else "reads or writes a file"
         return _of_module(getattr(value, "__module__", None), value.__name__)
     if isinstance(value, types.ModuleType):
         return None
+    if type(value).__name__ in ("cython_function_or_method", "fused_cython_function"):
+        owner = getattr(value, "__self__", None)
+        found = _of_module(value.__module__, value.__name__)
+        return found if owner is None else found or _why_object(owner, names)
     return _why_object(value, names)
 
 
@@ -138,7 +150,7 @@ def _why_object(value: Any, names: Set[str]) -> str | None:
 def _why_kind(kind: type) -> tuple[str | None, bool]:
     """Why objects of a class are never used in a replay; and whether they are paths of files."""
     for each in kind.__mro__:
-        module = str(each.__module__)
+        module = module_of(each)
         found = _CLASSES.get(f"{module}.{each.__name__}")
         if found is not None:
             return found, False

@@ -1,0 +1,1 @@
+"""A package with a function that imports from it."""

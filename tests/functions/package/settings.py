@@ -1,0 +1,3 @@
+"""Settings."""
+
+RATE = 1.0
