@@ -13,6 +13,8 @@ os.environ.setdefault("GRADTAPE_KERNEL_CACHE", "off")
 # Nor on how fast the compiler thread is: calls wait for it as `auto` would ask it. Tests of the
 # thread set `auto`; all others can be run with GRADTAPE_JIT=auto as well, but for their counts.
 os.environ.setdefault("GRADTAPE_JIT", "wait")
+# Nor runs of decorated functions on what they cost: tests of checks ask for them.
+os.environ.setdefault("GRADTAPE_RECHECK", "0")
 
 # A shell that starts the tests in the background lets them ignore Ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

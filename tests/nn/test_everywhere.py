@@ -68,7 +68,8 @@ def test_training_in_a_function(name):
 
         return step, model.parameters()
 
-    assert agrees(make, inputs(shape)).runs == 2
+    # The first call makes the slots of the optimiser, so the next two are the same.
+    assert agrees(make, inputs(shape)).runs == 3
 
 
 @pytest.mark.parametrize("kind", OPTIMIZERS)

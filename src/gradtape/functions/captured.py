@@ -110,6 +110,8 @@ class Captured:
         self._until_check = NEVER
         # When the calls until the next check began, and what the latest captured run cost.
         self._gap_began = self._cost = 0.0
+        # Whether the run that ends was a check that found no difference.
+        self._has_agreed = False
         # Numbers among the inputs that are proven to be inputs of the program.
         self._free: set[int] = set()
         # Runs that were captured; how many of them in a row were unlike the run before; how many
@@ -307,8 +309,9 @@ class Captured:
         spent = time.perf_counter() - start
         self.history.took(spent)
         _log.debug("%s ran as a capture, in %.1f ms", self.name, spent * 1e3)
-        if PROBE.sink is not None:
+        if PROBE.sink is not None and not self._has_agreed:
             PROBE.sink.captured(self, start)
+        self._has_agreed = False
         # The tree may have grown: it is written again when it is next replayed.
         self.replay = None
         leave_full_table()
@@ -392,6 +395,7 @@ class Captured:
                 self._found.guards.free_arrays()
             if known.last.is_replayed:
                 self.history.checks += 1
+                self._has_agreed = True
                 if self.history.gap:
                     elapsed = time.perf_counter() - self._gap_began - self._cost
                     self._schedule.note_check(self._cost, elapsed / self.history.gap)
