@@ -1,10 +1,10 @@
-"""Functions: gt.function, which captures a Python function once and replays it in later calls.
+"""Functions: gt.function, which replays compiled runs of a Python function.
 
 A call of a `Function` (`function`) passes through four stages: `arguments` finds its signature;
-`captured` chooses whether to replay, to capture or to run Python; `capture` runs the function and
-records it; `replay` repeats captured runs without the function. `outside` knows what a run reads
-besides its arguments, so that a replay can compare it. `native` is a shortcut through all of them.
-`explain` keeps the history of a signature and tells it; `audit` runs replayed calls both ways.
+`captured` chooses whether to replay, to capture or to run Python, and compares captured runs;
+`capture` runs the function and records it; `replay` repeats recorded paths without the function.
+`guards` compares what the function names outside itself, and `check_schedule` says which calls are
+checks. `native` is a shortcut through all of them. `explain` keeps the history of a signature.
 
 `prepared` has `gt.prepare_jacobian` and `gt.prepare_hessian`, which replay sparse evaluations by
 `gt.function`.
