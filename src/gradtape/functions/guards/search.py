@@ -29,7 +29,8 @@ MOST_OBJECTS = 600
 SINGLE = (type(None), bool, type(...), type(NotImplemented), *PLAIN)
 MISSING = object()
 FUNCTION_PARTS = ("__code__", "__defaults__", "__kwdefaults__")
-_PARTS = {name: operator.attrgetter(name) for name in FUNCTION_PARTS}
+PARTS_OF_ONE = operator.attrgetter(*FUNCTION_PARTS)
+_PARTS = tuple(map(operator.attrgetter, FUNCTION_PARTS))
 # Packages of the library whose code reads attributes of the user's objects: layers, optimisers.
 _FOLLOWED_PACKAGES = ("gradtape.nn", "gradtape.optimizers", "gradtape.tf.keras")
 _INSTALLED = tuple(
@@ -137,7 +138,10 @@ class Search:
             fresh, self._fresh = self._fresh, set()
             for look in list(self._again):
                 look(fresh)
-        if self.functions:
+        if len(self.functions) == 1:
+            ((function, label),) = self.functions
+            self.add(PARTS_OF_ONE, function, [label] * 3, how="function")
+        elif self.functions:
             functions, labels = zip(*self.functions, strict=True)
             parts = [*labels] * len(FUNCTION_PARTS)
             self.add(_parts_of_all, functions, parts, how="functions")
@@ -215,7 +219,8 @@ class Search:
 
 
 def _parts_of_all(functions: Any) -> list[Any]:
-    return [part for name in FUNCTION_PARTS for part in map(_PARTS[name], functions)]
+    code, defaults, kwdefaults = _PARTS
+    return [*map(code, functions), *map(defaults, functions), *map(kwdefaults, functions)]
 
 
 def class_entry(kind: type, name: str) -> Any:

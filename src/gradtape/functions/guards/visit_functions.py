@@ -10,7 +10,7 @@ from types import CodeType
 from typing import Any
 
 from gradtape.functions.guards.names import Chain, attributes_of, names_of
-from gradtape.functions.guards.search import FUNCTION_PARTS, MISSING, Search, class_entry
+from gradtape.functions.guards.search import MISSING, PARTS_OF_ONE, Search, class_entry
 
 # Methods of arrays that write files.
 _FILE_METHODS = frozenset(("tofile",))
@@ -37,7 +37,7 @@ def visit_function(search: Search, function: Any, label: str) -> None:
         if function.__closure__ is None:
             search.functions.append((function, label))
         else:
-            read = operator.attrgetter(*FUNCTION_PARTS)
+            read = PARTS_OF_ONE
             search.add(read, function, [label] * 3, how="function")
         search.look_again(lambda names: search.read_dict(function.__dict__, names, f"{label}."))
         search.look_again(lambda names: _read_texts(search, function, names, label))
