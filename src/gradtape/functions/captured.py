@@ -10,7 +10,6 @@ the user's line. A signature whose calls cannot be replayed is refused: its call
 from __future__ import annotations
 
 import time
-import weakref
 from collections.abc import Callable, Set
 from types import CodeType
 from typing import Any, NamedTuple
@@ -41,7 +40,6 @@ from gradtape.graph.node import Node
 from gradtape.messages import Log
 from gradtape.ops.custom.callback import Outcome, journal
 from gradtape.process.interrupts import is_interrupt
-from gradtape.recording.handle import Handle
 from gradtape.recording.thread_state import state
 from gradtape.recording.value import Value
 from gradtape.runtime.probe import PROBE
@@ -57,8 +55,6 @@ BEGINNINGS = 3
 UNEQUAL = 8
 # After many differences a path is replayed after 2**MOST_DIFFERENCES equal runs.
 MOST_DIFFERENCES = 10
-# Tensors from outside that stay for so many calls may be replaced then.
-STAY = 32
 # So many sets of values that are read outside are captured apart.
 OUTSIDE_VALUES = 8
 # Past so many pending applications, calls in Python look whether anybody holds their results.
@@ -122,10 +118,6 @@ class Captured:
         self._arrays_changed = False
         # The ids of arrays that enter the program and whose elements Python reads as well.
         self._read_arrays: set[int] = set()
-        # References to tensors from outside, whether one of them is gone, how often that happened
-        # since they last stayed for a while, and at which call it happened last.
-        self._outside: list[weakref.ref[Handle]] = []
-        self._is_stale, self._replaced, self._replaced_at = False, 0, 0
         # The captures of this signature for other values outside, this one included.
         self.siblings: list[Captured] = [self]
         self._drop_at = PENDING
@@ -154,9 +146,6 @@ class Captured:
         self.history.calls += 1
         replay, steps = self.replay, self.steps
         if replay is None:
-            if self._is_stale:
-                self._renew()
-                steps = self.steps
             if self.history.refused is not None:
                 self._drop_pending()
                 return self.function(*arguments.args, **arguments.kwargs)
@@ -441,7 +430,6 @@ class Captured:
         if last.count < self._needed():
             return
         last.is_replayed = True
-        self._watch(capture.outside())
         if self._found is not None and self.steps.guards is None:
             inputs = capture.entered_arrays() - self._read_arrays
             self.steps.guard_by(self._found, inputs)
@@ -516,7 +504,7 @@ class Captured:
     def _begin_anew(self, keeps_outside: bool = False) -> None:
         """Forget all paths."""
         self._end_replay()
-        self.steps, self._outside = CapturedSteps(self.contract.fastmath), []
+        self.steps = CapturedSteps(self.contract.fastmath)
         if not keeps_outside:
             self._found = self.differs = None
 
@@ -569,27 +557,6 @@ class Captured:
         self.siblings.append(found)
         return found
 
-    def _watch(self, handles: list[Handle]) -> None:
-        """Notice when tensors from outside are gone: others may be there in their place."""
-        reference = weakref.ref(self)
-
-        def gone(handle: weakref.ref[Handle]) -> None:
-            captured = reference()
-            if captured is not None and any(handle is each for each in captured._outside):
-                captured._is_stale = True
-                captured._end_replay()
-
-        self._outside += [weakref.ref(handle, gone) for handle in handles]
-
-    def _renew(self) -> None:
-        """A tensor from outside is gone: a run in Python will find what is read instead."""
-        self._is_stale = False
-        self._begin_anew()
-        stayed = self.calls - self._replaced_at > STAY
-        self._replaced = 1 if stayed else self._replaced + 1
-        self._replaced_at = self.calls
-        if self._replaced > BEGINNINGS:
-            self.refuse(Refusal("tensors that it reads from outside are replaced between calls"))
 
 
 def _definition(function: Any) -> str:

@@ -253,12 +253,6 @@ class Capture(Recording):
         array = self._arrays.get(id(value))
         return Constant(value) if array is None else OutsideArray(array, value.spec)
 
-    def outside(self) -> list[Handle]:
-        """Tensors from outside that were read and are still there."""
-        sources = self._sources.values()
-        found = [each.handle() for each in sources if isinstance(each, OutsideTensor)]
-        return [handle for handle in found if handle is not None]
-
     # Computing.
 
     def compute_at_once(self, handle: Handle) -> None:
