@@ -21,9 +21,10 @@ from gradtape.functions.capture.capture import MEANWHILE, Capture
 from gradtape.functions.capture.capture_run import CaptureRun, Refusal
 from gradtape.functions.check_schedule import NEVER, CheckSchedule, Recheck
 from gradtape.functions.explain import History, warn_of_paths
-from gradtape.functions.guards.collect import Found, collect
+from gradtape.functions.guards.collect import collect
 from gradtape.functions.guards.names import unread_parameters
 from gradtape.functions.guards.never_replayed import remedy_for
+from gradtape.functions.guards.search import Outside
 from gradtape.functions.native.native_call import NativeCall
 from gradtape.functions.replay.captured_steps import CapturedSteps, JournaledError
 from gradtape.functions.replay.replay_source import Replay, UnknownPath
@@ -99,7 +100,7 @@ class Captured:
         self.native_call: NativeCall | None = None
         self.look_at = first_look()
         # What the function names outside, and whether any of it is another than it was.
-        self._found: Found | None = None
+        self._found: Outside | None = None
         self.differs: Callable[[], bool] | None = None
         # The next check, and the replays until then while no native call counts them.
         self._schedule = CheckSchedule(None if contract.frozen else contract.recheck)
@@ -277,7 +278,7 @@ class Captured:
                 raise
             # Objects of the user's may refuse to be looked at. Checks need no guards.
             _log.debug("%s has no guards: %s", self.name, repr(error))
-            self._found = Found()
+            self._found = Outside()
         self.differs = self._found.guards.differs
 
     def _refuse_for(self, reason: str, label: str, line: str) -> None:
@@ -556,7 +557,6 @@ class Captured:
         found._differences, found._schedule = self._differences, self._schedule
         self.siblings.append(found)
         return found
-
 
 
 def _definition(function: Any) -> str:

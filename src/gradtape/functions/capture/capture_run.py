@@ -18,8 +18,8 @@ from gradtape.functions.capture.returned_values import (
     unsupported_leaf,
 )
 from gradtape.functions.capture.stand_ins import StandIns
-from gradtape.functions.guards.collect import Found
 from gradtape.functions.guards.never_replayed import states_of_global_generators
+from gradtape.functions.guards.search import Outside
 from gradtape.functions.replay.steps import Result
 from gradtape.graph.node import Node
 from gradtape.process.interrupts import is_interrupt
@@ -52,7 +52,7 @@ class CaptureRun:
         leaves: Inputs,
         fed: Mapping[Node, Value],
         fastmath: bool,
-        outside: Found | None,
+        outside: Outside | None,
         pinned: Container[int] = (),
         is_check: bool = False,
     ) -> None:

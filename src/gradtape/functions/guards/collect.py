@@ -20,7 +20,7 @@ import numpy as np
 
 from gradtape.functions.guards.guards import ArrayContent, dictionary_of
 from gradtape.functions.guards.never_replayed import module_of
-from gradtape.functions.guards.search import Found, Search
+from gradtape.functions.guards.search import GuardSearch, Outside
 from gradtape.functions.guards.visit_functions import visit_cell, visit_function, visit_module
 from gradtape.functions.guards.visit_objects import (
     WRAPPERS,
@@ -37,19 +37,29 @@ from gradtape.tensor.generator import Generator
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
 
-__all__ = ["Found", "collect"]
+__all__ = ["collect"]
 
 
 def collect(
     function: Callable[..., Any],
     arguments: Iterable[tuple[str, Any]],
     callbacks: Collection[CodeType] = (),
-) -> Found:
+) -> Outside:
     """What a function reads by name besides its inputs; `arguments` are the static ones.
 
     The code of `callbacks` is not followed: replays run it.
+
+    >>> from gradtape.functions.guards.collect import collect
+    >>> factor = [2.0]
+    >>> f = lambda x: factor[0] * x
+    >>> guards = collect(f, []).guards
+    >>> guards.differs()
+    False
+    >>> factor[0] = 3.0
+    >>> guards.differs(), guards.difference()
+    (True, ('factor', '2.0', '3.0'))
     """
-    search = Search(function, callbacks)
+    search = GuardSearch(function, callbacks)
     search.enter(function, getattr(function, "__qualname__", "the function"))
     for label, argument in arguments:
         search.enter(argument, label)
@@ -57,8 +67,7 @@ def collect(
     return search.found
 
 
-def _visit(search: Search, value: Any, label: str) -> None:
-    kind = type(value)
+def _visit(search: GuardSearch, value: Any, label: str) -> None:
     search.never(value, label)
     if isinstance(value, types.FunctionType):
         visit_function(search, value, label)
@@ -91,23 +100,25 @@ def _visit(search: Search, value: Any, label: str) -> None:
     elif isinstance(value, types.CodeType):
         pass
     else:
-        visit_contents(search, value, label)
-        for wrapper, parts in WRAPPERS:
-            if isinstance(value, wrapper) and not is_of_library(value):
-                add_attributes(search, value, parts, label)
-        if isinstance(value, functools._lru_cache_wrapper):
-            search.enter(value.__wrapped__, label)
-        module = module_of(kind)
-        if isinstance(value, Variable) or (
-            isinstance(module, str)
-            and module.partition(".")[0] == "gradtape"
-            and not search.is_users(module)
-        ):
-            visit_held(search, value, label)
-        if isinstance(value, (Op, Variable)):
-            held = dictionary_of(value)
-            if held is not None and isinstance(value, Variable):
-                search.look_again(lambda names: search.read_dict(held, names, f"{label}."))
-            return
+        _visit_instance(search, value, label)
+
+
+def _visit_instance(search: GuardSearch, value: Any, label: str) -> None:
+    """An object of another class: what it holds, and attributes by the names read."""
+    kind = type(value)
+    visit_contents(search, value, label)
+    for wrapper, parts in WRAPPERS:
+        if isinstance(value, wrapper) and not is_of_library(value):
+            add_attributes(search, value, parts, label)
+    if isinstance(value, functools._lru_cache_wrapper):
+        search.enter(value.__wrapped__, label)
+    module = module_of(kind)
+    if module.startswith("gradtape.") and not search.is_users(module):
+        visit_held(search, value, label)
+    if isinstance(value, Variable):
+        held = dictionary_of(value)
+        if held is not None:
+            search.look_again(lambda names: search.read_dict(held, names, f"{label}."))
+    elif not isinstance(value, Op):
         visit_attributes(search, value, label)
         visit_class(search, kind)

@@ -77,7 +77,7 @@ def held(thing: Any) -> Any:
     return thing() if type(thing) is weakref.ref else thing
 
 
-class Row:
+class GuardRow:
     """Some values of one holder: how they are read, and what they were."""
 
     __slots__ = ("_holders", "holder", "how", "ids", "kept", "labels", "names", "read")
@@ -219,7 +219,7 @@ def _layout(array: np.ndarray) -> tuple[Any, ...]:
     return array.shape, array.strides, array.dtype
 
 
-class GuardTable(Protocol):
+class NativeGuards(Protocol):
     """Native code that compares guards: see `functions.native.guard_table`."""
 
     def holds(self) -> bool:
@@ -233,9 +233,9 @@ class Guards:
     """Everything that is compared before a replay of one function with arguments of one kind."""
 
     def __init__(self) -> None:
-        self.rows: list[Row] = []
+        self.rows: list[GuardRow] = []
         # Rows of objects that announce every change, and the announcements counted so far.
-        self.announced: list[Row] = []
+        self.announced: list[GuardRow] = []
         self.version = changes[0]
         self.absent: list[Absent] = []
         self.holders = Holders()
@@ -245,7 +245,7 @@ class Guards:
         self.arrays: dict[int, ArrayContent] = {}
         self._compared: list[ArrayContent] = []
         # Native code that compares most of the rows, once there is any, and the others.
-        self.table: GuardTable | None = None
+        self.table: NativeGuards | None = None
         # Code that was looked through.
         self.codes: dict[CodeType, None] = {}
 
@@ -321,7 +321,7 @@ class Guards:
     def only_inputs_differ(self) -> bool:
         """Whether all that has changed are arrays that may be inputs of the program."""
         others = (each for each in self._compared if not each.is_input)
-        rows: list[Row | Absent | ArrayContent] = [*self.announced, *self.rows]
+        rows: list[GuardRow | Absent | ArrayContent] = [*self.announced, *self.rows]
         rows += [*self.absent, *others]
         return not self.holders.lost and not any(each.changed() for each in rows)
 
@@ -331,7 +331,11 @@ class Guards:
         Arrays that may be inputs of the program were compared before the run, if they had to be.
         """
         arrays = [each for each in self.arrays.values() if not each.is_input]
-        compared: list[Row | Absent | ArrayContent] = [*self.announced, *self.rows, *self.absent]
+        compared: list[GuardRow | Absent | ArrayContent] = [
+            *self.announced,
+            *self.rows,
+            *self.absent,
+        ]
         return next(filter(None, (each.changed() for each in [*compared, *arrays])), None)
 
     @property
@@ -339,7 +343,7 @@ class Guards:
         """Arrays whose content is compared."""
         return self._compared
 
-    def _everything(self) -> Iterator[Row | Absent | ArrayContent]:
+    def _everything(self) -> Iterator[GuardRow | Absent | ArrayContent]:
         yield from self.announced
         yield from self.rows
         yield from self.absent
@@ -382,7 +386,7 @@ def _is_special(name: object) -> bool:
     return isinstance(name, str) and name[:2] == "__" == name[-2:]
 
 
-def _has_changed(row: Row) -> bool:
+def _has_changed(row: GuardRow) -> bool:
     return row.changed() is not None
 
 

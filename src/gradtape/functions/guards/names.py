@@ -68,25 +68,47 @@ class CodeNames(NamedTuple):
 @functools.lru_cache(maxsize=4096)
 def names_of(code: CodeType) -> CodeNames:
     """The names that a code object reads."""
-    seen: set[str] = set()
-    attributes: set[str] = set()
+    found: dict[str, set[str]] = {"globals": set(), "attributes": set()}
     chains: set[Chain] = set()
+    chain: Chain = ()
+    for operation, argument, name in instructions(code):
+        if operation in _ATTRIBUTE:
+            found["attributes"].add(name)
+            chain = (*chain, name) if chain else ()
+            continue
+        chains.add(chain)
+        chain = ()
+        if operation in _GLOBAL:
+            found["globals"].add(name)
+            chain = (name,)
+        elif operation == "LOAD_FAST" and argument < len(code.co_varnames):
+            chain = (code.co_varnames[argument],)
+        elif operation == "MATCH_CLASS":
+            # `case Rate(number=1.0)` has its names among the constants.
+            found["attributes"].update(_texts_of_tuples(code))
+    chains.add(chain)
+    read = found["globals"] | found["attributes"]
+    if not _BY_TEXT.isdisjoint(read):
+        found["attributes"].update(_texts(code))
+    imports, aliases = _imports(code)
+    return CodeNames(
+        frozenset(found["globals"]),
+        frozenset(found["attributes"]),
+        frozenset(filter(None, chains)),
+        imports,
+        aliases,
+        not _ALL.isdisjoint(read),
+    )
+
+
+def _imports(code: CodeType) -> tuple[tuple[Import, ...], dict[str, Import]]:
+    """The imports inside a function, and the local names that stand for what they give."""
     imports: list[Import] = []
     aliases: dict[str, Import] = {}
-    chain: Chain = ()
+    # The latest two constants: the level and the names of an import.
     constants: list[Any] = []
     latest: Import | None = None
     for operation, argument, name in instructions(code):
-        if operation in _GLOBAL:
-            seen.add(name)
-            chains.add(chain)
-            chain = (name,)
-        elif operation in _ATTRIBUTE:
-            attributes.add(name)
-            chain = (*chain, name) if chain else ()
-        else:
-            chains.add(chain)
-            chain = ()
         if operation == "LOAD_CONST":
             constants = [*constants[-1:], code.co_consts[argument]]
         elif operation == "LOAD_SMALL_INT":
@@ -95,28 +117,17 @@ def names_of(code: CodeType) -> CodeNames:
             level, names = constants if len(constants) == 2 else (0, None)
             latest = Import(name, level if isinstance(level, int) else 0, tuple(names or ()))
             imports.append(latest)
-        elif operation.startswith("STORE_") and latest is not None:
-            local = code.co_varnames
-            if operation == "STORE_FAST" and argument < len(local):
-                aliases[local[argument]] = latest
+        elif operation == "STORE_FAST" and latest is not None:
+            if argument < len(code.co_varnames):
+                aliases[code.co_varnames[argument]] = latest
             latest = None
-        elif operation == "LOAD_FAST" and argument < len(code.co_varnames):
-            chain = (code.co_varnames[argument],)
-        if operation == "MATCH_CLASS":
-            # `case Rate(number=1.0)` has its names among the constants.
-            parts = [each for each in code.co_consts if isinstance(each, tuple)]
-            attributes |= {name for each in parts for name in each if isinstance(name, str)}
-    read = seen | attributes
-    if not _BY_TEXT.isdisjoint(read):
-        attributes |= set(_texts(code))
-    return CodeNames(
-        frozenset(seen),
-        frozenset(attributes),
-        frozenset(each for each in chains | {chain} if each),
-        tuple(imports),
-        aliases,
-        not _ALL.isdisjoint(read),
-    )
+    return tuple(imports), aliases
+
+
+def _texts_of_tuples(code: CodeType) -> Iterator[str]:
+    for each in code.co_consts:
+        if isinstance(each, tuple):
+            yield from (name for name in each if isinstance(name, str))
 
 
 @functools.lru_cache(maxsize=1024)

@@ -1,4 +1,4 @@
-"""Search: what was found so far, which names code reads, and the guards that were made.
+"""GuardSearch: what was found so far, which names code reads, and the guards that were made.
 
 `visit_functions` and `visit_objects` look at what is found; `collect` begins and chooses.
 """
@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.functions.guards.guards import PLAIN, Absent, Guards, Row
+from gradtape.functions.guards.guards import PLAIN, Absent, GuardRow, Guards
 from gradtape.functions.guards.never_replayed import why_never
 from gradtape.process.interrupts import is_interrupt
 from gradtape.tensor.tensor import Tensor
@@ -40,7 +40,7 @@ _INSTALLED = tuple(
 )
 
 
-class Found:
+class Outside:
     """The guards of a function, and what else the search has met."""
 
     def __init__(self) -> None:
@@ -76,12 +76,12 @@ class _Names(set[str]):
         return self.is_all or set.__contains__(self, name)
 
 
-class Search:
+class GuardSearch:
     """One search from a function and its static arguments."""
 
     def __init__(self, function: Any, callbacks: Collection[CodeType]) -> None:
         self.callbacks = callbacks
-        self.found = Found()
+        self.found = Outside()
         self.guards = self.found.guards
         module = getattr(function, "__module__", None)
         # The package of the function itself is the user's, wherever it lies.
@@ -120,7 +120,7 @@ class Search:
         if type(value) not in SINGLE and not isinstance(value, (np.dtype, np.ufunc)):
             self._pending.append((value, label))
 
-    def run(self, visit: Callable[[Search, Any, str], None]) -> None:
+    def run(self, visit: Callable[[GuardSearch, Any, str], None]) -> None:
         """Look at everything that was found."""
         while True:
             while self._pending and len(self._met) < MOST_OBJECTS:
@@ -162,7 +162,7 @@ class Search:
             values = [*read(holder)]
         except Exception:
             return []  # a guard that cannot be made is none
-        row = Row(read, holder, values, labels, self.guards.holders, how, names)
+        row = GuardRow(read, holder, values, labels, self.guards.holders, how, names)
         (self.guards.announced if announced else self.guards.rows).append(row)
         return values
 
@@ -206,9 +206,13 @@ class Search:
         found = [*held] if self.all else sorted(names.intersection(held))
         self.add_items(held, [name for name in found if isinstance(name, str)], label)
 
-    def look_everywhere(self) -> None:
-        """Look at all objects again: code was found that may read any attribute."""
-        for look in list(self._again):
+    def note_all_names(self, is_own: bool) -> None:
+        """Code was found that may read any attribute; the library's own only of its objects."""
+        is_new = not (self.all_own if is_own else self.all)
+        self.all_own = True
+        self.all |= not is_own
+        self.names.is_all = self.all
+        for look in list(self._again) if is_new else ():
             look(set())
 
     def note_names(self, names: Set[str]) -> None:

@@ -10,14 +10,14 @@ from types import CodeType
 from typing import Any
 
 from gradtape.functions.guards.names import Chain, attributes_of, names_of
-from gradtape.functions.guards.search import MISSING, PARTS_OF_ONE, Search, class_entry
+from gradtape.functions.guards.search import MISSING, PARTS_OF_ONE, GuardSearch, class_entry
 
 # Methods of arrays that write files.
 _FILE_METHODS = frozenset(("tofile",))
 _FUNCTION_TEXTS = frozenset(("__name__", "__qualname__", "__doc__", "__module__"))
 
 
-def visit_function(search: Search, function: Any, label: str) -> None:
+def visit_function(search: GuardSearch, function: Any, label: str) -> None:
     scope = function.__globals__
     module = scope.get("__name__")
     search.enter(function.__dict__.get("__wrapped__"), label)
@@ -44,7 +44,7 @@ def visit_function(search: Search, function: Any, label: str) -> None:
     follow(search, function.__code__, scope, is_own)
 
 
-def follow(search: Search, code: CodeType, scope: dict[str, Any], is_own: bool) -> None:
+def follow(search: GuardSearch, code: CodeType, scope: dict[str, Any], is_own: bool) -> None:
     """Look at what code names."""
     if code in search.guards.codes:
         return
@@ -54,34 +54,30 @@ def follow(search: Search, code: CodeType, scope: dict[str, Any], is_own: bool) 
             follow(search, each, scope, is_own)
     names = attributes_of(code) if is_own else names_of(code)
     search.note_names(names.attributes)
-    # The library's own code reads all attributes of its own objects only.
-    is_first = names.all_attributes and not (search.all_own if is_own else search.all)
-    search.all_own |= names.all_attributes
-    search.all |= names.all_attributes and not is_own
-    search.names.is_all = search.all
-    if "type" in names.globals and not is_own:
+    if names.all_attributes:
+        search.note_all_names(is_own)
+    if is_own:
+        return  # nobody assigns to globals of the library's modules
+    if "type" in names.globals:
         search.found.asks_for_types = True
-    written = names.attributes & _FILE_METHODS
-    if written and search.found.never is None and not is_own:
+    written = sorted(names.attributes & _FILE_METHODS)
+    if written and search.found.never is None:
         where = f"{code.co_filename}:{code.co_firstlineno}"
-        search.found.never = ("reads or writes a file", sorted(written)[0], where)
-    if is_first:
-        search.look_everywhere()
-    if not is_own:
-        _read_globals(search, scope, names.globals)
-        for chain in names.chains:
-            _read_chain(search, scope, chain, code)
-        package = scope.get("__package__")
-        modules = [each for one in names.imports for each in one.modules(package)]
-        aliases = {local: next(one.modules(package), "") for local, one in names.aliases.items()}
-        for name in modules:
+        search.found.never = ("reads or writes a file", written[0], where)
+    _read_globals(search, scope, names.globals)
+    package = scope.get("__package__")
+    for each in names.imports:
+        for name in each.modules(package):
             _import(search, name)
-        for chain in names.chains:
-            if chain[0] in aliases:
-                _resolve(search, sys.modules.get(aliases[chain[0]]), chain, code)
+    starts = {name: scope[name] for name in names.globals if name in scope}
+    for local, each in names.aliases.items():
+        starts[local] = sys.modules.get(next(each.modules(package), ""))
+    for chain in names.chains:
+        if chain[0] in starts:
+            _resolve(search, starts[chain[0]], chain, code)
 
 
-def _import(search: Search, name: str) -> None:
+def _import(search: GuardSearch, name: str) -> None:
     found = sys.modules.get(name)
     if found is not None:
         search.add_items(sys.modules, [name], "")
@@ -95,7 +91,7 @@ def _import(search: Search, name: str) -> None:
             search.add_items(vars(holder), [attribute], f"{module}.")
 
 
-def _read_globals(search: Search, scope: dict[str, Any], names: frozenset[str]) -> None:
+def _read_globals(search: GuardSearch, scope: dict[str, Any], names: frozenset[str]) -> None:
     # No source has names with an @: they are those of rewritten assertions.
     known = [name for name in sorted(names) if name in scope and name[0] != "@"]
     search.add_items(scope, known, "")
@@ -109,14 +105,7 @@ def _read_globals(search: Search, scope: dict[str, Any], names: frozenset[str]) 
         search.enter(scope, "globals()")
 
 
-def _read_chain(search: Search, scope: dict[str, Any], chain: Chain, code: CodeType) -> None:
-    """Find clocks, generators and files behind attributes of modules."""
-    start = scope.get(chain[0], MISSING)
-    if start is not MISSING:
-        _resolve(search, start, chain, code)
-
-
-def _resolve(search: Search, value: Any, chain: Chain, code: CodeType) -> None:
+def _resolve(search: GuardSearch, value: Any, chain: Chain, code: CodeType) -> None:
     for position, name in enumerate(chain[1:], start=2):
         # Not by getattr, which may run code of the user's.
         if isinstance(value, types.ModuleType):
@@ -131,13 +120,13 @@ def _resolve(search: Search, value: Any, chain: Chain, code: CodeType) -> None:
             search.never(value, ".".join(chain[:position]), code)
 
 
-def _read_texts(search: Search, function: Any, names: set[str], label: str) -> None:
+def _read_texts(search: GuardSearch, function: Any, names: set[str], label: str) -> None:
     """The name of a function, and other texts that code may read of it."""
     for name in sorted(names & _FUNCTION_TEXTS):
         search.add(operator.attrgetter(name, name), function, [f"{label}.{name}"])
 
 
-def visit_module(search: Search, module: Any, label: str) -> None:
+def visit_module(search: GuardSearch, module: Any, label: str) -> None:
     if search.is_users(module.__name__):
         held = vars(module)
         search.look_again(lambda names: search.read_dict(held, names, f"{label}."))
@@ -145,7 +134,7 @@ def visit_module(search: Search, module: Any, label: str) -> None:
         search.add_absent(vars, module, search.names, label)
 
 
-def visit_cell(search: Search, cell: types.CellType, label: str) -> None:
+def visit_cell(search: GuardSearch, cell: types.CellType, label: str) -> None:
     try:
         content = cell.cell_contents
     except ValueError:

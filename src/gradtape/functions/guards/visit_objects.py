@@ -13,7 +13,7 @@ from typing import Any
 
 from gradtape.functions.guards.guards import dictionary_of
 from gradtape.functions.guards.never_replayed import module_of
-from gradtape.functions.guards.search import MISSING, SINGLE, Search, class_entry
+from gradtape.functions.guards.search import MISSING, SINGLE, GuardSearch, class_entry
 from gradtape.graph.op import Op
 from gradtape.pytree import registered
 from gradtape.recording.tells_changes import TellsChanges
@@ -38,7 +38,7 @@ WRAPPERS: tuple[tuple[type, tuple[str, ...]], ...] = (
 )
 
 
-def visit_contents(search: Search, value: Any, label: str) -> None:
+def visit_contents(search: GuardSearch, value: Any, label: str) -> None:
     """Lists, dicts, sets and their subclasses: what they hold, in its order."""
     reads: tuple[Callable[[Any], Any], ...]
     if isinstance(value, dict):
@@ -70,14 +70,14 @@ def visit_contents(search: Search, value: Any, label: str) -> None:
             search.enter(item, f"{label}[{number}]")
 
 
-def add_attributes(search: Search, value: Any, names: tuple[str, ...], label: str) -> None:
+def add_attributes(search: GuardSearch, value: Any, names: tuple[str, ...], label: str) -> None:
     labels = [f"{label}.{name}" for name in names]
     read = operator.attrgetter(*names, *names[: len(names) == 1])
     for name, part in zip(labels, search.add(read, value, labels), strict=False):
         search.enter(part, name)
 
 
-def visit_attributes(search: Search, value: Any, label: str) -> None:
+def visit_attributes(search: GuardSearch, value: Any, label: str) -> None:
     """Attributes of an instance by the names that code reads."""
     kind = type(value)
     if isinstance(kind.__getattribute__, types.FunctionType):
@@ -86,17 +86,12 @@ def visit_attributes(search: Search, value: Any, label: str) -> None:
         if held is not None:
             search.look_again(lambda names: search.read_dict(held, names, f"{label}."))
         return
-    told = isinstance(value, (TellsChanges, Variable)) and module_of(kind).startswith("gradtape.")
-    if isinstance(value, TellsChanges) and not told:
-        # A class of the user may write to the `__dict__`, past the announcement.
-        told = kind.__setattr__ is TellsChanges.__setattr__
-
+    told = _announces(value)
     # Code of the standard library and of installed packages is not looked through.
     is_foreign = any(
         each is not object and module_of(each) != "builtins" and search.is_foreign(module_of(each))
         for each in kind.__mro__
     )
-
     entries = frozenset().union(*[vars(each) for each in kind.__mro__])
     if not kind.__flags__ & _HEAP_TYPE:
         # Objects of built-in classes keep their class; their methods do not change.
@@ -107,38 +102,62 @@ def visit_attributes(search: Search, value: Any, label: str) -> None:
     def look(names: set[str]) -> None:
         held = dictionary_of(value) or {}
         whole = search.all or (search.all_own and isinstance(value, TellsChanges))
-        of_class = names & entries
-        found = of_class.union(held) if whole or is_foreign else of_class | names & held.keys()
-        plain = []
-        for name in sorted(each for each in found if isinstance(each, str)):
-            entry = class_entry(kind, name) if name in entries else MISSING
-            if name == "__class__" or entry is MISSING:
-                plain.append(name)
-            elif isinstance(entry, types.MemberDescriptorType):
+        found = names & entries
+        found |= held.keys() if whole or is_foreign else names & held.keys()
+        texts = sorted(name for name in found if isinstance(name, str))
+        plain = [name for name in texts if _is_plain(kind, name, held)]
+        for name in texts:
+            if isinstance(class_entry(kind, name), types.MemberDescriptorType):
                 if _has(value, name):
                     plain.append(name)
                 else:
-                    search.add(_optional(name), value, [f"{label}.{name}"])
-            elif hasattr(type(entry), "__get__"):
-                if name in held and not hasattr(type(entry), "__set__"):
-                    plain.append(name)
-            else:
-                plain.append(name)
-        if plain:
-            read = operator.attrgetter(*plain, *plain[: len(plain) == 1])
-            labels = [f"{label}.{name}" for name in plain]
-            seen = search.add(read, value, labels, told, "attributes", plain)
-            for name, part in zip(labels, seen, strict=False):
-                if type(part) not in SINGLE and not name.endswith(".__class__"):
-                    search.never(part, name)
-                    search.enter(part, name)
+                    _guard_slot(search, value, name, label)
+        _guard_attributes(search, value, plain, label, told)
 
     search.look_again(look)
     if not told and dictionary_of(value) is not None:
         search.add_absent(dictionary_of, value, search.names, label)
 
 
-def visit_held(search: Search, holder: Any, label: str) -> None:
+def _announces(value: Any) -> bool:
+    """Whether an object announces all its changes."""
+    kind = type(value)
+    if module_of(kind).startswith("gradtape."):
+        return isinstance(value, (TellsChanges, Variable))
+    # A class of the user may write to the `__dict__`, past the announcement.
+    return isinstance(value, TellsChanges) and kind.__setattr__ is TellsChanges.__setattr__
+
+
+def _is_plain(kind: type, name: str, held: dict[str, Any]) -> bool:
+    """Whether reading an attribute runs no code: it lies in the instance, or is data of a class."""
+    entry = class_entry(kind, name)
+    if name == "__class__" or entry is MISSING:
+        return True
+    if hasattr(type(entry), "__get__"):
+        return name in held and not hasattr(type(entry), "__set__")
+    return True
+
+
+def _guard_attributes(
+    search: GuardSearch, value: Any, names: list[str], label: str, told: bool
+) -> None:
+    if not names:
+        return
+    read = operator.attrgetter(*names, *names[: len(names) == 1])
+    labels = [f"{label}.{name}" for name in names]
+    seen = search.add(read, value, labels, told, "attributes", names)
+    for name, part in zip(labels, seen, strict=False):
+        if type(part) not in SINGLE and not name.endswith(".__class__"):
+            search.never(part, name)
+            search.enter(part, name)
+
+
+def _guard_slot(search: GuardSearch, value: Any, name: str, label: str) -> None:
+    """Compare a slot that is empty now."""
+    search.add(_optional(name), value, [f"{label}.{name}"])
+
+
+def visit_held(search: GuardSearch, holder: Any, label: str) -> None:
     """What an object of the library holds: functions and objects of the user's."""
     if isinstance(holder, (Variable, Op)):
         return
@@ -149,7 +168,7 @@ def visit_held(search: Search, holder: Any, label: str) -> None:
             search.enter(part, label)
 
 
-def visit_class(search: Search, kind: type) -> None:
+def visit_class(search: GuardSearch, kind: type) -> None:
     """Attributes and methods of a class and its bases, by the names that code reads."""
     for each in kind.__mro__:
         if each is object or not search.is_users(module_of(each)):
@@ -165,7 +184,7 @@ def visit_class(search: Search, kind: type) -> None:
         search.enter(type(kind), type(kind).__qualname__)
 
 
-def visit_makers(search: Search, kind: type) -> None:
+def visit_makers(search: GuardSearch, kind: type) -> None:
     """What a class that code names may run to make an instance."""
     for each in kind.__mro__:
         if each is not object and search.is_users(module_of(each)):
@@ -174,7 +193,7 @@ def visit_makers(search: Search, kind: type) -> None:
             search.add_items(held, made, f"{each.__qualname__}.")
 
 
-def _visit_own(search: Search, kind: type) -> None:
+def _visit_own(search: GuardSearch, kind: type) -> None:
     if kind in search.classes:
         return
     search.classes.add(kind)

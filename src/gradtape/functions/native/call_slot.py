@@ -24,7 +24,7 @@ from gradtape.codegen.cpython.objects import (
 )
 from gradtape.dtypes import World
 from gradtape.functions.guards.guards import Guards
-from gradtape.functions.native.guard_table import Table
+from gradtape.functions.native.guard_table import GuardTable
 from gradtape.process.interrupts import is_interrupt
 from gradtape.process.locks import new_lock
 from gradtape.recording.recording import Recording
@@ -161,12 +161,12 @@ def note_calls(count: int) -> None:
     _slots.calls += count
 
 
-def compile_guards(guards: Guards) -> Table | None:
+def compile_guards(guards: Guards) -> GuardTable | None:
     """The words of guards for native code; None where there is none."""
     if _slots.slot is None or switch.MODE == "python":
         return None
     if guards.table is None:
-        guards.table = Table(guards, _slots.slot.guards_hold)
+        guards.table = GuardTable(guards, _slots.slot.guards_hold)
     return guards.table  # type: ignore[return-value]
 
 

@@ -19,7 +19,14 @@ import numpy as np
 
 from gradtape.codegen.cpython.call_context import AN_ENTRY, GUARD, SOME_MEMORY, THE_WORD
 from gradtape.codegen.cpython.objects import word
-from gradtape.functions.guards.guards import Absent, ArrayContent, Guards, Row, dictionary_of, held
+from gradtape.functions.guards.guards import (
+    Absent,
+    ArrayContent,
+    GuardRow,
+    Guards,
+    dictionary_of,
+    held,
+)
 from gradtape.recording.tells_changes import changes
 
 Words = tuple[int, int, int, int]
@@ -41,7 +48,7 @@ class NotNativeError(Exception):
     """Only Python can compare this."""
 
 
-class Table:
+class GuardTable:
     """The words of all guards that native code compares, and the guards that are left to Python."""
 
     def __init__(self, guards: Guards, check: Callable[[int, int], int]) -> None:
@@ -73,14 +80,14 @@ class Table:
         return any(each.changed() is not None for each in self.rest)
 
 
-def _table(guards: Guards) -> tuple[list[int], list[Any], list[Row | Absent | ArrayContent]]:
+def _table(guards: Guards) -> tuple[list[int], list[Any], list[GuardRow | Absent | ArrayContent]]:
     """The words, what they point to, and the guards that have none."""
     kept: list[Any] = [guards.holders.live, changes]
-    rest: list[Row | Absent | ArrayContent] = []
+    rest: list[GuardRow | Absent | ArrayContent] = []
     rows: list[Words] = [(THE_WORD, guards.holders.live.buffer_info()[0], 0, 1)]
     if guards.announced:
         rows.append((THE_WORD, changes.buffer_info()[0], 0, guards.version))
-    compared: list[Row | Absent | ArrayContent] = [*guards.rows, *guards.absent]
+    compared: list[GuardRow | Absent | ArrayContent] = [*guards.rows, *guards.absent]
     for each in compared + guards.compared_arrays:
         try:
             rows += _words_of(each, kept)
@@ -89,7 +96,7 @@ def _table(guards: Guards) -> tuple[list[int], list[Any], list[Row | Absent | Ar
     return [number for row in rows for number in row], kept, rest
 
 
-def _words_of(guard: Row | Absent | ArrayContent, kept: list[Any]) -> Iterator[Words]:
+def _words_of(guard: GuardRow | Absent | ArrayContent, kept: list[Any]) -> Iterator[Words]:
     if isinstance(guard, Absent):
         dictionary = _dictionary_of(guard.dictionary())
         kept.append(dictionary)
@@ -106,7 +113,7 @@ def _words_of(guard: Row | Absent | ArrayContent, kept: list[Any]) -> Iterator[W
     return iter(found)
 
 
-def _entries(row: Row, holder: Any, kept: list[Any]) -> Iterator[Words]:
+def _entries(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[Words]:
     dictionary = _dictionary_of(holder)
     kept.append(dictionary)
     for name, seen in zip(row.names, row.ids, strict=False):
@@ -114,7 +121,7 @@ def _entries(row: Row, holder: Any, kept: list[Any]) -> Iterator[Words]:
         yield AN_ENTRY, id(dictionary), id(name), seen
 
 
-def _attributes(row: Row, holder: Any, kept: list[Any]) -> Iterator[Words]:
+def _attributes(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[Words]:
     """Attributes of an instance: in its dictionary, or plain ones of its class."""
     own = dictionary_of(holder)
     if type(own) is not dict or word(id(holder) + _MANAGED) != id(own):
@@ -140,12 +147,12 @@ def _attributes(row: Row, holder: Any, kept: list[Any]) -> Iterator[Words]:
             yield AN_ENTRY, id(own), id(name), 0
 
 
-def _function(row: Row, holder: Any, kept: list[Any]) -> Iterator[Words]:
+def _function(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[Words]:
     for name, seen in zip(_PARTS, row.ids, strict=True):
         yield _part(holder, name, seen)
 
 
-def _functions(row: Row, holder: Any, kept: list[Any]) -> Iterator[Words]:
+def _functions(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[Words]:
     for number, seen in enumerate(row.ids):
         name, function = _PARTS[number // len(holder)], holder[number % len(holder)]
         yield _part(function, name, seen)
@@ -160,12 +167,12 @@ def _part(function: Any, name: str, seen: int) -> Words:
     return THE_WORD, address, 0, found
 
 
-def _cell(row: Row, holder: Any, kept: list[Any]) -> Iterator[Words]:
+def _cell(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[Words]:
     kept.append(holder)
     yield THE_WORD, id(holder) + _CONTENT, 0, row.ids[0]
 
 
-def _list(row: Row, holder: Any, kept: list[Any]) -> Iterator[Words]:
+def _list(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[Words]:
     if len(row.ids) > MOST_ITEMS:
         raise NotNativeError
     kept.append(holder)
@@ -176,7 +183,7 @@ def _list(row: Row, holder: Any, kept: list[Any]) -> Iterator[Words]:
         yield THE_WORD, items + 8 * number, 0, seen
 
 
-def _keys(row: Row, holder: Any, kept: list[Any]) -> Iterator[Words]:
+def _keys(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[Words]:
     """The keys of a dictionary: it has as many, and none was removed and added again."""
     if type(holder) is not dict or not all(type(key) is str for key in holder) or not _knows_keys():
         raise NotNativeError
@@ -187,7 +194,7 @@ def _keys(row: Row, holder: Any, kept: list[Any]) -> Iterator[Words]:
     yield THE_WORD, keys + _ENTRIES, 0, word(keys + _ENTRIES)
 
 
-def _values(row: Row, holder: Any, kept: list[Any]) -> Iterator[Words]:
+def _values(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[Words]:
     if type(holder) is not dict or not all(type(key) is str for key in holder):
         raise NotNativeError
     kept.append(holder)
@@ -198,7 +205,7 @@ def _values(row: Row, holder: Any, kept: list[Any]) -> Iterator[Words]:
         yield AN_ENTRY, id(holder), id(key), seen
 
 
-def _set(row: Row, holder: Any, kept: list[Any]) -> Iterator[Words]:
+def _set(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[Words]:
     if len(holder) or type(holder) not in (set, frozenset) or word(id(holder) + _USED):
         raise NotNativeError
     kept.append(holder)
@@ -222,7 +229,7 @@ def _array(guard: ArrayContent, kept: list[Any]) -> Iterator[Words]:
     return iter([(SOME_MEMORY, now.ctypes.data, then.ctypes.data, now.nbytes)])
 
 
-_WAYS: dict[str, Callable[[Row, Any, list[Any]], Iterator[Words]]] = {
+_WAYS: dict[str, Callable[[GuardRow, Any, list[Any]], Iterator[Words]]] = {
     "entries": _entries,
     "attributes": _attributes,
     "function": _function,

@@ -15,8 +15,8 @@ import numpy as np
 from gradtape.functions.arguments.signature import Inputs
 from gradtape.functions.capture.capture import Capture
 from gradtape.functions.capture.captured_tensors import is_view
-from gradtape.functions.guards.collect import Found
 from gradtape.functions.guards.guards import Guards
+from gradtape.functions.guards.search import Outside
 from gradtape.functions.replay.joined_path import PathReplay
 from gradtape.functions.replay.replay_source import (
     CallerArguments,
@@ -73,7 +73,7 @@ class CapturedSteps:
         """Whether any path is replayed."""
         return any(step.is_replayed for step in self.root.ends())
 
-    def guard_by(self, found: Found, entered: set[int]) -> None:
+    def guard_by(self, found: Outside, entered: set[int]) -> None:
         """Replays hold as long as what the function names is what it was.
 
         Arrays that `entered` the program whole may turn out to be inputs of it.
