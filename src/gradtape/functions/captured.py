@@ -299,11 +299,12 @@ class Captured:
         spent = time.perf_counter() - start
         self.history.took(spent)
         _log.debug("%s ran as a capture, in %.1f ms", self.name, spent * 1e3)
-        if PROBE.sink is not None and not self._has_agreed:
-            PROBE.sink.captured(self, start)
+        if not self._has_agreed:
+            if PROBE.sink is not None:
+                PROBE.sink.captured(self, start)
+            # The tree may have grown: it is written again when it is next replayed.
+            self.replay = None
         self._has_agreed = False
-        # The tree may have grown: it is written again when it is next replayed.
-        self.replay = None
         leave_full_table()
 
     def _learn(self, run: CaptureRun, seconds: float) -> None:
