@@ -10,6 +10,7 @@ replays are checked by running the function again.
 from __future__ import annotations
 
 import functools
+import operator
 import types
 import weakref
 from collections.abc import Callable, Collection, Iterable
@@ -37,8 +38,6 @@ from gradtape.tensor.generator import Generator
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
 
-__all__ = ["collect"]
-
 
 def collect(
     function: Callable[..., Any],
@@ -48,16 +47,6 @@ def collect(
     """What a function reads by name besides its inputs; `arguments` are the static ones.
 
     The code of `callbacks` is not followed: replays run it.
-
-    >>> from gradtape.functions.guards.collect import collect
-    >>> factor = [2.0]
-    >>> f = lambda x: factor[0] * x
-    >>> guards = collect(f, []).guards
-    >>> guards.differs()
-    False
-    >>> factor[0] = 3.0
-    >>> guards.differs(), guards.difference()
-    (True, ('factor', '2.0', '3.0'))
     """
     search = GuardSearch(function, callbacks)
     search.enter(function, getattr(function, "__qualname__", "the function"))
@@ -108,7 +97,10 @@ def _visit_instance(search: GuardSearch, value: Any, label: str) -> None:
     kind = type(value)
     visit_contents(search, value, label)
     for wrapper, parts in WRAPPERS:
-        if isinstance(value, wrapper) and not is_of_library(value):
+        if isinstance(value, wrapper) and is_of_library(value):
+            for part in parts:
+                search.enter(getattr(value, part), label)
+        elif isinstance(value, wrapper):
             add_attributes(search, value, parts, label)
     if isinstance(value, functools._lru_cache_wrapper):
         search.enter(value.__wrapped__, label)
@@ -116,9 +108,17 @@ def _visit_instance(search: GuardSearch, value: Any, label: str) -> None:
     if module.startswith("gradtape.") and not search.is_users(module):
         visit_held(search, value, label)
     if isinstance(value, Variable):
+        search.look_again(lambda names: _guard_trainable(search, value, names, label))
         held = dictionary_of(value)
         if held is not None:
             search.look_again(lambda names: search.read_dict(held, names, f"{label}."))
     elif not isinstance(value, Op):
         visit_attributes(search, value, label)
         visit_class(search, kind)
+
+
+def _guard_trainable(search: GuardSearch, variable: Variable, names: set[str], label: str) -> None:
+    """The capture follows what a variable holds; whether it is trained is an attribute."""
+    if "trainable" in names:
+        read = operator.attrgetter("trainable", "trainable")
+        search.add(read, variable, [f"{label}.trainable"], announced=True)

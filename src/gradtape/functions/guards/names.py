@@ -20,7 +20,9 @@ _BY_TEXT = frozenset(
     ("getattr", "hasattr", "setattr", "delattr", "attrgetter", "methodcaller", "format",
      "format_map")
 )  # fmt: skip
-_ALL = frozenset(("vars", "dir", "__dict__", "asdict", "astuple", "fields", "replace"))
+# The same as functions, and as an attribute.
+_ALL_BY_FUNCTIONS = frozenset(("vars", "dir", "asdict", "astuple", "fields", "replace"))
+_ALL = "__dict__"
 _SKIPPED = frozenset(("CACHE", "NOP", "RESUME", "PUSH_NULL", "PRECALL"))
 # Bits of an argument below the number of the name.
 _FLAG_BITS = {"LOAD_GLOBAL": 1, "LOAD_ATTR": int("LOAD_METHOD" not in dis.opmap),
@@ -97,7 +99,7 @@ def names_of(code: CodeType) -> CodeNames:
         frozenset(filter(None, chains)),
         imports,
         aliases,
-        not _ALL.isdisjoint(read),
+        _ALL in read or not _ALL_BY_FUNCTIONS.isdisjoint(found["globals"]),
     )
 
 
@@ -137,7 +139,8 @@ def attributes_of(code: CodeType) -> CodeNames:
     if not _BY_TEXT.isdisjoint(attributes):
         attributes |= set(_texts(code))
     none = frozenset[Any]()
-    return CodeNames(none, frozenset(attributes), none, (), {}, not _ALL.isdisjoint(attributes))
+    all_of_them = _ALL in attributes or not _ALL_BY_FUNCTIONS.isdisjoint(attributes)
+    return CodeNames(none, frozenset(attributes), none, (), {}, all_of_them)
 
 
 def _texts(code: CodeType) -> Iterator[str]:

@@ -88,6 +88,9 @@ class GuardSearch:
         self.own_package = module.partition(".")[0] if isinstance(module, str) else ""
         self.names = _Names(("__class__",))
         self._fresh: set[str] = set()
+        # Names whose values are compared and not looked at; and whether these are read now.
+        self.compared_only: set[str] = set()
+        self._only_compares = False
         self.all = self.all_own = False
         self._pending: collections.deque[tuple[Any, str]] = collections.deque()
         # What was met, by id, kept so that no id is used twice; and how it is looked at again when
@@ -115,7 +118,7 @@ class GuardSearch:
 
     def enter(self, value: Any, label: str) -> None:
         """Look at a value later."""
-        if value is vars(builtins):
+        if self._only_compares or value is vars(builtins):
             return
         if type(value) not in SINGLE and not isinstance(value, (np.dtype, np.ufunc)):
             self._pending.append((value, label))
@@ -138,6 +141,10 @@ class GuardSearch:
             fresh, self._fresh = self._fresh, set()
             for look in list(self._again):
                 look(fresh)
+        self._only_compares = True
+        others = self.compared_only - set(self.names)
+        for look in list(self._again) if others else ():
+            look(others)
         if len(self.functions) == 1:
             ((function, label),) = self.functions
             self.add(PARTS_OF_ONE, function, [label] * 3, how="function")
@@ -182,7 +189,7 @@ class GuardSearch:
                 self.enter(value, name)
 
     def never(self, value: Any, label: str, code: CodeType | None = None) -> None:
-        if self.found.never is None:
+        if self.found.never is None and not self._only_compares:
             reason = why_never(value, self.names)
             if reason is not None:
                 where = self.guards.line(label)

@@ -204,7 +204,7 @@ def _visit_own(search: GuardSearch, kind: type) -> None:
         found = [
             name
             for name, entry in list(held.items())
-            if name not in _NO_ENTRIES
+            if name not in (*_NO_ENTRIES, *_MAKERS)
             and (name in names or search.all or (_is_called(name) and _is_code(entry)))
         ]
         if is_own:
