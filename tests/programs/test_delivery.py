@@ -1,5 +1,6 @@
 """Interrupts, and handlers that compute, at the points where CPython may call a handler."""
 
+import gc
 import signal
 import threading
 
@@ -36,9 +37,14 @@ def recorder(request):
 
 @pytest.fixture
 def handler():
-    """Sets the handler of SIGINT for a test."""
-    before = signal.getsignal(signal.SIGINT)
+    """Sets the handler of SIGINT for a test.
+
+    Python ignores what is raised in callbacks of the garbage collector, and Hypothesis has one.
+    """
+    before, callbacks = signal.getsignal(signal.SIGINT), gc.callbacks[:]
+    gc.callbacks.clear()
     yield lambda function: signal.signal(signal.SIGINT, function)
+    gc.callbacks[:] = callbacks
     signal.signal(signal.SIGINT, before)
 
 
