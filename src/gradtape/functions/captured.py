@@ -47,16 +47,16 @@ from gradtape.runtime.probe import PROBE
 
 _log = Log("functions")
 
-# Past so many paths through one function, it runs in Python.
+# The most paths through one function; with more, it runs in Python.
 PATHS = 64
-# So many runs may change what the function reads, or leave variables, generators or tapes outside:
-# layers make their variables when they are first called.
+# The most runs that may change what the function reads, or leave variables, generators or tapes
+# outside: layers make their variables when they are first called.
 BEGINNINGS = 3
-# So many runs in a row may record another program each before the function runs in Python.
+# After this many runs in a row that each record another program, the function runs in Python.
 UNEQUAL = 8
 # After many differences a path is replayed after 2**MOST_DIFFERENCES equal runs.
 MOST_DIFFERENCES = 10
-# So many sets of values that are read outside are captured apart.
+# The most sets of outside values that have captures of their own.
 OUTSIDE_VALUES = 8
 # Past so many pending applications, calls in Python look whether anybody holds their results.
 PENDING = 256

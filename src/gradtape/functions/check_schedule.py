@@ -1,8 +1,8 @@
 """Check schedule: which calls of a replayed function run in Python again, to be compared.
 
 A check costs a captured run where a replay would do. Calls 3, 7, 17, 37 ... are checks while that
-takes less than a tenth of the time; after that so few are that they take 2 %. The schedule counts
-calls; the two costs are measured by the runs and checks so far.
+takes less than a tenth of the time; later checks come at a rate that takes about 2 %. The schedule
+counts calls; the two costs are measured by the runs and checks so far.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Literal
 # Checks may take this part of the time at first, and in the long run.
 AT_FIRST = 0.1
 IN_THE_LONG_RUN = 0.02
-# Replays after so many calls, until twice as many calls were made.
+# The first gaps, by the number of calls made before; later gaps double the number of calls.
 FIRST_GAPS = {2: 0, 3: 3}
 NEVER = 1 << 62
 # Seconds that any call takes.
