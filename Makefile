@@ -126,8 +126,8 @@ test-all:
 
 STRESS_SECONDS ?= 30
 
-# Native code reads memory of CPython's objects: see src/gradtape/codegen/cpython/__init__.py.
-NATIVE_TESTS ?= tests/contract tests/functions tests/recording tests/codegen/cpython
+# Native code reads memory of CPython's objects: see src/gradtape/compiler/cpython/__init__.py.
+NATIVE_TESTS ?= tests/contract tests/jit tests/trace tests/compiler/cpython
 
 test-native-memory: $(DEV_READY)
 	GRADTAPE_RECORDER=native PYTHONMALLOC=debug GRADTAPE_TEST_COLLECT=1 GRADTAPE_OWNERSHIP_ROUNDS=20 \
@@ -149,7 +149,7 @@ test-oldest test-mkl: test-%:
 FUZZ ?= 20000
 
 fuzz: $(DEV_READY)
-	GRADTAPE_FUZZ=$(FUZZ) $(BIN)/python -m pytest -n $(WORKERS) tests/codegen/test_differential.py
+	GRADTAPE_FUZZ=$(FUZZ) $(BIN)/python -m pytest -n $(WORKERS) tests/compiler/test_differential.py
 
 JACOBIAN_FUZZ ?= 20
 
@@ -162,10 +162,10 @@ STORAGE_FUZZ ?= 1000
 
 .PHONY: fuzz-checkpoints fuzz-storage bench-storage
 fuzz-checkpoints: $(DEV_READY)
-	$(BIN)/python -m tests.storage.kills --count $(CHECKPOINT_FUZZ) --workers $(WORKERS)
+	$(BIN)/python -m tests.training.storage.kills --count $(CHECKPOINT_FUZZ) --workers $(WORKERS)
 
 fuzz-storage: $(DEV_READY)
-	$(BIN)/python -m tests.storage.damage --count $(STORAGE_FUZZ)
+	$(BIN)/python -m tests.training.storage.damage --count $(STORAGE_FUZZ)
 
 bench-storage: $(DEV_READY)
 	$(BIN)/python -m benchmarks.storage
@@ -178,7 +178,7 @@ fuzz-memory: $(DEV_READY)
 
 .PHONY: fuzz-jacobians
 fuzz-jacobians: $(DEV_READY)
-	GRADTAPE_JACOBIAN_FUZZ=$(JACOBIAN_FUZZ) $(BIN)/python -m pytest -n $(WORKERS) tests/transforms/test_jacobians.py
+	GRADTAPE_JACOBIAN_FUZZ=$(JACOBIAN_FUZZ) $(BIN)/python -m pytest -n $(WORKERS) tests/autodiff/test_jacobians.py
 
 DERIVATIVE_FUZZ ?= 3000
 
@@ -194,7 +194,7 @@ FUNCTION_FUZZ ?= 5000
 
 .PHONY: fuzz-functions
 fuzz-functions: $(DEV_READY)
-	$(BIN)/python -m tests.functions.outside.fuzz --count $(FUNCTION_FUZZ) --workers $(WORKERS)
+	$(BIN)/python -m tests.jit.outside.fuzz --count $(FUNCTION_FUZZ) --workers $(WORKERS)
 
 .PHONY: bench-scaling
 bench-scaling: $(FULL_READY)
@@ -208,7 +208,7 @@ NUMPY_FUZZ ?= 30000
 
 .PHONY: fuzz-numpy
 fuzz-numpy: $(DEV_READY)
-	$(BIN)/python -m tests.numpy_protocols.surface --count $(NUMPY_FUZZ)
+	$(BIN)/python -m tests.interop.numpy_protocols.surface --count $(NUMPY_FUZZ)
 
 BAD_INPUT_FUZZ ?= 20000
 

@@ -16,7 +16,7 @@ from benchmarks.measure import Effort, Measured, measure, measure_first_calls, m
 from benchmarks.process import write_bytecode
 from benchmarks.table import OURS, as_json, block, header, summary
 from benchmarks.workloads import GROUPS, WORKLOADS, find
-from gradtape.codegen.llvm import host
+from gradtape.compiler.objects.llvm import host
 
 FIRST_CALLS_OF = "square"
 # Rows about first calls, and whether these have to compile.

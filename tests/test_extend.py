@@ -12,7 +12,7 @@ from scipy import special
 
 import gradtape as gt
 from gradtape.extend import _declared
-from gradtape.graph.op import REGISTRY
+from gradtape.ir.op import REGISTRY
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 

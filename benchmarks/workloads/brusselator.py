@@ -93,7 +93,7 @@ class Colours:
     @staticmethod
     def gradtape(inputs: Arrays, wrap: Wrap) -> Call:
         import gradtape as gt
-        from gradtape.sparsity.choose_colouring import colour
+        from gradtape.autodiff.sparse.choose_colouring import colour
 
         pattern = gt.sparsity_pattern(by_gradtape, inputs["state"])
         return lambda: colour(pattern, "column").columns.of.astype("float64")

@@ -4,7 +4,7 @@ import typing as _typing
 from importlib import import_module as _import_module
 from math import e, inf, nan, pi
 
-from gradtape import errors, numpy_protocols, pytree
+from gradtape import errors, pytree
 from gradtape.dtypes import (
     bool,
     complex64,
@@ -22,7 +22,7 @@ from gradtape.dtypes import (
     uint32,
     uint64,
 )
-from gradtape.graph.public_face import face_all as _face_all
+from gradtape.interop import numpy_protocols
 from gradtape.ops.arrays.creation import (
     arange,
     empty,
@@ -189,6 +189,7 @@ from gradtape.ops.reductions.reduction import (
     sum,
     var,
 )
+from gradtape.public_face import face_all as _face_all
 from gradtape.pytree import register_pytree
 from gradtape.runtime.buffer_pool import empty_cache
 from gradtape.runtime.counters import counters
@@ -259,10 +260,24 @@ __all__ = [
 
 
 # Names and packages that not everyone needs: they are imported when they are first named.
-_PACKAGES = (
-    "distributed", "extend", "fft", "linalg", "nn", "optimizers", "random", "storage", "testing",
-    "tf", "training",
-)  # fmt: skip
+_PACKAGES = {
+    **{
+        name: f"gradtape.{name}"
+        for name in (
+            "distributed",
+            "extend",
+            "fft",
+            "linalg",
+            "nn",
+            "optimizers",
+            "random",
+            "testing",
+            "tf",
+            "training",
+        )
+    },
+    "storage": "gradtape.training.storage",
+}
 _LATER: dict[str, tuple[str, ...]] = {
     "control.associative_scan": ("associative_scan",),
     "control.branches": ("cond", "switch"),
@@ -272,29 +287,29 @@ _LATER: dict[str, tuple[str, ...]] = {
     "control.printing": ("print",),
     "control.scan": ("scan",),
     "control.vmap": ("vectorized_map", "vmap"),
-    "functions.arguments.tensor_spec": ("TensorSpec",),
-    "functions.function": ("Function", "function"),
-    "functions.prepared": ("prepare_hessian", "prepare_jacobian"),
-    "functions.recorder_switch": ("set_recorder",),
-    "inspect.debug_nans": ("debug_nans",),
-    "inspect.plans_and_kernels": ("kernels_of", "plan_of", "show_config"),
-    "inspect.profiler.profile": ("Profile", "profile"),
-    "messages.progress_choice": ("set_progress",),
-    "runtime.thread_team": ("get_num_threads", "set_num_threads"),
-    "solve.implicit": ("fixed_point", "minimize", "root"),
-    "solve.linear_operators": ("hessian_operator", "linear_operator", "linearize"),
-    "solve.scipy_bridges": ("objective", "ode", "residuals"),
-    "storage.checkpointer": ("Checkpointer",),
-    "storage.save_load": ("load", "save"),
-    "tape.saved_for_backward": ("saved_for_backward",),
-    "training.fit": ("fit",),
+    "compiler.thread_team": ("get_num_threads", "set_num_threads"),
+    "interop.solve.implicit": ("fixed_point", "minimize", "root"),
+    "interop.solve.linear_operators": ("hessian_operator", "linear_operator", "linearize"),
+    "interop.solve.scipy_bridges": ("objective", "ode", "residuals"),
+    "jit.arguments.tensor_spec": ("TensorSpec",),
+    "jit.function": ("Function", "function"),
+    "jit.prepared": ("prepare_hessian", "prepare_jacobian"),
+    "jit.recorder_switch": ("set_recorder",),
+    "progress_choice": ("set_progress",),
     "tape.checkpoint": ("checkpoint", "checkpoint_name", "save_any_except", "save_only"),
     "tape.custom_gradient": ("custom_gradient", "grad_pass_through"),
     "tape.custom_jvp": ("custom_jvp",),
     "tape.forward_accumulator": ("ForwardAccumulator",),
     "tape.grad_vjp_jvp": ("grad", "jvp", "value_and_grad", "vjp"),
     "tape.jacobian_hessian": ("hessian", "hvp", "jacfwd", "jacobian", "jacrev", "vhp"),
+    "tape.saved_for_backward": ("saved_for_backward",),
     "tape.sparsity_patterns": ("hessian_pattern", "sparsity_pattern", "spy"),
+    "tools.debug_nans": ("debug_nans",),
+    "tools.plans_and_kernels": ("kernels_of", "plan_of", "show_config"),
+    "tools.profiler.profile": ("Profile", "profile"),
+    "training.fit": ("fit",),
+    "training.storage.checkpointer": ("Checkpointer",),
+    "training.storage.save_load": ("load", "save"),
 }
 _MODULE_OF = {name: module for module, names in _LATER.items() for name in names}
 
@@ -307,11 +322,11 @@ if _typing.TYPE_CHECKING:
         nn,
         optimizers,
         random,
-        storage,
         testing,
         tf,
         training,
     )
+    from gradtape.compiler.thread_team import get_num_threads, set_num_threads
     from gradtape.control.associative_scan import associative_scan
     from gradtape.control.branches import cond, switch
     from gradtape.control.callbacks import numpy_function, pure_callback, py_function
@@ -320,20 +335,14 @@ if _typing.TYPE_CHECKING:
     from gradtape.control.printing import print
     from gradtape.control.scan import scan
     from gradtape.control.vmap import vectorized_map, vmap
-    from gradtape.functions.arguments.tensor_spec import TensorSpec
-    from gradtape.functions.function import Function, function
-    from gradtape.functions.prepared import prepare_hessian, prepare_jacobian
-    from gradtape.functions.recorder_switch import set_recorder
-    from gradtape.inspect.debug_nans import debug_nans
-    from gradtape.inspect.plans_and_kernels import kernels_of, plan_of, show_config
-    from gradtape.inspect.profiler.profile import Profile, profile
-    from gradtape.messages.progress_choice import set_progress
-    from gradtape.runtime.thread_team import get_num_threads, set_num_threads
-    from gradtape.solve.implicit import fixed_point, minimize, root
-    from gradtape.solve.linear_operators import hessian_operator, linear_operator, linearize
-    from gradtape.solve.scipy_bridges import objective, ode, residuals
-    from gradtape.storage.checkpointer import Checkpointer
-    from gradtape.storage.save_load import load, save
+    from gradtape.interop.solve.implicit import fixed_point, minimize, root
+    from gradtape.interop.solve.linear_operators import hessian_operator, linear_operator, linearize
+    from gradtape.interop.solve.scipy_bridges import objective, ode, residuals
+    from gradtape.jit.arguments.tensor_spec import TensorSpec
+    from gradtape.jit.function import Function, function
+    from gradtape.jit.prepared import prepare_hessian, prepare_jacobian
+    from gradtape.jit.recorder_switch import set_recorder
+    from gradtape.progress_choice import set_progress
     from gradtape.tape.checkpoint import checkpoint, checkpoint_name, save_any_except, save_only
     from gradtape.tape.custom_gradient import custom_gradient, grad_pass_through
     from gradtape.tape.custom_jvp import custom_jvp
@@ -342,13 +351,19 @@ if _typing.TYPE_CHECKING:
     from gradtape.tape.jacobian_hessian import hessian, hvp, jacfwd, jacobian, jacrev, vhp
     from gradtape.tape.saved_for_backward import saved_for_backward
     from gradtape.tape.sparsity_patterns import hessian_pattern, sparsity_pattern, spy
+    from gradtape.tools.debug_nans import debug_nans
+    from gradtape.tools.plans_and_kernels import kernels_of, plan_of, show_config
+    from gradtape.tools.profiler.profile import Profile, profile
+    from gradtape.training import storage
     from gradtape.training.fit import fit
+    from gradtape.training.storage.checkpointer import Checkpointer
+    from gradtape.training.storage.save_load import load, save
 else:
 
     def __getattr__(name: str) -> object:
         """Import what is first named now, or say which of our names is meant."""
         if name in _PACKAGES:
-            return _import_module(f"gradtape.{name}")
+            return _import_module(_PACKAGES[name])
         if name in _MODULE_OF:
             globals()[name] = getattr(_import_module(f"gradtape.{_MODULE_OF[name]}"), name)
             if name != "Function":
@@ -377,10 +392,30 @@ _face_all(globals(), ("from_dlpack", "gradients", "program_of"))
 # gt.tensor is an error that helps; import statements find them in sys.modules. All are imported
 # first, because a first import later on would bind the name anew. `evaluate` is a function here.
 for _name in (
-    "codegen", "command_line", "control", "derive", "dtypes", "evaluate", "functions", "graph",
-    "inspect", "messages", "ops", "optimize", "process", "recording", "runtime", "solve",
-    "sparsity", "suggestions", "tape", "tensor", "transforms", "version",
-):  # fmt: skip
+    "annotated_kinds",
+    "argument_checks",
+    "autodiff",
+    "compiler",
+    "concurrency",
+    "control",
+    "dtypes",
+    "interop",
+    "ir",
+    "jit",
+    "logs",
+    "ops",
+    "progress",
+    "progress_choice",
+    "public_face",
+    "records",
+    "runtime",
+    "suggestions",
+    "tape",
+    "tensor",
+    "tools",
+    "trace",
+    "version",
+):
     _import_module(f"gradtape.{_name}")
     if _name not in __all__:
         globals().pop(_name, None)

@@ -2,7 +2,7 @@
 
 import sys
 
-from gradtape.command_line.main import main
+from gradtape.tools.command_line.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -12,28 +12,17 @@ import numpy as np
 from gradtape import fft as _fft  # noqa: F401
 from gradtape import linalg as _linalg  # noqa: F401
 from gradtape import random as _random  # noqa: F401
+from gradtape.annotated_kinds import Size
+from gradtape.autodiff.forward import forward
+from gradtape.compiler.passes import optimize
 from gradtape.dtypes import as_dtype
-from gradtape.graph.annotated_kinds import Size
-from gradtape.graph.facts import View
-from gradtape.graph.node import Node, placeholder
-from gradtape.graph.op import REGISTRY, Op, Undefined, declare
-from gradtape.graph.program import Program, program
-from gradtape.graph.public_face import face_all
-from gradtape.graph.spec import Spec
-from gradtape.graph.spec import spec as make_spec
-from gradtape.graph.walk import substitute
-from gradtape.inspect.check_op import (
-    REQUIRED,
-    Params,
-    Rule,
-    arity_of,
-    as_specs,
-    check_callables,
-    check_op,
-    checked_kernel,
-    known_rule,
-    names_and_defaults,
-)
+from gradtape.ir.facts import View
+from gradtape.ir.node import Node, placeholder
+from gradtape.ir.op import REGISTRY, Op, Undefined, declare
+from gradtape.ir.program import Program, program
+from gradtape.ir.spec import Spec
+from gradtape.ir.spec import spec as make_spec
+from gradtape.ir.walk import substitute
 from gradtape.ops.families import batching, examples, reads
 from gradtape.ops.families.casting import KINDS, promotion
 from gradtape.ops.families.elementwise import (
@@ -47,10 +36,21 @@ from gradtape.ops.families.elementwise import (
     vjp_of,
 )
 from gradtape.ops.families.samples import Sample
-from gradtape.optimize import optimize
-from gradtape.recording.record import record
+from gradtape.public_face import face_all
 from gradtape.runtime.numpy_plan import NumpyPlan
-from gradtape.transforms.forward import forward
+from gradtape.tools.check_op import (
+    REQUIRED,
+    Params,
+    Rule,
+    arity_of,
+    as_specs,
+    check_callables,
+    check_op,
+    checked_kernel,
+    known_rule,
+    names_and_defaults,
+)
+from gradtape.trace.record import record
 
 if TYPE_CHECKING:
     from gradtape.dtypes import DTypeLike

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gradtape.graph.public_face import face_all as _face_all
 from gradtape.ops.matrices.fft import (
     fft,
     fftfreq,
@@ -19,6 +18,7 @@ from gradtape.ops.matrices.fft import (
     rfftfreq,
     rfftn,
 )
+from gradtape.public_face import face_all as _face_all
 
 __all__ = [
     "fft", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifftn", "ifftshift", "ihfft", "irfft",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gradtape.graph.public_face import face_all as _face_all
 from gradtape.ops.arrays.movement import matrix_transpose
 from gradtape.ops.matrices.contraction import matmul
 from gradtape.ops.matrices.decompositions import QR, cholesky, qr
@@ -29,6 +28,7 @@ from gradtape.ops.matrices.matrix_functions import (
 from gradtape.ops.matrices.products import outer, tensordot, vecdot
 from gradtape.ops.matrices.sparse_solve import sparse_solve
 from gradtape.ops.matrices.spectral import SVD, Eigh, eigh, eigvalsh, svd, svdvals
+from gradtape.public_face import face_all as _face_all
 
 __all__ = [
     "QR", "SVD", "Eigh", "Slogdet",

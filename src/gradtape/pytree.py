@@ -14,7 +14,7 @@ from numbers import Integral
 from typing import Any, TypeVar
 
 from gradtape.errors import shown
-from gradtape.process.records import dataclass
+from gradtape.records import dataclass
 
 __all__ = [
     "flatten", "flatten_up_to", "leaf_names", "map_leaves", "register_pytree", "spread_prefix",

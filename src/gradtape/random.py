@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gradtape.graph.public_face import face_all as _face_all
-from gradtape.process.locks import new_lock
+from gradtape.concurrency import new_lock
+from gradtape.public_face import face_all as _face_all
 from gradtape.tensor.generator import Generator, ShapeLike, State, require_repeatable
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.tensor_like import TensorLike

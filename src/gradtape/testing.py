@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from gradtape.dtypes import DType
-from gradtape.graph.public_face import face_all
+from gradtape.public_face import face_all
 from gradtape.pytree import flatten, unflatten
 from gradtape.tape.forward_accumulator import ForwardAccumulator
 from gradtape.tape.gradient_tape import GradientTape

@@ -6,7 +6,7 @@ from tests.contract.loops_in_python import InPython
 
 import gradtape as gt
 from gradtape.extend import _declared
-from gradtape.graph.op import REGISTRY
+from gradtape.ir.op import REGISTRY
 
 A = gt.asarray
 X = np.array([0.3, 1.2, -0.7])

@@ -1,7 +1,7 @@
 """gt.print prints in every call, replayed or not."""
 
 import pytest
-from tests.functions.agreement import counted
+from tests.jit.agreement import counted
 
 import gradtape as gt
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import gradtape as gt
+from gradtape.compiler.passes import optimize
 from gradtape.ops.control import scan_products, scan_pullback
-from gradtape.optimize import optimize
 
 STEPS, ROWS, STATES = 10, 32, 8
 RNG = np.random.default_rng(0)

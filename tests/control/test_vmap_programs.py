@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-from gradtape.recording.thread_state import state
 from gradtape.runtime import tiers
+from gradtape.trace.thread_state import state
 
 RNG = np.random.default_rng(0)
 ROWS = RNG.normal(size=(4, 3))

@@ -97,7 +97,7 @@ def main() -> None:
     print(f"{switches:7} switches of the formatter")
     print(f"{late:7} imports of gradtape inside functions")
     print(f"{anys:7} times Any")
-    print(f"{len(cpython):7} files outside codegen/cpython with words of CPython's internals")
+    print(f"{len(cpython):7} files outside compiler/cpython with words of CPython's internals")
     print(f"{len(twice):7} public classes with one name in several files: {', '.join(twice)}")
     print(f"{len(heavy):7} functions above {LONG} lines or of complexity above {BRANCHING}")
     for each in heavy:

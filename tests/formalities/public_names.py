@@ -8,19 +8,7 @@ import pkgutil
 import gradtape as gt
 
 # Folders that users do not import from. What they export is public through `gradtape` itself.
-INTERNAL = {
-    "messages",
-    "graph",
-    "ops",
-    "transforms",
-    "sparsity",
-    "optimize",
-    "codegen",
-    "runtime",
-    "recording",
-    "evaluate",
-    "derive",
-}
+INTERNAL = {"autodiff", "compiler", "ir", "ops", "runtime", "trace"}
 
 CLASSES_WITH_DOCUMENTED_METHODS = [
     "Tensor", "Variable", "GradientTape", "ForwardAccumulator",

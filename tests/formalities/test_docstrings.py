@@ -17,7 +17,7 @@ from tests.formalities.public_names import (
 )
 
 import gradtape as gt
-from gradtape.codegen.cpython import switch
+from gradtape.compiler.cpython import switch
 
 ROOT = Path(__file__).resolve().parents[2]
 

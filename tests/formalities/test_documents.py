@@ -60,7 +60,7 @@ def test_every_question_is_found_from_the_front(document):
 
 def test_missing_file_is_found(tmp_path):
     document = tmp_path / "page.md"
-    document.write_text("See `graph/no_such_file.py` and `graph/node.py`.", "utf-8")
+    document.write_text("See `graph/no_such_file.py` and `ir/node.py`.", "utf-8")
     assert [name for name in named_files(document) if not exists(name, document)] == [
         "graph/no_such_file.py"
     ]

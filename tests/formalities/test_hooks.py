@@ -1,4 +1,4 @@
-"""Upper rooms reach into lower ones through `graph.hooks` and nowhere else."""
+"""Upper rooms reach into lower ones through `ir.hooks` and nowhere else."""
 
 import ast
 import importlib
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import gradtape
-from gradtape.graph.hooks import FILLED_BY, Hooks, hooks
+from gradtape.ir.hooks import FILLED_BY, Hooks, hooks
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "gradtape"
 SOURCES = sorted(SOURCE.rglob("*.py"))
@@ -18,17 +18,17 @@ SOURCES = sorted(SOURCE.rglob("*.py"))
 # Objects that exist to be assigned from other rooms, by module: what a thread is doing, its modes,
 # and counters. Their attributes are numbers, lists and recordings, not behaviour.
 ASSIGNED_ANYWHERE = {
-    "gradtape.recording.thread_state": {"state"},
-    "gradtape.recording.modes": {"modes"},
-    "gradtape.recording.traffic": {"traffic"},
-    "gradtape.runtime.counters": {"COUNTS"},
+    "gradtape.trace.thread_state": {"state"},
+    "gradtape.trace.modes": {"modes"},
+    "gradtape.trace.traffic": {"traffic"},
+    "gradtape.compiler.counts": {"COUNTS"},
 }
 
 
 # Assignments that are no hooks, by the module they reach into; each with its reason.
 EXCEPTIONS = {
     # The native recorder takes the place of Tensor's operators, and gives them back.
-    ("gradtape.graph.hooks", "hooks.handle_class.?"),
+    ("gradtape.ir.hooks", "hooks.handle_class.?"),
     # NumPy's functions are looked up among all public ones, which import the class.
     ("gradtape.tensor.operators", "Operators.__array_ufunc__"),
     ("gradtape.tensor.operators", "Operators.__array_function__"),
@@ -101,34 +101,34 @@ def intrusions(text: str, path: Path) -> list[str]:
 
 def test_no_room_writes_into_another():
     found = [each for path in SOURCES for each in intrusions(path.read_text("utf-8"), path)]
-    assert not found, "\n".join([*found, "Pass a parameter, or list a hook in graph/hooks.py."])
+    assert not found, "\n".join([*found, "Pass a parameter, or list a hook in ir/hooks.py."])
 
 
 @pytest.mark.parametrize(
     "statement",
     [
-        "from gradtape.recording.value import Value\nValue.array_over = staticmethod(max)",
-        "from gradtape.graph.op import REGISTRY\nREGISTRY['sin'] = None",
-        "from gradtape.recording.trace import Trace\nsetattr(Trace, 'carry_out', None)",
-        "from gradtape.graph.hooks import hooks\nhooks.stack = max",
+        "from gradtape.trace.value import Value\nValue.array_over = staticmethod(max)",
+        "from gradtape.ir.op import REGISTRY\nREGISTRY['sin'] = None",
+        "from gradtape.trace.trace import Trace\nsetattr(Trace, 'carry_out', None)",
+        "from gradtape.ir.hooks import hooks\nhooks.stack = max",
         "def f():\n    from gradtape.ops import arrays\n    arrays.creation.zeros = None",
     ],
 )
 def test_intrusions_are_found(statement):
-    assert intrusions(statement, SOURCE / "evaluate" / "flush.py")
+    assert intrusions(statement, SOURCE / "runtime" / "flush.py")
 
 
 @pytest.mark.parametrize(
     "statement",
     [
-        "from gradtape.graph.hooks import hooks\nhooks.compute_handle = max",
-        "from gradtape.evaluate.failures import Lines\nLines.explain = max",
-        "from gradtape.recording.thread_state import state\nstate.recording = None",
+        "from gradtape.ir.hooks import hooks\nhooks.compute_handle = max",
+        "from gradtape.runtime.failures import Lines\nLines.explain = max",
+        "from gradtape.trace.thread_state import state\nstate.recording = None",
         "class A:\n    pass\nA.b = 1",
     ],
 )
 def test_what_is_allowed_passes(statement):
-    assert not intrusions(statement, SOURCE / "evaluate" / "flush.py")
+    assert not intrusions(statement, SOURCE / "runtime" / "flush.py")
 
 
 @pytest.mark.parametrize("name", FILLED_BY)
@@ -141,7 +141,7 @@ def test_every_hook_is_filled_and_explained(name):
 def test_an_empty_hook_is_filled_at_its_first_use():
     # In a process in which no public name has loaded the module.
     code = (
-        "import sys, gradtape; from gradtape.graph.hooks import hooks;"
+        "import sys, gradtape; from gradtape.ir.hooks import hooks;"
         "assert 'gradtape.control.callbacks' not in sys.modules;"
         "print(hooks.tensor_of_array.__module__)"
     )

@@ -17,13 +17,13 @@ SOURCE = ROOT / "src" / "gradtape"
 LONG = 500
 TOO_LONG = 700
 
-MODULES_AT_THE_ROOT = 12
+MODULES_AT_THE_ROOT = 20
 MODULES_IN_A_FOLDER = 22
 
 VAGUE_NAMES = {"utils", "util", "helpers", "helper", "misc"}
 
 # The licence names its own address, and so does a library that the report page is shipped with.
-MAY_NAME_HOSTS = {"LICENSE", "src/gradtape/inspect/page/assets/uPlot.iife.min.js"}
+MAY_NAME_HOSTS = {"LICENSE", "src/gradtape/tools/page/assets/uPlot.iife.min.js"}
 # Citations and pages of this project may be linked to; no other host is named.
 CITATIONS = ("doi.org/", "arxiv.org/", "gradtape.example/")
 HOST = re.compile(

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from gradtape import ops
-from gradtape.graph.op import REGISTRY
+from gradtape.ir.op import REGISTRY
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "gradtape"
 SOURCES = [
@@ -31,38 +31,38 @@ OTHER_NAMES = (
     "tf/",  # TensorFlow's functions, keyword arguments and activations
     "nn/",  # activations, reductions and merge modes that users name
     "optimizers/",  # the same
-    "numpy_protocols/",  # NumPy's functions and parameters
+    "interop/numpy_protocols/",  # NumPy's functions and parameters
     "suggestions.py",  # names of other libraries, and ours for them
 )
 
 # Words that are spelled like an op and mean something else, by file.
 WORDS = {
-    "__init__.py": {"solve"},  # a room
-    "codegen/cpython/native_recorder.py": {  # slots of Python's number protocol
+    "__init__.py": {"log"},  # a module
+    "compiler/cpython/native_recorder.py": {  # slots of Python's number protocol
         "add", "divide", "equal", "greater", "greater_equal", "less", "less_equal", "matmul",
         "multiply", "negative", "not_equal", "pow", "subtract",
     },
-    "codegen/cpython/recorder.py": {"add", "divide", "matmul", "multiply", "subtract"},
-    "codegen/library/exponentials.py": {  # functions of C
+    "compiler/cpython/recorder.py": {"add", "divide", "matmul", "multiply", "subtract"},
+    "compiler/emit/library/exponentials.py": {  # functions of C
         "cbrt", "ceil", "cos", "exp", "exp2", "expm1", "log2", "sin", "sqrt",
     },
-    "codegen/plans/control.py": {"maximum", "scan"},  # a field, and a function of generated code
-    "codegen/plans/dots.py": {"split"},  # a field
-    "codegen/plans/gemm.py": {"split"},  # a label in generated code
-    "codegen/plans/lanes.py": {"split"},  # a field
-    "codegen/plans/packing.py": {"add"},  # an instruction of LLVM
-    "codegen/plans/tiles.py": {"split"},  # a field
+    "compiler/emit/plans/control.py": {"maximum", "scan"},  # a field and a generated function
+    "compiler/emit/plans/dots.py": {"split"},  # a field
+    "compiler/emit/plans/gemm.py": {"split"},  # a label in generated code
+    "compiler/emit/plans/lanes.py": {"split"},  # a field
+    "compiler/emit/plans/packing.py": {"add"},  # an instruction of LLVM
+    "compiler/emit/plans/tiles.py": {"split"},  # a field
     "control/callbacks.py": {"numpy_function", "py_function"},  # functions, in their errors
     "control/scan.py": {"scan"},  # the function, in its errors
     "extend.py": {"any", "real"},  # dtypes that an op accepts and gives
-    "functions/capture/captured_variables.py": {"assigned"},  # an attribute
-    "graph/hooks.py": {"stack"},  # a hook
-    "graph/node.py": {"leaf", "pick", "placeholder"},  # declared there: graphs are made of them
+    "jit/capture/captured_variables.py": {"assigned"},  # an attribute
+    "ir/hooks.py": {"stack"},  # a hook
+    "ir/node.py": {"leaf", "pick", "placeholder"},  # declared there: graphs are made of them
     # Functions of the modules operator and math.
-    "recording/followed_number.py": {"abs", "add", "ceil", "floor", "pow", "trunc"},
-    "runtime/machine_limits.py": {"max"},  # a word in a file of Linux
-    "runtime/native_loops.py": {"maximum", "scan"},  # a field, and a function of generated code
-    "sparsity/pattern.py": {"all"},  # a word of a text
+    "trace/followed_number.py": {"abs", "add", "ceil", "floor", "pow", "trunc"},
+    "compiler/machine_limits.py": {"max"},  # a word in a file of Linux
+    "compiler/lower/native_loops.py": {"maximum", "scan"},  # a field and a generated function
+    "autodiff/sparse/pattern.py": {"all"},  # a word of a text
     "training/early_stopping.py": {"max", "min"},  # modes, as in Keras
 }  # fmt: skip
 
@@ -120,7 +120,7 @@ def faults(text: str, file: str, names: frozenset[str] = NAMES) -> list[str]:
         if item.value in names and item.value not in words and item not in skipped
     ]
     # Op itself, and the functions that enter an op in the registry, do compare names.
-    if file not in ("graph/op.py", "extend.py"):
+    if file not in ("ir/op.py", "extend.py"):
         found += [f"{file}:{line}: {what}" for line, what in decided_by_name(tree)]
     return found
 
@@ -149,7 +149,7 @@ def test_no_stage_knows_ops_by_name():
     ],
 )
 def test_names_are_found(text):
-    assert faults(text, "optimize/fuse.py")
+    assert faults(text, "compiler/passes/fuse.py")
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_names_are_found(text):
     ],
 )
 def test_other_uses_pass(text):
-    assert not faults(text, "optimize/fuse.py")
+    assert not faults(text, "compiler/passes/fuse.py")
 
 
 def test_exemptions_are_needed():

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-from gradtape.codegen import object_cache
+from gradtape import logs as log
+from gradtape.compiler.objects import object_cache
 from gradtape.distributed.report import Report
-from gradtape.messages import Log, log
+from gradtape.logs import Log
 from gradtape.runtime import compiled_plan, plan_cache, tiers
 
 
@@ -163,10 +164,10 @@ gt.wait_for_compiler()
         assert first.count("gradtape.runtime new plan of 3 ops: new structure") == 1
         assert first.count("gradtape.runtime compiled a plan of 3 ops in ") == 1
         # A kernel, and the code that runs plans.
-        assert first.count("gradtape.codegen kernel cache: miss of ") == 2
-        assert first.count("gradtape.codegen 2 modules, of which 0 were on disk: ") == 1
-        assert second.count("gradtape.codegen kernel cache: hit of ") == 2
-        assert second.count("gradtape.codegen 2 modules, of which 2 were on disk: ") == 1
+        assert first.count("gradtape.compiler kernel cache: miss of ") == 2
+        assert first.count("gradtape.compiler 2 modules, of which 0 were on disk: ") == 1
+        assert second.count("gradtape.compiler kernel cache: hit of ") == 2
+        assert second.count("gradtape.compiler 2 modules, of which 2 were on disk: ") == 1
         assert "kernel cache: miss of " not in second
 
     def test_a_failure_falls_back(self, lines, monkeypatch):
@@ -193,11 +194,11 @@ class TestCaches:
         assert object_cache.load("broken") is None
         assert object_cache.load("missing") is None
         size = (tmp_path / "whole").stat().st_size
-        assert lines("codegen") == [
-            ("codegen", "DEBUG", f"kernel cache: hit of whole, {size} bytes"),
-            ("codegen", "INFO",
+        assert lines("compiler") == [
+            ("compiler", "DEBUG", f"kernel cache: hit of whole, {size} bytes"),
+            ("compiler", "INFO",
              "kernel cache: entry broken is damaged or foreign, ignored and removed"),
-            ("codegen", "DEBUG", "kernel cache: miss of missing"),
+            ("compiler", "DEBUG", "kernel cache: miss of missing"),
         ]  # fmt: skip
         assert not (tmp_path / "broken").exists()
 
@@ -209,7 +210,7 @@ class TestCaches:
         monkeypatch.setenv("GRADTAPE_KERNEL_CACHE", str(folder))
         for _ in range(3):
             assert object_cache.load("any") is None
-        assert messages(lines("codegen"), "WARNING") == [
+        assert messages(lines("compiler"), "WARNING") == [
             f"kernel cache: others may write to {folder}, so its code is not run; kernels are "
             "compiled anew"
         ]
@@ -230,7 +231,7 @@ class TestFunctions:
         f = gt.function(lambda x: gt.sin(x))
         f(gt.asarray([1.0]))
         assert any(
-            "ran as a capture, in " in text for text in messages(lines("functions"), "DEBUG")
+            "ran as a capture, in " in text for text in messages(lines("jit"), "DEBUG")
         )
 
         @gt.function
@@ -239,7 +240,7 @@ class TestFunctions:
 
         with pytest.warns(UserWarning, match="steps runs in Python"):
             steps(iter([1.0, 2.0]))
-        assert messages(lines("functions"), "INFO") == [
+        assert messages(lines("jit"), "INFO") == [
             "steps runs in Python for arguments of this kind: it is given an iterator, which every "
             "call moves on"
         ]
@@ -248,13 +249,13 @@ class TestFunctions:
 class TestSparsity:
     def test_detection_that_gives_up(self, lines):
         gt.sparsity_pattern(lambda x: gt.take(x, gt.argsort(x)), np.ones(3))
-        (told,) = messages(lines("sparsity"), "INFO")
+        (told,) = messages(lines("autodiff"), "INFO")
         assert told.startswith("detection gave up at ")
         assert told.endswith("computed from the source or not known, any may be read")
 
     def test_nothing_is_told_of_what_is_found(self, lines):
         gt.sparsity_pattern(lambda x: x[1:] * x[:-1], np.ones(5))
-        assert not lines("sparsity")
+        assert not lines("autodiff")
 
 
 class TestTraining:
@@ -274,8 +275,8 @@ class TestTraining:
             ("training", "INFO", "epoch 2/2: loss 0.5"),
             ("training", "INFO", "fit ended after 2 epochs: all epochs"),
         ]
-        written = [text for text in messages(lines("storage"), "INFO") if "written" in text]
-        removed = [text for text in messages(lines("storage"), "INFO") if "removed" in text]
+        written = [text for text in messages(lines("training.storage"), "INFO") if "written" in text]
+        removed = [text for text in messages(lines("training.storage"), "INFO") if "removed" in text]
         assert [text.split(":")[0] for text in written] == [
             "checkpoint of step 1 written", "checkpoint of step 2 written",
             "checkpoint of step 2 written",

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-from gradtape.messages import Progress, progress, progress_choice, style_of
+from gradtape import progress, progress_choice
+from gradtape.progress import Progress
+from gradtape.progress_choice import style_of
 
 
 class Terminal(io.StringIO):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tests.functions.agreement import agrees
+from tests.jit.agreement import agrees
 
 import gradtape as gt
 

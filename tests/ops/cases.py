@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from gradtape import ops
-from gradtape.graph.node import placeholder
-from gradtape.graph.op import REGISTRY, Op, Undefined
-from gradtape.graph.spec import spec
+from gradtape.ir.node import placeholder
+from gradtape.ir.op import REGISTRY, Op, Undefined
+from gradtape.ir.spec import spec
 from gradtape.ops.families.samples import Sample
-from gradtape.recording.record import record
 from gradtape.tensor.tensor import asarray
+from gradtape.trace.record import record
 
 # Modules that `import gradtape` leaves for later declare ops too.
 for module in pkgutil.walk_packages(ops.__path__, prefix="gradtape.ops."):

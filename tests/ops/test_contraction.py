@@ -5,7 +5,7 @@ import pytest
 
 import gradtape as gt
 from gradtape.errors import ShapeError
-from gradtape.graph.op import REGISTRY
+from gradtape.ir.op import REGISTRY
 from gradtape.ops.matrices.contraction import matmul
 from gradtape.ops.matrices.einsum import einsum
 from gradtape.ops.matrices.products import dot, inner, kron, outer, tensordot, vecdot

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gradtape as gt
+from gradtape.compiler import thread_team
 from gradtape.ops.families.phases import Line, blocks, phases, tap_blocks
 from gradtape.ops.matrices.convolution import convolve
-from gradtape.runtime import thread_team, tiers
+from gradtape.runtime import tiers
 from gradtape.testing import check_gradients
 
 lines = st.builds(

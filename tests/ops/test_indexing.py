@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from gradtape.errors import DtypeError, InPlaceError, ShapeError
-from gradtape.graph.node import Node, placeholder
-from gradtape.graph.spec import spec
+from gradtape.ir.node import Node, placeholder
+from gradtape.ir.spec import spec
 from gradtape.ops.arrays import indexing, joining, slicing
 from gradtape.ops.elementwise.arithmetic import where
 from gradtape.ops.elementwise.unary import sqrt

@@ -5,17 +5,17 @@ import pytest
 from tests.ops.cases import CASES, at_samples
 
 import gradtape as gt
-from gradtape.graph import PICK
-from gradtape.graph.node import apply, leaf, outputs, placeholder
-from gradtape.graph.program import closed, program
-from gradtape.graph.spec import spec
+from gradtape.compiler.lower.lowered_program import LoweredProgram
+from gradtape.compiler.passes import optimize
+from gradtape.ir import PICK
+from gradtape.ir.node import apply, leaf, outputs, placeholder
+from gradtape.ir.program import closed, program
+from gradtape.ir.spec import spec
 from gradtape.ops.control.scan import scan_node
-from gradtape.optimize import optimize
-from gradtape.recording.value import Value
 from gradtape.runtime import tiers
 from gradtape.runtime.compiled_plan import CompiledPlan, body_of
-from gradtape.runtime.lowered_program import LoweredProgram
 from gradtape.runtime.numpy_plan import NumpyPlan
+from gradtape.trace.value import Value
 
 # Ops whose compiled plans call Python, each with its reason.
 CALLS_PYTHON = {

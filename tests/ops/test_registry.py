@@ -10,29 +10,29 @@ import pytest
 from tests.ops.cases import OPS, Case, at_samples
 
 import gradtape as gt
+from gradtape.autodiff.reverse import ones_like, reverse
+from gradtape.compiler.passes import PASSES
 from gradtape.errors import UndefinedRuleError
-from gradtape.graph.node import apply, outputs, placeholder
-from gradtape.graph.op import Undefined
-from gradtape.graph.program import Program, program
-from gradtape.graph.rows import Rows
-from gradtape.graph.spec import spec
-from gradtape.graph.verify import verify
+from gradtape.ir.node import apply, outputs, placeholder
+from gradtape.ir.op import Undefined
+from gradtape.ir.program import Program, program
+from gradtape.ir.rows import Rows
+from gradtape.ir.spec import spec
+from gradtape.ir.verify import verify
 from gradtape.ops.custom.custom import CUSTOM
-from gradtape.optimize import PASSES
 from gradtape.pytree import flatten
-from gradtape.recording.record import record
-from gradtape.recording.recording import Recording
-from gradtape.recording.thread_state import state
 from gradtape.runtime import tiers
 from gradtape.runtime.numpy_plan import NumpyPlan
 from gradtape.tensor.tensor import asarray
 from gradtape.testing import check_gradients
-from gradtape.transforms.reverse import ones_like, reverse
+from gradtape.trace.record import record
+from gradtape.trace.recording import Recording
+from gradtape.trace.thread_state import state
 
 
 @pytest.fixture(autouse=True)
 def reference_tier(monkeypatch):
-    """What an op's declaration says is about NumPy's kernels; tests/codegen compares the others."""
+    """What an op's declaration says is about NumPy's kernels; tests/compiler has the others."""
     monkeypatch.setattr(tiers, "MODE", "off")
 
 

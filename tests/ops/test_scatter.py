@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from gradtape.errors import DtypeError, ShapeError
-from gradtape.graph.op import REGISTRY
+from gradtape.ir.op import REGISTRY
 from gradtape.ops.arrays import indexing
-from gradtape.recording.record import record
 from gradtape.tape.gradient_tape import GradientTape
 from gradtape.tensor.tensor import asarray
 from gradtape.testing import check_gradients
+from gradtape.trace.record import record
 
 
 def same(got, expected):

@@ -11,8 +11,8 @@ import ctypes
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 
-from gradtape.codegen.llvm import compile_ir
-from gradtape.codegen.routine import Routine
+from gradtape.compiler.emit.word_code import Routine
+from gradtape.compiler.objects.llvm import compile_ir
 
 # The events of a trace function.
 CALL, EXCEPTION, OPCODE = 0, 1, 7

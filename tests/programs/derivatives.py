@@ -15,17 +15,17 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
+from tests.autodiff.random_functions import KINDS, apply
 from tests.ops.cases import CASES
-from tests.transforms.random_functions import KINDS, apply
 
 import gradtape as gt
 import gradtape.control.callbacks  # fills hooks that kernels of callbacks need
 from gradtape.errors import UndefinedRuleError
 from gradtape.ops.families.samples import Sample
 from gradtape.pytree import flatten
-from gradtape.recording.recording import Recording
-from gradtape.recording.thread_state import state
 from gradtape.runtime import tiers
+from gradtape.trace.recording import Recording
+from gradtape.trace.thread_state import state
 
 Arrays = list[np.ndarray]
 # Jacobians and batches of larger problems would take most of the time.

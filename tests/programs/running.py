@@ -3,7 +3,7 @@
 import contextlib
 
 import numpy as np
-from tests.functions.agreement import Runs
+from tests.jit.agreement import Runs
 
 import gradtape as gt
 

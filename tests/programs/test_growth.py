@@ -14,10 +14,10 @@ from tests.growth import least_growth
 from tests.programs.growth import KINDS, X, chained
 
 import gradtape as gt
-from gradtape.codegen import llvm
-from gradtape.codegen.cpython import switch
-from gradtape.functions import thread_captures
-from gradtape.graph import node
+from gradtape.compiler.cpython import switch
+from gradtape.compiler.objects import llvm
+from gradtape.ir import node
+from gradtape.jit import thread_captures
 from gradtape.runtime import plan_cache, tiers
 
 FEW = 8

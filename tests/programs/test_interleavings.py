@@ -6,7 +6,7 @@
 import pytest
 from tests.programs.interleavings import Interleaving, run
 
-from gradtape.recording.recording import Recording
+from gradtape.trace.recording import Recording
 
 COUNT = 300
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-from gradtape.optimize import optimize
-from gradtape.recording.thread_state import state
-from gradtape.recording.value import Value
+from gradtape.compiler.lower.native_stretches import PlacedKernel
+from gradtape.compiler.passes import optimize
 from gradtape.runtime.compiled_plan import CompiledPlan
-from gradtape.runtime.native_stretches import PlacedKernel
+from gradtape.trace.thread_state import state
+from gradtape.trace.value import Value
 
 JOINTS = 6
 RNG = np.random.default_rng(0)

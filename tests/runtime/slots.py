@@ -2,7 +2,7 @@
 
 import ctypes
 
-from gradtape.codegen.plans.instructions import FIRST, STATUS
+from gradtape.compiler.emit.plans.instructions import FIRST, STATUS
 
 
 class Slots:

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-from gradtape.runtime import beyond_memory, tiers
+from gradtape.compiler.lower import beyond_memory
+from gradtape.runtime import tiers
 
 SIDE = 400_000
 BYTES = str(8 * SIDE**2)

@@ -12,13 +12,13 @@ import pytest
 from tests.runtime.slots import Slots
 
 import gradtape as gt
-from gradtape.codegen.plans import gemm
-from gradtape.codegen.plans.instructions import FIRST, Instructions
+from gradtape.compiler import thread_team as threads
+from gradtape.compiler.emit.plans import gemm
+from gradtape.compiler.emit.plans.instructions import FIRST, Instructions
+from gradtape.compiler.lower.products import blas
+from gradtape.compiler.passes import optimize
 from gradtape.ops.blas_lapack import library
-from gradtape.optimize import optimize
-from gradtape.runtime import thread_team as threads
 from gradtape.runtime.compiled_plan import CompiledPlan
-from gradtape.runtime.products import blas
 
 DTYPES = ["float32", "float64", "complex64", "complex128"]
 SLOTS = Slots()
@@ -257,10 +257,10 @@ def test_fork_between_hold_and_release():
     openblas_threads()
     body = """
 import ctypes, os
-from gradtape.codegen.plans.instructions import Instructions
+from gradtape.compiler.emit.plans.instructions import Instructions
 from gradtape.ops.blas_lapack import library
-from gradtape.runtime.products import blas
-from gradtape.runtime import thread_team as threads
+from gradtape.compiler.lower.products import blas
+from gradtape.compiler import thread_team as threads
 status = ctypes.c_int64(0)
 slots = (ctypes.c_void_p * 3)(0, 0, ctypes.addressof(status))
 hold, release = blas.hold_instruction(), blas.release_instruction()
@@ -286,9 +286,9 @@ assert get() == 2
 def test_nothing_is_imported_before_the_first_product():
     body = """
 import sys
-from gradtape.optimize import optimize
-from gradtape.runtime.products import blas
-from gradtape.runtime import thread_team as threads
+from gradtape.compiler.passes import optimize
+from gradtape.compiler.lower.products import blas
+from gradtape.compiler import thread_team as threads
 from gradtape.runtime.compiled_plan import CompiledPlan
 from gradtape.runtime import buffer_pool as buffers
 assert "scipy.linalg" not in sys.modules

@@ -133,11 +133,11 @@ print("done")
 def test_locks_that_other_threads_hold_are_open_in_the_child(tmp_path):
     body = """
 from gradtape import random
-from gradtape.codegen.cpython import native_recorder
-from gradtape.codegen.kernels import compile
-from gradtape.recording.thread_state import state
+from gradtape.compiler.cpython import native_recorder
+from gradtape.compiler.emit import kernels as compile
+from gradtape.trace.thread_state import state
 from gradtape.runtime import plan_cache as cache
-from gradtape.runtime import thread_team as threads
+from gradtape.compiler import thread_team as threads
 from gradtape.runtime import tiers
 work()
 gt.wait_for_compiler()  # its thread takes these locks, too, in another order

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-from gradtape.codegen.plans.instructions import INSTRUCTION, WORDS
-from gradtape.runtime import kernel_chains, tiers
-from gradtape.runtime import thread_team as threads
+from gradtape.compiler import thread_team as threads
+from gradtape.compiler.emit.plans.instructions import INSTRUCTION, WORDS
+from gradtape.compiler.lower import kernel_chains
+from gradtape.compiler.lower.kernel_chains import Access, Rows
+from gradtape.runtime import tiers
 from gradtape.runtime.compiled_plan import CompiledPlan
-from gradtape.runtime.kernel_chains import Access, Rows
 from gradtape.runtime.plan_cache import clear_plans
 
 RNG = np.random.default_rng(0)

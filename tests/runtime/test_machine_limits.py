@@ -5,8 +5,8 @@ import os
 
 import pytest
 
-from gradtape.runtime import lowered_program
-from gradtape.runtime import machine_limits as limits
+from gradtape.compiler import machine_limits as limits
+from gradtape.compiler.lower import lowered_program
 
 
 def default_size(monkeypatch, **environment):

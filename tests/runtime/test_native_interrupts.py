@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-from gradtape.evaluate.flush import live
-from gradtape.recording.thread_state import state
 from gradtape.runtime import tiers
+from gradtape.runtime.flush import live
+from gradtape.trace.thread_state import state
 
 needs_signals = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs timers")
 pytestmark = needs_signals

@@ -11,17 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gradtape as gt
-from gradtape.graph.node import outputs, placeholder
-from gradtape.graph.op import REGISTRY
-from gradtape.graph.program import closed, program
-from gradtape.graph.spec import spec
+from gradtape.compiler.counts import COUNTS
+from gradtape.compiler.lower import native_loops as control
+from gradtape.compiler.passes import optimize
+from gradtape.ir.node import outputs, placeholder
+from gradtape.ir.op import REGISTRY
+from gradtape.ir.program import closed, program
+from gradtape.ir.spec import spec
 from gradtape.ops.control import bodies
 from gradtape.ops.control.scan import scan_node
-from gradtape.optimize import optimize
-from gradtape.runtime import native_loops as control
 from gradtape.runtime import tiers
 from gradtape.runtime.compiled_plan import CompiledPlan
-from gradtape.runtime.counters import COUNTS
 from gradtape.runtime.numpy_plan import NumpyPlan
 
 FLOAT = np.dtype("float64")
@@ -349,7 +349,7 @@ def test_any_body(data):
 
 
 def _made(op: Any, inputs: Any, params: Any = ()) -> Any:
-    from gradtape.graph.node import apply
+    from gradtape.ir.node import apply
 
     return apply(op, inputs, params)
 

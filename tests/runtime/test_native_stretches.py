@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-from gradtape.runtime import thread_team as threads
-from gradtape.runtime import tiers
-from gradtape.runtime.compiled_plan import CompiledPlan
-from gradtape.runtime.native_stretches import (
+from gradtape.compiler import thread_team as threads
+from gradtape.compiler.lower.native_stretches import (
     AWAKE_WORK,
     PARALLEL_WORK,
     PlacedKernel,
     assembled,
     kernel_codes,
 )
+from gradtape.runtime import tiers
+from gradtape.runtime.compiled_plan import CompiledPlan
 from gradtape.tensor.tensor import program_of
 
 # About 20 loads for each element of `smooth`, so between the two limits.

@@ -6,10 +6,10 @@ import weakref
 import numpy as np
 import pytest
 
-from gradtape.graph.node import apply, constant, leaf, outputs, placeholder
-from gradtape.graph.op import REGISTRY, Op, Undefined
-from gradtape.graph.program import program
-from gradtape.graph.spec import spec
+from gradtape.ir.node import apply, constant, leaf, outputs, placeholder
+from gradtape.ir.op import REGISTRY, Op, Undefined
+from gradtape.ir.program import program
+from gradtape.ir.spec import spec
 from gradtape.runtime import numpy_plan
 from gradtape.runtime.numpy_plan import LARGE, NumpyPlan
 

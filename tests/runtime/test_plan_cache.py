@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-from gradtape.graph.node import apply, leaf
-from gradtape.graph.op import REGISTRY
-from gradtape.graph.program import program
-from gradtape.graph.spec import spec
-from gradtape.recording.value import Value
+from gradtape.ir.node import apply, leaf
+from gradtape.ir.op import REGISTRY
+from gradtape.ir.program import program
+from gradtape.ir.spec import spec
 from gradtape.runtime import plan_cache as cache
 from gradtape.runtime.plan_cache import clear_plans, plan_for
+from gradtape.trace.value import Value
 
 FLOAT = spec((3,), np.dtype("float64"))
 THREADS = 16

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from tests.runtime.slots import Slots
 
-from gradtape.codegen.llvm import compile_ir
-from gradtape.codegen.plans.instructions import Instruction, Instructions
-from gradtape.runtime import thread_team as threads
+from gradtape.compiler import thread_team as threads
+from gradtape.compiler.emit.plans.instructions import Instruction, Instructions
+from gradtape.compiler.objects.llvm import compile_ir
 
 # Adds one to each element, slowly enough for workers to arrive; notes the part that did it.
 COUNTER = """
@@ -222,9 +222,9 @@ def test_count_that_is_no_integer(wrong):
 PREAMBLE = f"""
 import ctypes, multiprocessing, os, sys, threading, time
 import numpy as np
-from gradtape.codegen.llvm import compile_ir
-from gradtape.codegen.plans.instructions import Instruction, Instructions
-from gradtape.runtime import thread_team as threads
+from gradtape.compiler.objects.llvm import compile_ir
+from gradtape.compiler.emit.plans.instructions import Instruction, Instructions
+from gradtape.compiler import thread_team as threads
 threads.set_num_threads(3)
 counter = compile_ir('''{COUNTER}''').address("counter")
 def check(rounds=50, alone=True):

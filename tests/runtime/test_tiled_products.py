@@ -7,19 +7,19 @@ import pytest
 from tests.runtime.slots import Slots
 
 import gradtape as gt
-from gradtape.codegen import llvm
-from gradtape.codegen.llvm import Host
-from gradtape.codegen.plans.gemm import GemmArguments, Operand
-from gradtape.codegen.plans.instructions import FIRST, Instructions
-from gradtape.codegen.plans.packing import DEPTH, LINE, shape_for
-from gradtape.runtime import thread_team as threads
-from gradtape.runtime.products import blas
-from gradtape.runtime.products.tiled_products import (
+from gradtape.compiler import thread_team as threads
+from gradtape.compiler.emit.plans.gemm import GemmArguments, Operand
+from gradtape.compiler.emit.plans.instructions import FIRST, Instructions
+from gradtape.compiler.emit.plans.packing import DEPTH, LINE, shape_for
+from gradtape.compiler.lower.products import blas
+from gradtape.compiler.lower.products.tiled_products import (
     TURNED_COLUMNS,
     Axis,
     Contraction,
     matrix_product,
 )
+from gradtape.compiler.objects import llvm
+from gradtape.compiler.objects.llvm import Host
 
 BITS = llvm.host().bits
 

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-from gradtape.codegen import known_programs
-from gradtape.codegen.kernels.effort import Effort
-from gradtape.recording.value import Value
+from gradtape.compiler.lower.effort import Effort
+from gradtape.compiler.objects import known_programs
 from gradtape.runtime import compiled_plan, tiers, when_to_compile
 from gradtape.runtime.when_to_compile import Policy
+from gradtape.trace.value import Value
 
 
 class Clock:

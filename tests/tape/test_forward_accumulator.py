@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-from gradtape.graph.walk import visits
+from gradtape.ir.walk import visits
 
 
 @pytest.mark.parametrize("inside", [False, True])

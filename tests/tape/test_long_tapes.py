@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-from gradtape.graph import node as node_module
-from gradtape.optimize import optimize
+from gradtape.compiler.passes import optimize
+from gradtape.ir import node as node_module
 from gradtape.runtime import plan_cache, tiers
 
 

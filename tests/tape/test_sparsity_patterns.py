@@ -7,8 +7,8 @@ import pytest
 import scipy.sparse as sp
 
 import gradtape as gt
+from gradtape.autodiff.sparse.pattern import Pattern
 from gradtape.errors import DtypeError
-from gradtape.sparsity.pattern import Pattern
 
 
 def test_argnums_and_errors():
@@ -49,7 +49,7 @@ def test_variables_are_constants():
 
 def test_jacobian_from_seeds_and_positions():
     """The whole way that a Jacobian takes."""
-    from gradtape.sparsity.choose_colouring import colour
+    from gradtape.autodiff.sparse.choose_colouring import colour
 
     def f(x):
         return gt.sin(x[2:]) * x[:-2] + x[1:-1] ** 2

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-from gradtape.messages import progress_choice
+from gradtape import progress_choice
 
 X = np.random.default_rng(0).normal(size=(50, 4))
 Y = X @ np.array([1.0, -2.0, 0.5, 3.0])

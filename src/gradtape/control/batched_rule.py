@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from gradtape.graph import Rows, Spec, spec
-from gradtape.graph.node import Node, apply, leaf
+from gradtape.autodiff.batch import Batching, Unbatched
+from gradtape.ir import Rows, Spec, spec
+from gradtape.ir.node import Node, apply, leaf
 from gradtape.ops.families.batching import spread
 from gradtape.ops.reductions.reduction import SUM
-from gradtape.recording.recording import Recording
 from gradtape.tape.custom_rules import PythonRule
-from gradtape.transforms.batch import Batching, Unbatched
+from gradtape.trace.recording import Recording
 
 if TYPE_CHECKING:
     from gradtape.control.batched_trace import Carrier

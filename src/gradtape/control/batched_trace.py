@@ -10,9 +10,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from gradtape.autodiff.batch import Batching, PythonRule, Unbatched
+from gradtape.autodiff.python_rules import Checkpointed
+from gradtape.compiler.counts import COUNTS
 from gradtape.control.batched_rule import CarriedRule, all_examples
-from gradtape.derive.python_rules import Checkpointed
-from gradtape.graph import (
+from gradtape.ir import (
     LEAF,
     PICK,
     Node,
@@ -23,13 +25,11 @@ from gradtape.graph import (
     substitute,
     topological,
 )
-from gradtape.graph.hooks import hooks
-from gradtape.graph.provenance import provenance
+from gradtape.ir.hooks import hooks
+from gradtape.ir.provenance import provenance
 from gradtape.ops.families.batching import moved, spread
-from gradtape.recording import Handle, Recording, Trace, host_value, state
-from gradtape.runtime.counters import COUNTS
 from gradtape.tensor.tensor import Tensor
-from gradtape.transforms.batch import Batching, PythonRule, Unbatched
+from gradtape.trace import Handle, Recording, Trace, host_value, state
 
 
 class BatchedGraph:

@@ -14,14 +14,14 @@ from gradtape.control.carry import CarriedState
 from gradtape.control.checks import check_function, described
 from gradtape.control.traced_bodies import Body, BodyTrace, Returned, apply_outside, settled, trace
 from gradtape.errors import DtypeError, ShapeError
-from gradtape.graph.node import Node, numbered_placeholder
-from gradtape.graph.program import Program
+from gradtape.ir.node import Node, numbered_placeholder
+from gradtape.ir.program import Program
 from gradtape.ops.control.branch import BRANCH
 from gradtape.ops.control.while_loop import INTEGER
 from gradtape.ops.families.casting import cast
 from gradtape.pytree import Structure, flatten, leaf_names, unflatten
-from gradtape.recording import Recording, state
 from gradtape.tensor import Tensor, TensorLike, asarray
+from gradtape.trace import Recording, state
 
 R = TypeVar("R")
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from gradtape.dtypes import as_dtype
-from gradtape.graph import Op, Spec, spec
-from gradtape.graph.hooks import hooks
-from gradtape.graph.node import WRAPPERS
+from gradtape.ir import Op, Spec, spec
+from gradtape.ir.hooks import hooks
+from gradtape.ir.node import WRAPPERS
 from gradtape.ops.custom.callback import (
     METHODS,
     NUMPY_FUNCTION,
@@ -23,11 +23,11 @@ from gradtape.ops.custom.callback import (
     journal,
     on_tensors,
 )
-from gradtape.process.records import dataclass
 from gradtape.pytree import Structure, flatten, flatten_up_to, unflatten
-from gradtape.recording import host_value, record
+from gradtape.records import dataclass
 from gradtape.tape.gradient_tape import GradientTape
 from gradtape.tensor import Tensor, TensorLike, asarray, from_value
+from gradtape.trace import host_value, record
 
 if TYPE_CHECKING:
     from gradtape.dtypes import DTypeLike

@@ -14,10 +14,10 @@ import numpy as np
 from gradtape.control.checks import described
 from gradtape.control.traced_bodies import Body, BodyTrace
 from gradtape.errors import DtypeError, NoValueError, ShapeError
-from gradtape.graph import Node, Spec, spec
+from gradtape.ir import Node, Spec, spec
 from gradtape.pytree import flatten, leaf_names, unflatten
-from gradtape.recording import SCALARS, Handle, enter, plain, state
 from gradtape.tensor import Tensor, TensorLike, Variable, asarray
+from gradtape.trace import SCALARS, Handle, enter, plain, state
 
 # A body that makes the variables it assigns may do so only at its first call: it is traced again so
 # often to see whether it makes more.

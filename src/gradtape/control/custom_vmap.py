@@ -9,12 +9,12 @@ from typing import Generic, ParamSpec, TypeAlias, TypeVar
 
 from gradtape.control.rule_programs import batch_programs
 from gradtape.errors import ShapeError
-from gradtape.graph.spec import Spec
+from gradtape.ir.spec import Spec
 from gradtape.ops.custom.custom import CUSTOM_BATCH
 from gradtape.pytree import Structure, flatten, spread_prefix, unflatten
-from gradtape.recording import Trace, record, state
 from gradtape.tape.custom_rules import is_operand
 from gradtape.tensor.tensor import Tensor, asarray
+from gradtape.trace import Trace, record, state
 
 __all__ = ["custom_vmap"]
 

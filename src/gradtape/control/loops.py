@@ -18,7 +18,7 @@ from gradtape.control.checks import as_count, check_function
 from gradtape.control.scan import length_of, scanned
 from gradtape.control.vmap import vmap
 from gradtape.errors import DtypeError, ShapeError
-from gradtape.graph.node import Node, outputs
+from gradtape.ir.node import Node, outputs
 from gradtape.ops.arrays.creation import arange
 from gradtape.ops.arrays.joining import concat
 from gradtape.ops.arrays.movement import reshape
@@ -26,9 +26,9 @@ from gradtape.ops.control.scan import SCAN
 from gradtape.ops.control.while_loop import INTEGER, WHILE
 from gradtape.ops.families.casting import cast
 from gradtape.pytree import flatten, map_leaves, unflatten
-from gradtape.recording import Recording, Trace, state
 from gradtape.tape.gradient_tape import GradientTape
 from gradtape.tensor import Tensor, TensorLike, asarray
+from gradtape.trace import Recording, Trace, state
 
 Carried = TypeVar("Carried")
 

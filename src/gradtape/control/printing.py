@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from gradtape.control.callbacks import numpy_function
-from gradtape.process.records import dataclass
-from gradtape.recording import Trace, any_handle, plain, state
+from gradtape.records import dataclass
 from gradtape.tensor.tensor import asarray
+from gradtape.trace import Trace, any_handle, plain, state
 
 __all__ = ["print"]
 

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from gradtape.derive.python_rules import Checkpointed
+from gradtape.autodiff.python_rules import Checkpointed
 from gradtape.errors import NoValueError
-from gradtape.graph import Rows, Spec, closed, dependents, spec, substitute, topological
-from gradtape.graph.node import LEAF, Node, apply
+from gradtape.ir import Rows, Spec, closed, dependents, spec, substitute, topological
+from gradtape.ir.node import LEAF, Node, apply
 from gradtape.ops.custom.custom import BARRIER, CUSTOM
 from gradtape.ops.custom.custom_body import CUSTOM_BATCH_BODY, CUSTOM_BODY
 from gradtape.ops.families.batching import spread
-from gradtape.recording import Trace, record
 from gradtape.tensor.tensor import Tensor
+from gradtape.trace import Trace, record
 
 # A rule may call functions with rules that call the first again: no more than this many are nested.
 HIGHEST_ORDER = 4

@@ -15,7 +15,7 @@ from gradtape.control.carry import Carry
 from gradtape.control.checks import as_count, check_function
 from gradtape.control.traced_bodies import Body, BodyTrace, Returned, apply_outside, settled, trace
 from gradtape.errors import ShapeError
-from gradtape.graph import (
+from gradtape.ir import (
     Node,
     Program,
     apply,
@@ -31,8 +31,8 @@ from gradtape.ops.arrays.movement import reshape
 from gradtape.ops.arrays.slicing import along_axis
 from gradtape.ops.control.scan import SCAN
 from gradtape.pytree import Structure, flatten, leaf_names, unflatten
-from gradtape.recording import state
 from gradtape.tensor import Tensor, asarray
+from gradtape.trace import state
 
 
 # Segments: a checkpointed scan, as a scan over segments of steps whose body is a scan. Reverse mode

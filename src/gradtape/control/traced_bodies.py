@@ -12,11 +12,10 @@ from typing import Any, NoReturn, TypeAlias, TypeVar
 
 import numpy as np
 
+from gradtape.autodiff import body_transforms  # noqa: F401 - rules of control ops call them
 from gradtape.control.rule_programs import RulePrograms
-from gradtape.derive import body_transforms  # noqa: F401 - rules of control ops call them
 from gradtape.errors import NoValueError
-from gradtape.evaluate.flush import compute_handle, flush
-from gradtape.graph import (
+from gradtape.ir import (
     LEAF,
     Node,
     Op,
@@ -29,9 +28,10 @@ from gradtape.graph import (
     topological,
 )
 from gradtape.ops.control import bodies
-from gradtape.recording import Handle, Recording, enter, host_value, state
-from gradtape.recording.trace import Trace, about_indices
+from gradtape.runtime.flush import compute_handle, flush
 from gradtape.tensor import Tensor, TensorLike, Variable
+from gradtape.trace import Handle, Recording, enter, host_value, state
+from gradtape.trace.trace import Trace, about_indices
 
 More = TypeVar("More")
 # The results of a traced function, and anything that its caller wants to know besides.

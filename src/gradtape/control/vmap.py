@@ -10,21 +10,21 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from gradtape.argument_checks import check_function
+from gradtape.autodiff.batch import Unbatched
 from gradtape.control.batched_trace import Carrier
 from gradtape.control.traced_bodies import settled
 from gradtape.errors import ShapeError
-from gradtape.graph import Node, spec
-from gradtape.graph.argument_checks import check_function
+from gradtape.ir import Node, spec
 from gradtape.ops.arrays.joining import CONCAT
 from gradtape.ops.arrays.movement import moveaxis
 from gradtape.ops.arrays.slicing import SLICE
 from gradtape.ops.elementwise.arithmetic import identity
 from gradtape.ops.families.shapes import normalize_axis
 from gradtape.pytree import Structure, flatten, map_leaves, spread_prefix, unflatten
-from gradtape.recording import Trace, enter, record, state
 from gradtape.tensor import TensorLike, Variable
 from gradtape.tensor.tensor import Tensor, asarray, evaluate
-from gradtape.transforms.batch import Unbatched
+from gradtape.trace import Trace, enter, record, state
 
 Function = TypeVar("Function", bound=Callable[..., object])
 Row = TypeVar("Row")

@@ -15,7 +15,7 @@ from gradtape.distributed.mapping import Results, map
 from gradtape.distributed.report import Report
 from gradtape.distributed.starting import data_parallel
 from gradtape.distributed.training import DataParallel
-from gradtape.graph.public_face import face_all as _face_all
+from gradtape.public_face import face_all as _face_all
 
 __all__ = [
     "Blocks",

@@ -16,6 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.argument_checks import as_count
+from gradtape.autodiff.sparse.choose_colouring import Coloured, colour
+from gradtape.autodiff.sparse.pattern import Pattern, pattern_of
 from gradtape.control.vmap import vmap
 from gradtape.distributed import functions_sent
 from gradtape.distributed.mapping import Results
@@ -28,11 +31,8 @@ from gradtape.distributed.programs import (
 )
 from gradtape.distributed.report import Report
 from gradtape.errors import DtypeError, SparsityError, shown
-from gradtape.graph.argument_checks import as_count
-from gradtape.messages import Choice
 from gradtape.ops.arrays.movement import reshape
-from gradtape.sparsity.choose_colouring import Coloured, colour
-from gradtape.sparsity.pattern import Pattern, pattern_of
+from gradtape.progress_choice import Choice
 from gradtape.tape.grad_vjp_jvp import grad, jvp, vjp
 from gradtape.tape.sparsity_patterns import hessian_pattern, sparsity_pattern
 from gradtape.tensor import Tensor, asarray

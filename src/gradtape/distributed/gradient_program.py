@@ -14,7 +14,7 @@ from gradtape.distributed.programs import (
     trace_leaves,
 )
 from gradtape.distributed.replica import DENSE, NONE, ROWS, averaged, counted, gradients_of
-from gradtape.graph.spec import spec
+from gradtape.ir.spec import spec
 from gradtape.tensor import RowSparse, Tensor
 
 

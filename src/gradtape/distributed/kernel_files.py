@@ -1,7 +1,7 @@
 """Kernel files: machine code that the driver has, brought to workers that do not share its folder.
 
-An entry of the cache is found by its IR text and processor (`codegen/object_cache.py`), so entries
-for another processor are never run there.
+An entry of the cache (`compiler/objects/object_cache.py`) is found by its IR text and processor, so
+entries for another processor are never run there.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class KernelFiles:
 def used_here() -> KernelFiles:
     """The entries that this process has written or loaded, as far as they still exist."""
     # The cache is used by the compiler alone; without it there are no entries.
-    from gradtape.codegen import object_cache
-    from gradtape.codegen.cache_folder import cache_folder
+    from gradtape.compiler.objects import object_cache
+    from gradtape.compiler.objects.cache_folder import cache_folder
 
     folder = cache_folder()
     found: dict[str, bytes] = {}
@@ -41,6 +41,6 @@ def used_here() -> KernelFiles:
 def install(files: KernelFiles) -> int:
     """Put entries that this machine lacks into its cache; how many there were."""
     # As above.
-    from gradtape.codegen import object_cache
+    from gradtape.compiler.objects import object_cache
 
     return sum(object_cache.install(name, data) for name, data in files.entries.items())

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.annotated_kinds import Count
+from gradtape.argument_checks import as_count, as_flag
 from gradtape.control.vmap import vmap
 from gradtape.distributed import functions_sent, random_streams, ray_tasks
 from gradtape.distributed.functions_sent import Sent
@@ -17,10 +19,9 @@ from gradtape.distributed.programs import NotAProgramError, compile_ahead, trave
 from gradtape.distributed.ray_tasks import AHEAD, Chunk, RayTasks, raise_failure
 from gradtape.distributed.report import Report
 from gradtape.distributed.tasks import ProgramOfItem, Settings, run_tasks, size_of, takes_generator
-from gradtape.functions.function import Function
-from gradtape.graph.annotated_kinds import Count
-from gradtape.graph.argument_checks import as_count, as_flag
-from gradtape.messages import Choice, Progress, chosen
+from gradtape.jit.function import Function
+from gradtape.progress import Progress
+from gradtape.progress_choice import Choice, chosen
 from gradtape.pytree import flatten, unflatten
 from gradtape.tensor import Tensor
 

@@ -16,17 +16,17 @@ from typing import Any
 import numpy as np
 
 from gradtape.control.traced_bodies import Body, settled, trace
-from gradtape.evaluate.flush import compute_handle
-from gradtape.graph.node import PLACEHOLDER, Node
-from gradtape.graph.op import find, module_of
-from gradtape.graph.program import Program, closed
-from gradtape.graph.spec import Spec, spec
+from gradtape.ir.node import PLACEHOLDER, Node
+from gradtape.ir.op import find, module_of
+from gradtape.ir.program import Program, closed
+from gradtape.ir.spec import Spec, spec
 from gradtape.ops.control.bodies import calls_python
 from gradtape.pytree import Structure, flatten, unflatten
-from gradtape.recording import Handle
-from gradtape.recording.value import Value
+from gradtape.runtime.flush import compute_handle
 from gradtape.runtime.plan_cache import plan_for
 from gradtape.tensor import Tensor, asarray
+from gradtape.trace import Handle
+from gradtape.trace.value import Value
 
 # A program in a worker is planned once; the plans themselves are kept by structure.
 PROGRAMS_KEPT = 64

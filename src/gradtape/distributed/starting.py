@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from gradtape.annotated_kinds import Count, Size
+from gradtape.argument_checks import as_count
 from gradtape.distributed import gradient_parts
 from gradtape.distributed.training import DataParallel
-from gradtape.graph.annotated_kinds import Count, Size
-from gradtape.graph.argument_checks import as_count
 
 if TYPE_CHECKING:
-    from gradtape.storage.checkpointer import Checkpointer
+    from gradtape.training.storage.checkpointer import Checkpointer
 
 __all__ = ["data_parallel"]
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.argument_checks import as_count
 from gradtape.distributed import (
     functions_sent,
     gradient_parts,
@@ -35,8 +36,7 @@ from gradtape.distributed.replica import (
 )
 from gradtape.distributed.report import RayMetrics, Report
 from gradtape.distributed.shards import Shard, as_array, divided
-from gradtape.graph.argument_checks import as_count
-from gradtape.storage.checkpointer import Checkpointer
+from gradtape.training.storage.checkpointer import Checkpointer
 
 __all__ = ["DataParallel"]
 

@@ -9,7 +9,6 @@
 Names, arguments, defaults and formulas are those of Keras, where it has them.
 """
 
-from gradtape.graph.public_face import face_package as _face_package
 from gradtape.nn import activations, initializers, losses
 from gradtape.nn.activations import (
     elu,
@@ -31,7 +30,8 @@ from gradtape.nn.cells import GRUCell, LSTMCell, RNNCell
 from gradtape.nn.layers import Dense, Dropout, Embedding, LayerNorm, Sequential
 from gradtape.nn.module import Layer, Module
 from gradtape.nn.recurrent import GRU, LSTM, RNN, Bidirectional
-from gradtape.storage import registry as _registry
+from gradtape.public_face import face_package as _face_package
+from gradtape.training.storage import registry as _registry
 
 __all__ = [
     "GRU", "LSTM", "RNN", "Bidirectional", "Dense", "Dropout", "Embedding", "GRUCell", "LSTMCell",

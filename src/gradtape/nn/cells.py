@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from gradtape.annotated_kinds import Count
+from gradtape.argument_checks import as_count
 from gradtape.dtypes import DTypeLike, default_dtype
 from gradtape.errors import ShapeError
-from gradtape.graph.annotated_kinds import Count
-from gradtape.graph.argument_checks import as_count
 from gradtape.nn import activations, initializers
 from gradtape.nn.activations import ActivationLike
 from gradtape.nn.initializers import InitializerLike

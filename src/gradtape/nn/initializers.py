@@ -21,13 +21,13 @@ from typing import Any, TypeVar
 import numpy as np
 
 from gradtape import random
+from gradtape.annotated_kinds import Finite, NonNegative
 from gradtape.dtypes import DTypeLike, default_dtype
 from gradtape.errors import ShapeError
-from gradtape.graph.annotated_kinds import Finite, NonNegative
-from gradtape.graph.public_face import faced
 from gradtape.ops.arrays.creation import full
-from gradtape.storage.encode import Made
+from gradtape.public_face import faced
 from gradtape.tensor import Tensor, TensorLike, asarray
+from gradtape.training.storage.encode import Made
 
 __all__ = [
     "constant", "get", "glorot_normal", "glorot_uniform", "he_normal", "he_uniform",

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from gradtape import random
+from gradtape.annotated_kinds import NonNegative, Size
+from gradtape.argument_checks import as_count
 from gradtape.dtypes import DTypeLike, default_dtype, to_inexact
 from gradtape.errors import ShapeError
-from gradtape.graph.annotated_kinds import NonNegative, Size
-from gradtape.graph.argument_checks import as_count
 from gradtape.nn import activations
 from gradtape.nn.activations import ActivationLike
 from gradtape.nn.initializers import InitializerLike, Seed

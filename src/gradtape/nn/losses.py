@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.annotated_kinds import Positive, Probability
 from gradtape.dtypes import default_dtype, promote
 from gradtape.errors import DtypeError, IndexRangeError, ShapeError
-from gradtape.graph.annotated_kinds import Positive, Probability
 from gradtape.nn.activations import log_softmax
 from gradtape.ops.arrays.movement import reshape
 from gradtape.ops.arrays.positions import known_value

@@ -6,18 +6,18 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from gradtape.argument_checks import as_flag
 from gradtape.dtypes import DType, DTypeLike, as_dtype, default_dtype
-from gradtape.graph.argument_checks import as_flag
 from gradtape.nn import initializers
 from gradtape.nn.initializers import InitializerLike
 from gradtape.ops.families.casting import cast
-from gradtape.recording import capturing
-from gradtape.recording.tells_changes import TellsChanges
-from gradtape.storage import registry, weights
-from gradtape.storage.files import PathLike
-from gradtape.storage.weights import WeightsReport
 from gradtape.tensor import Tensor, TensorLike, Variable, asarray, saved_state
 from gradtape.tensor.display import Displayed, Fields
+from gradtape.trace import capturing
+from gradtape.trace.change_counter import TellsChanges
+from gradtape.training.storage import registry, weights
+from gradtape.training.storage.files import PathLike
+from gradtape.training.storage.weights import WeightsReport
 
 __all__ = ["Layer", "Module"]
 

@@ -9,4 +9,4 @@ element-wise function it is `families.elementwise.op_of(sin)`. Other packages al
 - operators: fills the table of ops that `graph` applies by itself, when this package is imported
 """
 
-import gradtape.ops.operators  # noqa: F401 - fills gradtape.graph.operators
+import gradtape.ops.operators  # noqa: F401 - fills gradtape.ir.operators

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.dtypes import Array
-from gradtape.process.records import dataclass
+from gradtape.records import dataclass
 
 CHOICES = ("auto", "openblas", "mkl")
 # The first letter of a routine's name.

@@ -1,8 +1,8 @@
-"""Fills `gradtape.graph.operators`: the ops that graphs apply by themselves."""
+"""Fills `gradtape.ir.operators`: the ops that graphs apply by themselves."""
 
 from __future__ import annotations
 
-from gradtape.graph.operators import OPERATORS
+from gradtape.ir.operators import OPERATORS
 from gradtape.ops.arrays.creation import FULL
 from gradtape.ops.arrays.gathering import SCATTER_ADD_ROWS
 from gradtape.ops.arrays.joining import CONCAT

@@ -12,13 +12,13 @@ schedule or a new learning rate compiles nothing.
 True
 """
 
-from gradtape.graph.public_face import face_package as _face_package
 from gradtape.optimizers import saved_optimizer as _saved_optimizer  # noqa: F401  # it registers
 from gradtape.optimizers import schedules
 from gradtape.optimizers.clipping import Clipping as _Clipping
 from gradtape.optimizers.optimizer import Optimizer
 from gradtape.optimizers.updates import SGD, Adagrad, Adam, AdamW, RMSprop
-from gradtape.storage import registry as _registry
+from gradtape.public_face import face_package as _face_package
+from gradtape.training.storage import registry as _registry
 
 __all__ = ["SGD", "Adagrad", "Adam", "AdamW", "Optimizer", "RMSprop", "schedules"]
 

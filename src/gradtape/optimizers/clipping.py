@@ -13,8 +13,8 @@ from gradtape.ops.families.casting import cast
 from gradtape.ops.reductions.reduction import sum as total
 from gradtape.optimizers.pairs import Pair
 from gradtape.optimizers.rows import combined
-from gradtape.recording.tells_changes import TellsChanges
 from gradtape.tensor import RowSparse, Tensor
+from gradtape.trace.change_counter import TellsChanges
 
 NAMES = ("clipnorm", "clipvalue", "global_clipnorm")
 

@@ -10,9 +10,9 @@ from typing import Any, Concatenate, ParamSpec, TypedDict, TypeVar
 
 import numpy as np
 
+from gradtape.annotated_kinds import NonNegative
 from gradtape.dtypes import REAL_OF, DType
 from gradtape.errors import MismatchError
-from gradtape.graph.annotated_kinds import NonNegative
 from gradtape.ops.elementwise.arithmetic import equal, where
 from gradtape.ops.elementwise.unary import sqrt
 from gradtape.ops.families.casting import cast
@@ -20,10 +20,10 @@ from gradtape.optimizers.clipping import Clipping
 from gradtape.optimizers.pairs import as_pairs, check_variables, connected
 from gradtape.optimizers.rate import LearningRate, Rate, as_rate, rate_config, rate_now
 from gradtape.optimizers.rows import update_rows
-from gradtape.recording.tells_changes import TellsChanges
-from gradtape.recording.thread_state import state
 from gradtape.tape.gradient_tape import GradientTape
 from gradtape.tensor import RowSparse, Tensor, TensorLike, Variable, saved_state
+from gradtape.trace.change_counter import TellsChanges
+from gradtape.trace.thread_state import state
 
 __all__ = ["Optimizer"]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gradtape.errors import DtypeError, ShapeError
-from gradtape.graph.lines import warn
+from gradtape.ir.lines import warn
 from gradtape.ops.families.casting import cast
 from gradtape.tensor import RowSparse, Tensor, TensorLike, Variable, asarray
 

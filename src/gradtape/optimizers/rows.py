@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from gradtape.ops.arrays.creation import zeros
 from gradtape.ops.arrays.gathering import GATHER, SCATTER_ADD_ROWS, SCATTER_SET
 from gradtape.ops.arrays.sorting import SEARCHSORTED, sort
-from gradtape.recording.record import record
 from gradtape.tensor import RowSparse, Tensor
+from gradtape.trace.record import record
 
 
 def combined(gradient: RowSparse) -> RowSparse:

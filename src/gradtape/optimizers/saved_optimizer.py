@@ -6,9 +6,9 @@ from typing import Any
 
 from gradtape.errors import MismatchError
 from gradtape.optimizers.optimizer import Optimizer
-from gradtape.storage import registry
-from gradtape.storage.encode import Owner
 from gradtape.tensor import Tensor, Variable
+from gradtape.training.storage import registry
+from gradtape.training.storage.encode import Owner
 
 # Attributes that name variables by number, or that a process keeps for itself.
 _NOT_SAVED = ("_slots", "_loaded_slots", "_undecayed", "_warned")

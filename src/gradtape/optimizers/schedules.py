@@ -17,14 +17,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gradtape.annotated_kinds import NonNegative, Positive
 from gradtape.dtypes import float64
-from gradtape.graph.annotated_kinds import NonNegative, Positive
 from gradtape.ops.elementwise.arithmetic import equal, minimum, where
 from gradtape.ops.elementwise.arithmetic import pow as power_of
 from gradtape.ops.elementwise.unary import ceil, cos, floor, log
 from gradtape.ops.families.casting import cast
-from gradtape.storage import registry
 from gradtape.tensor import Tensor, TensorLike, asarray
+from gradtape.training.storage import registry
 
 __all__ = [
     "CosineDecay", "CosineDecayRestarts", "ExponentialDecay", "InverseTimeDecay",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Unpack
 
+from gradtape.annotated_kinds import Decay, NonNegative, Probability
 from gradtape.dtypes import float64
-from gradtape.graph.annotated_kinds import Decay, NonNegative, Probability
 from gradtape.ops.elementwise.arithmetic import maximum
 from gradtape.ops.elementwise.arithmetic import pow as power_of
 from gradtape.ops.elementwise.unary import sqrt, square

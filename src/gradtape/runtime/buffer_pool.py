@@ -30,12 +30,12 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from gradtape.compiler.machine_limits import parse_bytes, physical_memory
+from gradtape.concurrency import method_in_c
 from gradtape.dtypes import DTypeLike
-from gradtape.graph.hooks import hooks
+from gradtape.ir.hooks import hooks
 from gradtape.ops.matrices import sparse_factors
-from gradtape.process.interrupts import method_in_c
-from gradtape.process.records import dataclass
-from gradtape.runtime.machine_limits import parse_bytes, physical_memory
+from gradtape.records import dataclass
 from gradtape.runtime.probe import PROBE
 
 ALIGNMENT = 64

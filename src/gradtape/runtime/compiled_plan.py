@@ -10,26 +10,25 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.codegen.kernels import builder
-from gradtape.codegen.kernels.builder import rounding
-from gradtape.codegen.plans.instructions import ARENA, FIRST, Instructions
+from gradtape.compiler.counts import COUNTS
+from gradtape.compiler.emit import builder
+from gradtape.compiler.emit.builder import rounding
+from gradtape.compiler.emit.plans.instructions import ARENA, FIRST, Instructions
+from gradtape.compiler.lower.beyond_memory import check_bytes
+from gradtape.compiler.lower.lowered_program import LoweredProgram, is_fixed
+from gradtape.compiler.lower.native_calls import copy_of
+from gradtape.compiler.lower.native_loops import Body
+from gradtape.compiler.lower.native_stretches import assembled, kernel_codes, stretch_of
+from gradtape.compiler.lower.plan import BoundRun, Input, Layout, Run, RunMemory
+from gradtape.compiler.passes import optimized
+from gradtape.compiler.passes.resize import resized
+from gradtape.compiler.passes.units import Fused
+from gradtape.compiler.thread_team import get_num_threads
 from gradtape.dtypes import REAL_OF
-from gradtape.graph import Fact, Node, Program
-from gradtape.optimize import optimized
-from gradtape.optimize.resize import resized
-from gradtape.optimize.units import Fused
-from gradtape.recording import Content, Value
-from gradtape.runtime.beyond_memory import check_bytes
+from gradtape.ir import Fact, Node, Program
 from gradtape.runtime.buffer_pool import allocate
-from gradtape.runtime.counters import COUNTS
-from gradtape.runtime.lowered_program import LoweredProgram, is_fixed
-from gradtape.runtime.native_calls import copy_of
-from gradtape.runtime.native_loops import Body
-from gradtape.runtime.native_stretches import assembled, kernel_codes, stretch_of
 from gradtape.runtime.numpy_plan import NumpyPlan
-from gradtape.runtime.plan import BoundRun, Input, Layout, Run, RunMemory
 from gradtape.runtime.probe import note_compiled_plan
-from gradtape.runtime.thread_team import get_num_threads
 from gradtape.runtime.written_out_plan import (
     FORMATS,
     bound_run,
@@ -37,6 +36,7 @@ from gradtape.runtime.written_out_plan import (
     python_types,
     unrolled_run,
 )
+from gradtape.trace import Content, Value
 
 
 def body_of(program: Program) -> Body:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gradtape.graph.program import Program
-from gradtape.optimize import optimize
+from gradtape.compiler.lower.arena import stored_bytes
+from gradtape.compiler.passes import optimize
+from gradtape.ir.program import Program
 from gradtape.runtime import tiers
-from gradtape.runtime.arena import stored_bytes
 from gradtape.runtime.numpy_plan import last_uses
 
 
@@ -40,6 +40,6 @@ def _in_numpy(program: Program) -> int:
 
 def _compiled(program: Program) -> int:
     # Imported here because it loads the compiler.
-    from gradtape.runtime.lowered_program import intermediate_bytes
+    from gradtape.compiler.lower.lowered_program import intermediate_bytes
 
     return intermediate_bytes(program)

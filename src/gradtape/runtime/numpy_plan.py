@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.graph import Node, Program
-from gradtape.graph.lines import mark
-from gradtape.recording.value import Content, Value
-from gradtape.runtime.beyond_memory import check_specs
-from gradtape.runtime.counters import COUNTS
-from gradtape.runtime.plan import Input
+from gradtape.compiler.counts import COUNTS
+from gradtape.compiler.lower.beyond_memory import check_specs
+from gradtape.compiler.lower.plan import Input
+from gradtape.ir import Node, Program
+from gradtape.ir.lines import mark
+from gradtape.trace.value import Content, Value
 
 # A dead value this large is dropped at once; smaller ones wait until their slot is used again.
 LARGE = 1 << 16

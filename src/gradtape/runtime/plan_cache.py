@@ -14,17 +14,16 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Protocol, TypeVar
 
-from gradtape.codegen.llvm import free_code
+from gradtape.compiler.counts import COUNTS
+from gradtape.compiler.objects.llvm import free_code
+from gradtape.compiler.passes.resize import outline
+from gradtape.concurrency import WeakTable, new_lock
 from gradtape.dtypes import World
-from gradtape.graph.hooks import hooks
-from gradtape.graph.node import retire_tables
-from gradtape.graph.program import Program, forget_dead_bodies, sealed, sealed_inputs
-from gradtape.messages import Log
+from gradtape.ir.hooks import hooks
+from gradtape.ir.node import retire_tables
+from gradtape.ir.program import Program, forget_dead_bodies, sealed, sealed_inputs
+from gradtape.logs import Log
 from gradtape.ops.control.bodies import calls_python
-from gradtape.optimize.resize import outline
-from gradtape.process.locks import new_lock
-from gradtape.process.weak_table import WeakTable
-from gradtape.runtime.counters import COUNTS
 from gradtape.runtime.probe import PROBE
 from gradtape.runtime.tiers import TieredPlan
 from gradtape.runtime.when_to_compile import Outline
@@ -34,7 +33,7 @@ PLAN_LIMIT = 1024
 CALLING_PLAN_LIMIT = 32
 # A program of more nodes than this has a plan of its own. The key of its structure would be as
 # large as the program, and take longer to make and to compare than the program takes to run. A
-# thread that records the same program again finds the plan by its nodes (`evaluate.flush`).
+# thread that records the same program again finds the plan by its nodes (`runtime.flush`).
 LONG_STRUCTURE = 1 << 15
 
 

@@ -2,7 +2,7 @@
 
 Code that runs once per plan, per flush, per derivative or per capture looks at `PROBE.sink`, which
 is None unless something is profiled. Code that runs per op never looks. Times of native
-instructions do not pass here: native code counts them itself (`codegen/plans/timing.py`).
+instructions do not pass here: native code counts them itself (`compiler/emit/plans/timing.py`).
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from gradtape.graph.node import Node
-from gradtape.graph.program import Program
-from gradtape.process.weak_table import WeakTable
+from gradtape.concurrency import WeakTable
+from gradtape.ir.node import Node
+from gradtape.ir.program import Program
 
 
 class Sink(Protocol):

@@ -19,25 +19,24 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from gradtape.codegen import llvm
-from gradtape.graph import Node, Program
-from gradtape.graph.annotated_kinds import Bound
-from gradtape.messages import Log
-from gradtape.optimize import loops_of, optimize
-from gradtape.optimize.simplify import share_subexpressions
-from gradtape.optimize.units import Fused
-from gradtape.process.interrupts import is_interrupt
-from gradtape.process.locks import new_lock
-from gradtape.process.uncollected import uncollected
-from gradtape.recording.modes import modes
-from gradtape.recording.value import Content
+from gradtape.annotated_kinds import Bound
+from gradtape.compiler.counts import COUNTS
+from gradtape.compiler.lower.beyond_memory import memory
+from gradtape.compiler.lower.plan import BoundRun, Input, Layout
+from gradtape.compiler.objects import llvm
+from gradtape.compiler.passes import loops_of, optimize
+from gradtape.compiler.passes.simplify import share_subexpressions
+from gradtape.compiler.passes.units import Fused
+from gradtape.concurrency import is_interrupt, new_lock
+from gradtape.ir import Node, Program
+from gradtape.logs import Log
 from gradtape.runtime import when_to_compile
-from gradtape.runtime.beyond_memory import memory
-from gradtape.runtime.counters import COUNTS
 from gradtape.runtime.numpy_plan import NumpyPlan
-from gradtape.runtime.plan import BoundRun, Input, Layout
 from gradtape.runtime.probe import PROBE
 from gradtape.runtime.when_to_compile import Outline, Policy, work
+from gradtape.trace.modes import modes
+from gradtape.trace.uncollected import uncollected
+from gradtape.trace.value import Content
 
 if TYPE_CHECKING:
     from gradtape.runtime.compiled_plan import CompiledPlan
@@ -143,7 +142,7 @@ class TieredPlan:
         """The seconds that compiling is expected to take."""
         if self._expected is None:
             # Imported here because it is part of the compiler.
-            from gradtape.codegen.kernels.lower import fusible
+            from gradtape.compiler.lower.fused_loops import fusible
 
             program = uncollected(optimize, self.program, self._fast)
             vary = self._sizes_vary()

@@ -18,13 +18,13 @@ from collections import Counter
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from gradtape.codegen import known_programs
-from gradtape.codegen.emission import processors
-from gradtape.codegen.kernels.effort import Effort, effort_for
-from gradtape.graph import Node, Program
+from gradtape.compiler.lower.effort import Effort, effort_for
+from gradtape.compiler.objects import known_programs
+from gradtape.compiler.objects.emission import processors
+from gradtape.compiler.passes.units import Call, Fused, Loop, Registers, inner_nodes
+from gradtape.ir import Node, Program
 from gradtape.ops.control.bodies import held
 from gradtape.ops.control.while_loop import WHILE
-from gradtape.optimize.units import Call, Fused, Loop, Registers, inner_nodes
 
 if TYPE_CHECKING:
     from gradtape.runtime.tiers import TieredPlan

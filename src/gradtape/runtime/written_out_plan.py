@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.graph.node import Node
-from gradtape.process.source_text import SourceText
-from gradtape.recording import Value
+from gradtape.compiler.counts import COUNTS
+from gradtape.compiler.lower.plan import BoundRun, Input, Layout, Run, RunMemory
+from gradtape.ir.node import Node
 from gradtape.runtime.buffer_pool import allocate
-from gradtape.runtime.counters import COUNTS
-from gradtape.runtime.plan import BoundRun, Input, Layout, Run, RunMemory
+from gradtape.runtime.source_text import SourceText
+from gradtape.trace import Value
 
 # By dtype, the letter that `struct` has for one number; and the format of one with its padding.
 LETTERS = {

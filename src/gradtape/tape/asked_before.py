@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gradtape.graph.node import Node
-from gradtape.recording.recording import Recording
-from gradtape.recording.thread_state import state
+from gradtape.ir.node import Node
 from gradtape.tensor.tensor import Tensor
+from gradtape.trace.recording import Recording
+from gradtape.trace.thread_state import state
 
 if TYPE_CHECKING:
     from gradtape.tape.tape_jacobians import Jacobians

@@ -6,17 +6,17 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import ParamSpec, TypeVar, overload
 
-from gradtape.derive.python_rules import Checkpointed
-from gradtape.evaluate.kept_for_backward import is_expensive
-from gradtape.graph.node import PICK, Node
-from gradtape.graph.op import Op
+from gradtape.autodiff.python_rules import Checkpointed
+from gradtape.ir.node import PICK, Node
+from gradtape.ir.op import Op
 from gradtape.ops.custom.saving import NAMED
-from gradtape.process.records import dataclass
 from gradtape.pytree import flatten, unflatten
-from gradtape.recording.record import record
-from gradtape.recording.thread_state import state
+from gradtape.records import dataclass
+from gradtape.runtime.kept_for_backward import is_expensive
 from gradtape.tape.custom_rules import check_callable, with_rule
 from gradtape.tensor.tensor import Tensor, asarray
+from gradtape.trace.record import record
+from gradtape.trace.thread_state import state
 
 __all__ = ["Policy", "checkpoint", "checkpoint_name", "save_any_except", "save_only"]
 

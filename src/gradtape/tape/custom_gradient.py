@@ -7,12 +7,12 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar
 
-from gradtape.derive.python_rules import as_nodes, inside
-from gradtape.graph.argument_checks import check_function
-from gradtape.graph.node import Node, placeholder
-from gradtape.graph.rows import Rows
+from gradtape.argument_checks import check_function
+from gradtape.autodiff.python_rules import as_nodes, inside
+from gradtape.autodiff.reverse import reverse
+from gradtape.ir.node import Node, placeholder
+from gradtape.ir.rows import Rows
 from gradtape.pytree import Structure, flatten, flatten_up_to, unflatten
-from gradtape.recording.recording import Recording
 from gradtape.tape.custom_rules import (
     Reads,
     check_callable,
@@ -25,7 +25,7 @@ from gradtape.tape.custom_rules import (
 )
 from gradtape.tensor.tensor import Tensor, asarray
 from gradtape.tensor.variable import Variable
-from gradtape.transforms.reverse import reverse
+from gradtape.trace.recording import Recording
 
 __all__ = ["custom_gradient", "grad_pass_through"]
 

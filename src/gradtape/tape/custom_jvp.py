@@ -7,12 +7,13 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar
 
-from gradtape.derive.python_rules import PythonRules, as_nodes, inside
-from gradtape.graph.node import Node, constant, placeholder
-from gradtape.graph.rows import Rows
+from gradtape.autodiff.forward import forward
+from gradtape.autodiff.python_rules import PythonRules, as_nodes, inside
+from gradtape.autodiff.reverse import reverse
+from gradtape.ir.node import Node, constant, placeholder
+from gradtape.ir.rows import Rows
 from gradtape.ops.arrays.creation import zeros_like
 from gradtape.pytree import Structure, flatten, unflatten
-from gradtape.recording.recording import Recording
 from gradtape.tape.custom_rules import (
     Reads,
     check_callable,
@@ -25,8 +26,7 @@ from gradtape.tape.custom_rules import (
 )
 from gradtape.tensor.tensor import Tensor, asarray
 from gradtape.tensor.variable import Variable
-from gradtape.transforms.forward import forward
-from gradtape.transforms.reverse import reverse
+from gradtape.trace.recording import Recording
 
 __all__ = ["custom_jvp"]
 

@@ -11,17 +11,17 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
-from gradtape.graph.node import Node
-from gradtape.graph.rows import Rows
+from gradtape.ir.node import Node
+from gradtape.ir.rows import Rows
 from gradtape.ops.custom.custom import CUSTOM
 from gradtape.ops.elementwise.complexes import real
 from gradtape.ops.families.casting import cast
 from gradtape.pytree import flatten
-from gradtape.recording.record import record
-from gradtape.recording.recording import Recording
-from gradtape.recording.thread_state import state
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
+from gradtape.trace.record import record
+from gradtape.trace.recording import Recording
+from gradtape.trace.thread_state import state
 
 
 class PythonRule(Protocol):

@@ -10,34 +10,34 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from gradtape.derive.chunks import UNLIMITED, Limits, check_memory, chunks_for, fits, limits
-from gradtape.derive.hand_out import JACOBIAN, remember_answer
-from gradtape.derive.jacobians import (
+from gradtape.autodiff.chunks import UNLIMITED, Limits, check_memory, chunks_for, fits, limits
+from gradtape.autodiff.dense_jacobians import (
     derive_batch_jacobian,
     derive_hessian,
     derive_jacobian,
     derive_slope,
 )
-from gradtape.derive.sparse_jacobians import (
+from gradtape.autodiff.independence import check_independence
+from gradtape.autodiff.jacobian import jacobian_dtype
+from gradtape.autodiff.returned_derivatives import JACOBIAN, remember_answer
+from gradtape.autodiff.sparse.jacobians import (
     known_sparse_jacobian,
     no_entries,
     remember_sparse_jacobian,
     sparse_hessian,
     sparse_jacobian,
 )
-from gradtape.derive.sparse_patterns import follows, is_block_diagonal
-from gradtape.derive.window import Window
+from gradtape.autodiff.sparse.known_patterns import follows, is_block_diagonal
+from gradtape.autodiff.window import Window
 from gradtape.errors import MixedExamplesError
-from gradtape.graph.derived import of_structure
-from gradtape.graph.node import Node, slope_constant
-from gradtape.graph.spec import spec
+from gradtape.ir.derived import of_structure
+from gradtape.ir.node import Node, slope_constant
+from gradtape.ir.spec import spec
 from gradtape.ops.families.examples import DependenceError
-from gradtape.recording.recording import Recording
 from gradtape.tape.asked_before import AUTO
 from gradtape.tape.recording_scope import Scope, finish
 from gradtape.tensor.tensor import Tensor, from_value
-from gradtape.transforms.independence import check_independence
-from gradtape.transforms.jacobian import jacobian_dtype
+from gradtape.trace.recording import Recording
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

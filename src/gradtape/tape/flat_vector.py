@@ -9,12 +9,12 @@ import numpy as np
 
 from gradtape.dtypes import DType
 from gradtape.errors import DtypeError, ShapeError
-from gradtape.graph.spec import Shape
+from gradtape.ir.spec import Shape
 from gradtape.ops.arrays.joining import concat
 from gradtape.ops.arrays.movement import reshape
 from gradtape.ops.families.casting import cast
-from gradtape.process.records import dataclass
 from gradtape.pytree import LEAF, Structure, flatten, unflatten
+from gradtape.records import dataclass
 from gradtape.tensor.tensor import Tensor, asarray
 
 

@@ -6,15 +6,12 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any, Self, overload
 
-from gradtape.derive.gradient import derive_forward
-from gradtape.derive.hand_out import applied
+from gradtape.autodiff.gradient import derive_forward
+from gradtape.autodiff.returned_derivatives import applied
 from gradtape.errors import NotRecordingError
-from gradtape.graph.node import PICK, Node
-from gradtape.graph.walk import topological
+from gradtape.ir.node import PICK, Node
+from gradtape.ir.walk import topological
 from gradtape.pytree import flatten, unflatten
-from gradtape.recording.recording import Recording
-from gradtape.recording.thread_state import state
-from gradtape.recording.trace import Trace
 from gradtape.tape.recording_scope import (
     Scope,
     check_unconnected,
@@ -23,6 +20,9 @@ from gradtape.tape.recording_scope import (
     finish,
 )
 from gradtape.tensor.tensor import Tensor
+from gradtape.trace.recording import Recording
+from gradtape.trace.thread_state import state
+from gradtape.trace.trace import Trace
 
 __all__ = ["ForwardAccumulator"]
 

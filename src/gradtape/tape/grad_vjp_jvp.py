@@ -7,8 +7,8 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any, Concatenate, Literal, ParamSpec, TypeAlias, TypeVar, overload
 
+from gradtape.argument_checks import check_function
 from gradtape.errors import DtypeError, ShapeError
-from gradtape.graph.argument_checks import check_function
 from gradtape.ops.elementwise.arithmetic import identity
 from gradtape.pytree import map_leaves
 from gradtape.tape.function_types import FunctionOf

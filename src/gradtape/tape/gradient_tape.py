@@ -7,22 +7,22 @@ import warnings
 from collections.abc import Iterator
 from typing import Any, overload
 
-from gradtape.derive.gradient import derive_reverse
-from gradtape.derive.hand_out import GRADIENT, hold_answer, remember_answer
+from gradtape.argument_checks import as_flag
+from gradtape.autodiff.gradient import derive_reverse
+from gradtape.autodiff.returned_derivatives import GRADIENT, hold_answer, remember_answer
 from gradtape.errors import NotRecordingError, TapeConsumedError
-from gradtape.graph.argument_checks import as_flag
-from gradtape.graph.node import Node
-from gradtape.graph.rows import Rows
+from gradtape.ir.node import Node
+from gradtape.ir.rows import Rows
 from gradtape.pytree import flatten, unflatten
-from gradtape.recording.handle import Handle
-from gradtape.recording.recording import Recording
-from gradtape.recording.thread_state import state
 from gradtape.tape.asked_before import NONE, ZERO, question_of
 from gradtape.tape.recording_scope import check_unconnected, direction, directions, finish, push
 from gradtape.tape.tape_jacobians import Jacobians, check_real
 from gradtape.tape.tape_report import TapeReport, tape_report
 from gradtape.tensor.tensor import Tensor, asarray
 from gradtape.tensor.variable import Variable
+from gradtape.trace.handle import Handle
+from gradtape.trace.recording import Recording
+from gradtape.trace.thread_state import state
 
 __all__ = ["GradientTape", "gradients"]
 

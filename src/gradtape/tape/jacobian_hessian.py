@@ -6,9 +6,9 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
-from gradtape.derive.chunks import limits
+from gradtape.argument_checks import check_function
+from gradtape.autodiff.chunks import limits
 from gradtape.errors import ShapeError
-from gradtape.graph.argument_checks import check_function
 from gradtape.pytree import flatten, map_leaves
 from gradtape.tape.function_types import FunctionOf
 from gradtape.tape.grad_vjp_jvp import as_sources, chosen_arguments, split_result, watched_arguments

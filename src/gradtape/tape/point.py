@@ -11,27 +11,27 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradtape.derive.products import derive_value_and_gradient, product
-from gradtape.derive.sparse_patterns import given_pattern
-from gradtape.derive.sparse_programs import (
+from gradtape.autodiff.products import derive_value_and_gradient, product
+from gradtape.autodiff.sparse.known_patterns import given_pattern
+from gradtape.autodiff.sparse.programs import (
     SparseProgram,
     prepare_sparse_hessian,
     prepare_sparse_jacobian,
 )
-from gradtape.derive.window import Window
+from gradtape.autodiff.window import Window
 from gradtape.dtypes import DType
 from gradtape.errors import DtypeError, ShapeError
-from gradtape.graph.node import Node
+from gradtape.ir.node import Node
 from gradtape.ops.arrays.movement import reshape
 from gradtape.ops.elementwise.arithmetic import identity
 from gradtape.pytree import flatten
-from gradtape.recording.capturing import capturing
-from gradtape.recording.recording import Recording
-from gradtape.recording.thread_state import state
-from gradtape.recording.value import host_value
 from gradtape.tape.flat_vector import Layout, join
 from gradtape.tape.gradient_tape import function_tape
 from gradtape.tensor.tensor import Tensor, asarray, from_value
+from gradtape.trace.capturing import capturing
+from gradtape.trace.recording import Recording
+from gradtape.trace.thread_state import state
+from gradtape.trace.value import host_value
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

@@ -14,29 +14,29 @@ from functools import partial
 from operator import itemgetter
 from typing import Any, Self
 
-from gradtape.derive.gradient import derive_forward
-from gradtape.derive.hand_out import hold_results
+from gradtape.argument_checks import is_choice
+from gradtape.autodiff.gradient import derive_forward
+from gradtape.autodiff.returned_derivatives import hold_results
+from gradtape.concurrency import method_in_c
 from gradtape.errors import ShapeError, shown
-from gradtape.evaluate.flush import flush, release
-from gradtape.graph.argument_checks import is_choice
-from gradtape.graph.node import PICK, Node, apart_from_recorded, slope_constant
-from gradtape.graph.rows import Rows
-from gradtape.graph.spec import spec
-from gradtape.graph.walk import count_visits
+from gradtape.ir.node import PICK, Node, apart_from_recorded, slope_constant
+from gradtape.ir.rows import Rows
+from gradtape.ir.spec import spec
+from gradtape.ir.walk import count_visits
 from gradtape.ops.elementwise.arithmetic import STOP_GRADIENT
 from gradtape.ops.families.casting import cast
 from gradtape.ops.families.shapes import broadcast_to
-from gradtape.process.interrupts import method_in_c
 from gradtape.pytree import Structure, flatten, flatten_up_to
-from gradtape.recording.graft import can_be_joined, graft, join
-from gradtape.recording.handle import Handle
-from gradtape.recording.recording import Recording
-from gradtape.recording.thread_state import ended, settle, state
-from gradtape.recording.trace import Trace, adopt
+from gradtape.runtime.flush import flush, release
 from gradtape.tensor.operators import Operators
 from gradtape.tensor.tensor import Tensor, asarray
 from gradtape.tensor.tensor_like import TensorLike
 from gradtape.tensor.variable import Variable
+from gradtape.trace.graft import can_be_joined, graft, join
+from gradtape.trace.handle import Handle
+from gradtape.trace.recording import Recording
+from gradtape.trace.thread_state import ended, settle, state
+from gradtape.trace.trace import Trace, adopt
 
 # So many nodes outside its windows cost a tape next to nothing.
 FEW_OUTSIDE = 16

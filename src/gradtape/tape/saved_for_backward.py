@@ -5,28 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeGuard
 
-from gradtape.derive.gradient import derive_reverse
+from gradtape.autodiff.gradient import derive_reverse
+from gradtape.compiler.passes import optimize
 from gradtape.dtypes import DType
-from gradtape.evaluate.flush import compute_pending, flush
-from gradtape.evaluate.kept_for_backward import is_expensive
-from gradtape.graph.node import PICK, Node, Table, exchange
-from gradtape.graph.program import program, sealed
-from gradtape.graph.provenance import Provenance, note_into
-from gradtape.graph.rows import Rows
+from gradtape.ir.node import PICK, Node, Table, exchange
+from gradtape.ir.program import program, sealed
+from gradtape.ir.provenance import Provenance, note_into
+from gradtape.ir.rows import Rows
 from gradtape.ops.control.scan import SCAN
 from gradtape.ops.custom.custom import passes_through
 from gradtape.ops.custom.saving import NAMED
-from gradtape.optimize import optimize
-from gradtape.process.records import dataclass
 from gradtape.pytree import flatten, map_leaves
-from gradtape.recording.modes import modes
-from gradtape.recording.recording import Recording
-from gradtape.recording.thread_state import state
-from gradtape.recording.trace import NotedHandles
+from gradtape.records import dataclass
+from gradtape.runtime.flush import compute_pending, flush
+from gradtape.runtime.kept_for_backward import is_expensive
 from gradtape.tape.gradient_tape import GradientTape
 from gradtape.tape.recording_scope import direction
 from gradtape.tensor.tensor import Tensor, asarray
 from gradtape.tensor.variable import Variable
+from gradtape.trace.modes import modes
+from gradtape.trace.recording import Recording
+from gradtape.trace.thread_state import state
+from gradtape.trace.trace import NotedHandles
 
 __all__ = ["Saved", "SavedValues", "saved_for_backward"]
 

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradtape.derive.sparse_patterns import contents_of, follows
-from gradtape.derive.sparse_patterns import hessian_pattern as recorded_hessian_pattern
-from gradtape.graph.annotated_kinds import Size
+from gradtape.annotated_kinds import Size
+from gradtape.autodiff.sparse.detect import detect, index_leaves
+from gradtape.autodiff.sparse.known_patterns import contents_of, follows
+from gradtape.autodiff.sparse.known_patterns import hessian_pattern as recorded_hessian_pattern
+from gradtape.autodiff.sparse.pattern import Pattern, pattern_of
 from gradtape.pytree import flatten, unflatten
-from gradtape.recording.recording import Recording
-from gradtape.sparsity.detect import detect, index_leaves
-from gradtape.sparsity.pattern import Pattern, pattern_of
 from gradtape.tape.grad_vjp_jvp import watched_arguments
 from gradtape.tape.gradient_tape import GradientTape, function_tape
 from gradtape.tensor.tensor import asarray
+from gradtape.trace.recording import Recording
 
 if TYPE_CHECKING:
     from gradtape.tape.tape_jacobians import PatternLike

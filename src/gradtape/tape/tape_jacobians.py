@@ -8,25 +8,25 @@ from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
 
-from gradtape.derive.hand_out import JACOBIAN, hold_answer
+from gradtape.argument_checks import is_choice
+from gradtape.autodiff.returned_derivatives import JACOBIAN, hold_answer
 from gradtape.errors import DtypeError, shown
-from gradtape.graph.argument_checks import is_choice
-from gradtape.graph.node import Node
-from gradtape.graph.public_face import face_class
+from gradtape.ir.node import Node
+from gradtape.public_face import face_class
 from gradtape.pytree import Structure, flatten, unflatten
-from gradtape.recording.recording import Recording
-from gradtape.recording.thread_state import state
 from gradtape.tape.asked_before import AUTO, NONE, ZERO, question_of
 from gradtape.tape.recording_scope import Scope, check_unconnected
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.tensor_like import NestedSequence
 from gradtape.tensor.variable import Variable
+from gradtape.trace.recording import Recording
+from gradtape.trace.thread_state import state
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array, sparray, spmatrix
 
-    from gradtape.derive.window import Window
-    from gradtape.sparsity.pattern import Pattern
+    from gradtape.autodiff.sparse.pattern import Pattern
+    from gradtape.autodiff.window import Window
 
     # The entries that can be nonzero: a pattern, a sparse matrix, an array or nested lists.
     PatternLike: TypeAlias = Pattern | sparray | spmatrix | np.ndarray | NestedSequence[complex]

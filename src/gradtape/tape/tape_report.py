@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gradtape.evaluate.kept_for_backward import is_expensive
-from gradtape.graph.node import Node
-from gradtape.graph.recorded_lines import LINES
-from gradtape.graph.walk import dependents, topological
-from gradtape.process.records import dataclass
+from gradtape.ir.node import Node
+from gradtape.ir.recorded_lines import LINES
+from gradtape.ir.walk import dependents, topological
+from gradtape.records import dataclass
+from gradtape.runtime.kept_for_backward import is_expensive
 from gradtape.tensor.variable import Variable
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from gradtape.errors import DtypeError
 from gradtape.ops.arrays.creation import check_device
 from gradtape.ops.elementwise.arithmetic import identity, record_operand
 from gradtape.ops.families.casting import cast
-from gradtape.process.records import dataclass
-from gradtape.recording.followed_number import plain
-from gradtape.recording.operands import SCALARS
+from gradtape.records import dataclass
+from gradtape.trace.followed_number import plain
+from gradtape.trace.operands import SCALARS
 
 if TYPE_CHECKING:
     from gradtape.dtypes import DTypeLike

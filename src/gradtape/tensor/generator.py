@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING, SupportsIndex, TypeAlias
 
 import numpy as np
 
+from gradtape.concurrency import new_lock
 from gradtape.dtypes import DType, as_dtype, default_dtype
 from gradtape.errors import DtypeError, ShapeError
-from gradtape.graph.spec import Shape
+from gradtape.ir.spec import Shape
 from gradtape.ops.arrays.indexing import take
 from gradtape.ops.arrays.sorting import argsort
 from gradtape.ops.elementwise import random as draws
 from gradtape.ops.elementwise.arithmetic import less, record_operand
 from gradtape.ops.families.casting import cast
 from gradtape.ops.families.shapes import sizes
-from gradtape.process.locks import new_lock
-from gradtape.recording.capturing import capturing
-from gradtape.recording.handle import Handle
-from gradtape.recording.thread_state import state as recording_state
-from gradtape.recording.trace import Trace, next_number
 from gradtape.tensor.modes import is_deterministic
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.tensor_like import TensorLike
+from gradtape.trace.capturing import capturing
+from gradtape.trace.handle import Handle
+from gradtape.trace.thread_state import state as recording_state
+from gradtape.trace.trace import Trace, next_number
 
 if TYPE_CHECKING:
     from gradtape.dtypes import DTypeLike

@@ -6,10 +6,10 @@ import contextlib
 from collections.abc import Iterator
 
 from gradtape.errors import NoValueError
-from gradtape.evaluate.flush import compute_handle, compute_pending
-from gradtape.recording.handle import Handle
-from gradtape.recording.modes import modes
-from gradtape.recording.thread_state import state
+from gradtape.runtime.flush import compute_handle, compute_pending
+from gradtape.trace.handle import Handle
+from gradtape.trace.modes import modes
+from gradtape.trace.thread_state import state
 
 __all__ = ["deterministic", "eager", "is_deterministic"]
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from gradtape.dtypes import DType
 from gradtape.errors import ShapeError
-from gradtape.graph import lines
-from gradtape.graph.op import Op
+from gradtape.ir import lines
+from gradtape.ir.op import Op
 from gradtape.ops.arrays import indexing, joining, movement
 from gradtape.ops.elementwise import arithmetic, complexes
 from gradtape.ops.elementwise import unary as elementwise
@@ -21,10 +21,10 @@ from gradtape.ops.families.elementwise import RECORDERS, binary_function, op_of
 from gradtape.ops.families.signatures import Axis, BinaryFunction, ShapeLike
 from gradtape.ops.matrices import contraction
 from gradtape.ops.reductions import reduction
-from gradtape.recording.capturing import note_text
-from gradtape.recording.followed_number import FOLLOWED
-from gradtape.recording.record import record
-from gradtape.recording.thread_state import state
+from gradtape.trace.capturing import note_text
+from gradtape.trace.followed_number import FOLLOWED
+from gradtape.trace.record import record
+from gradtape.trace.thread_state import state
 
 if TYPE_CHECKING:
     from gradtape.dtypes import DTypeLike

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from gradtape.evaluate.flush import compute_handle
-from gradtape.graph.hooks import hooks
-from gradtape.graph.node import Node, apart_from_recorded, apply, constant
-from gradtape.graph.spec import Spec
+from gradtape.ir.hooks import hooks
+from gradtape.ir.node import Node, apart_from_recorded, apply, constant
+from gradtape.ir.spec import Spec
 from gradtape.ops.arrays.creation import FULL
 from gradtape.ops.arrays.gathering import SCATTER_ADD_ROWS
-from gradtape.recording.handle import Handle
-from gradtape.recording.record import record
-from gradtape.recording.recording import Recording
+from gradtape.runtime.flush import compute_handle
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.tensor_view import TensorView
+from gradtape.trace.handle import Handle
+from gradtape.trace.record import record
+from gradtape.trace.recording import Recording
 
 __all__ = ["RowSparse"]
 

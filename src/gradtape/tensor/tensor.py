@@ -7,29 +7,29 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
 
 import numpy as np
 
-from gradtape.codegen.cpython import switch
+from gradtape.argument_checks import as_flag, is_choice
+from gradtape.compiler.cpython import switch
 from gradtape.dtypes import COMPLEX_OF, DType, as_dtype, default_dtype, of_scalar
 from gradtape.errors import InPlaceError, LostDerivativeError, ShapeError, shown
-from gradtape.evaluate.flush import compute_handle
-from gradtape.graph.argument_checks import as_flag, is_choice
-from gradtape.graph.hooks import hooks
-from gradtape.graph.node import Node
-from gradtape.graph.program import Program, program
-from gradtape.graph.spec import Spec, spec
+from gradtape.ir.hooks import hooks
+from gradtape.ir.node import Node
+from gradtape.ir.program import Program, program
+from gradtape.ir.spec import Spec, spec
 from gradtape.ops.arrays import indexing
 from gradtape.ops.elementwise.arithmetic import identity
 from gradtape.ops.families.casting import cast
 from gradtape.pytree import flatten
-from gradtape.recording.capturing import note_text
-from gradtape.recording.followed_number import Followed
-from gradtape.recording.handle import Handle
-from gradtape.recording.operands import any_handle, entered_array, scalar_spec, stack_nest
-from gradtape.recording.thread_state import state
-from gradtape.recording.value import Value, host_value
 from gradtape.runtime import tiers
+from gradtape.runtime.flush import compute_handle
 from gradtape.tensor.array_api import check_version
 from gradtape.tensor.display import Displayed, Fields, as_html
 from gradtape.tensor.operators import Operators
+from gradtape.trace.capturing import note_text
+from gradtape.trace.followed_number import Followed
+from gradtape.trace.handle import Handle
+from gradtape.trace.operands import any_handle, entered_array, scalar_spec, stack_nest
+from gradtape.trace.thread_state import state
+from gradtape.trace.value import Value, host_value
 
 if TYPE_CHECKING:
     from gradtape.dtypes import DTypeLike

@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gradtape.argument_checks import as_flag
+from gradtape.concurrency import new_lock
 from gradtape.dtypes import DType, as_dtype
 from gradtape.errors import DtypeError, NoValueError, ShapeError
-from gradtape.evaluate.flush import compute_handle, flush
-from gradtape.graph.argument_checks import as_flag
-from gradtape.graph.node import Node
+from gradtape.ir.node import Node
 from gradtape.ops.arrays import indexing
 from gradtape.ops.elementwise.arithmetic import IDENTITY, identity
 from gradtape.ops.families.casting import cast
-from gradtape.process.locks import new_lock
-from gradtape.recording.capturing import capturing, note_text
-from gradtape.recording.recording import Recording
-from gradtape.recording.tells_changes import tell_change
-from gradtape.recording.thread_state import state
-from gradtape.recording.trace import Trace
-from gradtape.recording.value import UNENTERED, Value
+from gradtape.runtime.flush import compute_handle, flush
 from gradtape.tensor.operators import Operators
 from gradtape.tensor.tensor import Tensor, asarray
+from gradtape.trace.capturing import capturing, note_text
+from gradtape.trace.change_counter import tell_change
+from gradtape.trace.recording import Recording
+from gradtape.trace.thread_state import state
+from gradtape.trace.trace import Trace
+from gradtape.trace.value import UNENTERED, Value
 
 if TYPE_CHECKING:
     from gradtape.dtypes import DTypeLike

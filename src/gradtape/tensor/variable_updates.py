@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from gradtape.process.source_text import SourceText
-from gradtape.recording.thread_state import state
+from gradtape.runtime.source_text import SourceText
 from gradtape.tensor.variable import Variable
+from gradtape.trace.thread_state import state
 
 
 def written_assignment(variables: Sequence[Variable]) -> Callable[..., None]:

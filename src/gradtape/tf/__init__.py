@@ -22,7 +22,7 @@ import operator as _operator
 import sys as _sys
 from typing import Any
 
-from gradtape.graph.public_face import face_package as _face_package
+from gradtape.public_face import face_package as _face_package
 from gradtape.tf import (
     autodiff,
     bitwise,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from gradtape.graph.annotated_kinds import Count
-from gradtape.runtime.thread_team import get_num_threads, set_num_threads
+from gradtape.annotated_kinds import Count
+from gradtape.compiler.thread_team import get_num_threads, set_num_threads
 from gradtape.tf.programs.function import Switch
 
 __all__ = [

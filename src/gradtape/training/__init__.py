@@ -9,7 +9,7 @@ this one.
 [[0.0, 1.0, 2.0, 3.0], [4.0, 5.0]]
 """
 
-from gradtape.graph.public_face import face_package as _face_package
+from gradtape.public_face import face_package as _face_package
 from gradtape.training.batches import Batches
 from gradtape.training.early_stopping import EarlyStopping
 from gradtape.training.history import History

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from gradtape import pytree
+from gradtape.argument_checks import as_count, as_flag
 from gradtape.errors import ShapeError, shown
-from gradtape.graph.argument_checks import as_count, as_flag
-from gradtape.storage import registry
 from gradtape.tensor.generator import Generator
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
+from gradtape.training.storage import registry
 
 __all__ = ["Batches"]
 

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gradtape.graph.annotated_kinds import Count, NonNegative
-from gradtape.graph.spec import spec
-from gradtape.recording.value import Value
-from gradtape.storage.decode import tree_into
-from gradtape.storage.encode import Snapshot, snapshot
+from gradtape.annotated_kinds import Count, NonNegative
+from gradtape.ir.spec import spec
 from gradtape.tensor.tensor import Tensor
+from gradtape.trace.value import Value
+from gradtape.training.storage.decode import tree_into
+from gradtape.training.storage.encode import Snapshot, snapshot
 
 __all__ = ["EarlyStopping"]
 

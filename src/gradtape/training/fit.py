@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 
 from gradtape import pytree
+from gradtape.annotated_kinds import Count, Size
+from gradtape.argument_checks import as_count, as_flag, check_function
 from gradtape.errors import DtypeError, ShapeError, is_of_this_line, shown
-from gradtape.graph.annotated_kinds import Count, Size
-from gradtape.graph.argument_checks import as_count, as_flag, check_function
-from gradtape.messages import Choice
-from gradtape.storage.checkpointer import Checkpointer
+from gradtape.progress_choice import Choice
 from gradtape.tensor.modes import compiled_first
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
@@ -24,6 +23,7 @@ from gradtape.training.early_stopping import EarlyStopping, Watch
 from gradtape.training.history import History
 from gradtape.training.progress import Epochs
 from gradtape.training.read_ahead import ReadAhead
+from gradtape.training.storage.checkpointer import Checkpointer
 
 __all__ = ["fit"]
 

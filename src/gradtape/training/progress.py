@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gradtape.messages import Choice, Progress, chosen, style_of
-from gradtape.messages.progress import INTERVAL
+from gradtape.progress import INTERVAL, Progress
+from gradtape.progress_choice import Choice, chosen, style_of
 
 
 class Epochs:

@@ -26,14 +26,14 @@ from tests.formalities.public_names import public_methods, public_names
 
 import gradtape as gt
 from gradtape import pytree
-from gradtape.codegen.cpython import switch
-from gradtape.graph import REGISTRY
-from gradtape.messages.progress_choice import current as current_progress
-from gradtape.recording.recording import Recording
-from gradtape.recording.thread_state import state
+from gradtape.compiler.cpython import switch
+from gradtape.ir import REGISTRY
+from gradtape.progress_choice import current as current_progress
 from gradtape.tf.base.dispatch import graphs as dispatch
 from gradtape.tf.ops import random_numbers
 from gradtape.tf.v1 import graphs
+from gradtape.trace.recording import Recording
+from gradtape.trace.thread_state import state
 
 # The name under which examples are compiled: a traceback that ends there ends in the user's code.
 FILE = "<example>"

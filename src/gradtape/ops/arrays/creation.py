@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.annotated_kinds import Count
+from gradtape.argument_checks import as_integer, is_choice
 from gradtape.dtypes import COMPLEX_OF, Array, DType, as_dtype, default_dtype, of_scalar
 from gradtape.errors import DtypeError, ShapeError, shown
-from gradtape.graph import Node, Op, Shape, Spec, Undefined, apply, declare, spec
-from gradtape.graph.annotated_kinds import Count
-from gradtape.graph.argument_checks import as_integer, is_choice
+from gradtape.ir import Node, Op, Shape, Spec, Undefined, apply, declare, spec
 from gradtape.ops.arrays import large_constants
 from gradtape.ops.arrays.movement import broadcast_to
 from gradtape.ops.elementwise.arithmetic import identity, record_operand
@@ -24,8 +24,8 @@ from gradtape.ops.families.signatures import (
     TensorLike,
     kind_of_operand,
 )
-from gradtape.recording import SCALARS, Followed, host_value, plain, record
-from gradtape.recording.operands import scalar_spec
+from gradtape.trace import SCALARS, Followed, host_value, plain, record
+from gradtape.trace.operands import scalar_spec
 
 _CONSTANT = Undefined("a constant has no operand")
 _FLOAT = np.dtype(np.float64)

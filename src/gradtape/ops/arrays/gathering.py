@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradtape.errors import DtypeError, ShapeError
-from gradtape.graph import Node, Rows, Shape, Spec, apply, constant, spec
-from gradtape.graph.native_code import NativeCall
-from gradtape.graph.op import Op, Rule, Undefined, declare
+from gradtape.ir import Node, Rows, Shape, Spec, apply, constant, spec
+from gradtape.ir.op import Op, Rule, Undefined, declare
 from gradtape.ops.arrays.movement import reshape_node
 from gradtape.ops.arrays.slicing import cast_value
 from gradtape.ops.elementwise.arithmetic import WHERE
 from gradtape.ops.families import batching, broadcast_to, cast, copies, examples, kind_of_operand
 from gradtape.ops.families.linear import mask_by_vjp
+from gradtape.ops.families.native_code import NativeCall
 from gradtape.ops.families.reads import SAME, Operand, Reads, agreeing, moved, nothing, numbered
 from gradtape.ops.families.samples import Sample, generator, uniform
-from gradtape.recording.record import record
+from gradtape.trace.record import record
 
 if TYPE_CHECKING:
     from gradtape.ops.families.reads import OpReads

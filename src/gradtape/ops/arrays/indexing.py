@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.argument_checks import as_count, as_integer
 from gradtape.dtypes import Array, DType, as_dtype, default_dtype
 from gradtape.errors import DtypeError, IndexRangeError, ShapeError
-from gradtape.graph import REGISTRY, Node, Op, Shape, Undefined, apply, constant, declare, spec
-from gradtape.graph.argument_checks import as_count, as_integer
+from gradtape.ir import REGISTRY, Node, Op, Shape, Undefined, apply, constant, declare, spec
 from gradtape.ops.arrays.gathering import (
     GATHER,
     INT64,
@@ -33,8 +33,8 @@ from gradtape.ops.arrays.slicing import read_part, remember_read, repeated_read,
 from gradtape.ops.elementwise.arithmetic import add, equal, multiply, record_operand, where
 from gradtape.ops.families import Sample, batching, broadcast_shapes, cast, normalize_axis, nothing
 from gradtape.ops.families.signatures import DTypeLike, Tensor, TensorLike, kind_of_operand
-from gradtape.recording import plain, record
-from gradtape.recording.operands import SCALARS, any_handle, scalar_spec
+from gradtape.trace import plain, record
+from gradtape.trace.operands import SCALARS, any_handle, scalar_spec
 
 
 def get_item(x: Any, key: Any) -> Any:

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.argument_checks import as_integer, is_choice
 from gradtape.errors import ShapeError, shown
-from gradtape.graph import Join, Op, Spec, View, declare, spec
-from gradtape.graph.argument_checks import as_integer, is_choice
-from gradtape.graph.hooks import hooks
-from gradtape.graph.node import Node, apply, constant, constant_value, outputs
+from gradtape.ir import Join, Op, Spec, View, declare, spec
+from gradtape.ir.hooks import hooks
+from gradtape.ir.node import Node, apply, constant, constant_value, outputs
 from gradtape.ops.arrays.movement import broadcast_to, reshape
 from gradtape.ops.arrays.slicing import SLICE, along_axis, axis_part, mask_moved
 from gradtape.ops.elementwise.arithmetic import not_equal, record_operand, subtract
@@ -26,8 +26,8 @@ from gradtape.ops.families.signatures import (
     kind_of_parts,
     parts_of_kind,
 )
-from gradtape.recording.operands import SCALARS
-from gradtape.recording.record import record
+from gradtape.trace.operands import SCALARS
+from gradtape.trace.record import record
 
 
 def _joined_jvp(

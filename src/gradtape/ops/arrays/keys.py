@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import DtypeError, IndexRangeError
-from gradtape.graph.spec import Shape
+from gradtape.ir.spec import Shape
 from gradtape.ops.arrays.positions import checked, is_symbolic, observed, refuse
-from gradtape.process.records import dataclass
-from gradtape.recording.operands import any_handle, stack_nest
+from gradtape.records import dataclass
+from gradtape.trace.operands import any_handle, stack_nest
 
 NAME = "x[...]"
 WHOLE = slice(None)

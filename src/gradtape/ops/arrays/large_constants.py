@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.dtypes import DType
-from gradtape.graph import REGISTRY, Node, apply, constant, spec
+from gradtape.ir import REGISTRY, Node, apply, constant, spec
 
 # A plan keeps tables of at most so many bytes.
 LARGE = 1 << 20

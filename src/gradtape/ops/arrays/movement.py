@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 
+from gradtape.argument_checks import as_flag
 from gradtape.errors import IndexRangeError, ShapeError, shown
-from gradtape.graph import Node, Op, Rule, Shape, Spec, View, apply, spec
-from gradtape.graph.argument_checks import as_flag
+from gradtape.ir import Node, Op, Rule, Shape, Spec, View, apply, spec
 from gradtape.ops.arrays.slicing import mask_moved, read_part
 from gradtape.ops.elementwise.arithmetic import identity, record_operand
 from gradtape.ops.families import Sample, batching, copies, examples, identities, shapes
 from gradtape.ops.families.linear import linear
 from gradtape.ops.families.reads import SAME, each, moved
 from gradtape.ops.families.signatures import Axis, ShapeLike, Tensor, TensorLike, kind_of_operand
-from gradtape.recording.record import record
+from gradtape.trace.record import record
 
 if TYPE_CHECKING:
     from gradtape.ops.families.signatures import TensorOrNode

@@ -9,10 +9,10 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
+from gradtape.argument_checks import as_integer
 from gradtape.dtypes import DType
 from gradtape.errors import ShapeError, SizeError, shown
-from gradtape.graph import Node, Shape, constant, spec
-from gradtape.graph.argument_checks import as_integer
+from gradtape.ir import Node, Shape, constant, spec
 from gradtape.ops.arrays.gathering import gather_host
 from gradtape.ops.arrays.joining import concat
 from gradtape.ops.arrays.movement import broadcast_to, reshape
@@ -21,7 +21,7 @@ from gradtape.ops.elementwise.arithmetic import identity, record_operand
 from gradtape.ops.families import cast, normalize_axis
 from gradtape.ops.families.shapes import listed
 from gradtape.ops.families.signatures import ShapeLike, Tensor, TensorLike, kind_of_operand
-from gradtape.recording.record import record
+from gradtape.trace.record import record
 
 # The dtype of the positions that elements are copied from.
 _POSITION = np.dtype(np.int64)

@@ -11,12 +11,12 @@ from typing import Any, NoReturn
 import numpy as np
 
 from gradtape.errors import DtypeError, IndexRangeError
-from gradtape.graph import Node, Op, Shape, Undefined, declare, spec
-from gradtape.graph.native_code import NativeCall
+from gradtape.ir import Node, Op, Shape, Undefined, declare, spec
 from gradtape.ops.elementwise.arithmetic import record_operand
 from gradtape.ops.families import Sample, batching, kind_of_operand, nothing
-from gradtape.recording import Value, record, state
-from gradtape.recording.value import host_value
+from gradtape.ops.families.native_code import NativeCall
+from gradtape.trace import Value, record, state
+from gradtape.trace.value import host_value
 
 
 def refuse(name: str, index: object, axis: int, length: int) -> NoReturn:

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import ShapeError
-from gradtape.graph import Node, Op, Undefined, declare, spec
-from gradtape.graph.native_code import NativeCall
+from gradtape.ir import Node, Op, Undefined, declare, spec
 from gradtape.ops.arrays import gathering
 from gradtape.ops.arrays.movement import broadcast_to, reshape
 from gradtape.ops.arrays.positions import as_operand, checked, shape_of
 from gradtape.ops.elementwise.arithmetic import identity, maximum, where
 from gradtape.ops.families import Sample, batching, generator, nothing, promotion
+from gradtape.ops.families.native_code import NativeCall
 from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand
-from gradtape.recording.record import record
+from gradtape.trace.record import record
 
 
 def _operands(name: str, x: Any, indices: Any, values: Any) -> tuple[Any, Any, Any]:

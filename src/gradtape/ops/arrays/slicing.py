@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradtape.errors import DtypeError, ShapeError
-from gradtape.graph import Node, Op, Rule, Shape, Spec, View, apply, constant, declare, spec
+from gradtape.ir import Node, Op, Rule, Shape, Spec, View, apply, constant, declare, spec
 from gradtape.ops.families import batching, cast, copies, examples, identities, kind_of_operand
 from gradtape.ops.families.reads import moved
 from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.families.shapes import broadcast_shapes, reduce_to
-from gradtape.recording import record, state
+from gradtape.trace import record, state
 
 if TYPE_CHECKING:
     from gradtape.ops.families.signatures import Tensor

@@ -10,10 +10,10 @@ import os
 
 import numpy as np
 
-from gradtape.graph import REGISTRY, Node, Op, Spec, Undefined, apply, declare, spec
-from gradtape.graph.native_code import NativeCall
-from gradtape.graph.node import PICK
+from gradtape.ir import REGISTRY, Node, Op, Spec, Undefined, apply, declare, spec
+from gradtape.ir.node import PICK
 from gradtape.ops.families import Sample, batching, generator
+from gradtape.ops.families.native_code import NativeCall
 from gradtape.ops.families.reads import dense
 
 # Arrays of this length are worth splitting: see decision 0048.

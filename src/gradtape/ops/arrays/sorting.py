@@ -8,8 +8,7 @@ import numpy as np
 
 from gradtape.dtypes import DType
 from gradtape.errors import ShapeError
-from gradtape.graph import Node, Op, Rule, Spec, Undefined, apply, constant, declare, spec
-from gradtape.graph.native_code import NativeCall
+from gradtape.ir import Node, Op, Rule, Spec, Undefined, apply, constant, declare, spec
 from gradtape.ops.arrays.gathering import GATHER, TAKE_ALONG_AXIS
 from gradtape.ops.arrays.indexing import take
 from gradtape.ops.arrays.movement import flip, permute, reshape_node
@@ -20,9 +19,10 @@ from gradtape.ops.elementwise.arithmetic import equal, minimum, not_equal, recor
 from gradtape.ops.families import Sample, batching, examples, generator, normalize_axis, promotion
 from gradtape.ops.families.axes import distinct_values
 from gradtape.ops.families.for_each import each
+from gradtape.ops.families.native_code import NativeCall
 from gradtape.ops.families.reads import lanes, nothing
 from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand
-from gradtape.recording.record import record
+from gradtape.trace.record import record
 
 INT64 = np.dtype(np.int64)
 # Rows from this length on are worth more than one call of NumPy.

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import ShapeError
-from gradtape.graph import Node, Op, Spec, Undefined, apply, constant, declare, spec
+from gradtape.ir import Node, Op, Spec, Undefined, apply, constant, declare, spec
 from gradtape.ops.arrays import large_constants
 from gradtape.ops.arrays.movement import moveaxis, movement_samples, reshape
 from gradtape.ops.arrays.slicing import UNSLICE, along_axis, axis_part, mask_moved
@@ -19,7 +19,7 @@ from gradtape.ops.families.linear import linear
 from gradtape.ops.families.reads import moved, nothing
 from gradtape.ops.families.shapes import normalize_axes, normalize_axis
 from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand
-from gradtape.recording.record import record
+from gradtape.trace.record import record
 
 _LATER = Undefined("masks of triangles appear in compiled programs, after differentiation")
 

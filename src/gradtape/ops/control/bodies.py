@@ -2,7 +2,7 @@
 
 A body is a closed program, interned by its structure (`graph.program.closed`), so that two loops
 that do the same are one node. Programs derived from a body are cached in `body.derived`. The
-transforms that derive them lie above ops in the import order and are called through `graph.hooks`.
+transforms that derive them lie above ops in the import order and are called through `ir.hooks`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import ShapeError
-from gradtape.graph import Fact, Program, Spec, closed, dependents, of_structure, spec, substitute
-from gradtape.graph.hooks import hooks
-from gradtape.graph.lines import mark
-from gradtape.graph.node import Node, constant, placeholder, scratch
-from gradtape.graph.provenance import provenance
+from gradtape.ir import Fact, Program, Spec, closed, dependents, of_structure, spec, substitute
+from gradtape.ir.hooks import hooks
+from gradtape.ir.lines import mark
+from gradtape.ir.node import Node, constant, placeholder, scratch
+from gradtape.ir.provenance import provenance
 from gradtape.ops.families.batching import spread
 
 Flags = tuple[bool, ...]

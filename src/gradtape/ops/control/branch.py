@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from gradtape.errors import ShapeError
-from gradtape.graph import REGISTRY, Op, Program, Spec, closed, declare, of_structure, spec
-from gradtape.graph.node import Node, apply, constant, outputs, placeholder
+from gradtape.ir import REGISTRY, Op, Program, Spec, closed, declare, of_structure, spec
+from gradtape.ir.node import Node, apply, constant, outputs, placeholder
 from gradtape.ops.control import bodies
 from gradtape.ops.control.composed_reads import branch_reads
 from gradtape.ops.elementwise.arithmetic import equal, where

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradtape.graph import Node, Program, of_structure, placeholder, scratch, spec
-from gradtape.graph.hooks import hooks
+from gradtape.ir import Node, Program, of_structure, placeholder, scratch, spec
+from gradtape.ir.hooks import hooks
 from gradtape.ops.control.bodies import held
 from gradtape.ops.control.scan_params import Scan
 from gradtape.ops.families.batching import spread

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import ShapeError
-from gradtape.graph import REGISTRY, Op, Program, Spec, closed, declare, of_structure, spec
-from gradtape.graph.node import Node, apply, constant, outputs, placeholder
+from gradtape.ir import REGISTRY, Op, Program, Spec, closed, declare, of_structure, spec
+from gradtape.ir.node import Node, apply, constant, outputs, placeholder
 from gradtape.ops.control import bodies
 from gradtape.ops.control.composed_reads import scan_reads
 from gradtape.ops.control.scan_params import PARAMS, Scan
@@ -130,7 +130,7 @@ def _jvp(
 def _body_with_tangents(scan: Scan, active: Flags, having: Flags) -> Program:
     """The body with tangents of the active inputs and of the outputs that depend on them.
 
-    In each group the values come first, then tangents: gradtape.optimize.merge_loops can then
+    In each group the values come first, then tangents: `compiler.passes.merge_loops` can then
     see that a scan of the same values without tangents is a part of this one.
     """
     body, carries = scan.body, scan.carries

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import TypeVar
 
-from gradtape.graph import Node, Program
-from gradtape.process.records import dataclass
+from gradtape.ir import Node, Program
+from gradtape.records import dataclass
 
 _Item = TypeVar("_Item")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from gradtape.graph import REGISTRY, Node, apply, placeholder, spec
+from gradtape.ir import REGISTRY, Node, apply, placeholder, spec
 from gradtape.ops.families.batching import permuted, reshaped
 
 Recipe = Callable[[], Node]

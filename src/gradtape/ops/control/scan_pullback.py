@@ -14,13 +14,13 @@ from dataclasses import replace
 from typing import Any
 
 from gradtape.errors import UndefinedRuleError
-from gradtape.graph import REGISTRY, Program, Spec, closed, dependents, of_structure, topological
-from gradtape.graph.node import PICK, Node, apply, constant, outputs, placeholder
-from gradtape.graph.provenance import provenance
+from gradtape.ir import REGISTRY, Program, Spec, closed, dependents, of_structure, topological
+from gradtape.ir.node import PICK, Node, apply, constant, outputs, placeholder
+from gradtape.ir.provenance import provenance
 from gradtape.ops.control import bodies
 from gradtape.ops.control.scan_params import Scan
 from gradtape.ops.control.scan_products import Products
-from gradtape.process.records import dataclass
+from gradtape.records import dataclass
 
 # The source of a node of the backward scan: a kind (see `places`), and a position in that kind.
 Source = tuple[str, int]

@@ -12,18 +12,8 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import DtypeError, ShapeError
-from gradtape.graph import (
-    REGISTRY,
-    Op,
-    Program,
-    Spec,
-    closed,
-    declare,
-    of_structure,
-    spec,
-    substitute,
-)
-from gradtape.graph.node import Node, apply, constant, outputs, placeholder
+from gradtape.ir import REGISTRY, Op, Program, Spec, closed, declare, of_structure, spec, substitute
+from gradtape.ir.node import Node, apply, constant, outputs, placeholder
 from gradtape.ops.control import bodies
 from gradtape.ops.control.branch import branch_node
 from gradtape.ops.control.composed_reads import while_reads

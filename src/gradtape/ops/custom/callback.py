@@ -9,19 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.graph.hooks import hooks
-from gradtape.graph.node import WRAPPERS, Node, apply, pick
-from gradtape.graph.op import REGISTRY, Op, Undefined, declare
-from gradtape.graph.spec import Spec, spec
+from gradtape.ir.hooks import hooks
+from gradtape.ir.node import WRAPPERS, Node, apply, pick
+from gradtape.ir.op import REGISTRY, Op, Undefined, declare
+from gradtape.ir.spec import Spec, spec
 from gradtape.ops.control.bodies import held
 from gradtape.ops.elementwise.unary import sin
 from gradtape.ops.families import batching
 from gradtape.ops.families.reads import dense
 from gradtape.ops.families.samples import Sample
-from gradtape.process.records import dataclass
-from gradtape.recording.record import record
-from gradtape.recording.recording import Recording
-from gradtape.recording.thread_state import state
+from gradtape.records import dataclass
+from gradtape.trace.record import record
+from gradtape.trace.recording import Recording
+from gradtape.trace.thread_state import state
 
 
 def isolated(f: Callable[..., Any]) -> Any:

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import ShapeError
-from gradtape.graph.native_code import NativeCall
-from gradtape.graph.node import PICK, Node, apply
-from gradtape.graph.op import Op, Undefined, declare
-from gradtape.graph.spec import Spec
+from gradtape.ir.node import PICK, Node, apply
+from gradtape.ir.op import Op, Undefined, declare
+from gradtape.ir.spec import Spec
 from gradtape.ops.families import batching, examples
+from gradtape.ops.families.native_code import NativeCall
 from gradtape.ops.families.reads import SAME, Operand, dense, elements
 from gradtape.ops.families.samples import Sample
 

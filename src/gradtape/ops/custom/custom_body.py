@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import NoValueError
-from gradtape.graph.derived import of_structure
-from gradtape.graph.node import Node, apply, placeholder
-from gradtape.graph.op import REGISTRY, Op, declare
-from gradtape.graph.program import Program, closed
-from gradtape.graph.spec import Spec, spec
+from gradtape.ir.derived import of_structure
+from gradtape.ir.node import Node, apply, placeholder
+from gradtape.ir.op import REGISTRY, Op, declare
+from gradtape.ir.program import Program, closed
+from gradtape.ir.spec import Spec, spec
 from gradtape.ops.control import bodies
 from gradtape.ops.families.batching import Flags, Inputs, size_of, spread
 from gradtape.ops.families.reads import SAME, Operand, dense

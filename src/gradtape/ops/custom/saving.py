@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.graph.node import Node, apply
-from gradtape.graph.op import Op, declare
-from gradtape.graph.spec import Spec
+from gradtape.ir.node import Node, apply
+from gradtape.ir.op import Op, declare
+from gradtape.ir.spec import Spec
 from gradtape.ops.families import batching
 from gradtape.ops.families.reads import Operand, elements, stretched
 from gradtape.ops.families.samples import Sample

@@ -1,7 +1,7 @@
 """The op that solves an equation at run time, when its operands have no values yet, as in vmap.
 
 The op computes the solution only. Its derivative is zero: the derivative follows from the equation
-and belongs to a node around this one; see gradtape.derive.solution_rules.
+and belongs to a node around this one; see gradtape.autodiff.solution_rules.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.graph.node import Node, apply
-from gradtape.graph.op import Op, declare
-from gradtape.graph.spec import Spec, spec
+from gradtape.ir.node import Node, apply
+from gradtape.ir.op import Op, declare
+from gradtape.ir.spec import Spec, spec
 from gradtape.ops.families import batching, examples
 from gradtape.ops.families.for_each import rows_of
 from gradtape.ops.families.reads import nothing
 from gradtape.ops.families.samples import Sample
-from gradtape.process.records import dataclass
+from gradtape.records import dataclass
 
 # `equation` is an object of an upper package; equations that compute the same are equal. Method:
 #   solve(start, others, example)   the solution near a start; `example` is its number, or None

@@ -7,8 +7,7 @@ from typing import Any, overload
 import numpy as np
 
 from gradtape.dtypes import Array, promote
-from gradtape.graph import Linear, Node, Op, Rule, Spec, declare, spec
-from gradtape.graph.native_code import NativeCall
+from gradtape.ir import Linear, Node, Op, Rule, Spec, declare, spec
 from gradtape.ops.elementwise.compositions import FLOOR_DIVIDE, LOGADDEXP, NEXTAFTER, REMAINDER
 from gradtape.ops.elementwise.unary import (
     isfinite,
@@ -23,6 +22,7 @@ from gradtape.ops.elementwise.unary import (
 from gradtape.ops.families import Sample, batching, cast, examples, identities, lowering
 from gradtape.ops.families.elementwise import Binary, elementwise, mask_of, zero, zeros_like
 from gradtape.ops.families.math_functions import ATAN2, COPYSIGN, HYPOT, POW
+from gradtape.ops.families.native_code import NativeCall
 from gradtape.ops.families.reads import elements, nothing
 from gradtape.ops.families.shapes import broadcast_shapes, broadcast_to, reduce_to
 from gradtape.ops.families.signatures import (
@@ -33,7 +33,7 @@ from gradtape.ops.families.signatures import (
     kind_of_operand,
     kind_of_operands,
 )
-from gradtape.recording import Handle, record
+from gradtape.trace import Handle, record
 
 _NUMERIC: dict[str, Any] = {
     "arity": 2, "promote": "same", "accepts": "any",

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradtape.graph.math_function import Composition
-from gradtape.graph.node import Node
+from gradtape.ir.math_function import Composition
+from gradtape.ir.node import Node
 from gradtape.ops.elementwise.arithmetic import equal, where
 from gradtape.ops.elementwise.compositions import BESSEL_I0, BESSEL_I1
 from gradtape.ops.families import lowering
@@ -20,7 +20,7 @@ from gradtape.ops.families.math_functions import BESSEL, BESSEL_OF_ORDER, EXP, S
 from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand
 
 if TYPE_CHECKING:
-    from gradtape.graph.vector_code import FunctionBody, V
+    from gradtape.ops.families.vector_code import FunctionBody, V
 
 _POSITIVE = [(0.5, 4.0)]
 _OPTIONS: dict[str, Any] = {"accepts": "float", "dtypes": ("float64", "float32")}

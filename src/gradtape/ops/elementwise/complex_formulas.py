@@ -11,7 +11,7 @@ from gradtape.ops.families import math_functions as mathlib
 from gradtape.ops.families.lowering import absolute
 
 if TYPE_CHECKING:
-    from gradtape.graph.vector_code import Builder, LlvmRule, Vector
+    from gradtape.ops.families.vector_code import Builder, LlvmRule, Vector
 
 
 def _strict(b: Builder, instruction: str, x: Vector, y: Vector) -> Vector:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradtape.dtypes import Array
-from gradtape.graph import Linear, Node
+from gradtape.ir import Linear, Node
 from gradtape.ops.elementwise import complex_formulas
 from gradtape.ops.elementwise.arithmetic import equal, where
 from gradtape.ops.families import cast, lowering

@@ -9,7 +9,7 @@ import math
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from gradtape.graph.math_function import Composition, MathFunction
+from gradtape.ir.math_function import Composition, MathFunction
 from gradtape.ops.families import math_functions as mathlib
 from gradtape.ops.families.math_functions import (
     COS,
@@ -25,7 +25,7 @@ from gradtape.ops.families.math_functions import (
 )
 
 if TYPE_CHECKING:
-    from gradtape.graph.vector_code import FunctionBody, V
+    from gradtape.ops.families.vector_code import FunctionBody, V
 
 
 def _maximum(body: FunctionBody[V], x: V, y: V) -> V:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.graph.math_function import MathFunction
+from gradtape.ir.math_function import MathFunction
 from gradtape.ops.families.math_functions import FLOOR, SQRT
 
 # Terms of the series: by the number of bits of the fraction.

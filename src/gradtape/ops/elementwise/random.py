@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradtape.errors import ShapeError
-from gradtape.graph import Node, Op, Rule, Shape, Spec, Undefined, apply, constant, declare, spec
-from gradtape.graph.native_code import NativeCall
+from gradtape.ir import Node, Op, Rule, Shape, Spec, Undefined, apply, constant, declare, spec
 from gradtape.ops.elementwise.arithmetic import bitwise_right_shift, remainder, stop_gradient
 from gradtape.ops.elementwise.exact_draws import exponential, in_parts, normal_pair
 from gradtape.ops.families import (
@@ -31,13 +30,14 @@ from gradtape.ops.families import (
 )
 from gradtape.ops.families.elementwise import CALL_COST, elementwise, spec_of
 from gradtape.ops.families.math_functions import ERFINV, SCIPY_ERF
-from gradtape.recording.record import record
+from gradtape.ops.families.native_code import NativeCall
+from gradtape.trace.record import record
 
 if TYPE_CHECKING:
     from gradtape.dtypes import DType
-    from gradtape.graph.vector_code import Builder, Vector
     from gradtape.ops.families.signatures import Tensor, TensorLike
-    from gradtape.recording.handle import Handle
+    from gradtape.ops.families.vector_code import Builder, Vector
+    from gradtape.trace.handle import Handle
 
 WORDS_PER_BLOCK = 4
 # Bytes in which a routine has the words that it has not converted yet.

@@ -12,8 +12,7 @@ from typing import Any, overload
 import numpy as np
 
 from gradtape.errors import shown
-from gradtape.graph.native_code import NativeCall
-from gradtape.graph.node import Node
+from gradtape.ir.node import Node
 from gradtape.ops.elementwise.arithmetic import equal, where
 from gradtape.ops.elementwise.compositions import (
     ERFCINV,
@@ -29,6 +28,7 @@ from gradtape.ops.families import lowering
 from gradtape.ops.families import math_functions as mathlib
 from gradtape.ops.families.axes import inexact_operand
 from gradtape.ops.families.elementwise import Binary, Unary, elementwise
+from gradtape.ops.families.native_code import NativeCall
 from gradtape.ops.families.signatures import SomeTensor, Tensor, TensorLike, kind_of_operand
 
 _REAL: dict[str, Any] = {"accepts": "float", "dtypes": ("float64", "float32")}

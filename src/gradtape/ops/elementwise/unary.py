@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.graph import REGISTRY, Linear, Node, apply, constant
+from gradtape.ir import REGISTRY, Linear, Node, apply, constant
 from gradtape.ops.elementwise import complex_formulas
 from gradtape.ops.elementwise.compositions import SIGMOID, SIGMOID_SLOPE, SOFTPLUS, TANH_SLOPE
 from gradtape.ops.families import cast, identities, lowering

@@ -6,7 +6,7 @@ import math
 from functools import lru_cache
 from typing import NamedTuple
 
-from gradtape.graph import Node, Shape, View
+from gradtape.ir import Node, Shape, View
 
 Strides = tuple[int, ...]
 

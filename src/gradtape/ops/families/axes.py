@@ -9,7 +9,7 @@ import numpy as np
 
 from gradtape.dtypes import Array, DType, default_dtype
 from gradtape.errors import DtypeError, ShapeError
-from gradtape.graph import REGISTRY, Node, Rule, Shape, apply
+from gradtape.ir import REGISTRY, Node, Rule, Shape, apply
 from gradtape.ops.elementwise.arithmetic import record_operand
 from gradtape.ops.families.casting import cast
 from gradtape.ops.families.samples import Sample, generator

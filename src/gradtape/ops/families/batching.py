@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.graph import REGISTRY, Node, Shape, Spec, apply, constant, outputs, spec
+from gradtape.ir import REGISTRY, Node, Shape, Spec, apply, constant, outputs, spec
 
 Inputs = tuple[Node, ...]
 Flags = tuple[bool, ...]

@@ -9,12 +9,12 @@ import numpy as np
 
 from gradtape.dtypes import Array, DType, as_dtype, promote, to_inexact
 from gradtape.errors import DtypeError
-from gradtape.graph import REGISTRY, Linear, Node, Op, Spec, apply, declare, spec
+from gradtape.ir import REGISTRY, Linear, Node, Op, Spec, apply, declare, spec
 from gradtape.ops.families import batching, examples, identities, lowering
 from gradtape.ops.families.reads import elements
 from gradtape.ops.families.samples import Sample
 from gradtape.ops.families.signatures import DTypeLike, kind_of_operand
-from gradtape.recording.record import record
+from gradtape.trace.record import record
 
 KINDS = {
     "any": "biufc",

@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gradtape.graph import OPERATORS, Node, Shape, spec
+from gradtape.ir import OPERATORS, Node, Shape, spec
 from gradtape.ops.families.access import Access, Strides, reshaped, row_major, whole
-from gradtape.process.records import dataclass
+from gradtape.records import dataclass
 
 # With more operands than this, setting up one loop per operand takes longer than NumPy's join.
 MOST_OPERANDS = 256

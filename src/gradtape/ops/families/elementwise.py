@@ -12,16 +12,16 @@ from typing import Any, Literal, overload
 import numpy as np
 
 from gradtape.dtypes import REAL_OF
-from gradtape.graph import REGISTRY, Linear, MathFunction, Op, Rule, Spec, Undefined, declare, spec
-from gradtape.graph.node import Node, apply, constant, leaf
-from gradtape.graph.vector_code import LlvmRule
+from gradtape.ir import REGISTRY, Linear, MathFunction, Op, Rule, Spec, Undefined, declare, spec
+from gradtape.ir.node import Node, apply, constant, leaf
 from gradtape.ops.families import batching, examples, lowering
 from gradtape.ops.families.casting import promotion
 from gradtape.ops.families.reads import Operand, elements, stretched
 from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.families.shapes import broadcast_shapes, broadcast_to, reduce_to
 from gradtape.ops.families.signatures import BinaryFunction, NodeLike, UnaryFunction
-from gradtape.recording import Handle, Recording, record, state
+from gradtape.ops.families.vector_code import LlvmRule
+from gradtape.trace import Handle, Recording, record, state
 
 Domain = tuple[float, float]
 # The rough cost of a call of a mathematical function, in units of one load from memory.

@@ -12,8 +12,8 @@ import math
 from collections.abc import Callable, Collection, Sequence
 from typing import NoReturn
 
-from gradtape.graph import Join, Node, Shape
-from gradtape.process.records import dataclass
+from gradtape.ir import Join, Node, Shape
+from gradtape.records import dataclass
 
 MIXES = "{op} mixes examples"
 UNPROVED = "cannot prove that {op} keeps examples apart"

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.graph import REGISTRY, Node, Op, Spec, Undefined, apply, closed, declare, spec
-from gradtape.graph.node import outputs, placeholder
+from gradtape.ir import REGISTRY, Node, Op, Spec, Undefined, apply, closed, declare, spec
+from gradtape.ir.node import outputs, placeholder
 from gradtape.ops.families import batching, examples
 from gradtape.ops.families.batching import Flags, Inputs
 from gradtape.ops.families.reads import dense

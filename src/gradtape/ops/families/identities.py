@@ -7,7 +7,7 @@ even for -0.0, but x + 0 is not; (a + bi)(1 + 0i) is not a + bi if a or b is 0 o
 
 from __future__ import annotations
 
-from gradtape.graph import REGISTRY, Node, View, constant_value
+from gradtape.ir import REGISTRY, Node, View, constant_value
 
 
 def full(like: Node, value: complex) -> Node:

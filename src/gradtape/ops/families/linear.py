@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.graph import REGISTRY, Node, Op, Rows, Rule, Shape, apply, declare
+from gradtape.ir import REGISTRY, Node, Op, Rows, Rule, Shape, apply, declare
 from gradtape.ops.families.casting import cast
 from gradtape.ops.families.shapes import broadcast_to
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradtape.dtypes import DType
-from gradtape.graph import Accumulation, MathFunction, NotLowered
-from gradtape.graph.vector_code import Builder, Combination, Vector
+from gradtape.ir import Accumulation, MathFunction, NotLowered
 from gradtape.ops.families.math_functions import ATAN2, COPYSIGN, FABS, HYPOT, SQRT
+from gradtape.ops.families.vector_code import Builder, Combination, Vector
 
 if TYPE_CHECKING:
-    from gradtape.graph.vector_code import Builder, LlvmRule, Vector
+    from gradtape.ops.families.vector_code import Builder, LlvmRule, Vector
 
 
 _BOOL = np.dtype(bool)

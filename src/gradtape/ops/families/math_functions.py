@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradtape.graph.math_function import Intrinsic, Libm, ScipyFunction
+from gradtape.ir.math_function import Intrinsic, Libm, ScipyFunction
 
 SIN = Libm("sin", has_complex=True)
 COS = Libm("cos", has_complex=True)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gradtape.graph import Shape
+from gradtape.ir import Shape
 
 Ints = tuple[int, ...]
 # Zeros before and after the elements along each axis; a negative number takes elements away.

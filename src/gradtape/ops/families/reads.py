@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from gradtape.dtypes import Array
-from gradtape.graph import Node, Shape, Spec
-from gradtape.process.records import dataclass
+from gradtape.ir import Node, Shape, Spec
+from gradtape.records import dataclass
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

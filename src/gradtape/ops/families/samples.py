@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.process.records import dataclass
+from gradtape.records import dataclass
 
 
 @dataclass(frozen=True)

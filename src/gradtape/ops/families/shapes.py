@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.argument_checks import as_flag, as_integer
 from gradtape.errors import AxisError, ShapeError, shown
-from gradtape.graph import REGISTRY, Node, Shape, apply
-from gradtape.graph.argument_checks import as_flag, as_integer
+from gradtape.ir import REGISTRY, Node, Shape, apply
 
 
 def broadcast_shapes(name: str, shapes: Iterable[Shape]) -> Shape:

@@ -20,7 +20,7 @@ from typing import (
 )
 
 from gradtape.dtypes import DTypeLike
-from gradtape.graph.node import Node
+from gradtape.ir.node import Node
 
 if TYPE_CHECKING:
     # Tensor lives above the ops that it records. Only its static type is needed here.

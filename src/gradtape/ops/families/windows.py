@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from gradtape.graph import Shape
+from gradtape.ir import Shape
 
 Ints = tuple[int, ...]
 

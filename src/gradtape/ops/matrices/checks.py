@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from gradtape.errors import MatrixError, ShapeError
-from gradtape.graph import Node, Shape, Spec, apply, outputs
+from gradtape.ir import Node, Shape, Spec, apply, outputs
 from gradtape.ops.arrays import movement
 from gradtape.ops.arrays.creation import EYE, constant_beside
 from gradtape.ops.families.samples import generator

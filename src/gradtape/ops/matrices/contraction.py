@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradtape.errors import ShapeError
-from gradtape.graph import (
+from gradtape.ir import (
     REGISTRY,
     Node,
     Op,
@@ -33,7 +33,7 @@ from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.families.shapes import broadcast_shapes, broadcast_to, reduce_to
 from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operands
 from gradtape.ops.reductions.reduction import ANY
-from gradtape.recording.record import record
+from gradtape.trace.record import record
 
 if TYPE_CHECKING:
     from gradtape.ops.families.signatures import TensorOrNode

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradtape.errors import ShapeError
-from gradtape.graph import REGISTRY, Node, Op, Shape, Spec, apply, constant, declare, spec
-from gradtape.graph.facts import Nest, NestAxis
+from gradtape.ir import REGISTRY, Node, Op, Shape, Spec, apply, constant, declare, spec
+from gradtape.ir.facts import Nest, NestAxis
 from gradtape.ops.arrays import movement
 from gradtape.ops.arrays.slicing import SLICE
 from gradtape.ops.families import batching, cast, examples, promotion
@@ -34,7 +34,7 @@ from gradtape.ops.families.shapes import broadcast_to
 from gradtape.ops.matrices.contraction import conjugate
 from gradtape.ops.matrices.convolution_forms import chosen_blocks, composed
 from gradtape.ops.reductions.reduction import ANY
-from gradtape.recording.record import record
+from gradtape.trace.record import record
 
 if TYPE_CHECKING:
     from gradtape.ops.families.reads import OpReads

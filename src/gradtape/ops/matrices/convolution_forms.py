@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.graph import REGISTRY, Node, apply
+from gradtape.ir import REGISTRY, Node, apply
 from gradtape.ops.arrays import movement
 from gradtape.ops.arrays.slicing import UNSLICE
 from gradtape.ops.families import cast

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gradtape.graph import Node, Op, Shape, Spec, Undefined, declare, spec
+from gradtape.ir import Node, Op, Shape, Spec, Undefined, declare, spec
 from gradtape.ops.arrays.slicing import along_axis
 from gradtape.ops.arrays.triangles import tril
 from gradtape.ops.elementwise.complexes import imag
@@ -25,7 +25,7 @@ from gradtape.ops.matrices import (
 )
 from gradtape.ops.matrices.contraction import adjoint, matmul, own
 from gradtape.ops.matrices.linalg import TRIANGULAR_SOLVE
-from gradtape.recording.record import record
+from gradtape.trace.record import record
 
 _SQUARE: tuple[Shape, ...] = ((3, 3), (2, 2, 2), (1, 1), (0, 0), (0, 2, 2))
 _TALL_AND_WIDE: tuple[Shape, ...] = ((3, 2), (2, 3), (2, 2), (2, 3, 2), (1, 1), (2, 0), (0, 2, 2))

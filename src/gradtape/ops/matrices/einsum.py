@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 import numpy as np
 
 from gradtape.errors import ShapeError
-from gradtape.graph import Node, Op, Shape, Spec, apply, declare, spec
+from gradtape.ir import Node, Op, Shape, Spec, apply, declare, spec
 from gradtape.ops.arrays import movement
 from gradtape.ops.arrays.triangles import diagonal
 from gradtape.ops.elementwise.arithmetic import identity, multiply, record_operand
@@ -37,7 +37,7 @@ from gradtape.ops.matrices.contraction import (
     transposed,
 )
 from gradtape.ops.reductions.reduction import ANY, SUM
-from gradtape.recording.record import record
+from gradtape.trace.record import record
 
 if TYPE_CHECKING:
     from gradtape.ops.families.signatures import TensorOrNode

@@ -15,7 +15,7 @@ import numpy as np
 
 from gradtape.dtypes import REAL_OF, Array, as_dtype
 from gradtape.errors import MatrixError
-from gradtape.graph import Node, Op, Shape, Spec, Undefined, apply, declare, outputs, spec
+from gradtape.ir import Node, Op, Shape, Spec, Undefined, apply, declare, outputs, spec
 from gradtape.ops import blas_lapack
 from gradtape.ops.arrays.movement import PERMUTE_DIMS
 from gradtape.ops.elementwise.unary import exp

@@ -15,7 +15,7 @@ import numpy as np
 
 from gradtape.dtypes import COMPLEX_OF, REAL_OF, as_dtype, default_dtype, to_inexact
 from gradtape.errors import DtypeError, ShapeError
-from gradtape.graph import Node, Op, Spec, apply, spec
+from gradtape.ir import Node, Op, Spec, apply, spec
 from gradtape.ops.arrays.creation import ARANGE, check_device
 from gradtape.ops.arrays.movement import reshape_node, roll
 from gradtape.ops.arrays.padding import pad
@@ -31,7 +31,7 @@ from gradtape.ops.families.signatures import DTypeLike, Tensor, TensorLike, kind
 from gradtape.ops.matrices.fourier_rows import compose_complex, compose_half, compose_real
 from gradtape.ops.matrices.operation_counts import complex_transform, real_transform
 from gradtape.ops.reductions.reduction import ANY
-from gradtape.recording.record import record
+from gradtape.trace.record import record
 
 # Maps the scaling of a transform to the scaling of its adjoint (and of hfft to that of irfft).
 ADJOINT = {"backward": "forward", "forward": "backward", "ortho": "ortho"}

@@ -6,8 +6,8 @@ transformed beside each other, one in each lane of a vector, by Stockham's passe
 convolution of a longer one (Bluestein 1970). A real signal of even length is a complex one of half
 the length.
 
-`codegen/library/fft_rows.py` writes the native code of a plan, and reads the table in the order in
-which it is made here.
+`compiler/emit/library/fft_rows.py` writes the native code of a plan, and reads the table in the
+order in which it is made here.
 """
 
 from __future__ import annotations

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from gradtape.dtypes import COMPLEX_OF, REAL_OF
-from gradtape.graph import Node, Op, Spec, Undefined, apply, declare, spec
-from gradtape.graph.native_code import NativeCall
+from gradtape.ir import Node, Op, Spec, Undefined, apply, declare, spec
 from gradtape.ops.arrays.movement import PERMUTE_DIMS
 from gradtape.ops.families import batching
 from gradtape.ops.families.for_each import each
+from gradtape.ops.families.native_code import NativeCall
 from gradtape.ops.families.reads import dense, nothing
 from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.matrices.fourier_plans import RowPlan

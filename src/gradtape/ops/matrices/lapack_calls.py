@@ -1,8 +1,8 @@
 """How compiled plans call LAPACK: the rules `native` of the ops on matrices.
 
-Each gives the words of a routine of `codegen/library/lapack.py`: the bytes from one matrix of a
-stack to the next, the sizes, and the offsets of what it needs of scratch memory. The library says
-how much work space is best for it.
+Each gives the words of a routine of `compiler/emit/library/lapack.py`: the bytes from one matrix
+of a stack to the next, the sizes, and the offsets of what it needs of scratch memory. The library
+says how much work space is best for it.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.graph import Node, Spec
-from gradtape.graph.native_code import NativeCall
+from gradtape.ir import Node, Spec
 from gradtape.ops.blas_lapack import LETTERS, integers, lapack, library
+from gradtape.ops.families.native_code import NativeCall
 
 # Scratch areas begin at multiples of this.
 _ALIGNMENT = 64

@@ -10,7 +10,7 @@ import numpy as np
 
 from gradtape.dtypes import REAL_OF, as_dtype
 from gradtape.errors import MatrixError, ShapeError
-from gradtape.graph import Node, Op, Shape, Spec, apply, declare, outputs, spec
+from gradtape.ir import Node, Op, Shape, Spec, apply, declare, outputs, spec
 from gradtape.ops import blas_lapack
 from gradtape.ops.arrays import movement
 from gradtape.ops.arrays.creation import FULL, constant_beside
@@ -48,7 +48,7 @@ from gradtape.ops.matrices.factors import (
 from gradtape.ops.matrices.sparse_solve import sparse_solve
 from gradtape.ops.matrices.spectral import SVD_OP
 from gradtape.ops.reductions.reduction import prod, sum
-from gradtape.recording.record import record
+from gradtape.trace.record import record
 
 if TYPE_CHECKING:
     from gradtape.ops.families.signatures import TensorOrNode

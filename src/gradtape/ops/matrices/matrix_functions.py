@@ -10,7 +10,7 @@ import numpy as np
 
 from gradtape.dtypes import to_inexact
 from gradtape.errors import ShapeError
-from gradtape.graph import Node, Op, Shape, Spec, Undefined, apply, declare, outputs, spec
+from gradtape.ir import Node, Op, Shape, Spec, Undefined, apply, declare, outputs, spec
 from gradtape.ops.arrays import movement
 from gradtape.ops.arrays.creation import FULL, constant_beside
 from gradtape.ops.arrays.joining import concat
@@ -31,7 +31,7 @@ from gradtape.ops.matrices.spectral import SVD_OP, SVDVALS, svdvals
 from gradtape.ops.reductions.extrema import max, min
 from gradtape.ops.reductions.norm import norm
 from gradtape.ops.reductions.reduction import any, sum
-from gradtape.recording.record import record
+from gradtape.trace.record import record
 
 _DTYPES = ("float64", "complex128", "float32")
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from gradtape.graph import Node
+from gradtape.ir import Node
 
 Rule = Callable[[Node], float]
 

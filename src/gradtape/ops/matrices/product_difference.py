@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gradtape.graph import Node, Op, Spec, Undefined, apply, declare, spec
+from gradtape.ir import Node, Op, Spec, Undefined, apply, declare, spec
 from gradtape.ops.arrays.joining import CONCAT
 from gradtape.ops.families import Sample, batching, examples
 from gradtape.ops.families.reads import elements
@@ -17,7 +17,7 @@ from gradtape.ops.families.shapes import broadcast_shapes
 from gradtape.ops.matrices.contraction import entry
 
 if TYPE_CHECKING:
-    from gradtape.graph.vector_code import Builder, Vector
+    from gradtape.ops.families.vector_code import Builder, Vector
 
 _LATER = Undefined("it appears in compiled programs, after differentiation")
 

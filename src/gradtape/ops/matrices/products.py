@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from gradtape.argument_checks import as_integer
 from gradtape.errors import ShapeError, shown
-from gradtape.graph.argument_checks import as_integer
 from gradtape.ops.arrays import movement
 from gradtape.ops.elementwise.arithmetic import multiply, record_operand
 from gradtape.ops.families.shapes import broadcast_shapes, listed, normalize_axis

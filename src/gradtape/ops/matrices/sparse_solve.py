@@ -9,7 +9,7 @@ import numpy as np
 
 from gradtape.dtypes import default_dtype
 from gradtape.errors import ShapeError
-from gradtape.graph import Node, Op, Spec, apply, constant, declare
+from gradtape.ir import Node, Op, Spec, apply, constant, declare
 from gradtape.ops.arrays.gathering import GATHER, SCATTER_ADD
 from gradtape.ops.arrays.movement import matrix_transpose, reshape_node, swapaxes
 from gradtape.ops.elementwise.arithmetic import record_operand
@@ -20,8 +20,8 @@ from gradtape.ops.matrices import sparse_factors
 from gradtape.ops.matrices.checks import sample_matrices
 from gradtape.ops.matrices.contraction import adjoint, conjugate, matmul
 from gradtape.ops.reductions.reduction import sum as total
-from gradtape.process.records import dataclass
-from gradtape.recording.record import record
+from gradtape.records import dataclass
+from gradtape.trace.record import record
 
 if TYPE_CHECKING:
 

@@ -4,7 +4,7 @@ Derivative rules are written for forward mode; reverse mode transposes them. Vec
 up to sign or phase, and the rules hold this choice constant: a function that does not depend on it
 has an exact derivative. If eigenvalues or singular values are equal up to rounding, their vectors
 have no derivative, and `jvp` leaves the terms of such a pair out. A function that treats both
-alike, such as V f(w) Vᵀ, has one: `transforms.ties` adds the limit of these terms.
+alike, such as V f(w) Vᵀ, has one: `autodiff.equal_eigenvalues` adds the limit of these terms.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradtape.dtypes import REAL_OF, as_dtype
-from gradtape.graph import Node, Op, Shape, Spec, Undefined, apply, declare, spec
-from gradtape.graph.facts import Spectrum
+from gradtape.ir import Node, Op, Shape, Spec, Undefined, apply, declare, spec
+from gradtape.ir.facts import Spectrum
 from gradtape.ops.arrays.creation import ARANGE
 from gradtape.ops.arrays.triangles import diagonal
 from gradtape.ops.elementwise.arithmetic import (
@@ -45,7 +45,7 @@ from gradtape.ops.matrices.checks import (
 )
 from gradtape.ops.matrices.contraction import adjoint, conjugate, matmul
 from gradtape.ops.reductions.reduction import max, sum
-from gradtape.recording.record import record
+from gradtape.trace.record import record
 
 __all__ = ["Eigh", "SVD", "eigh", "eigvalsh", "svd", "svdvals"]
 

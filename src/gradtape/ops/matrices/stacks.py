@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.dtypes import Array
-from gradtape.graph import Node, Rule, apply, spec
+from gradtape.ir import Node, Rule, apply, spec
 from gradtape.ops.families import batching
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from gradtape.graph import Node, Op, Spec, Undefined, apply, constant, declare, spec
+from gradtape.ir import Node, Op, Spec, Undefined, apply, constant, declare, spec
 from gradtape.ops.arrays.joining import CONCAT
 from gradtape.ops.elementwise.unary import sqrt
 from gradtape.ops.families import Sample, batching

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 
+from gradtape.argument_checks import as_flag
 from gradtape.dtypes import Array, as_dtype
 from gradtape.errors import ShapeError
-from gradtape.graph import REGISTRY, Accumulation, Node, Op, Rule, Spec, apply, declare, spec
-from gradtape.graph.argument_checks import as_flag
+from gradtape.ir import REGISTRY, Accumulation, Node, Op, Rule, Spec, apply, declare, spec
 from gradtape.ops.blas_lapack import call
 from gradtape.ops.elementwise.arithmetic import record_operand
 from gradtape.ops.families import batching, copies, examples, normalize_axis, promotion
@@ -24,7 +24,7 @@ from gradtape.ops.families.linear import linear
 from gradtape.ops.families.reads import moved, running
 from gradtape.ops.families.samples import Sample, generator
 from gradtape.ops.families.signatures import DTypeLike, Tensor, TensorLike, kind_of_operand
-from gradtape.recording.record import record
+from gradtape.trace.record import record
 
 if TYPE_CHECKING:
     from gradtape.ops.families.signatures import TensorOrNode

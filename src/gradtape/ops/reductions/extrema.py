@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 
-from gradtape.graph import Accumulation, Node, Spec, apply, constant, spec
-from gradtape.graph.argument_checks import as_flag, as_real
-from gradtape.graph.op import REGISTRY, Op, Rule, Undefined, declare
+from gradtape.argument_checks import as_flag, as_real
+from gradtape.ir import Accumulation, Node, Spec, apply, constant, spec
+from gradtape.ir.op import REGISTRY, Op, Rule, Undefined, declare
 from gradtape.ops.arrays.movement import permute, reshape_node
 from gradtape.ops.arrays.slicing import along_axis
 from gradtape.ops.elementwise.arithmetic import equal, record_operand, where
@@ -33,8 +33,8 @@ from gradtape.ops.families.linear import expand_reduced, mask_reduced
 from gradtape.ops.families.reads import nothing, reduced
 from gradtape.ops.families.shapes import normalize_axes, normalize_axis, reduction_params
 from gradtape.ops.families.signatures import Axis, Tensor, TensorLike, kind_of_operand
-from gradtape.recording.record import record
-from gradtape.recording.value import host_value
+from gradtape.trace.record import record
+from gradtape.trace.value import host_value
 
 if TYPE_CHECKING:
     from gradtape.dtypes import DType

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
+from gradtape.argument_checks import as_flag
 from gradtape.dtypes import REAL_OF, Array, as_dtype
-from gradtape.graph import REGISTRY, Node, Op, Spec, apply, constant, declare, spec
-from gradtape.graph.argument_checks import as_flag
+from gradtape.ir import REGISTRY, Node, Op, Spec, apply, constant, declare, spec
 from gradtape.ops.arrays.movement import reshape_node
 from gradtape.ops.elementwise.arithmetic import equal, not_equal, power, where
 from gradtape.ops.elementwise.complexes import abs, imag, real, sign
@@ -28,7 +28,7 @@ from gradtape.ops.families.reads import nothing, reduced
 from gradtape.ops.families.shapes import normalize_axes
 from gradtape.ops.families.signatures import Axis, Tensor, TensorLike, kind_of_operand
 from gradtape.ops.reductions.extrema import max, min
-from gradtape.recording.record import record
+from gradtape.trace.record import record
 
 _DOUBLE = np.dtype(np.float64)
 

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.argument_checks import as_flag, as_real
 from gradtape.dtypes import as_dtype
-from gradtape.graph import (
+from gradtape.ir import (
     Accumulation,
     Node,
     Op,
@@ -25,7 +26,6 @@ from gradtape.graph import (
     declare,
     spec,
 )
-from gradtape.graph.argument_checks import as_flag, as_real
 from gradtape.ops.arrays.movement import reshape_node
 from gradtape.ops.elementwise.arithmetic import equal, record_operand, where
 from gradtape.ops.elementwise.complexes import imag, real
@@ -48,7 +48,7 @@ from gradtape.ops.families.signatures import Axis, DTypeLike, Tensor, TensorLike
 from gradtape.ops.reductions.cumulative import cumulative_prod, cumulative_sum, product_of_others
 from gradtape.ops.reductions.extrema import MAX, argmax, argmin, max, median, min, quantile
 from gradtape.ops.reductions.norm import norm
-from gradtape.recording import record
+from gradtape.trace import record
 
 __all__ = [
     "all", "any", "argmax", "argmin", "count_nonzero", "cumulative_prod", "cumulative_sum", "max",

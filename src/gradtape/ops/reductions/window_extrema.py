@@ -22,18 +22,7 @@ import numpy as np
 
 from gradtape.dtypes import DType
 from gradtape.errors import ShapeError
-from gradtape.graph import (
-    REGISTRY,
-    Node,
-    Op,
-    Shape,
-    Spec,
-    Undefined,
-    apply,
-    constant,
-    declare,
-    spec,
-)
+from gradtape.ir import REGISTRY, Node, Op, Shape, Spec, Undefined, apply, constant, declare, spec
 from gradtape.ops.arrays import movement
 from gradtape.ops.arrays.slicing import SET_SLICE, SLICE, UNSLICE
 from gradtape.ops.elementwise.arithmetic import where
@@ -42,7 +31,7 @@ from gradtape.ops.families.phases import Pairs
 from gradtape.ops.families.reads import Listed, Operand, nothing
 from gradtape.ops.families.samples import Sample, generator
 from gradtape.ops.families.windows import Ints, counts_of, positions, windows_of
-from gradtape.recording.record import record
+from gradtape.trace.record import record
 
 if TYPE_CHECKING:
     from gradtape.ops.families.phases import Pairs

@@ -11,17 +11,13 @@ from typing import Any, NoReturn, overload
 
 import numpy as np
 
+from gradtape.annotated_kinds import is_integer
 from gradtape.errors import DtypeError, ShapeError, shown
-from gradtape.graph.annotated_kinds import is_integer
 from gradtape.ops.arrays.joining import stack as core_stack
 from gradtape.ops.arrays.movement import broadcast_to as core_broadcast
 from gradtape.ops.arrays.movement import reshape as core_reshape
 from gradtape.ops.elementwise.arithmetic import identity, stop_gradient
 from gradtape.ops.families.casting import cast as core_cast
-from gradtape.recording.followed_number import Followed, plain
-from gradtape.recording.operands import any_handle, enter
-from gradtape.recording.thread_state import state
-from gradtape.recording.value import Value, host_value, refuse_masked
 from gradtape.tensor import tensor as core
 from gradtape.tensor.variable import Variable
 from gradtape.tf.base.dispatch import operation
@@ -38,6 +34,10 @@ from gradtape.tf.base.types import (
     ShapeLike,
     TensorLike,
 )
+from gradtape.trace.followed_number import Followed, plain
+from gradtape.trace.operands import any_handle, enter
+from gradtape.trace.thread_state import state
+from gradtape.trace.value import Value, host_value, refuse_masked
 
 __all__ = ["constant", "convert_to_tensor"]
 

@@ -14,9 +14,9 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, ParamSpec, TypeVar
 
-from gradtape.graph.public_face import Face
-from gradtape.recording.thread_state import state
+from gradtape.public_face import Face
 from gradtape.tf.base.tensor import Tensor, adopt
+from gradtape.trace.thread_state import state
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 import numpy as np
 
 from gradtape.errors import DtypeError, ShapeError
-from gradtape.numpy_protocols.ufuncs import array_ufunc
+from gradtape.interop.numpy_protocols.ufuncs import array_ufunc
 from gradtape.ops.arrays.positions import known_value
 from gradtape.ops.elementwise import arithmetic, complexes
 from gradtape.ops.elementwise import unary as elementwise
 from gradtape.ops.families.casting import cast
 from gradtape.ops.matrices import contraction
-from gradtape.recording.followed_number import plain
-from gradtape.recording.thread_state import state
 from gradtape.tf.base.conversion import common, convert, refuse_mixture
 from gradtape.tf.base.dispatch import PLAIN, WithoutValue, graphs
 from gradtape.tf.base.errors import InvalidValueError
 from gradtape.tf.base.tensor import Tensor
+from gradtape.trace.followed_number import plain
+from gradtape.trace.thread_state import state
 
 if TYPE_CHECKING:
     from gradtape.tf.base.types import TensorLike

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from gradtape.annotated_kinds import Count
 from gradtape.errors import ShapeError, shown
-from gradtape.graph.annotated_kinds import Count
 from gradtape.ops.families.shapes import broadcast_shapes
 from gradtape.tf.base.dtypes import DType, as_dtype, float32
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradtape.graph.spec import Spec, spec
-from gradtape.recording.value import host_value
+from gradtape.ir.spec import Spec, spec
 from gradtape.tensor.row_sparse import KeptAsRows, RowSparse
 from gradtape.tf.base.conversion import as_shape, convert
 from gradtape.tf.base.dtypes import DType
 from gradtape.tf.base.shapes import TensorShape
 from gradtape.tf.base.tensor import REBUILT, Tensor, from_value, sharing
 from gradtape.tf.base.types import ShapeLike, TensorLike
+from gradtape.trace.value import host_value
 
 __all__ = ["IndexedSlices"]
 

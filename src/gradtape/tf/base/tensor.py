@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from gradtape.graph import lines
+from gradtape.ir import lines
 from gradtape.pytree import flatten, unflatten
-from gradtape.recording.value import Value, host_value
-from gradtape.storage import registry
 from gradtape.tensor import tensor as core
 from gradtape.tensor.tensor_view import TensorView
 from gradtape.tf.base.dtypes import DType, of_numpy
 from gradtape.tf.base.shapes import Dims, TensorShape
+from gradtape.trace.value import Value, host_value
+from gradtape.training.storage import registry
 
 __all__ = ["Tensor", "adopt", "is_tensor"]
 

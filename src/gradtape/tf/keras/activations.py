@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from gradtape.graph.annotated_kinds import Bound
+from gradtape.annotated_kinds import Bound
 from gradtape.nn import activations as core
 from gradtape.ops.arrays.joining import split
 from gradtape.ops.elementwise import arithmetic

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.graph.annotated_kinds import Count, Decay, Finite, NonNegative
+from gradtape.annotated_kinds import Count, Decay, Finite, NonNegative
 from gradtape.tf.keras import metrics as all_metrics
 
 __all__ = [

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.annotated_kinds import Count, Size
 from gradtape.errors import shown
-from gradtape.graph.annotated_kinds import Count, Size
 from gradtape.ops.families.shapes import normalize_axis
 from gradtape.tf import random
 from gradtape.tf.base.conversion import convert

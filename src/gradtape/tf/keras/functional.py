@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradtape.graph.annotated_kinds import Size
+from gradtape.annotated_kinds import Size
 from gradtape.pytree import flatten, unflatten
 from gradtape.tf.base.dispatch import graphs
 from gradtape.tf.base.dtypes import float32

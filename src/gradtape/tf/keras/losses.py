@@ -6,8 +6,8 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
+from gradtape.annotated_kinds import Probability
 from gradtape.errors import ShapeError
-from gradtape.graph.annotated_kinds import Probability
 from gradtape.nn import losses as core
 from gradtape.ops.arrays.movement import moveaxis, reshape
 from gradtape.ops.elementwise.arithmetic import (

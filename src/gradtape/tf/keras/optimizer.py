@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from gradtape import optimizers as core
-from gradtape.graph.annotated_kinds import Positive
+from gradtape.annotated_kinds import Positive
 from gradtape.ops.elementwise.arithmetic import where
 from gradtape.tensor.row_sparse import RowSparse
 from gradtape.tf.base.conversion import convert

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.annotated_kinds import Decay, Finite, NonNegative, Probability
 from gradtape.dtypes import float64
-from gradtape.graph.annotated_kinds import Decay, Finite, NonNegative, Probability
 from gradtape.ops.elementwise.arithmetic import clip, maximum
 from gradtape.ops.elementwise.arithmetic import pow as power_of
 from gradtape.ops.elementwise.complexes import abs as size

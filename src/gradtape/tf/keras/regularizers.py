@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from gradtape.graph.annotated_kinds import NonNegative
+from gradtape.annotated_kinds import NonNegative
 from gradtape.ops.arrays.movement import matrix_transpose
 from gradtape.ops.elementwise.complexes import abs as size
 from gradtape.ops.elementwise.unary import square

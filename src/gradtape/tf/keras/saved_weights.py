@@ -6,8 +6,8 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from gradtape.storage.weights import read_arrays
 from gradtape.tf.programs import checkpoints, trackable
+from gradtape.training.storage.weights import read_arrays
 
 
 def save_weights(model: Any, filepath: Any, overwrite: bool) -> None:

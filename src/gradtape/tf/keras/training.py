@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from gradtape.graph.annotated_kinds import Count
-from gradtape.graph.argument_checks import as_count
+from gradtape.annotated_kinds import Count
+from gradtape.argument_checks import as_count
 from gradtape.pytree import flatten
 from gradtape.tf.base.casting import cast
 from gradtape.tf.base.conversion import convert

@@ -11,7 +11,6 @@ from gradtape.errors import ShapeError
 from gradtape.ops.arrays import joining, movement, padding
 from gradtape.ops.elementwise import arithmetic
 from gradtape.ops.families.shapes import normalize_axis
-from gradtape.recording.value import host_value
 from gradtape.tf.base.conversion import as_axes, as_lengths, as_shape, common, concrete, convert
 from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.dtypes import as_dtype, int32
@@ -27,6 +26,7 @@ from gradtape.tf.base.types import (
     ShapeLike,
     TensorLike,
 )
+from gradtape.trace.value import host_value
 
 __all__ = [
     "broadcast_to", "concat", "ensure_shape", "expand_dims", "identity", "identity_n", "pad",

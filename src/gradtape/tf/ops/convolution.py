@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from gradtape.annotated_kinds import Size
 from gradtape.errors import ShapeError, shown
-from gradtape.graph.annotated_kinds import Size
 from gradtape.ops.arrays.movement import flip, moveaxis, reshape
 from gradtape.ops.families.phases import Steps
 from gradtape.ops.matrices.convolution import convolve

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.argument_checks import as_count
 from gradtape.errors import DtypeError, IndexRangeError, ShapeError
-from gradtape.graph.argument_checks import as_count
 from gradtape.ops.arrays import indexing as core
 from gradtape.ops.arrays import scatter
 from gradtape.ops.arrays.creation import zeros

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradtape import linalg as core
+from gradtape.annotated_kinds import NonNegative
 from gradtape.errors import ShapeError
-from gradtape.graph.annotated_kinds import NonNegative
 from gradtape.ops.arrays import triangles
 from gradtape.ops.arrays.movement import matrix_transpose as core_transpose
 from gradtape.ops.elementwise.complexes import conj, real

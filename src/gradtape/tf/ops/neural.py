@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.annotated_kinds import Bound, Count, NonNegative
 from gradtape.errors import DtypeError, ShapeError
-from gradtape.graph.annotated_kinds import Bound, Count, NonNegative
 from gradtape.nn import activations, losses
 from gradtape.ops.arrays.joining import concat
 from gradtape.ops.arrays.movement import broadcast_to

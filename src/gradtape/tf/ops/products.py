@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.annotated_kinds import NonNegative
 from gradtape.errors import DtypeError, ShapeError
-from gradtape.graph.annotated_kinds import NonNegative
 from gradtape.ops.arrays.movement import matrix_transpose, moveaxis
 from gradtape.ops.elementwise.arithmetic import clip, equal, maximum, minimum, where
 from gradtape.ops.elementwise.complexes import conj
@@ -18,7 +18,6 @@ from gradtape.ops.matrices import einsum as contractions
 from gradtape.ops.matrices.matrix_functions import matrix_norm
 from gradtape.ops.reductions.norm import norm as core_norm
 from gradtape.ops.reductions.reduction import sum as total
-from gradtape.recording.thread_state import state
 from gradtape.tf.base.casting import cast
 from gradtape.tf.base.conversion import as_axes, common, convert
 from gradtape.tf.base.dispatch import operation
@@ -26,6 +25,7 @@ from gradtape.tf.base.operators import beside
 from gradtape.tf.base.slices import IndexedSlices
 from gradtape.tf.base.tensor import Tensor, adopt
 from gradtape.tf.base.types import Axis, DTypeLike, Name, TensorLike
+from gradtape.trace.thread_state import state
 
 __all__ = [
     "clip_by_global_norm", "clip_by_norm", "clip_by_value", "einsum", "global_norm",

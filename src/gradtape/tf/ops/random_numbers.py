@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from gradtape import random as core
-from gradtape.graph.annotated_kinds import Count
+from gradtape.annotated_kinds import Count
 from gradtape.ops.elementwise import arithmetic
 from gradtape.ops.elementwise import unary as elementwise
 from gradtape.ops.families.casting import cast

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
+from gradtape.argument_checks import as_count
 from gradtape.errors import ShapeError, shown
-from gradtape.graph.argument_checks import as_count
 from gradtape.ops.arrays.creation import ones
 from gradtape.ops.arrays.movement import moveaxis, reshape
 from gradtape.ops.families.phases import Steps

@@ -14,18 +14,18 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.graph.annotated_kinds import Count, NonNegative, Size
-from gradtape.graph.spec import spec
-from gradtape.recording.value import Value
-from gradtape.storage import files
-from gradtape.storage.encode import snapshot
-from gradtape.storage.weights import read_arrays
+from gradtape.annotated_kinds import Count, NonNegative, Size
+from gradtape.ir.spec import spec
 from gradtape.tensor.generator import Generator
 from gradtape.tensor.tensor import Tensor as CoreTensor
 from gradtape.tensor.variable import Variable as CoreVariable
 from gradtape.tf.base.errors import NotFoundError
 from gradtape.tf.programs import trackable
 from gradtape.tf.programs.variable import Variable
+from gradtape.trace.value import Value
+from gradtape.training.storage import files
+from gradtape.training.storage.encode import snapshot
+from gradtape.training.storage.weights import read_arrays
 
 __all__ = ["Checkpoint", "CheckpointManager", "latest_checkpoint"]
 

@@ -13,22 +13,22 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 
+from gradtape.annotated_kinds import Size
 from gradtape.control import branches, loops, vmap
 from gradtape.control.loops import map as core_map
 from gradtape.control.scan import scan as core_scan
 from gradtape.errors import DtypeError, NoValueError, ShapeError
-from gradtape.graph.annotated_kinds import Size
 from gradtape.ops.arrays.creation import zeros
 from gradtape.ops.arrays.joining import concat, stack
 from gradtape.ops.elementwise.arithmetic import stop_gradient
 from gradtape.pytree import Structure, flatten, map_leaves, unflatten
-from gradtape.recording.thread_state import state
-from gradtape.recording.trace import Trace
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.base.dispatch import graphs, operation
 from gradtape.tf.base.shapes import TensorSpec
 from gradtape.tf.base.tensor import Tensor, adopt
 from gradtape.tf.base.types import IntLike, Name, TensorLike, UserFunction
+from gradtape.trace.thread_state import state
+from gradtape.trace.trace import Trace
 
 __all__ = [
     "case", "cond", "foldl", "foldr", "map_fn", "scan", "switch_case", "vectorized_map",

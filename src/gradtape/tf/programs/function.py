@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.functions.captured import Contract
-from gradtape.functions.function import Function as CoreFunction
-from gradtape.graph.spec import Spec
+from gradtape.ir.spec import Spec
+from gradtape.jit.captured import Contract
+from gradtape.jit.function import Function as CoreFunction
 from gradtape.pytree import flatten, flatten_up_to, map_leaves, register_pytree, unflatten
 from gradtape.tensor.tensor import Tensor as CoreTensor
 from gradtape.tf.base.conversion import convert

@@ -5,15 +5,12 @@ from __future__ import annotations
 import enum
 from typing import Any
 
-from gradtape.derive.gradient import derive_reverse
-from gradtape.derive.jacobians import derive_hessian
-from gradtape.derive.window import Window
+from gradtape.autodiff.dense_jacobians import derive_hessian
+from gradtape.autodiff.gradient import derive_reverse
+from gradtape.autodiff.window import Window
 from gradtape.errors import NotRecordingError
-from gradtape.graph.node import Node
+from gradtape.ir.node import Node
 from gradtape.pytree import flatten, unflatten
-from gradtape.recording.handle import Handle
-from gradtape.recording.recording import Recording
-from gradtape.recording.thread_state import state
 from gradtape.tape import gradient_tape as core
 from gradtape.tape.forward_accumulator import ForwardAccumulator as CoreAccumulator
 from gradtape.tape.recording_scope import direction, directions, finish
@@ -23,6 +20,9 @@ from gradtape.tf.base.conversion import convert
 from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.tensor import adopt
 from gradtape.tf.ops.creation import ones_like, zeros, zeros_like
+from gradtape.trace.handle import Handle
+from gradtape.trace.recording import Recording
+from gradtape.trace.thread_state import state
 
 __all__ = [
     "ForwardAccumulator", "GradientTape", "UnconnectedGradients", "gradients", "hessians",

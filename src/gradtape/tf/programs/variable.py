@@ -7,13 +7,10 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from gradtape.graph.argument_checks import check_function
-from gradtape.graph.public_face import face_class
+from gradtape.argument_checks import check_function
 from gradtape.ops.arrays import indexing
 from gradtape.ops.custom.custom import ASSIGNED
-from gradtape.recording.record import record
-from gradtape.recording.thread_state import state
-from gradtape.storage import registry
+from gradtape.public_face import face_class
 from gradtape.tensor import tensor as core
 from gradtape.tensor.variable import Variable as CoreVariable
 from gradtape.tf.base.conversion import convert
@@ -26,6 +23,9 @@ from gradtape.tf.base.tensor import Reference, Tensor
 from gradtape.tf.base.types import Array, DTypeLike, Name, TensorLike
 from gradtape.tf.ops import indexing as lookups
 from gradtape.tf.ops.segments import unsorted_segment_prod
+from gradtape.trace.record import record
+from gradtape.trace.thread_state import state
+from gradtape.training.storage import registry
 
 __all__ = ["Variable"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.graph.annotated_kinds import Probability
+from gradtape.annotated_kinds import Probability
 from gradtape.tf import nn as _new
 from gradtape.tf.base.casting import cast
 from gradtape.tf.base.conversion import convert

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from gradtape.graph.public_face import faced
+from gradtape.public_face import faced
 
 _ROWS = """
 arg_max arg_min: input dimension=axis output_type name

@@ -17,8 +17,6 @@ import numpy as np
 
 from gradtape import random
 from gradtape.errors import ArgumentError
-from gradtape.recording.recording import Recording
-from gradtape.recording.thread_state import state
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.base.dispatch import EFFECT, PLAIN, WithoutValue, graphs
 from gradtape.tf.base.dtypes import DType, as_dtype
@@ -31,6 +29,8 @@ from gradtape.tf.ops.creation import zeros_like
 from gradtape.tf.programs.tape import GradientTape
 from gradtape.tf.programs.variable import Variable
 from gradtape.tf.v1.graphs import build_from_now_on, default_graph, local
+from gradtape.trace.recording import Recording
+from gradtape.trace.thread_state import state
 
 __all__ = ["Symbolic", "group", "placeholder", "placeholder_with_default"]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
 from gradtape import optimizers as core
-from gradtape.graph.annotated_kinds import Decay, NonNegative, Positive, Probability
+from gradtape.annotated_kinds import Decay, NonNegative, Positive, Probability
 from gradtape.tensor.tensor import Tensor as CoreTensor
 from gradtape.tf.base.casting import cast
 from gradtape.tf.base.tensor import Tensor

@@ -11,8 +11,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any, Self
 
+from gradtape.annotated_kinds import Size
 from gradtape.errors import shown
-from gradtape.graph.annotated_kinds import Size
 from gradtape.pytree import flatten, map_leaves
 from gradtape.tf.base.casting import cast
 from gradtape.tf.base.conversion import convert

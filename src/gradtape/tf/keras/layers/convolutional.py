@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from gradtape.annotated_kinds import Size, Sizes
+from gradtape.argument_checks import as_count
 from gradtape.errors import ShapeError
-from gradtape.graph.annotated_kinds import Size, Sizes
-from gradtape.graph.argument_checks import as_count
 from gradtape.ops.reductions import reduction
 from gradtape.tf.base.casting import cast
 from gradtape.tf.base.conversion import convert

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from gradtape.annotated_kinds import NonNegative, Size
+from gradtape.argument_checks import as_count
 from gradtape.errors import ShapeError
-from gradtape.graph.annotated_kinds import NonNegative, Size
-from gradtape.graph.argument_checks import as_count
 from gradtape.nn.initializers import Seed
 from gradtape.nn.layers import Dropout as CoreDropout
 from gradtape.nn.layers import project

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gradtape import random as streams
+from gradtape.annotated_kinds import Finite, NonNegative
+from gradtape.argument_checks import as_count
 from gradtape.errors import ShapeError
-from gradtape.graph.annotated_kinds import Finite, NonNegative
-from gradtape.graph.argument_checks import as_count
 from gradtape.ops.arrays.joining import concat
 from gradtape.ops.arrays.movement import broadcast_to, expand_dims, permute_dims
 from gradtape.ops.arrays.padding import pad

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradtape.graph.annotated_kinds import NonNegative, Probability
+from gradtape.annotated_kinds import NonNegative, Probability
 from gradtape.nn.layers import normalized
 from gradtape.ops.elementwise.arithmetic import stop_gradient
 from gradtape.ops.elementwise.unary import square

@@ -1,0 +1,400 @@
+"""Jacobians: forward, reverse, or both with a product in between, whichever graph costs least.
+
+The Jacobian of one node by another is a graph of the same ops, target axes first. A target that is
+joined from parts is differentiated part by part. Where everything passes through a value with few
+elements (a waist), the Jacobian is the product of those on either side of it.
+
+A complex source with a complex target is taken to be holomorphic: the result is f'(z). The rows of
+a real target by a complex source are gradients, dL/dRe + i dL/dIm. The columns of a complex target
+by a real source are derivatives, dRe/dx + i dIm/dx. The dtype is that of the source, made complex
+if the target is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Collection
+from typing import TypeVar
+
+from gradtape.autodiff import forward as forward_mode
+from gradtape.autodiff import reverse as reverse_mode
+from gradtape.autodiff import seeded
+from gradtape.autodiff.forward import forward
+from gradtape.autodiff.reverse import reverse
+from gradtape.autodiff.seeded_values import respond, spread
+from gradtape.dtypes import COMPLEX_OF, DType
+from gradtape.errors import UndefinedRuleError
+from gradtape.ir import (
+    PICK,
+    Node,
+    Rows,
+    Shape,
+    View,
+    apply,
+    constant,
+    dependents,
+    placeholder,
+    spec,
+    topological,
+)
+from gradtape.ir.program import program
+from gradtape.ops.arrays.movement import permute, reshape_node
+from gradtape.ops.families import broadcast_to, cast
+from gradtape.ops.families.elementwise import conjugate
+from gradtape.ops.matrices.contraction import matmul
+from gradtape.records import dataclass
+
+# A mode is not tried when the other one has so many times fewer seeds.
+CLEARLY_FEWER = 16
+# A waist pays when it has so many times fewer elements than either end.
+NARROW = 4
+# The cost of writing an element of a transposed result, in element-wise operations.
+TRANSPOSED_COST = 4
+# A joined target is differentiated as a whole if its parts are computed from the same nodes, which
+# would be differentiated more often than this.
+MOST_REPEATED = 12
+# The cost of one multiply-add inside a matrix product, in element-wise operations.
+PRODUCT_COST = 1 / 16
+
+
+_Made = TypeVar("_Made")
+# What all seeds are multiplied by: 1j for the derivative along the imaginary axis.
+Factor = complex | None
+
+
+@dataclass(frozen=True)
+class Question:
+    """By which node to differentiate, in which mode, and which nodes count as constants."""
+
+    source: Node
+    mode: str = "auto"
+    blocked: Collection[Node] = ()
+    # How custom derivatives written in Python are called, forward and backward.
+    push: forward_mode.PythonRule | None = None
+    pull: reverse_mode.PythonRule | None = None
+
+
+def jacobian(target: Node, question: Question) -> Node | None:
+    """The Jacobian of shape target.shape + source.shape; None if the target does not depend."""
+    found = _jacobian(target, question)
+    return found if found is None else cast(found, jacobian_dtype(target, question.source))
+
+
+def jacobian_dtype(target: Node, source: Node) -> DType:
+    """The dtype of the source, made complex if the target is, in both modes."""
+    return COMPLEX_OF.get(source.dtype, source.dtype) if target.dtype.kind == "c" else source.dtype
+
+
+def _jacobian(target: Node, question: Question) -> Node | None:
+    source = question.source
+    active = _active(target, question)
+    if target not in active:
+        return None
+    if target is source:
+        return seeded.jacobian_forward(seeded.identity_seeds(source.spec), source, source)
+    if _is_joined(target) and not _repeats(target, question, len(active)):
+        return _of_joined(target, question)
+    real = source.dtype.kind == target.dtype.kind == "f"
+    waist = _waist(target, source, active) if question.mode == "auto" and real else None
+    if waist is not None:
+        return _through_waist(target, waist, question)
+    found = _by_ways(_ways(target, question), target, question)
+    connected = [node for node in found if node is not None]
+    if len(connected) < len(found):
+        return None  # all paths end, as at a stop_gradient
+    if len(connected) == 1:
+        return connected[0]
+    known = set(topological([target]))
+    return min(connected, key=lambda node: _cost(node, known))
+
+
+def _active(target: Node, question: Question) -> set[Node]:
+    wanted = {question.source}
+    order = topological([target])
+    return dependents((n for n in order if n not in question.blocked or n in wanted), wanted)
+
+
+def _ways(target: Node, question: Question) -> tuple[str, ...]:
+    """The modes worth building."""
+    source = question.source
+    if question.mode != "auto":
+        return (question.mode,)
+    by_dtype = _ways_by_dtype(target, source)
+    if by_dtype is not None:
+        return (by_dtype,)
+    if target.size * CLEARLY_FEWER <= source.size:
+        return ("reverse",)
+    if source.size * CLEARLY_FEWER <= target.size:
+        return ("forward",)
+    # Where they cost the same, reverse: its result needs no transposition.
+    return ("reverse", "forward")
+
+
+def _ways_by_dtype(target: Node, source: Node) -> str | None:
+    """Between real and complex values one way has one seed per element, the other two."""
+    if source.dtype.kind == target.dtype.kind:
+        return None
+    return "reverse" if source.dtype.kind == "c" else "forward"
+
+
+def _by_ways(ways: tuple[str, ...], target: Node, question: Question) -> list[Node | None]:
+    """The Jacobian in each mode for which all ops have rules; at least one, or the reason."""
+
+    def one(way: str) -> Node | None:
+        return _forward(target, question) if way == "forward" else _reverse(target, question)
+
+    if len(ways) == 1:
+        return [either_way(ways[0], question.mode, one)]
+    found = []
+    for way in ways:
+        with contextlib.suppress(UndefinedRuleError):
+            found.append(one(way))
+    # No mode is possible: the first one raises its error again.
+    return found or [one(ways[0])]
+
+
+def either_way(way: str, mode: str, make: Callable[[str], _Made]) -> _Made:
+    """What `make` gives for one mode or, if some op has no rule in that mode, for the other.
+
+    Reverse mode cannot go back through a loop whose number of steps is unknown, forward mode can.
+    """
+    try:
+        return make(way)
+    except UndefinedRuleError:
+        if mode != "auto":
+            raise
+        try:
+            return make("reverse" if way == "forward" else "forward")
+        except UndefinedRuleError:
+            pass
+        raise
+
+
+def _forward(target: Node, question: Question) -> Node | None:
+    source = question.source
+    start = seeded.identity_seeds(source.spec)
+
+    def along(factor: Factor) -> Node | None:
+        pushed = _response(target, question, "forward", factor, start, source.shape)
+        return None if pushed is None else seeded.jacobian_forward(*pushed, target, source)
+
+    return _both_parts(along, target, source, "forward")
+
+
+def _reverse(target: Node, question: Question) -> Node | None:
+    source = question.source
+    start = seeded.identity_seeds(target.spec)
+
+    def along(factor: Factor) -> Node | None:
+        pulled = _response(target, question, "reverse", factor, start, target.shape)
+        return None if pulled is None else seeded.jacobian_reverse(*pulled, target, source)
+
+    return _both_parts(along, target, source, "reverse")
+
+
+def products(
+    target: Node, question: Question, way: str, start: seeded.Seeded, space: Shape
+) -> Node | None:
+    """Products of the Jacobian (`forward`) or of its transpose (`reverse`) with all seeds.
+
+    Seeds are elements of `space`, whose axes come first in the result.
+    """
+    source = question.source
+    result = target if way == "forward" else source
+
+    def along(factor: Factor) -> Node | None:
+        found = _response(target, question, way, factor, start, space)
+        if found is None:
+            return None
+        (response,) = found
+        shape = (*space, *result.shape)
+        if response is None:
+            return constant(0, spec(shape, result.dtype))
+        return broadcast_to(seeded.dense_form(response, result, space).value, shape)
+
+    found = _both_parts(along, target, source, way)
+    return None if found is None else cast(found, jacobian_dtype(target, source))
+
+
+def _both_parts(
+    along: Callable[[Factor], Node | None], target: Node, source: Node, way: str
+) -> Node | None:
+    """A derivative from those along the real axis and, where that needs both, the imaginary one."""
+    found = along(None)
+    if found is None:
+        return None
+    kinds = source.dtype.kind + target.dtype.kind
+    if kinds == ("cf" if way == "forward" else "fc"):
+        across = along(1j)
+        assert across is not None
+        return found + across * 1j
+    return conjugate(found) if way == "reverse" and kinds == "cc" else found
+
+
+def _response(
+    target: Node, question: Question, way: str, factor: Factor, start: seeded.Seeded, space: Shape
+) -> tuple[seeded.Seeded | None] | None:
+    """The response of the other end to all seeds times a factor; None if it does not depend."""
+    source, blocked = question.source, question.blocked
+    end = source if way == "forward" else target
+    # A single seed is known: the derivative along it is the response.
+    single = math.prod(space) == 1
+    seed = _only(start, end, space) if single else placeholder(end.spec)
+    given = seed if factor is None else seed * factor
+    if way == "forward":
+        (found,) = forward([target], [source], [given], blocked, question.push)
+    else:
+        (slope,) = reverse([target], [given], [source], blocked, question.pull)
+        found = slope.dense() if isinstance(slope, Rows) else slope
+    if found is None:
+        return None
+    return (
+        spread(found, found.shape, space) if single else respond([found], seed, start, space)[0],
+    )
+
+
+def _only(start: seeded.Seeded, end: Node, space: Shape) -> Node:
+    """The value of the only seed."""
+    full = seeded.dense_form(start, end, space).value
+    return reshape_node(broadcast_to(full, (*space, *end.shape)), end.shape)
+
+
+def fewer_seeds(target: Node, source: Node, mode: str) -> str:
+    """The way that takes fewer products, unless a mode is asked for."""
+    if mode != "auto":
+        return mode
+    by_dtype = _ways_by_dtype(target, source)
+    return by_dtype or ("forward" if source.size < target.size else "reverse")
+
+
+def batch_jacobian(target: Node, question: Question) -> Node | None:
+    """Row b of the target by row b of the source, for examples known to be independent.
+
+    Seeds are the elements of one row. Every example takes them at once, because the seed of one
+    example reaches no other example.
+    """
+    source = question.source
+    if target not in _active(target, question):
+        return None
+
+    def one(way: str) -> Node | None:
+        like, result = (source, target) if way == "forward" else (target, source)
+        space = like.shape[1:]
+
+        def along(factor: Factor) -> Node | None:
+            found = _response(target, question, way, factor, seeded.row_seeds(like.spec), space)
+            if found is None:
+                return None
+            return _batch_first(found[0], result, space, seeds_last=way == "forward")
+
+        return _both_parts(along, target, source, way)
+
+    found = either_way(fewer_seeds(target, source, question.mode), question.mode, one)
+    return None if found is None else cast(found, jacobian_dtype(target, source))
+
+
+def _batch_first(
+    response: seeded.Seeded | None, node: Node, space: Shape, *, seeds_last: bool
+) -> Node:
+    """Responses of a batch, with the batch axis in front."""
+    if response is None:
+        rest = node.shape[1:]
+        shape = (*rest, *space) if seeds_last else (*space, *rest)
+        return constant(0, spec((node.shape[0], *shape), node.dtype))
+    count = len(space)
+    full = broadcast_to(seeded.dense_form(response, node, space).value, (*space, *node.shape))
+    seeds, rest_axes = range(count), range(count + 1, full.ndim)
+    order = (count, *rest_axes, *seeds) if seeds_last else (count, *seeds, *rest_axes)
+    return full if order == tuple(range(full.ndim)) else permute(full, order)
+
+
+def _of_joined(target: Node, question: Question) -> Node | None:
+    """The Jacobian of a stack or concatenation, or of one that was reshaped."""
+    source = question.source
+    if target.op.view is View.RESHAPE:
+        inner = jacobian(target.inputs[0], question)
+        return None if inner is None else reshape_node(inner, target.shape + source.shape)
+    parts = [jacobian(part, question) for part in target.inputs]
+    if all(part is None for part in parts):
+        return None
+    of = jacobian_dtype(target, source)
+    filled = tuple(
+        constant(0, spec(operand.shape + source.shape, of)) if part is None else cast(part, of)
+        for part, operand in zip(parts, target.inputs, strict=True)
+    )
+    return apply(target.op, filled, target.params)
+
+
+def _repeats(target: Node, question: Question, whole: int) -> bool:
+    """Whether part by part the same nodes would be differentiated again and again."""
+    while target.op.view is View.RESHAPE:
+        (target,) = target.inputs
+    if len(target.inputs) <= MOST_REPEATED:
+        return False
+    parts = sum(len(_active(part, question)) for part in target.inputs)
+    return parts > MOST_REPEATED * whole
+
+
+def _is_joined(node: Node) -> bool:
+    if node.op.view is View.RESHAPE:
+        return _is_joined(node.inputs[0])
+    return node.op.join is not None
+
+
+def _waist(target: Node, source: Node, active: set[Node]) -> Node | None:
+    """The smallest value that every path from the source to the target passes through."""
+    order = [node for node in topological([target]) if node in active]
+    last_read = {parent: index for index, node in enumerate(order) for parent in node.inputs}
+    furthest = 0
+    found: Node | None = None
+    for index, node in enumerate(order):
+        # A cut: nothing before it is read after it.
+        if furthest <= index and _may_be_cut(node, source, target) and _narrower(node, found):
+            found = node
+        furthest = max(furthest, last_read.get(node, 0))
+    small = min(source.size, target.size)
+    return found if found is not None and found.size * NARROW <= small else None
+
+
+def _may_be_cut(node: Node, source: Node, target: Node) -> bool:
+    # Through a complex value the chain rule is not a product of the two matrices.
+    plain = type(node.spec) is not tuple and node.op is not PICK and node.dtype.kind == "f"
+    return plain and node is not source and node is not target
+
+
+def _narrower(node: Node, than: Node | None) -> bool:
+    return than is None or node.size < than.size
+
+
+def _through_waist(target: Node, waist: Node, question: Question) -> Node | None:
+    """dt/dw · dw/ds, as one matrix product."""
+    inner = jacobian(waist, question)
+    outer = jacobian(
+        target, Question(waist, "auto", question.blocked, question.push, question.pull)
+    )
+    if inner is None or outer is None:
+        return None
+    rows = reshape_node(outer, (target.size, waist.size))
+    columns = reshape_node(inner, (waist.size, question.source.size))
+    return reshape_node(matmul(rows, columns), target.shape + question.source.shape)
+
+
+def _cost(node: Node, known: set[Node]) -> float:
+    """Roughly the element-wise operations that it takes beyond computing `known`."""
+    transposed = TRANSPOSED_COST * node.size if node.op.view is View.PERMUTE else 0.0
+    return transposed + sum(_work(step) for step in program([node], known).nodes)
+
+
+def _work(node: Node) -> float:
+    if type(node.spec) is tuple:
+        return float(sum(of.size for of in node.spec))
+    if node.op.labels is not None:
+        a, b = node.inputs
+        # Every product of elements: the geometric mean of the three sizes.
+        return PRODUCT_COST * math.sqrt(float(a.size) * b.size * max(node.size, 1))
+    if node.op.reduces:
+        return float(node.inputs[0].size)
+    if node.op.view is not None:
+        return 0.0
+    return float(node.size)

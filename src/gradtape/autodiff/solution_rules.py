@@ -1,0 +1,218 @@
+"""Implicit differentiation: the derivative of a solution, from the equation that it solves.
+
+If F(x, a) = 0 then dx = -(∂F/∂x)⁻¹ ∂F/∂a da. A solver finds the solution x₀ as an array. Recorded
+beside it are the residual F(x₀, a), a graph, and the node that carries this rule: its value is x₀,
+its inputs are x₀, the residual, and the other nodes that the residual reads (the frontier).
+
+Inside vmap, x₀ is itself a node, `solve_equation`, which solves when the program runs.
+
+The rule differentiates the residual at x₀ and then puts the node itself, y, in the place of x₀. So
+the derivative is a graph of y and a, in which y again has this rule: every order is right.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from gradtape.autodiff.forward import forward
+from gradtape.autodiff.jacobian import Question, batch_jacobian, jacobian
+from gradtape.autodiff.linear_systems import LinearMap, System
+from gradtape.autodiff.python_rules import Cotangent, PythonRules, Structural, Tangent, replaced
+from gradtape.autodiff.reverse import reverse
+from gradtape.autodiff.sparse.choose_colouring import Coloured
+from gradtape.errors import UndefinedRuleError
+from gradtape.ir import Rows, dependents, spec, substitute, topological
+from gradtape.ir.node import LEAF, Node, apply, pick, placeholder
+from gradtape.ops.arrays.movement import reshape_node
+from gradtape.ops.custom.custom import CUSTOM
+from gradtape.ops.families.batching import spread
+from gradtape.ops.matrices.contraction import adjoint
+from gradtape.ops.matrices.linalg import solve_matrix
+from gradtape.ops.matrices.sparse_solve import SYSTEM
+from gradtape.records import dataclass
+from gradtape.trace.recording import Recording
+
+
+def frontier(residual: Node, x: Node) -> list[Node]:
+    """The nodes that the residual reads and that do not depend on x, in a fixed order.
+
+    If the residual contains the solution of another equation that depends on x, the unknowns of
+    that equation belong to the interior, not to the frontier.
+    """
+    order = topological([residual])
+    unknowns: set[Node] = set()
+    interior = {x}
+    while True:
+        interior = dependents(order, {x, *unknowns})
+        inner = {n.inputs[0] for n in interior if n.op is CUSTOM and type(n.params[1]) is Implicit}
+        if inner <= unknowns:
+            break
+        unknowns |= inner
+    found: dict[Node, None] = {}
+    for node in order:
+        if node in interior and node is not x:
+            found.update((parent, None) for parent in node.inputs if parent not in interior)
+    return list(found)
+
+
+def is_pure(residual: Node) -> bool:
+    """Whether the graph has no derivative that is a Python closure."""
+    return all(
+        isinstance(node.params[1], Structural) and node.params[1].pure
+        for node in topological([residual])
+        if node.op is CUSTOM
+    )
+
+
+@dataclass(frozen=True)
+class Implicit(Structural):
+    """The derivative of a solution. `name` is the function that the user called."""
+
+    name: str
+    # "direct" or an iteration; with a colouring, "direct" is a sparse decomposition.
+    solver: str
+    coloured: Coloured | None
+    # Whether the Jacobian is its own adjoint, as the Jacobian of a gradient is.
+    symmetric: bool
+    pure: bool
+    # The number of leading axes that count examples, each with an equation of its own.
+    examples: int = 0
+
+    def push(
+        self, recording: Recording | None, node: Node, tangents: Sequence[Tangent]
+    ) -> tuple[Tangent, ...]:
+        """Forward mode."""
+        _, residual, *given = node.inputs
+        pairs = [
+            (source, tangent)
+            for source, tangent in zip(given, tangents[2:], strict=True)
+            if tangent is not None
+        ]
+        rules = PythonRules(recording)
+        sources, along = [s for s, _ in pairs], [t for _, t in pairs]
+        (moved,) = forward([residual], sources, along, (), rules.push)
+        if moved is None:
+            return (None,)
+        (right,) = self._at_solution(recording, node, [moved], along)
+        return (-self._solve(recording, node, right, by_adjoint=False),)
+
+    def pull(
+        self, recording: Recording | None, node: Node, cotangents: tuple[Any, ...]
+    ) -> list[Cotangent]:
+        """Reverse mode."""
+        _, residual, *given = node.inputs
+        weights = -self._solve(recording, node, cotangents[0], by_adjoint=True)
+        # One node of the frontier may depend on another: paths must end at each of them.
+        ends = {other: placeholder(other.spec) for other in given}
+        # The node that solves reads the frontier, too, but no derivative goes through it.
+        x = node.inputs[0]
+        (ended,) = replaced(recording, [residual], {**ends, x: x})
+        sources = list(ends.values())
+        found = reverse([ended], [weights], sources, (), PythonRules(recording).pull)
+        dense = [part.dense() if isinstance(part, Rows) else part for part in found]
+        known = [part for part in dense if part is not None]
+        back = {end: other for other, end in ends.items()}
+        placed = iter(self._at_solution(recording, node, known, [weights], back))
+        return [None, None, *[None if part is None else next(placed) for part in dense]]
+
+    def batch_rule(self, inputs: tuple[Node, ...], batched: tuple[bool, ...], y: Node) -> Node:
+        """Examples have an equation each, provided that each has a solution of its own."""
+        if not batched[0]:
+            raise UndefinedRuleError(
+                f"{self.name}: vmap cannot solve for many examples once there is a solution for "
+                "one. Call it inside the function that is mapped, or in a loop."
+            )
+        x, residual, *given = inputs
+        if not batched[1]:
+            residual = spread(residual, x.shape[0])
+        rule = replace(self, examples=self.examples + 1)
+        return apply(CUSTOM, (x, residual, *given), (1, rule))
+
+    def _at_solution(
+        self,
+        recording: Recording | None,
+        node: Node,
+        graphs: Sequence[Node],
+        stop: Sequence[Node],
+        back: dict[Node, Node] | None = None,
+    ) -> list[Node]:
+        """Graphs of x₀ as graphs of the solution node."""
+        x, _, *given = node.inputs
+        replacement = {other: other for other in (node, *given, *stop)}
+        replacement.update(back or {})
+        replacement[x] = pick(node, 0)
+        return replaced(recording, graphs, replacement)
+
+    def _solve(
+        self, recording: Recording | None, node: Node, right: Node, by_adjoint: bool
+    ) -> Node:
+        """The solution of a system with the Jacobian at the solution, or with its adjoint."""
+        if self.solver == "direct" and self.coloured is None:
+            return self._solve_dense(recording, node, right, by_adjoint)
+        x, residual, *given = node.inputs
+        rules = PythonRules(recording)
+        # All examples together are one system with a block-diagonal matrix.
+        flat = spec((x.size,), x.dtype)
+        seed, back = placeholder(flat), placeholder(flat)
+        (pushed,) = forward([residual], [x], [reshape_node(seed, x.shape)], (), rules.push)
+        if pushed is None:
+            raise self._unconnected()
+        pushed = reshape_node(pushed, flat.shape)
+        pulled: Any = pushed
+        if self.symmetric:
+            back = seed
+        else:
+            weights = reshape_node(back, residual.shape)
+            (pulled,) = reverse([residual], [weights], [x], (), rules.pull)
+            pulled = pulled.dense() if isinstance(pulled, Rows) else pulled
+            pulled = reshape_node(pulled, flat.shape)
+        # The derivatives of closures may read leaves that the residual does not read.
+        stop = {x, *given, seed, back}
+        extra = [n for n in topological([pushed, pulled], stop) if n.op is LEAF and n not in stop]
+        reads = [x, *given, *extra]
+        own = {node: placeholder(node.spec) for node in reads if type(node.spec) is not tuple}
+        product, coproduct = substitute([pushed, pulled], own)
+        others = tuple(own.values())
+        system = System(
+            LinearMap(seed, product, others),
+            LinearMap(back, coproduct, others),
+            self.solver,
+            self.coloured,
+        )
+        operands = [pick(node, 0) if other is x else other for other in own]
+        params = (system.adjoint() if by_adjoint else system,)
+        found = apply(SYSTEM, (reshape_node(right, flat.shape), *operands), params)
+        return reshape_node(found, x.shape)
+
+    def _solve_dense(
+        self, recording: Recording | None, node: Node, right: Node, by_adjoint: bool
+    ) -> Node:
+        """`_solve` with a dense matrix, or one for each example."""
+        x, residual, *_ = node.inputs
+        rules = PythonRules(recording)
+        if not self.examples:
+            matrix = jacobian(residual, Question(x, "auto", (), rules.push, rules.pull))
+            back = {}
+        else:
+            size = x.shape[-1]
+            count = math.prod(x.shape[: self.examples])
+            flat = placeholder(spec((count, size), x.dtype))
+            (moved,) = replaced(recording, [residual], {x: reshape_node(flat, x.shape)})
+            question = Question(flat, "auto", (), rules.push, rules.pull)
+            matrix = batch_jacobian(reshape_node(moved, flat.shape), question)
+            back = {flat: reshape_node(pick(node, 0), flat.shape)}
+        if matrix is None:
+            raise self._unconnected()
+        (matrix,) = self._at_solution(recording, node, [matrix], (), back)
+        matrix = adjoint(matrix) if by_adjoint else matrix
+        column = reshape_node(right, (*matrix.shape[:-1], 1))
+        return reshape_node(solve_matrix(matrix, column), x.shape)
+
+    def _unconnected(self) -> UndefinedRuleError:
+        return UndefinedRuleError(
+            f"{self.name}: the equation does not depend on the unknowns, so the solution has no "
+            "derivative. Use the argument that is solved for."
+        )

@@ -1,0 +1,223 @@
+"""Chooses a colouring: from a pattern to the products that give all its entries at least cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+
+from gradtape.autodiff.sparse import bidirectional, compression
+from gradtape.autodiff.sparse.colouring import (
+    ORDERS,
+    Colours,
+    colour_columns,
+    colour_rows,
+    known_order,
+)
+from gradtape.autodiff.sparse.pattern import Pattern
+from gradtape.autodiff.sparse.symmetric import colour_acyclic, colour_star
+from gradtape.dtypes import Array, DType
+from gradtape.records import dataclass
+
+BOOL = np.dtype(bool)
+METHODS = ("column", "row", "bidirectional")
+SYMMETRIC_METHODS = ("star", "acyclic")
+# The cost of a reverse product, in forward products.
+REVERSE_COST = 1.5
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Coloured:
+    """A pattern with colours: the products to compute, and the places of the entries in them.
+
+    `method` is `column` (forward products only), `row` (reverse products only), `bidirectional`
+    (both), or `star` or `acyclic` (Hessian-vector products).
+    """
+
+    pattern: Pattern
+    method: str
+    columns: Colours | None = None
+    rows: Colours | None = None
+    split: bidirectional.Split | None = None
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether the colours are those of a Hessian."""
+        return self.method in SYMMETRIC_METHODS
+
+    @property
+    def forward_count(self) -> int:
+        """The number of forward products."""
+        return 0 if self.columns is None else self.columns.count
+
+    @property
+    def reverse_count(self) -> int:
+        """The number of reverse products."""
+        return 0 if self.rows is None else self.rows.count
+
+    def cost(self, forward_cost: float = 1.0, reverse_cost: float = REVERSE_COST) -> float:
+        """The cost of all products together."""
+        return forward_cost * self.forward_count + reverse_cost * self.reverse_count
+
+    def forward_seeds(self, dtype: DType = BOOL) -> Array:
+        """The directions of the forward products, of shape (forward_count, columns)."""
+        if self.columns is None:
+            return np.zeros((0, self.pattern.shape[1]), dtype)
+        return compression.seeds(self.columns, dtype)
+
+    def reverse_seeds(self, dtype: DType = BOOL) -> Array:
+        """The weights of the reverse products, of shape (reverse_count, rows)."""
+        if self.rows is None:
+            return np.zeros((0, self.pattern.shape[0]), dtype)
+        return compression.seeds(self.rows, dtype)
+
+    @cached_property
+    def positions(self) -> Array | None:
+        """For each entry of the pattern its place in the flat products, forward ones first.
+
+        None after an acyclic colouring, where an entry is not one element: see `substitution`.
+        """
+        if self.method == "acyclic":
+            return None
+        if self.method == "star":
+            assert self.columns is not None
+            return compression.star_positions(self.pattern, self.columns)
+        if self.split is not None:
+            return compression.split_positions(self.pattern, self.split)
+        if self.columns is not None:
+            return compression.column_positions(self.pattern, self.columns)
+        assert self.rows is not None
+        return compression.row_positions(self.pattern, self.rows)
+
+    @cached_property
+    def substitution(self) -> compression.Substitution | None:
+        """The triangular system for the entries after an acyclic colouring, or None."""
+        if self.method != "acyclic" or self.columns is None:
+            return None
+        return compression.substitution(self.pattern, self.columns)
+
+    @cached_property
+    def dense_positions(self) -> Array:
+        """For each entry its place in the flattened dense matrix, which is zero elsewhere."""
+        return compression.dense_positions(self.pattern)
+
+    def decompress(self, forward: Array | None = None, reverse: Array | None = None) -> Array:
+        """The entries, in the order of the pattern, from the forward and the reverse products."""
+        if self.substitution is not None:
+            assert forward is not None
+            return self.substitution.apply(forward)
+        parts = [np.reshape(part, -1) for part in (forward, reverse) if part is not None]
+        flat = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        found: Array = flat[self.positions]
+        return found
+
+    def __repr__(self) -> str:
+        return (
+            f"Coloured {self.pattern!r}: {self.method}, {self.forward_count} forward and "
+            f"{self.reverse_count} reverse products"
+        )
+
+
+def colour(
+    pattern: Pattern,
+    method: str = "auto",
+    *,
+    order: str | None = None,
+    forward_cost: float = 1.0,
+    reverse_cost: float = REVERSE_COST,
+) -> Coloured:
+    """Colours for a Jacobian, by one of METHODS or, if `auto`, by the cheapest of them.
+
+    A method is tried only while its lower bound is below the cost found so far. Both directions
+    together never cost more than one of them. `order` is the one of ORDERS in which columns or rows
+    are coloured; without it, the arithmetic of grids is tried first and then several orders.
+    """
+    orders = ORDERS if order is None else (known_order(order),)
+    if method == "column":
+        return Coloured(pattern, "column", columns=colour_columns(pattern, orders))
+    if method == "row":
+        return Coloured(pattern, "row", rows=colour_rows(pattern, orders))
+    if method not in ("auto", "bidirectional"):
+        raise ValueError(f"colour: method {method!r} is unknown. Choose auto or one of {METHODS}.")
+    best: Coloured | None = None
+    cost = np.inf
+    candidates = _candidates(pattern, orders, forward_cost, reverse_cost)
+    for bound, _, make in sorted(candidates, key=lambda candidate: candidate[:2]):
+        if cost <= bound:
+            break
+        found = make()
+        if found.cost(forward_cost, reverse_cost) < cost:
+            best, cost = found, found.cost(forward_cost, reverse_cost)
+    assert best is not None
+    if (
+        pattern.rows is not None
+        and bidirectional.least_cost(pattern, forward_cost, reverse_cost) < cost
+    ):
+        stairs = bidirectional.staircase(pattern, forward_cost, reverse_cost)
+        if stairs.cost < cost and bidirectional.may_be_coloured(stairs):
+            found = _split(pattern, stairs.colour(orders))
+            best = found if found.cost(forward_cost, reverse_cost) < cost else best
+    return best if method == "auto" else replace(best, method=method)
+
+
+def _candidates(
+    pattern: Pattern, orders: Sequence[str], forward_cost: float, reverse_cost: float
+) -> list[tuple[float, int, Callable[[], Coloured]]]:
+    """Methods with an estimate of the least cost of each; on a tie, simple methods first."""
+    rows, columns = pattern.shape
+    longest, tallest = columns, rows
+    if pattern.rows is not None:
+        longest = int(np.diff(pattern.indptr).max(initial=0))
+        tallest = int(np.bincount(pattern.indices, minlength=1).max())
+    found: list[tuple[float, int, Callable[[], Coloured]]] = [
+        (
+            forward_cost * longest,
+            0,
+            lambda: Coloured(pattern, "column", colour_columns(pattern, orders)),
+        ),
+        (
+            reverse_cost * tallest,
+            1,
+            lambda: Coloured(pattern, "row", rows=colour_rows(pattern, orders)),
+        ),
+    ]
+    if pattern.rows is not None:
+        by_rows, _ = bidirectional.estimate(pattern, forward_cost, reverse_cost)
+        by_columns, _ = bidirectional.estimate(pattern.transposed, reverse_cost, forward_cost)
+        bound = min(by_rows, by_columns)
+        if bound < min(found[0][0], found[1][0]):
+            found.append(
+                (
+                    bound,
+                    2,
+                    lambda: _split(
+                        pattern,
+                        bidirectional.colour_split(pattern, forward_cost, reverse_cost, orders),
+                    ),
+                )
+            )
+    return found
+
+
+def _split(pattern: Pattern, split: bidirectional.Split) -> Coloured:
+    if not split.rows.count:
+        return Coloured(pattern, "column", split.columns)
+    if not split.columns.count:
+        return Coloured(pattern, "row", rows=split.rows)
+    return Coloured(pattern, "bidirectional", split.columns, split.rows, split)
+
+
+def colour_symmetric(
+    pattern: Pattern, method: str = "star", *, order: str | None = None
+) -> Coloured:
+    """Colours for a Hessian, whose pattern is symmetric, by one of SYMMETRIC_METHODS."""
+    orders = ORDERS if order is None else (known_order(order),)
+    if method == "star":
+        return Coloured(pattern, "star", columns=colour_star(pattern, orders))
+    if method == "acyclic":
+        return Coloured(pattern, "acyclic", columns=colour_acyclic(pattern, orders))
+    raise ValueError(
+        f"colour_symmetric: method {method!r} is unknown. Choose one of {SYMMETRIC_METHODS}."
+    )

@@ -1,0 +1,62 @@
+"""Runs the greedy loops, as the Python they are written in or, if they are long, as machine code.
+
+This package may not import the compiler, which is called through `hooks.compile_loops`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from gradtape.autodiff.sparse import greedy
+from gradtape.dtypes import Array
+from gradtape.ir.hooks import hooks
+
+Loop = Callable[..., int]
+
+# Turns of an inner loop from which compiling pays, and from which calling compiled code does.
+WORTH_COMPILING = 500_000
+WORTH_CALLING = 1_000
+
+_CALLEES: dict[Loop, tuple[Loop, ...]] = {
+    greedy.order_smallest_last: (greedy.put, greedy.take),
+    greedy.eliminate_lines: (greedy.put, greedy.take),
+    greedy.colour_stars: (greedy.forbid_neighbours,),
+    greedy.colour_trees: (greedy.root_of,),
+}
+_compiled: dict[str, Loop] = {}
+_lock = threading.Lock()
+
+
+def run(
+    function: Loop, count: int, inputs: Sequence[Array], outputs: Sequence[Array], work: float
+) -> int:
+    """Call a loop on `count`, then input arrays, then arrays it writes to."""
+    fast = _machine_code(function, work)
+    if fast is not None:
+        contiguous = [np.ascontiguousarray(array, np.int64) for array in inputs]
+        return fast(count, *contiguous, *outputs)
+    # Python reads the elements of a list several times faster than those of an array.
+    lists = [array.tolist() for array in outputs]
+    result = function(count, *[array.tolist() for array in inputs], *lists)
+    for array, found in zip(outputs, lists, strict=True):
+        array[:] = found
+    return result
+
+
+def _machine_code(function: Loop, work: float) -> Loop | None:
+    name = function.__name__
+    found = _compiled.get(name)
+    if found is not None:
+        return found if work >= WORTH_CALLING else None
+    if work < WORTH_COMPILING:
+        return None
+    with _lock:
+        if name not in _compiled:
+            compiled = hooks.compile_loops((*_CALLEES.get(function, ()), function))
+            if compiled is None:
+                return None
+            _compiled[name] = compiled[name]
+        return _compiled[name]

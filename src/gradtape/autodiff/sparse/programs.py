@@ -1,0 +1,392 @@
+"""Programs of sparse Jacobians and Hessians: the products with the seeds of all colours.
+
+Pattern, colours and plan are kept by structure; later calls only run the plan.
+"""
+
+from __future__ import annotations
+
+from dataclasses import field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from gradtape.autodiff.chunks import UNLIMITED, Limits, needs_graph
+from gradtape.autodiff.dense_jacobians import derive_slope
+from gradtape.autodiff.forward import forward
+from gradtape.autodiff.jacobian import either_way, jacobian_dtype, products
+from gradtape.autodiff.python_rules import PythonRules
+from gradtape.autodiff.returned_derivatives import hold_results
+from gradtape.autodiff.seeded import Seeded
+from gradtape.autodiff.sparse import known_patterns as sparse_patterns
+from gradtape.autodiff.sparse.choose_colouring import Coloured, colour, colour_symmetric
+from gradtape.autodiff.sparse.chunks import (
+    ColourChunks,
+    ColourSeeds,
+    colour_chunks,
+    entries_by_chunks,
+)
+from gradtape.autodiff.sparse.colouring import Colours
+from gradtape.autodiff.sparse.pattern import Pattern, SparseMatrix, listed_pattern
+from gradtape.autodiff.window import Window
+from gradtape.dtypes import Array, DType
+from gradtape.errors import NoValueError, SparsityError
+from gradtape.ir import Fact, Node, apart_from_recorded, apply, placeholder, substitute
+from gradtape.ops.arrays.gathering import GATHER
+from gradtape.ops.arrays.joining import CONCAT
+from gradtape.ops.arrays.movement import reshape_node
+from gradtape.ops.families.casting import cast
+from gradtape.records import dataclass
+from gradtape.runtime.bound_plans import BoundPlan, bind, plan_settings
+from gradtape.runtime.probe import PROBE
+from gradtape.trace import Recording, Value, host_value
+
+# Pending matrices: sparse derivatives inside a captured function, with a tensor for the entries.
+# Reading the entries reads values out of the function, as with any tensor. A matrix that is only
+# returned is made from the computed entries in every replay.
+# The class, once it was made: it derives from SciPy's, which is slow to import.
+_made: list[type] = []
+
+
+@lru_cache(maxsize=1)
+def _kind() -> type:
+    from scipy.sparse import csr_array  # slow to import
+
+    class PendingMatrix(csr_array):
+        """A CSR array whose entries are a tensor until somebody looks at them."""
+
+        pattern: Pattern
+        entries: Any
+
+        @property
+        def data(self) -> Any:
+            found = self.__dict__.get("data")
+            if found is None:
+                found = self.__dict__["data"] = self.entries.numpy().copy()
+            return found
+
+        @data.setter
+        def data(self, new: Any) -> None:
+            self.__dict__["data"] = new
+
+        @property
+        def dtype(self) -> Any:
+            return self.entries.dtype if self.__dict__.get("data") is None else self.data.dtype
+
+        @dtype.setter
+        def dtype(self, new: Any) -> None:
+            self.data = self.data.astype(new)
+
+    _made.append(PendingMatrix)
+    return PendingMatrix
+
+
+def pending_matrix(pattern: Pattern, entries: Any) -> SparseMatrix:
+    """The matrix with a tensor for the entries of a pattern."""
+    found = pattern.with_data(None, _kind())
+    found.pattern, found.entries = pattern, entries
+    return found
+
+
+def is_pending(thing: object) -> bool:
+    """Whether an object is a pending matrix whose entries nobody has read."""
+    return type(thing) in _made and thing.__dict__.get("data") is None
+
+
+# How a Jacobian is coloured, by the mode that is asked for or by its own name.
+METHODS = {
+    "auto": "auto",
+    "forward": "column",
+    "reverse": "row",
+    **{method: method for method in ("column", "row", "bidirectional")},
+}
+
+
+@dataclass(frozen=True)
+class SparseProgram:
+    """A sparse derivative at any point: colours, and a plan for the products with all seeds."""
+
+    coloured: Coloured
+    bound: BoundPlan
+    # Values for the placeholders of the plan: the colour of each element.
+    seeds: dict[Node, Value]
+    dtype: DType
+    # Whether a path leads from the source to the target.
+    connected: bool = True
+    # Tests of a pattern that the user gave, until it has passed them.
+    trials: list[PatternTrial] = field(default_factory=list)
+    # Whether the pattern depends on the program alone, not on integers that index.
+    of_structure: bool = False
+    # If the products with all colours are too large: the plans for some colours at a time.
+    chunks: tuple[ColourChunks, ...] = ()
+
+    @property
+    def pattern(self) -> Pattern:
+        return self.coloured.pattern
+
+    @property
+    def may_be_pending(self) -> bool:
+        """Whether the entries can be a pending tensor: their number and places never change."""
+        return (
+            self.of_structure
+            and not self.trials
+            and self.coloured.substitution is None
+            and bool(self.bound.outputs)
+        )
+
+    def _pending_entries(self, recording: Recording) -> Node:
+        """The entries of the matrix as a node."""
+        replacement = {node: recording.enter_value(value) for node, value in self.seeds.items()}
+        positions = np.ascontiguousarray(self.coloured.positions, np.int64)
+        entered = recording.enter_value(host_value(positions))
+        with apart_from_recorded():
+            found = substitute(self.bound.outputs, replacement)
+            parts = tuple(reshape_node(node, (node.size,)) for node in found)
+            flat = parts[0] if len(parts) == 1 else apply(CONCAT, parts, (0,))
+            return apply(GATHER, (flat, entered), (0,))
+
+    def entries(self, recording: Recording) -> Array:
+        """The entries of the matrix, in the order of the pattern."""
+        if self.chunks:
+            assert self.coloured.positions is not None
+            places = np.asarray(self.coloured.positions)
+            title = "hessian" if self.coloured.symmetric else "jacobian"
+            return entries_by_chunks(self.chunks, recording, places, self.dtype, title)
+        found = [part.reshape(-1) for part in self.bound.arrays(recording, self.seeds)]
+        if not found:
+            return np.zeros(self.pattern.nnz, self.dtype)
+        if self.coloured.substitution is not None:
+            return self.coloured.decompress(found[0].reshape(self.coloured.forward_count, -1))
+        flat = found[0] if len(found) == 1 else np.concatenate(found)
+        assert self.coloured.positions is not None
+        return flat.take(self.coloured.positions)
+
+    def matrix(self, recording: Recording) -> SparseMatrix:
+        """The derivative at the recorded values, as a scipy.sparse array in CSR form."""
+        if PROBE.sink is not None:
+            PROBE.sink.coloured(self.coloured)
+        if recording.capturing and self.may_be_pending:
+            (entries,) = hold_results(recording, [self._pending_entries(recording)])
+            return pending_matrix(self.pattern, entries)
+        try:
+            found = self.pattern.with_data(self.entries(recording))
+        except NoValueError as error:
+            raise NoValueError(
+                "a sparse derivative is made of numbers, and here there are none: "
+                f"{str(error).split('. ')[0]}. Use sparse=False, or a Python loop."
+            ) from None
+        for trial in self.trials:
+            trial.check(found, recording)
+        # The tests are dropped only after they passed: a wrong pattern fails at every call.
+        self.trials.clear()
+        return found
+
+
+@dataclass(frozen=True)
+class PatternTrial:
+    """A test of a given pattern: the product with a random direction reveals missing entries."""
+
+    bound: BoundPlan
+    seeds: dict[Node, Value]
+    direction: Array
+
+    def check(self, matrix: SparseMatrix, recording: Recording) -> None:
+        """Raise SparsityError if the derivative has an entry outside the pattern."""
+        (along,) = self.bound.arrays(recording, self.seeds)
+        along = along.reshape(-1)
+        rest = np.abs(along - matrix @ self.direction)
+        scale = np.abs(along) + abs(matrix) @ np.abs(self.direction)
+        tolerance = np.sqrt(np.finfo(along.dtype).eps)
+        # NaN and infinities tell nothing about the pattern.
+        wrong = np.flatnonzero((rest > tolerance * (scale + scale.mean())) & np.isfinite(scale))
+        if wrong.size:
+            raise SparsityError(
+                f"sparse: the given pattern has too few entries: {wrong.size} rows, the first of "
+                f"them row {wrong[0]}, depend on columns that it leaves out. Add them, or pass "
+                "sparse=True to have the pattern detected."
+            )
+
+
+def prepare_sparse_jacobian(
+    window: Window,
+    target: Node,
+    source: Node,
+    mode: str,
+    given: Pattern | None,
+    order: str | None = None,
+    limits: Limits = UNLIMITED,
+) -> SparseProgram:
+    """The program of a sparse Jacobian, kept by structure."""
+
+    def coloured(method: str) -> Coloured:
+        def derive(_: PythonRules) -> Coloured:
+            pattern = sparse_patterns.jacobian_pattern(window, target, source, given)
+            return colour(_listed(pattern), method, order=order)
+
+        coloured_by = key._replace(kind="coloured", structure=(*key.structure, method), settings=())
+        return window.remembered(coloured_by, derive)
+
+    def derive(rules: PythonRules) -> SparseProgram:
+        def of(found: Coloured) -> SparseProgram:
+            outputs = _Products(window, rules, target, source, found)
+            outputs.add_jacobian()
+            return outputs.prepared(given, limits)
+
+        found = coloured(METHODS[_possible_mode(target, source, mode)])
+        if mode != "auto":
+            return of(found)
+        # If an op has no rule for one mode, the other mode computes everything.
+        way = "reverse" if found.reverse_count else "forward"
+        return either_way(
+            way, mode, lambda tried: of(found if tried == way else coloured(METHODS[tried]))
+        )
+
+    key = _key("sparse", window, (target, source, mode, order), given, limits)
+    return window.remembered(key, derive)
+
+
+def prepare_sparse_hessian(
+    window: Window,
+    target: Node,
+    source: Node,
+    method: str,
+    given: Pattern | None,
+    order: str | None = None,
+    limits: Limits = UNLIMITED,
+) -> SparseProgram:
+    """The program of a sparse Hessian, kept by structure."""
+
+    def coloured(_: PythonRules) -> Coloured:
+        pattern = sparse_patterns.hessian_pattern(window, target, source, given)
+        if given is not None:
+            # The colouring relies on symmetry, and users may give one half of the pattern.
+            both = pattern.matrix + pattern.transposed.matrix
+            pattern = listed_pattern(pattern.shape, both.indptr, both.indices)
+        return colour_symmetric(_listed(pattern), method, order=order)
+
+    def derive(rules: PythonRules) -> SparseProgram:
+        by_pattern = key._replace(kind="coloured_hessian", settings=())
+        found = window.remembered(by_pattern, coloured)
+        slope = derive_slope(window, target, source, source)
+        like = source if slope is None else slope.node
+        inner = window.of_derivative(None if slope is None else slope.isolated)
+        outputs = _Products(inner, rules, like, source, found)
+        if slope is not None:
+            outputs.add_forward()
+        return outputs.prepared(given, limits)
+
+    key = _key("sparse_hessian", window, (target, source, method, order), given, limits)
+    return window.remembered(key, derive)
+
+
+def _listed(pattern: Pattern) -> Pattern:
+    """The pattern; raises if it is too large to be listed, as one that is dense."""
+    if pattern.rows is None:
+        notes = f" ({'; '.join(pattern.notes)})" if pattern.notes else ""
+        raise SparsityError(
+            f"jacobian: a matrix of shape {pattern.shape} has too many entries that can be "
+            f"nonzero{notes}. Use sparse=False, or sparse='auto', or give a pattern."
+        )
+    return pattern
+
+
+def _possible_mode(target: Node, source: Node, mode: str) -> str:
+    """The mode with one seed per element; between real and complex values the other needs two."""
+    if mode != "auto" or source.dtype.kind == target.dtype.kind:
+        return mode
+    return "reverse" if source.dtype.kind == "c" else "forward"
+
+
+class _Products:
+    """Builds the products of a derivative with the seeds of all colours, as one program."""
+
+    def __init__(
+        self, window: Window, rules: PythonRules, target: Node, source: Node, coloured: Coloured
+    ) -> None:
+        self.window = window
+        self.recording = window.recording
+        self.question = window.question(source, "auto", rules)
+        self.target = target
+        self.source = source
+        self.coloured = coloured
+        self.dtype = jacobian_dtype(target, source)
+        self.outputs: list[Node] = []
+        self.seeds: list[ColourSeeds] = []
+        self.connected = True
+
+    def add_jacobian(self) -> None:
+        if self.coloured.forward_count:
+            self.add_forward()
+        if self.coloured.reverse_count:
+            self._add(self._coloured("reverse", self.target, self.coloured.rows))
+        if not self.coloured.pattern.nnz:
+            self.connected = self._pushed(placeholder(self.source.spec)) is not None
+
+    def add_forward(self) -> None:
+        if self.coloured.forward_count:
+            self._add(self._coloured("forward", self.source, self.coloured.columns))
+
+    def _coloured(self, way: str, like: Node, colours: Colours | None) -> Node | None:
+        """The products with the seeds of each colour, along a new axis 0."""
+        assert colours is not None
+
+        def product(start: Seeded, count: int) -> Node | None:
+            return products(self.target, self.question, way, start, (count,))
+
+        self.seeds.append(ColourSeeds.of(like, colours, product))
+        return self.seeds[-1].products(colours.count)
+
+    def _pushed(self, seed: Node) -> Node | None:
+        question = self.question
+        return forward([self.target], [self.source], [seed], question.blocked, question.push)[0]
+
+    def _add(self, found: Node | None) -> None:
+        if found is None:
+            self.connected = False
+        else:
+            self.outputs.append(found)
+
+    def prepared(self, given: Pattern | None, limits: Limits) -> SparseProgram:
+        outputs = self.outputs if self.connected else []
+        chunks: tuple[ColourChunks, ...] = ()
+        # A capture or a trace needs the graph, and substitution all products at once.
+        if self.coloured.substitution is None and not needs_graph(self.recording):
+            chunks = colour_chunks(self.recording, self.seeds, outputs, limits)
+        bound = bind(self.recording, [] if chunks else self.window.restored(outputs))
+        seeds = {one.chosen: one.value() for one in self.seeds}
+        trials = [] if given is None or not self.connected else self._trials()
+        contents = sparse_patterns.index_contents(self.window, self.target, self.source)
+        of_structure = not contents.values
+        return SparseProgram(
+            self.coloured, bound, seeds, self.dtype, self.connected, trials, of_structure, chunks
+        )
+
+    def _trials(self) -> list[PatternTrial]:
+        # Between real and complex values a product is not a directional derivative.
+        if self.source.dtype.kind != self.target.dtype.kind:
+            return []
+        seed = placeholder(self.source.spec)
+        pushed = self._pushed(seed)
+        if pushed is None:
+            return []
+        direction = np.random.default_rng(0).uniform(0.5, 1.5, self.source.shape)
+        direction = direction.astype(self.source.dtype)
+        bound = bind(self.recording, self.window.restored([cast(pushed, self.dtype)]))
+        return [PatternTrial(bound, {seed: Value(direction, seed.spec)}, direction.reshape(-1))]
+
+
+def _key(
+    kind: str,
+    window: Window,
+    asked: tuple[Node, Node, str, str | None],
+    given: Pattern | None,
+    limits: Limits,
+) -> Fact:
+    recording = window.recording
+    contents = sparse_patterns.index_contents(window, *asked[:2])
+    return Fact(
+        kind,
+        (*asked, None if given is None else given.digest),
+        contents.digests,
+        (limits, needs_graph(recording), *plan_settings(recording)),
+    )

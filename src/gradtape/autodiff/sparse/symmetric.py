@@ -1,0 +1,173 @@
+"""Colouring of symmetric patterns: star colouring, and acyclic colouring with fewer colours.
+
+Of each pair of entries (i, j) and (j, i) one is enough. After a star colouring it stands alone in
+the compressed Hessian (Coleman and Moré, Estimation of sparse Hessian matrices and graph coloring
+problems, 1984, doi:10.1007/BF02612334). After an acyclic colouring others have to be subtracted
+from it (Coleman and Cai, The cyclic coloring problem and estimation of sparse Hessian matrices,
+1986, doi:10.1137/0607026).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gradtape.autodiff.sparse import greedy, loop_runner
+from gradtape.autodiff.sparse.colouring import ORDERS, Colours, compact, order_columns
+from gradtape.autodiff.sparse.grid_colouring import lattice_colours
+from gradtape.autodiff.sparse.pattern import Pattern, listed_pattern
+from gradtape.dtypes import Array
+from gradtape.errors import ShapeError, SparsityError
+from gradtape.progress import Progress
+
+# Turns of the inner loop of a pass past which the vertices with most neighbours get a colour each,
+# and of all passes after which no further order is tried.
+TOO_MUCH = 3e8
+PATIENCE = 1e8
+
+
+def require_symmetric(pattern: Pattern) -> None:
+    """Raise unless the pattern is square and equal to its transpose."""
+    if pattern.shape[0] != pattern.shape[1]:
+        raise ShapeError(
+            f"colouring: a pattern of shape {pattern.shape} is not square, so it is not that of a "
+            "Hessian. Colour its columns or rows."
+        )
+    turned = pattern.transposed
+    same = np.array_equal(turned.indptr, pattern.indptr)
+    if not same or not np.array_equal(turned.indices, pattern.indices):
+        raise SparsityError(
+            "colouring: the pattern is not symmetric. Add its transpose, or colour its columns."
+        )
+
+
+def colour_star(pattern: Pattern, orders: Sequence[str] = ORDERS) -> Colours:
+    """Neighbours differ, and any two colours induce stars: each entry can be read off."""
+    return _coloured(pattern, orders, acyclic=False)
+
+
+def colour_acyclic(pattern: Pattern, orders: Sequence[str] = ORDERS) -> Colours:
+    """Neighbours differ, and any two colours induce trees: entries follow by substitution."""
+    return _coloured(pattern, orders, acyclic=True)
+
+
+def _coloured(pattern: Pattern, orders: Sequence[str], acyclic: bool) -> Colours:
+    size = pattern.shape[1]
+    if pattern.rows is None:
+        return Colours(np.arange(size), size)
+    require_symmetric(pattern)
+    present = np.diff(pattern.indptr) > 0
+    graph, hubs = _without_hubs(_off_diagonal(pattern))
+    if graph is None:
+        return Colours(np.where(present, np.cumsum(present) - 1, -1), int(present.sum()))
+    lowest = _fewest(graph, acyclic) + len(hubs)
+    best = _by_lattice(pattern, present) if tuple(orders) == ORDERS else None
+    work = float(np.square(np.diff(graph.indptr).astype(float)).sum())
+    # On a grid one more pass is enough. Elsewhere orders differ much: at least two are tried.
+    passes, least = 0, 2 if best is None else 1
+    spent = 0.0
+    with Progress("colouring", len(orders)) as progress:
+        for order in orders:
+            patient = passes < least or (least > 1 and spent + work <= PATIENCE)
+            if best is not None and (best.count <= lowest or not patient):
+                break
+            # Vertices two steps apart are columns that share a row, the diagonal included.
+            colours = _pass(graph, order_columns(graph, order), acyclic, work)
+            passes += 1
+            spent += 4.0 * work if order == "smallest_last" else work
+            colours[hubs] = colours.max(initial=-1) + 1 + np.arange(len(hubs))
+            found = compact(colours, present)
+            best = found if best is None or found.count < best.count else best
+            progress.advance()
+    assert best is not None
+    return best
+
+
+def _fewest(graph: Pattern, acyclic: bool) -> int:
+    """A lower bound for the number of colours."""
+    if not graph.nnz:
+        return 1
+    ends = np.diff(graph.indptr)
+    # An edge between two vertices with other neighbours lies on a path of four, or on a triangle.
+    inner = (ends[graph.row_numbers] > 1) & (ends[graph.indices] > 1)
+    return 3 if inner.any() and not acyclic else 2
+
+
+def _by_lattice(pattern: Pattern, present: Array) -> Colours | None:
+    """A colouring in which columns of one colour share no row: on grids often the best."""
+    whole = _with_diagonal(pattern)
+    found = lattice_colours(whole, int(np.diff(whole.indptr).max(initial=0)))
+    return None if found is None else compact(found[0], present)
+
+
+def _with_diagonal(pattern: Pattern) -> Pattern:
+    from scipy.sparse import eye_array  # slow to import
+
+    size = pattern.shape[0]
+    found = (pattern.matrix + eye_array(size, dtype=bool, format="csr")).tocsr()
+    return listed_pattern(pattern.shape, found.indptr, found.indices)
+
+
+def _off_diagonal(pattern: Pattern) -> Pattern:
+    rows = pattern.row_numbers
+    kept = rows != pattern.indices
+    counts = np.bincount(rows[kept], minlength=pattern.shape[0])
+    indptr = np.concatenate([[0], np.cumsum(counts)])
+    return listed_pattern(pattern.shape, indptr, pattern.indices[kept])
+
+
+def _without_hubs(graph: Pattern) -> tuple[Pattern | None, Array]:
+    """The graph without the vertices with so many neighbours that passes would take too long.
+
+    A hub with a colour of its own is in no conflict. The graph is None if there are many hubs.
+    """
+    degrees = np.diff(graph.indptr)
+    if np.square(degrees.astype(float)).sum() <= TOO_MUCH:
+        return graph, np.zeros(0, np.int64)
+    ranked = np.argsort(-degrees, kind="stable")
+    squares = np.square(degrees[ranked].astype(float))
+    rest = squares.sum() - np.cumsum(squares)
+    count = int(np.argmax(rest <= TOO_MUCH)) + 1
+    if count > graph.shape[0] // 2:
+        return None, ranked[:0]
+    is_hub = np.zeros(graph.shape[0], bool)
+    is_hub[ranked[:count]] = True
+    rows = graph.row_numbers
+    kept = ~is_hub[rows] & ~is_hub[graph.indices]
+    counts = np.bincount(rows[kept], minlength=graph.shape[0])
+    indptr = np.concatenate([[0], np.cumsum(counts)])
+    return listed_pattern(graph.shape, indptr, graph.indices[kept]), ranked[:count]
+
+
+def edge_numbers(graph: Pattern) -> tuple[Array, int]:
+    """For each entry of a symmetric pattern without diagonal the number of its edge."""
+    rows = graph.row_numbers
+    # Transposing the numbers of the entries gives each entry its counterpart.
+    mates = graph.with_data(np.arange(graph.nnz)).T.tocsr().data
+    upper = rows < graph.indices
+    count = int(upper.sum())
+    numbers = np.zeros(graph.nnz, np.int64)
+    numbers[upper] = np.arange(count)
+    numbers[~upper] = numbers[mates[~upper]]
+    return numbers, count
+
+
+def _pass(graph: Pattern, sequence: Array, acyclic: bool, work: float) -> Array:
+    """One greedy pass."""
+    size = graph.shape[0]
+    numbers, edges = edge_numbers(graph)
+    inputs = (sequence, graph.indptr, graph.indices, numbers)
+    colours = np.full(size, -1)
+    room = np.zeros((4, size + 2), np.int64)
+    treated = np.zeros(size, np.int64)
+    if acyclic:
+        parents = np.arange(edges)
+        visits = np.zeros((2, edges), np.int64)
+        outputs = (colours, room[0], room[1], room[2], parents, visits[0], visits[1])
+        loop_runner.run(greedy.colour_trees, size, inputs, outputs, 2 * work)
+    else:
+        star, hub = np.zeros((2, edges + 1), np.int64)
+        outputs = (colours, *room, treated, star, hub)
+        loop_runner.run(greedy.colour_stars, size, inputs, outputs, 2 * work)
+    return colours

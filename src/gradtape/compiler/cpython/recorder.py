@@ -1,0 +1,281 @@
+"""Recorder: the path of known structure through an element-wise op, as IR against CPython's C API.
+
+It does what the closures of `ops.families` do when every operand is known to the recording and
+the application was made in an earlier run: find the node, stamp it, list it, make the handle. In
+all other cases it calls the closure with the same operands, so it decides nothing of its own.
+
+Nothing that can run Python code happens between reading the state and having written it: the
+result is allocated first, and whatever allocates tuples starts over. That is what makes borrowed
+references safe here.
+
+A context is a tuple `(op, closure, reflected closure, params or None)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from string import Template
+
+from gradtape.compiler.cpython.call_context import known_object
+from gradtape.compiler.cpython.lookup import FUNCTIONS, current_ir, is_a, item, lookup_ir
+from gradtape.compiler.cpython.python_api import declarations
+from gradtape.compiler.emit.word_code import Routine
+
+# Operators with a slot of their own, and whether operands are exchanged to record `1.0 + x`.
+BINARY_SLOTS = {"add": True, "subtract": False, "multiply": True, "divide": False, "matmul": False}
+# Integer exponents that are part of the program, not leaves.
+EXPONENTS = range(-8, 9)
+
+_CALL = ("ptr (ptr, ...)", "@PyObject_CallFunctionObjArgs")
+
+
+def recorder_ir(facts: Mapping[str, int], contexts: Mapping[str, int]) -> str:
+    """The module. `facts` are offsets and addresses, `contexts` the addresses of the tuples."""
+    slots = [_slot(name, commutes) for name, commutes in BINARY_SLOTS.items()]
+    parts = [
+        declarations(FUNCTIONS), lookup_ir(),
+        current_ir(), _unary(), _binary(reflected=False), _binary(reflected=True), _is_left(),
+        _functions(), _negative(), _compare(), *slots, _power(),
+    ]  # fmt: skip
+    names = {**facts, **{f"context_{name}": at for name, at in contexts.items()}}
+    return Template("\n".join(parts)).substitute({name: str(at) for name, at in names.items()})
+
+
+class _Path:
+    """The path of one application: `begin`, the third word of its key, `look`, `learn`, `end`."""
+
+    def __init__(self, head: str, operands: tuple[str, str], closure: int) -> None:
+        self.r = Routine(f"internal ptr @{head}")
+        self._operands, self._closure = operands, closure
+
+    def begin(self) -> None:
+        """Make the handle; find the recording, and in it the node `a` of operand `%x`."""
+        r = self.r
+        kind = r.call("ptr", "@result_kind", f"ptr {r.pointer('%x', 8)}")
+        r.go_if_null(kind, "unknown")
+        self._handle = r.call("ptr", "@PyType_GenericAlloc", f"ptr {kind}", "i64 0")
+        r.go_if_null(self._handle, "fail")
+        made = r.here
+        r.block("start")
+        self._again = r.phi("i1", ("false", made), ("true", "learned"))
+        self.recording = r.call("ptr", "@current")
+        r.go_if_null(self.recording, "drop")
+        self._stamp = r.pointer(self.recording, "$Recording_stamp")
+        self.table = r.pointer(self.recording, "$Recording_table")
+        self.a = self.node_of("%x")
+
+    def node_of(self, operand: str) -> str:
+        """The node of a handle, which the recording knows."""
+        known = (f"ptr {self.recording}", f"ptr {self._stamp}")
+        node = self.r.call("ptr", "@node_of", f"ptr {operand}", *known)
+        self.r.go_if_null(node, "drop")
+        return node
+
+    def look(self, third: str, scalar: str) -> None:
+        """Look the node up and enter the application; or ask the dictionary, once."""
+        r = self.r
+        op = item(r, "%context", 0)
+        self._key = (f"ptr {op}", f"ptr {self.a}", f"i64 {third}")
+        cache = r.call("ptr", "@cache_of", f"ptr {self.table}")
+        r.go_if_null(cache, "drop")
+        node = r.call("ptr", "@known", f"ptr {cache}", *self._key)
+        r.go_if_null(node, "ask")
+        entered = [self.recording, self._stamp, node, self._handle, scalar]
+        result = r.call("ptr", "@commit", *[f"ptr {each}" for each in entered])
+        r.go_if_null(result, "closure")
+        r.give(result)
+        r.block("ask")
+        r.go_if(self._again, "drop")
+        for each in (self.table, self.a):
+            r.do("@Py_IncRef", f"ptr {each}")
+
+    def learn(self, one: str, two: str) -> str:
+        """Whether the dictionary has the application with these parts of its key."""
+        parts = (f"ptr {one}", f"ptr {two}")
+        return self.r.call("i1", "@learn", f"ptr {self.table}", *self._key, *parts)
+
+    def end(self, *answers: tuple[str, str]) -> str:
+        """Start over after an answer; call the closure if there is none."""
+        r = self.r
+        r.block("learned")
+        answered = r.phi("i1", *answers)
+        for each in (self.a, self.table):
+            r.do("@Py_DecRef", f"ptr {each}")
+        r.end(f"br i1 {answered}, label %start, label %drop")
+        r.block("unknown")
+        r.do("@meet", "ptr %x")
+        r.go("closure")
+        r.block("drop")
+        r.do("@Py_DecRef", f"ptr {self._handle}")
+        r.block("closure")
+        # The look-up may have met an interrupt, or have found no memory.
+        r.go_if(r.differ(r.call("ptr", "@PyErr_Occurred"), "null"), "fail")
+        function = item(r, "%context", self._closure)
+        operands = [f"ptr {each}" for each in self._operands]
+        arguments = (f"ptr {function}", *operands, "ptr null")
+        r.give(r.call("ptr (ptr, ...)", "@PyObject_CallFunctionObjArgs", *arguments))
+        r.block("fail")
+        r.give("null")
+        return r.text()
+
+
+def _unary() -> str:
+    path = _Path("unary(ptr %context, ptr %x)", ("%x", "null"), closure=1)
+    r = path.r
+    path.begin()
+    params = item(r, "%context", 3)
+    path.look(r.let(f"ptrtoint ptr {params} to i64"), "null")
+    plain = r.same(params, known_object("None"))
+    one = r.select(plain, path.a, params, "ptr")
+    answer = path.learn(one, r.select(plain, "null", path.a, "ptr"))
+    return path.end((answer, r.here))
+
+
+def _binary(reflected: bool) -> str:
+    """Operand `%x` is a handle: the left one or, reflected, the right one beside a scalar."""
+    name = "reflected" if reflected else "binary"
+    head = f"{name}(ptr %context, ptr %x, ptr %y)"
+    path = _Path(head, ("%x", "%y"), closure=2 if reflected else 1)
+    r = path.r
+    path.begin()
+    kind, spec = r.pointer("%y", 8), r.pointer(path.a, "$Node_spec")
+    is_float, entered = r.same(kind, known_object("float")), r.here
+    r.go_if(is_float, "number")
+    r.go_if(r.differ(kind, known_object("int")), "drop" if reflected else "other")
+    adapts, asked = r.call("i1", "@inexact", f"ptr {spec}"), r.here
+    r.go_if(adapts, "number")
+    r.go("drop")
+    # The third word of a scalar: its number among the leaves, its kind, and on which side it is.
+    r.block("number")
+    kind_bit = r.phi("i64", (0, entered), (2, asked))
+    number = r.word(r.pointer(path.recording, "$Recording_leaves"), "$list_size")
+    tagged = r.let(f"or i64 {r.scaled(number)}, {5 if reflected else 1}")
+    # By way: the third word, the scalar, the node of `%y`, and the number of the leaf.
+    ways: list[tuple[tuple[str | int, ...], str]] = [
+        ((r.let(f"or i64 {tagged}, {kind_bit}"), "%y", "null", number), r.here)
+    ]
+    r.go("look")
+    if not reflected:
+        r.block("other")
+        r.go_if_null(r.call("ptr", "@result_kind", f"ptr {kind}"), "drop")
+        node = path.node_of("%y")
+        ways.append(((r.let(f"ptrtoint ptr {node} to i64"), "null", node, 0), r.here))
+    r.block("look")
+    third, scalar, other, place = [
+        r.phi(type_, *[(values[index], block) for values, block in ways])
+        for index, type_ in enumerate(("i64", "ptr", "ptr", "i64"))
+    ]
+    path.look(third, scalar)
+    is_node, asked = r.differ(other, "null"), r.here
+    r.go_if(is_node, "found")
+    where = (f"ptr {path.table}", f"ptr {spec}", f"ptr {kind}", f"i64 {place}")
+    leaf, searched = r.call("ptr", "@leaf_of", *where), r.here
+    r.go_if_null(leaf, "learned")
+    after = r.here
+    r.block("found")
+    b = r.phi("ptr", (other, asked), (leaf, after))
+    r.do("@Py_IncRef", f"ptr {b}")
+    answer = path.learn(*((b, path.a) if reflected else (path.a, b)))
+    r.do("@Py_DecRef", f"ptr {b}")
+    return path.end(("false", searched), (answer, r.here))
+
+
+def _is_left() -> str:
+    """Whether the left operand of an operator is ours; else it was the right one that was asked."""
+    r = Routine("internal i1 @is_left(ptr %x)")
+    kind = r.pointer("%x", 8)
+    with r.when(r.same(kind, known_object("float"))):
+        r.give("false", "i1")
+    with r.when(r.differ(r.call("ptr", "@result_kind", f"ptr {kind}"), "null")):
+        r.give("true", "i1")
+    tensor = known_object("Tensor")
+    answer = r.call("i32", "@PyType_IsSubtype", f"ptr {kind}", f"ptr {tensor}")
+    r.give(r.compare("ne", answer, 0, "i32"), "i1")
+    return r.text()
+
+
+def _go_on(r: Routine, path: str, context: str, *operands: str) -> None:
+    """Return what a path gives."""
+    arguments = ", ".join(f"ptr {each}" for each in (context, *operands))
+    r.give(r.let(f"tail call ptr @{path}({arguments})"))
+
+
+def _functions() -> str:
+    """Bodies of built-in functions, whose self is the context."""
+    unary = Routine("ptr @unary_function(ptr %context, ptr %x)")
+    _go_on(unary, "unary", "%context", "%x")
+    r = Routine("ptr @binary_function(ptr %context, ptr %arguments, i64 %count)")
+    with r.when(r.unequal("%count", 2)):
+        function = item(r, "%context", 1)
+        given = (f"ptr {function}", "ptr %arguments", "i64 %count", "ptr null")
+        r.give(r.call("ptr", "@PyObject_Vectorcall", *given))
+    x, y = r.pointer("%arguments"), r.pointer("%arguments", 8)
+    with r.when(r.either(is_a(r, x, "float"), is_a(r, x, "int"))):
+        _go_on(r, "reflected", "%context", y, x)
+    _go_on(r, "binary", "%context", x, y)
+    return unary.text() + r.text()
+
+
+def _negative() -> str:
+    r = Routine("ptr @slot_negative(ptr %x)")
+    _go_on(r, "unary", known_object("context_negative"), "%x")
+    return r.text()
+
+
+def _compare() -> str:
+    """The context of this slot holds those of the comparisons, as Python numbers them."""
+    r = Routine("ptr @slot_compare(ptr %x, ptr %y, i32 %comparison)")
+    place = r.scaled(r.let("zext i32 %comparison to i64"))
+    contexts = r.at(known_object("context_compare"), "$tuple_items")
+    _go_on(r, "binary", r.pointer(contexts, place), "%x", "%y")
+    return r.text()
+
+
+def _slot(name: str, commutes: bool) -> str:
+    r, context = (
+        Routine(f"ptr @slot_{name}(ptr %left, ptr %right)"),
+        known_object(f"context_{name}"),
+    )
+    with r.when(r.call("i1", "@is_left", "ptr %left")):
+        _go_on(r, "binary", context, "%left", "%right")
+    _go_on(r, "binary" if commutes else "reflected", context, "%right", "%left")
+    return r.text()
+
+
+def _power() -> str:
+    """The fourth item of this context holds those of the integer exponents that are not leaves."""
+    r = Routine("ptr @slot_pow(ptr %left, ptr %right, ptr %modulus)")
+    r.line("%overflow = alloca i32")
+    context = known_object("context_pow")
+    in_python = f"ptr {item(r, context, 1)}"
+    operands = ("ptr %left", "ptr %right")
+    with r.when(r.differ("%modulus", known_object("None"))):
+        r.give(r.call(*_CALL, in_python, *operands, "ptr %modulus", "ptr null"))
+    with r.when(r.negated(r.call("i1", "@is_left", "ptr %left"))):
+        _go_on(r, "reflected", context, "%right", "%left")
+    r.go_if(r.negated(is_a(r, "%right", "int")), "as_leaf")
+    r.go_if_null(r.call("ptr", "@result_kind", f"ptr {r.pointer('%left', 8)}"), "as_leaf")
+    node = r.pointer("%left", "$Handle_node")
+    r.go_if_null(node, "closure")
+    r.go_if(r.negated(is_a(r, node, "Node")), "value")
+    pending = r.pointer(node, "$Node_spec"), r.here
+    r.go("spec")
+    r.block("value")
+    value = r.pointer("%left", "$Handle_computed")
+    r.go_if_null(value, "closure")
+    r.go_if(r.negated(is_a(r, value, "Value")), "closure")
+    computed = r.pointer(value, "$Value_spec"), r.here
+    r.block("spec")
+    spec = r.phi("ptr", pending, computed)
+    r.go_if(r.negated(r.call("i1", "@inexact", f"ptr {spec}")), "closure")
+    number = r.call("i64", "@PyLong_AsLongAndOverflow", "ptr %right", "ptr %overflow")
+    index = r.subtract(number, "$least_exponent")
+    fits = r.compare("eq", r.let("load i32, ptr %overflow"), 0, "i32")
+    with r.when(r.both(fits, r.compare("ult", index, "$exponents"))):
+        chosen = r.pointer(r.at(item(r, context, 3), "$tuple_items"), r.scaled(index))
+        r.give(r.call("ptr", "@unary", f"ptr {chosen}", "ptr %left"))
+    r.block("as_leaf")
+    r.give(r.call("ptr", "@binary", f"ptr {context}", *operands))
+    r.block("closure")
+    r.give(r.call(*_CALL, in_python, *operands, "ptr null"))
+    return r.text()

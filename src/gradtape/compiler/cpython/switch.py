@@ -1,0 +1,124 @@
+"""Switch: which recorder runs, and why.
+
+`GRADTAPE_RECORDER` and `gt.set_recorder` choose `auto`, `python` or `native`. With `auto` the
+native recorder waits until the compiler is loaded for other reasons and enough was recorded to pay
+for compiling the recorder, too. Native calls of functions follow the same switch.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import warnings
+
+from gradtape.compiler.cpython import native_recorder
+from gradtape.compiler.cpython.objects import LAYOUT_DIFFERS, unsupported
+from gradtape.compiler.objects import llvm_library
+from gradtape.concurrency import is_interrupt
+from gradtape.ir.hooks import hooks
+from gradtape.trace.traffic import traffic
+
+RECORDERS = ("auto", "python", "native")
+MODE = os.environ.get("GRADTAPE_RECORDER", "auto")
+if MODE not in RECORDERS:
+    raise ValueError(f"GRADTAPE_RECORDER={MODE!r} is unknown. Use auto, python or native.")
+
+# Recordings between two looks at the traffic.
+SETTLED = 8
+# The number of applications on which the native recorder saves what compiling it costs.
+PAID_FOR = 60_000
+
+
+class _Process:
+    """What this process has found out: whether it compiles at all, and what went wrong."""
+
+    compiling = False
+    failure: str | None = None
+
+
+def set_mode(mode: str) -> None:
+    """Choose the recorder from now on, for all threads."""
+    global MODE
+    if mode not in RECORDERS:
+        raise ValueError(f"set_recorder: {mode!r} is unknown. Use 'auto', 'python' or 'native'.")
+    if mode == "native":
+        reason = None if _Process.compiling else _NOTHING_COMPILED
+        reason = reason or native_recorder.install()
+        if reason is not None:
+            raise RuntimeError(
+                f"set_recorder: 'native' cannot be used: {reason}. Use 'auto' or 'python'."
+            )
+        _Process.failure = None
+    MODE = mode
+    traffic.due = math.inf
+    if mode == "python":
+        native_recorder.uninstall()
+    elif not native_recorder.installed():
+        _consider()
+
+
+_NOTHING_COMPILED = "GRADTAPE_JIT=off, so nothing is compiled"
+
+
+def offer(compiling: bool) -> None:
+    """Called once at import; `compiling` tells whether anything is compiled at all."""
+    _Process.compiling = compiling
+    _consider()
+
+
+def _consider() -> None:
+    """Have the watch look at the traffic, unless Python was asked for."""
+    if MODE != "python" and _Process.compiling:
+        traffic.due = traffic.recordings + (1 if MODE == "native" else SETTLED)
+        hooks.consider_native_recorder = Watch()
+
+
+def why_python() -> str | None:
+    """Why recording happens in Python; None if the native recorder is in place."""
+    if native_recorder.installed():
+        return None
+    if MODE == "python":
+        return "chosen by GRADTAPE_RECORDER or gt.set_recorder"
+    if not _Process.compiling:
+        return _NOTHING_COMPILED
+    reason = _Process.failure or unsupported()
+    if reason is None and native_recorder.offsets() is None:
+        reason = LAYOUT_DIFFERS
+    return reason or "too little was recorded so far to pay for compiling it"
+
+
+def _fail(error: BaseException) -> None:
+    _Process.failure = f"it could not be compiled: {error!r}"
+    # A shortcut that cannot be taken is no reason to stop.
+    warnings.warn(
+        f"the native recorder could not be compiled: {error!r}. Recording goes on in Python; "
+        "GRADTAPE_RECORDER=python does not try.",
+        stacklevel=3,
+    )
+
+
+class Watch:
+    """Looks at the traffic every few recordings, until the native recorder is worth compiling."""
+
+    def __call__(self) -> None:
+        if MODE == "python":
+            traffic.due = math.inf
+            return
+        if MODE != "native" and not self._pays():
+            traffic.due = traffic.recordings + SETTLED
+            return
+        traffic.due = math.inf
+        # A finaliser may come here in the middle of a compilation: it must not wait for others.
+        if native_recorder.lock.acquire(blocking=False):
+            try:
+                _Process.failure = native_recorder.install()
+            except BaseException as error:
+                if is_interrupt(error):
+                    traffic.due = traffic.recordings + SETTLED
+                    raise
+                _fail(error)
+            finally:
+                native_recorder.lock.release()
+
+    def _pays(self) -> bool:
+        return llvm_library.is_open() and traffic.applications >= PAID_FOR

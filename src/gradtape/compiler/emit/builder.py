@@ -1,0 +1,304 @@
+"""Builder: SSA lines of vector IR for one kernel, typed by dtype.
+
+An Op's `llvm` rule is called as `llvm(builder, *values, **params)` and appends its instructions.
+A value is an IR name with a dtype, and all values have the builder's number of lanes. A complex
+value has two names; `complexvalues` writes complex arithmetic as arithmetic of parts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import itertools
+import os
+import struct
+import threading
+from collections.abc import Iterator
+
+from gradtape.compiler.emit import complexvalues, conversions
+from gradtape.compiler.emit.math import complexmath, vectormath
+from gradtape.compiler.emit.math.vectors import convention
+from gradtape.compiler.lower.kernel import BOOL, scalar_type
+from gradtape.compiler.objects.llvm import Found, vector
+from gradtape.dtypes import COMPLEX_OF, DType
+from gradtape.ir.math_function import Composition, Intrinsic, MathFunction, NotLowered
+from gradtape.ops.families.vector_code import Vector
+
+# GRADTAPE_CONTRACT=off rounds every product before it is added, as NumPy does.
+CONTRACT = os.environ.get("GRADTAPE_CONTRACT", "on")
+if CONTRACT not in ("on", "off"):
+    raise ValueError(f"GRADTAPE_CONTRACT={CONTRACT!r} is unknown. Use on or off.")
+
+
+# LLVM's flags of float instructions. `gt.function(fastmath=True)` allows sums in another order,
+# quotients by reciprocals, and 0.0 for -0.0. LLVM may never assume away NaNs and infinities.
+_FLAGS = {"on": "contract", "off": "", "fast": "reassoc nsz arcp contract"}
+
+
+class _Rounding(threading.local):
+    """Whether the kernels that this thread compiles may round as is fastest."""
+
+    fast = False
+
+
+_rounding = _Rounding()
+
+
+@contextlib.contextmanager
+def rounding(fast: bool) -> Iterator[None]:
+    """Compile kernels that round as is fastest, or strictly."""
+    before, _rounding.fast = _rounding.fast, fast
+    try:
+        yield
+    finally:
+        _rounding.fast = before
+
+
+def rounding_mode() -> str:
+    """A key that tells apart kernels which compute the same and round differently."""
+    return "fast" if _rounding.fast else CONTRACT
+
+
+class Builder:
+    """Collects lines, and the definitions and constants that they need."""
+
+    def __init__(self, lanes: int) -> None:
+        self.lanes = lanes
+        self.lines: list[str] = []
+        self.entry: list[str] = []
+        self.definitions: dict[str, None] = {}
+        self._numbers = itertools.count(1)
+        self._constants: dict[tuple[str, str], str] = {}
+
+    def narrowed(self, lanes: int) -> Builder:
+        """A builder of fewer lanes that appends to the same lines; one lane is a scalar."""
+        other = copy.copy(self)
+        other.lanes = lanes
+        other._constants = {}
+        return other
+
+    # Names, lines, blocks.
+
+    def fresh(self, hint: str = "v") -> str:
+        """A name that is not used yet."""
+        return f"%{hint}{next(self._numbers)}"
+
+    def line(self, text: str) -> None:
+        """Append an instruction."""
+        self.lines.append(f"  {text}")
+
+    def let(self, text: str, hint: str = "v") -> str:
+        """Append an instruction, and give the new name of its result."""
+        # `fresh` and `line` written out: a long program has thousands of instructions.
+        name = f"%{hint}{next(self._numbers)}"
+        self.lines.append(f"  {name} = {text}")
+        return name
+
+    def label(self, name: str) -> None:
+        """Begin a block."""
+        self.lines.append(f"{name}:")
+
+    def define(self, text: str) -> None:
+        """Make the module contain a declaration or a function, once."""
+        self.definitions[text] = None
+
+    def vector_type(self, dtype: DType | str) -> str:
+        """The IR type of a vector, or of one part of a complex vector."""
+        return vector(scalar_type(dtype), self.lanes)
+
+    # Constants are made in the entry block: inside a loop they would be made again and again.
+
+    def constant(self, value: complex, dtype: DType) -> Vector:
+        """The same number in every lane."""
+        if dtype.kind == "c":
+            return complexvalues.constant(self, value, dtype)
+        literal = _literal(value.real, dtype)
+        kind = scalar_type(dtype)
+        found = self._constants.get((literal, kind))
+        if found is None:
+            found = self.splat(literal, kind, self.entry)
+            self._constants[literal, kind] = found
+        return Vector(found, dtype)
+
+    def splat(self, scalar: str, kind: str, lines: list[str] | None = None) -> str:
+        """A vector with all lanes equal to one scalar."""
+        if self.lanes == 1:
+            return scalar
+        into = self.lines if lines is None else lines
+        whole = vector(kind, self.lanes)
+        first, every = self.fresh("s"), self.fresh("s")
+        into.append(f"  {first} = insertelement {whole} poison, {kind} {scalar}, i32 0")
+        into.append(
+            f"  {every} = shufflevector {whole} {first}, {whole} poison, "
+            f"<{self.lanes} x i32> zeroinitializer"
+        )
+        return every
+
+    # The methods of the protocol that `llvm` rules are written with.
+
+    def arithmetic(
+        self, real: str, whole: str, x: Vector, y: Vector, contract: bool = True
+    ) -> Vector:
+        """One instruction for floats, which may join another in one rounding, or for integers."""
+        kind = x.dtype.kind
+        if kind == "f":
+            name = f"{real} {_FLAGS[rounding_mode()]}" if contract else real
+        elif kind in "iu":
+            name = whole
+        elif kind == "c":
+            if real == "fdiv":
+                found = complexmath.quotient(scalar_type(x.dtype), self.lanes)
+                return self._complex_call(found, x, y)
+            return complexvalues.arithmetic(self, real, x, y)
+        else:
+            raise NotLowered(f"{real} on {x.dtype}")
+        return Vector(self.let(f"{name} {self.vector_type(x.dtype)} {x.name}, {y.name}"), x.dtype)
+
+    def bits(self, name: str, x: Vector, y: Vector) -> Vector:
+        """`and`, `or` or `xor` of booleans or integers."""
+        if x.dtype.kind not in "biu":
+            raise NotLowered(f"{name} on {x.dtype}")
+        return Vector(self.let(f"{name} {self.vector_type(x.dtype)} {x.name}, {y.name}"), x.dtype)
+
+    def compare(self, real: str, whole: str, x: Vector, y: Vector) -> Vector:
+        """A comparison: LLVM's predicate for floats; for integers eq, ne, lt, le, gt or ge."""
+        kind = x.dtype.kind
+        of_type = self.vector_type(x.dtype)
+        if kind == "c":
+            return complexvalues.compare(self, whole, x, y)
+        if kind == "f":
+            return Vector(self.let(f"fcmp {real} {of_type} {x.name}, {y.name}"), BOOL)
+        if whole not in ("eq", "ne"):
+            whole = ("s" if kind == "i" else "u") + whole
+        return Vector(self.let(f"icmp {whole} {of_type} {x.name}, {y.name}"), BOOL)
+
+    def select(self, condition: Vector, x: Vector, y: Vector) -> Vector:
+        """`x` where the condition holds, `y` elsewhere."""
+        of_type = self.vector_type(x.dtype)
+        bits = f"{self.vector_type(BOOL)} {condition.name}"
+        parts = [
+            self.let(f"select {bits}, {of_type} {a}, {of_type} {b}")
+            for a, b in zip(x.parts, y.parts, strict=True)
+        ]
+        return Vector(parts[0], x.dtype, *parts[1:])
+
+    def pair(self, real: Vector, imaginary: Vector) -> Vector:
+        """The complex value with these parts."""
+        return Vector(real.name, COMPLEX_OF[real.dtype], imaginary.name)
+
+    def real(self, x: Vector) -> Vector:
+        """The real part; a real number is its own."""
+        return complexvalues.real(x) if x.imaginary else x
+
+    def imaginary(self, x: Vector) -> Vector:
+        """The imaginary part; 0 for a real number."""
+        return complexvalues.imaginary(x) if x.imaginary else self.constant(0, x.dtype)
+
+    def conjugate(self, x: Vector) -> Vector:
+        """The complex conjugate."""
+        return self.pair(self.real(x), self.negative(self.imaginary(x))) if x.imaginary else x
+
+    def negative(self, x: Vector) -> Vector:
+        """-x."""
+        if x.imaginary:
+            return self.pair(self.negative(self.real(x)), self.negative(self.imaginary(x)))
+        of_type = self.vector_type(x.dtype)
+        if x.dtype.kind == "f":
+            return Vector(self.let(f"fneg {of_type} {x.name}"), x.dtype)
+        return Vector(self.let(f"sub {of_type} zeroinitializer, {x.name}"), x.dtype)
+
+    def invert(self, x: Vector) -> Vector:
+        """All bits inverted."""
+        ones = self.constant(True if x.dtype.kind == "b" else -1, x.dtype)
+        return self.bits("xor", x, ones)
+
+    def call(self, function: MathFunction, *operands: Vector) -> Vector:
+        """A mathematical function of floats or of complex numbers."""
+        dtype = operands[0].dtype
+        if dtype.kind not in "fc":
+            raise NotLowered(f"{function.name} on {dtype}")
+        element = scalar_type(dtype)
+        if dtype.kind == "c":
+            found = complexmath.complex_function(function, element, self.lanes)
+            return self._complex_call(found, *operands)
+        if isinstance(function, Intrinsic):
+            return self._intrinsic(function.name, operands)
+        symbol, definitions = vectormath.function(function, element, self.lanes)
+        for text in definitions:
+            self.define(text)
+        return self._call(symbol, operands)
+
+    def call_both(self, function: Composition, *operands: Vector) -> tuple[Vector, Vector]:
+        """A function of floats, and before it the one that it shares its work with."""
+        dtype = operands[0].dtype
+        found = vectormath.joint_function(function, scalar_type(dtype), self.lanes)
+        first, second = self._call_for_pair(found, *operands)
+        return Vector(first, dtype), Vector(second, dtype)
+
+    def _intrinsic(self, name: str, operands: tuple[Vector, ...]) -> Vector:
+        """One of LLVM's own functions, inline."""
+        of_type = self.vector_type(operands[0].dtype)
+        width = f"f{operands[0].dtype.itemsize * 8}"
+        symbol = f"llvm.{name}.{width if self.lanes == 1 else f'v{self.lanes}{width}'}"
+        self.define(f"declare {of_type} @{symbol}({', '.join([of_type] * len(operands))})")
+        return self._call(symbol, operands)
+
+    def _call(self, symbol: str, operands: tuple[Vector, ...]) -> Vector:
+        dtype = operands[0].dtype
+        of_type = self.vector_type(dtype)
+        listed = ", ".join(f"{of_type} {operand.name}" for operand in operands)
+        return Vector(self.let(f"call {convention(symbol)}{of_type} @{symbol}({listed})"), dtype)
+
+    def _complex_call(self, found: Found, *operands: Vector) -> Vector:
+        """A function that takes and gives both parts of complex numbers."""
+        real, imaginary = self._call_for_pair(found, *operands)
+        return Vector(real, operands[0].dtype, imaginary)
+
+    def _call_for_pair(self, found: Found, *operands: Vector) -> tuple[str, str]:
+        """The names of both results of a function, which takes all parts of its operands."""
+        symbol, definitions = found
+        for text in definitions:
+            self.define(text)
+        of_type = self.vector_type(operands[0].dtype)
+        listed = ", ".join(f"{of_type} {part}" for operand in operands for part in operand.parts)
+        both = f"{{{of_type}, {of_type}}}"
+        result = self.let(f"call {convention(symbol)}{both} @{symbol}({listed})")
+        first, second = (self.let(f"extractvalue {both} {result}, {k}") for k in range(2))
+        return first, second
+
+    def cast(self, x: Vector, dtype: DType) -> Vector:
+        """The value in another dtype, converted as NumPy does."""
+        old, new = x.dtype.kind, dtype.kind
+        if dtype == x.dtype:
+            return x
+        if "c" in (old, new):
+            return complexvalues.cast(self, x, dtype)
+        if new == "b":
+            return self.compare("une", "ne", x, self.constant(0, x.dtype))
+        source, target = self.vector_type(x.dtype), self.vector_type(dtype)
+        wider = dtype.itemsize > x.dtype.itemsize
+        if old == "b":
+            word = "uitofp" if new == "f" else "zext"
+        elif old == "f" and new == "f":
+            word = "fpext" if wider else "fptrunc"
+        elif old in "iu" and new == "f":
+            word = "sitofp" if old == "i" else "uitofp"
+        elif old in "iu" and new in "iu":
+            if dtype.itemsize == x.dtype.itemsize:
+                return Vector(x.name, dtype)
+            if not wider:
+                return Vector(self.let(f"trunc {source} {x.name} to {target}"), dtype)
+            word = "sext" if old == "i" else "zext"
+        else:
+            return conversions.to_integers(self, x, dtype)
+        return Vector(self.let(f"{word} {source} {x.name} to {target}"), dtype)
+
+
+def _literal(value: float, dtype: DType) -> str:
+    """A number as IR wants it; a float by the bits of the nearest double."""
+    if dtype.kind == "b":
+        return "true" if value else "false"
+    if dtype.kind in "iu":
+        return str(int(value))
+    number = float(dtype.type(value))
+    return "0x" + struct.pack(">d", number).hex().upper()

@@ -1,0 +1,266 @@
+"""Compile: kernels to machine code, each kernel once for all plans that call it.
+
+LLVM parses, optimises and compiles modules of IR. Plans call the functions by address and hold the
+code: a kernel is freed with its last plan.
+
+How much work LLVM gets depends on the points of the loop (`Effort`): most programs end soon. For
+few points the time of a call is not that of the loop, and optimising takes three to five times as
+long as compiling the text as it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from gradtape.compiler.emit import builder
+from gradtape.compiler.emit.columns import emit_columns
+from gradtape.compiler.emit.loops import Emitter
+from gradtape.compiler.emit.reductions import emit_rows, emit_running, emit_whole
+from gradtape.compiler.emit.register_code import RegisterCode, register_text
+from gradtape.compiler.lower.effort import Effort
+from gradtape.compiler.lower.kernel import LONG_BODY, STRIDED, Kernel, Layout, lane_count
+from gradtape.compiler.objects import llvm
+from gradtape.compiler.objects.emission import Source
+from gradtape.concurrency import WeakTable, new_lock
+
+# A block has as many rows as a line of the cache has numbers of 32 bits, and at most so many
+# vectors of columns: each column is a line of an array that lies along the rows. The innermost
+# cache has at least so many bytes.
+_BLOCK_ROWS = 16
+_BLOCK_VECTORS = 8
+_CACHE = 1 << 15
+# From so many characters on, IR is compiled at level 1: a kernel of 5,000 ops took 2.2 s at level 2
+# and takes 1.3, and its machine code is as long and as fast.
+LONG_TEXT = 1 << 18
+
+
+# A loop, or a routine without loops.
+AnyKernel = Kernel | RegisterCode
+
+
+def kernel_text(
+    kernel: AnyKernel, bits: int, name: str, effort: Effort = Effort.FULL
+) -> tuple[str, list[str]]:
+    """The IR function of a kernel, and the definitions that it needs."""
+    if isinstance(kernel, RegisterCode):
+        return register_text(kernel, name)
+    lanes = lane_count(kernel, bits)
+    e = Emitter(kernel, lanes, name, in_strips=effort is Effort.FULL)
+    _EMITTERS[kernel.layout](e)
+    return e.text()
+
+
+def _vectors(e: Emitter, low: str, high: str, body: Callable[[str, str | None], None]) -> None:
+    """One body per vector of points from low to high, the last one masked."""
+    step = str(e.lanes)
+    if len(e.kernel.body) > LONG_BODY:
+        e.loop(low, high, step, lambda i: body(i, e.mask(i, high)))
+        return
+    count = e.b.let(f"sub nsw i64 {high}, {low}")
+    rest = e.b.let(f"and i64 {count}, {e.lanes - 1}")
+    full = e.b.let(f"sub nsw i64 {high}, {rest}")
+    e.loop(low, full, step, lambda i: body(i, None))
+    e.loop(full, high, step, lambda i: body(i, e.mask(i, high)))
+
+
+def _row(e: Emitter, outer: list[str], low: str, high: str) -> None:
+    """All points of one row."""
+    inner = e.kernel.axes - 1
+    rows = e.moved(e.rows(outer))
+    same = e.same_in_row(rows)
+
+    def body(index: str, mask: str | None) -> None:
+        e.point(rows, index, inner, mask, same)
+
+    _vectors(e, low, high, body)
+
+
+def _map(e: Emitter) -> None:
+    inner = e.kernel.axes - 1
+    if inner and any(operand.access == STRIDED for operand in e.operands):
+        _map_in_blocks(e)
+        return
+    low, high = ("%lo", "%hi") if inner == 0 else ("0", e.sizes[inner])
+    e.outer_loops(inner, lambda outer: _row(e, outer, low, high))
+
+
+def _map_in_blocks(e: Emitter) -> None:
+    """Blocks of the two innermost axes, if some array lies along the other of them.
+
+    All rows of a block then use the same lines of such an array, which stay in the innermost cache.
+    """
+    inner = e.kernel.axes - 1
+    across = inner - 1
+    columns = e.sizes[inner]
+    width = columns
+    for operand, strides in zip(e.operands, e.strides, strict=True):
+        if operand.access == STRIDED:
+            width = _block_width(e, width, strides[across], strides[inner])
+
+    def block(outer: list[str]) -> None:
+        low, high = ("%lo", "%hi") if not outer else ("0", e.sizes[across])
+
+        def some_rows(first: str) -> None:
+            last = e.bounded(first, str(_BLOCK_ROWS), high)
+            e.loop("0", columns, width, lambda start: some_columns(first, last, start))
+
+        def some_columns(first: str, last: str, start: str) -> None:
+            end = e.bounded(start, width, columns)
+            e.loop(first, last, "1", lambda row: _row(e, [*outer, row], start, end))
+
+        e.loop(low, high, str(_BLOCK_ROWS), some_rows)
+
+    e.outer_loops(across, block)
+
+
+def _block_width(e: Emitter, width: str, across: str, along: str) -> str:
+    """The columns of a block, bounded for an array with these strides if it lies along the rows."""
+    b = e.b
+    b.define("declare i64 @llvm.abs.i64(i64, i1)")
+    b.define("declare i64 @llvm.smin.i64(i64, i64)")
+    b.define("declare i64 @llvm.smax.i64(i64, i64)")
+    short, long = (
+        b.let(f"call i64 @llvm.abs.i64(i64 {stride}, i1 false)") for stride in (across, along)
+    )
+    turned = b.let(f"icmp slt i64 {short}, {long}")
+    # Lines whose distance is a multiple of a large power of two share few sets of the cache.
+    power = b.let(f"and i64 {long}, {b.let(f'sub i64 0, {long}')}")
+    power = b.let(f"call i64 @llvm.smax.i64(i64 {power}, i64 1)")
+    fitting = b.let(f"udiv i64 {_CACHE}, {power}")
+    fitting = b.let(f"call i64 @llvm.smax.i64(i64 {fitting}, i64 {e.lanes})")
+    fitting = b.let(f"call i64 @llvm.smin.i64(i64 {fitting}, i64 {_BLOCK_VECTORS * e.lanes})")
+    bounded = b.let(f"call i64 @llvm.smin.i64(i64 {fitting}, i64 {width})")
+    return b.let(f"select i1 {turned}, i64 {bounded}, i64 {width}")
+
+
+def _scatter(e: Emitter) -> None:
+    """Threads divide the innermost axis, so that only one of them writes to each element."""
+
+    def nest(indices: list[str]) -> None:
+        axis = len(indices)
+        if axis < e.kernel.axes - 1:
+            e.loop("0", e.sizes[axis], "1", lambda i: nest([*indices, i]))
+            return
+        _row(e, indices, "%lo", "%hi")
+
+    nest([])
+
+
+def _scatter_elements(e: Emitter) -> None:
+    """One element after the other, in order: two positions may be the same."""
+
+    def nest(indices: list[str]) -> None:
+        axis = len(indices)
+        if axis < e.kernel.axes - 1:
+            e.loop("0", e.sizes[axis], "1", lambda i: nest([*indices, i]))
+            return
+        e.element(e.moved(e.rows(indices)))
+
+    nest([])
+
+
+_EMITTERS: dict[Layout, Callable[[Emitter], None]] = {
+    Layout.MAP: _map,
+    Layout.SCATTER: _scatter,
+    Layout.SCATTER_ELEMENTS: _scatter_elements,
+    Layout.RUNNING: emit_running,
+    Layout.ROWS: emit_rows,
+    Layout.COLUMNS: emit_columns,
+    Layout.WHOLE: emit_whole,
+}
+
+
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
+class KernelCode:
+    """The machine code of a kernel: whoever may run it holds this object."""
+
+    address: int
+    module: llvm.Compiled
+
+
+# By kernel, rounding mode and effort.
+_known: WeakTable[tuple[AnyKernel, str, Effort], KernelCode] = WeakTable()
+_lock = new_lock()
+
+
+def module_text(
+    kernels: Iterable[AnyKernel], effort: Effort = Effort.FULL
+) -> tuple[str, dict[AnyKernel, str]]:
+    """One module with a function for each kernel, to compile or to read."""
+    bits = llvm.host().bits
+    functions: list[str] = []
+    definitions: dict[str, None] = {}
+    names: dict[AnyKernel, str] = {}
+    for kernel in kernels:
+        name = names[kernel] = f"kernel_{len(names)}"
+        text, needed = kernel_text(kernel, bits, name, effort)
+        functions.append(text)
+        definitions.update(dict.fromkeys(needed))
+    attributes = (
+        f'attributes #0 = {{ nounwind "min-legal-vector-width"="{bits}" '
+        f'"prefer-vector-width"="{bits}" }}'
+    )
+    return "\n".join([*definitions, *functions, attributes, "!0 = !{i32 1}"]), names
+
+
+@dataclass(frozen=True)
+class Codes:
+    """The code of each kernel asked for, and how many were compiled now, or loaded from disk."""
+
+    of: dict[AnyKernel, KernelCode]
+    compiled: int = 0
+    loaded: int = 0
+
+
+def compile_kernels(
+    efforts: Mapping[AnyKernel, Effort], others: Iterable[llvm.Module] = ()
+) -> Codes:
+    """The code of each kernel, compiled with some effort, and together with other modules.
+
+    Quick ones are one module, because most of the time that they take is the module's. Each other,
+    and each long routine, is a module of its own: so it is found on disk whichever others were
+    compiled with it, and several processors compile them together.
+    """
+    mode = builder.rounding_mode()
+    # Without the lock: a thread that compiles may hold it for long.
+    found = _found(efforts, mode)
+    fresh = [kernel for kernel in efforts if kernel not in found]
+    quick = [kernel for kernel in fresh if efforts[kernel] is Effort.QUICK and not _is_long(kernel)]
+    modules = [quick] if quick else []
+    modules += [[kernel] for kernel in fresh if kernel not in quick]
+    compiled = loaded = 0
+    with _lock:
+        # Another thread may have compiled some of them.
+        found |= _found({kernel: efforts[kernel] for kernel in fresh}, mode)
+        modules = [each for each in modules if not all(kernel in found for kernel in each)]
+        written = [module_text(members, efforts[members[0]]) for members in modules]
+        sources = [
+            Source(text, _level(text, efforts[members[0]]), for_good=False)
+            for members, (text, _) in zip(modules, written, strict=True)
+        ]
+        beside = [each for each in dict.fromkeys(others) if not each.is_compiled]
+        codes = llvm.compile_modules([*sources, *(each.source for each in beside)])
+        for each, code in zip(beside, codes[len(sources) :], strict=True):
+            each.take(code)
+        for members, (_, names), code in zip(modules, written, codes, strict=False):
+            compiled += 0 if code.loaded else len(members)
+            loaded += len(members) if code.loaded else 0
+            for kernel, name in names.items():
+                key = (kernel, mode, efforts[kernel])
+                found[kernel] = _known.setdefault(key, KernelCode(code.address(name), code))
+    return Codes(found, compiled, loaded)
+
+
+def _is_long(kernel: AnyKernel) -> bool:
+    return isinstance(kernel, RegisterCode) and not kernel.is_short
+
+
+def _level(text: str, effort: Effort) -> int:
+    return 0 if effort is Effort.QUICK else 1 if len(text) > LONG_TEXT else 2
+
+
+def _found(efforts: Mapping[AnyKernel, Effort], mode: str) -> dict[AnyKernel, KernelCode]:
+    """The kernels that are compiled already."""
+    known = {kernel: _known.get((kernel, mode, effort)) for kernel, effort in efforts.items()}
+    return {kernel: code for kernel, code in known.items() if code is not None}

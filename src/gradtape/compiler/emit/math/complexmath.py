@@ -1,0 +1,297 @@
+"""Functions of complex numbers as pairs of vectors, by formulas or by C's <complex.h>.
+
+A formula in real functions holds where nothing overflows, underflows or cancels. If any lane is
+outside that range, libm's complex function computes the whole vector lane by lane: it gives the
+right results for infinities, NaNs and signed zeros.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from functools import lru_cache
+
+from gradtape.compiler.emit.math import mathlibrary
+from gradtape.compiler.emit.math.vectormath import CALLED, accurate_function
+from gradtape.compiler.emit.math.vectors import MASK, Body, Value
+from gradtape.compiler.objects import llvm
+from gradtape.compiler.objects.llvm import Found, vector
+from gradtape.ir.math_function import MathFunction, NotLowered
+from gradtape.ops.elementwise.compositions import two_sum
+from gradtape.ops.families import math_functions as mathlib
+
+Pair = tuple[Value, ...]
+Formula = Callable[..., Pair]
+# Up to where products of hyperbolic functions do not overflow, in float32 and in float64; and up
+# to where their squares do not.
+_PRODUCTS = (80.0, 700.0)
+_SQUARES = (20.0, 170.0)
+
+
+def complex_function(function: MathFunction, ty: str, lanes: int) -> Found:
+    """The symbol of a function on complex vectors, and the snippets that the module must contain.
+
+    Each operand is two vectors, real and imaginary part, and the result is `{real, imaginary}`. A
+    function that this machine lacks raises NotLowered.
+    """
+    return _complex_function(function, ty, lanes, mathlibrary.preference())
+
+
+@lru_cache(maxsize=256)
+def _complex_function(function: MathFunction, ty: str, lanes: int, preference: str) -> Found:
+    known = llvm.host().machine in ("x86_64", "aarch64") and sys.platform != "win32"
+    if not function.has_complex or not known:
+        raise NotLowered(f"{function.name} of complex numbers")
+    formula = _FORMULAS.get(function)
+    if formula is None or (preference == "scalar" and function not in _NEEDED):
+        return _lane_by_lane(function, ty, lanes)
+    return _written(function.name, formula, 2 * function.arity, ty, lanes)
+
+
+@lru_cache(maxsize=32)
+def quotient(ty: str, lanes: int) -> Found:
+    """The function that divides two complex vectors, as `complex_function` gives it."""
+    return _written("quotient", _divide, 4, ty, lanes)
+
+
+def _written(name: str, formula: Formula, arity: int, ty: str, lanes: int) -> Found:
+    body = Body(ty, lanes, accurate_function)
+    names = ["a", "b", "c", "d"][:arity]
+    result = formula(body, *(body.operand(operand) for operand in names))
+    return body.function(f"complex_{name}", names, result, CALLED)
+
+
+def _lane_by_lane(function: MathFunction, ty: str, lanes: int) -> Found:
+    """A function of <complex.h>, called once per lane."""
+    target = f"c{function.name}" + ("f" if ty == "float" else "")
+    kind = vector(ty, lanes)
+    if not mathlibrary.c_symbol(target):
+        raise NotLowered(f"libm has no {target}")
+    # On x86-64 two floats are packed in one register; all else is passed in two registers.
+    packed = ty == "float" and llvm.host().machine == "x86_64"
+    scalar = "<2 x float>" if packed else f"{{{ty}, {ty}}}"
+    takes = scalar if packed else f"{ty}, {ty}"
+    pair = f"{{{kind}, {kind}}}"
+    symbol = f"gradtape_lanes_complex_{function.name}_{ty}{lanes}"
+    lines = [f"define internal {pair} @{symbol}({kind} %a, {kind} %b) cold noinline {{"]
+    totals = ["poison", "poison"]
+    for lane in range(lanes):
+        parts = ["%a", "%b"]
+        if lanes > 1:
+            parts = [f"%a{lane}", f"%b{lane}"]
+            for whole, part in zip(("%a", "%b"), parts, strict=True):
+                lines.append(f"  {part} = extractelement {kind} {whole}, i32 {lane}")
+        operands = f"{ty} {parts[0]}, {ty} {parts[1]}"
+        if packed:
+            lines += [
+                f"  %h{lane} = insertelement {scalar} poison, {ty} {parts[0]}, i32 0",
+                f"  %p{lane} = insertelement {scalar} %h{lane}, {ty} {parts[1]}, i32 1",
+            ]
+            operands = f"{scalar} %p{lane}"
+        lines.append(f"  %r{lane} = call {scalar} @{target}({operands})")
+        for k in range(2):
+            take = f"extractelement {scalar} %r{lane}, i32 {k}"
+            if not packed:
+                take = f"extractvalue {scalar} %r{lane}, {k}"
+            lines.append(f"  %s{lane}_{k} = {take}")
+            if lanes > 1:
+                insert = f"insertelement {kind} {totals[k]}, {ty} %s{lane}_{k}, i32 {lane}"
+                lines.append(f"  %t{lane}_{k} = {insert}")
+            totals[k] = f"%{'t' if lanes > 1 else 's'}{lane}_{k}"
+    lines += [
+        f"  %first = insertvalue {pair} poison, {kind} {totals[0]}, 0",
+        f"  %both = insertvalue {pair} %first, {kind} {totals[1]}, 1",
+        f"  ret {pair} %both",
+        "}",
+    ]
+    return symbol, (f"declare {scalar} @{target}({takes})", "\n".join(lines))
+
+
+def _or_libm(
+    body: Body, function: MathFunction, operands: Pair, ordinary: Value, result: Pair
+) -> Pair:
+    """The result if all lanes are ordinary, else libm's."""
+    symbol, snippets = _lane_by_lane(function, body.ty, body.lanes)
+    body.need(snippets)
+    return body.unless(~ordinary, result, symbol, operands)
+
+
+def _multiply(body: Body, a: Value, b: Value, c: Value, d: Value) -> Pair:
+    return a * c - b * d, a * d + b * c
+
+
+def _divide(body: Body, a: Value, b: Value, c: Value, d: Value) -> Pair:
+    """Smith's method, in NumPy's order of operations."""
+    real, imaginary = body.absolute(c), body.absolute(d)
+    # Both parts are divided by the larger part of the divisor, so that nothing overflows.
+    first = real.compare("oge", imaginary)
+    large, small = body.select(first, c, d), body.select(first, d, c)
+    ratio = small / large
+    scale = 1.0 / (large + small * ratio)
+    upper = body.select(first, a + b * ratio, a * ratio + b) * scale
+    lower = body.select(first, b - a * ratio, b * ratio - a) * scale
+    zero = real.equals(0.0) & imaginary.equals(0.0)
+    return body.select(zero, a / real, upper), body.select(zero, b / real, lower)
+
+
+def _reciprocal(body: Body, a: Value, b: Value) -> Pair:
+    return _divide(body, body.lift(1.0), body.lift(0.0), a, b)
+
+
+def _exp(body: Body, a: Value, b: Value) -> Pair:
+    size = body.apply(mathlib.EXP, a)
+    result = size * body.apply(mathlib.COS, b), size * body.apply(mathlib.SIN, b)
+    ordinary = (body.absolute(a) < body.pick(87.0, 708.0)) & (body.absolute(b) < math.inf)
+    return _or_libm(body, mathlib.EXP, (a, b), ordinary, result)
+
+
+def _hyperbolic(body: Body, x: Value) -> Pair:
+    """sinh and cosh, from exp(|x|) - 1."""
+    grown = body.apply(mathlib.EXPM1, body.absolute(x))
+    shrunk = grown / (grown + 1.0)
+    return body.copysign((grown + shrunk) * 0.5, x), grown * shrunk * 0.5 + 1.0
+
+
+def _waves(
+    body: Body, angle: Value, size: Value, limits: tuple[float, float]
+) -> tuple[Pair, Value]:
+    """Sine and cosine of one part, sinh and cosh of the other; and where all are ordinary."""
+    ordinary = (body.absolute(size) < body.pick(*limits)) & (body.absolute(angle) < math.inf)
+    parts = body.apply(mathlib.SIN, angle), body.apply(mathlib.COS, angle), *_hyperbolic(body, size)
+    return parts, ordinary
+
+
+def _sin(body: Body, a: Value, b: Value) -> Pair:
+    (sine, cosine, sinh, cosh), ordinary = _waves(body, a, b, _PRODUCTS)
+    return _or_libm(body, mathlib.SIN, (a, b), ordinary, (sine * cosh, cosine * sinh))
+
+
+def _cos(body: Body, a: Value, b: Value) -> Pair:
+    (sine, cosine, sinh, cosh), ordinary = _waves(body, a, b, _PRODUCTS)
+    return _or_libm(body, mathlib.COS, (a, b), ordinary, (cosine * cosh, -(sine * sinh)))
+
+
+def _sinh(body: Body, a: Value, b: Value) -> Pair:
+    (sine, cosine, sinh, cosh), ordinary = _waves(body, b, a, _PRODUCTS)
+    return _or_libm(body, mathlib.SINH, (a, b), ordinary, (sinh * cosine, cosh * sine))
+
+
+def _cosh(body: Body, a: Value, b: Value) -> Pair:
+    (sine, cosine, sinh, cosh), ordinary = _waves(body, b, a, _PRODUCTS)
+    return _or_libm(body, mathlib.COSH, (a, b), ordinary, (cosh * cosine, sinh * sine))
+
+
+def _tan(body: Body, a: Value, b: Value) -> Pair:
+    (sine, cosine, sinh, cosh), ordinary = _waves(body, a, b, _SQUARES)
+    below = cosine * cosine + sinh * sinh
+    result = sine * cosine / below, sinh * cosh / below
+    return _or_libm(body, mathlib.TAN, (a, b), ordinary, result)
+
+
+def _tanh(body: Body, a: Value, b: Value) -> Pair:
+    (sine, cosine, sinh, cosh), ordinary = _waves(body, b, a, _SQUARES)
+    below = cosine * cosine + sinh * sinh
+    result = sinh * cosh / below, sine * cosine / below
+    real, imaginary = _or_libm(body, mathlib.TANH, (a, b), ordinary, result)
+    # At infinity the imaginary zero has the sign of sin(2b) in C; the array API wants that of b.
+    limit = body.absolute(a).equals(math.inf) & (body.absolute(b) < math.inf)
+    return real, body.select(limit, body.copysign(body.lift(0.0), b), imaginary)
+
+
+def _sorted(body: Body, a: Value, b: Value, low: float, high: float) -> tuple[Value, Value, Value]:
+    """The larger and the smaller of |a| and |b|, and where their squares are safe."""
+    x, y = body.absolute(a), body.absolute(b)
+    swap = x < y
+    large, small = body.select(swap, y, x), body.select(swap, x, y)
+    # A NaN in either makes one of the sums NaN, and the comparison false.
+    return large, small, (large > low) & (large + small < high)
+
+
+def _sqrt(body: Body, a: Value, b: Value) -> Pair:
+    low, high = body.pick(2.0**-40, 2.0**-400), body.pick(2.0**40, 2.0**400)
+    large, small, ordinary = _sorted(body, a, b, low, high)
+    size = body.apply(mathlib.SQRT, large * large + small * small)
+    root = body.apply(mathlib.SQRT, (size + body.absolute(a)) * 0.5)
+    other = body.absolute(b) / (root + root)
+    right = a >= 0.0
+    result = body.select(right, root, other), body.copysign(body.select(right, other, root), b)
+    return _or_libm(body, mathlib.SQRT, (a, b), ordinary, result)
+
+
+def _log(body: Body, a: Value, b: Value) -> Pair:
+    low, high = body.pick(2.0**-40, 2.0**-400), body.pick(2.0**40, 2.0**400)
+    large, small, ordinary = _sorted(body, a, b, low, high)
+    square = large * large
+    rest = small * small
+    total = square + rest
+    # Near |z| = 1 the logarithm needs |z|² - 1, with the rounding errors of the squares.
+    dropped = body.fma(large, large, -square) + body.fma(small, small, -rest)
+    above, first = two_sum(square, body.lift(-1.0))
+    above, second = two_sum(above, rest)
+    difference = above + (first + second + dropped)
+    near = (total > 0.5) & (total < 2.0)
+    exact = ~(near & (body.absolute(difference) < body.pick(2.0**-16, 2.0**-44)))
+    close = body.apply(mathlib.LOG1P, body.select(near, difference, 0.0))
+    real = body.select(near, close, body.apply(mathlib.LOG, total)) * 0.5
+    return _or_libm(
+        body, mathlib.LOG, (a, b), ordinary & exact, (real, body.apply(mathlib.ATAN2, b, a))
+    )
+
+
+def _applied(body: Body, function: MathFunction, a: Value, b: Value) -> Pair:
+    """Another function of complex numbers."""
+    symbol, snippets = complex_function(function, body.ty, body.lanes)
+    body.need(snippets)
+    both = f"{{{body.type()}, {body.type()}}}"
+    found = body.call(symbol, a, b, returns=both).name
+    return tuple(body.emit(f"extractvalue {both} {found}, {k}") for k in range(2))
+
+
+def _pow(body: Body, a: Value, b: Value, c: Value, d: Value) -> Pair:
+    """As NumPy: products for whole exponents below 100, exp(y log x) for the others."""
+    size, angle = _applied(body, mathlib.LOG, a, b)
+    found = _applied(body, mathlib.EXP, *_multiply(body, size, angle, c, d))
+    times = body.absolute(c)
+    whole = d.equals(0.0) & body.apply(mathlib.FLOOR, c).equals(c) & (times < 100.0)
+    product = _whole_power(body, a, b, body.select(whole, times, 0.0))
+    inverse = _reciprocal(body, *product)
+    below = c < 0.0
+    zero_base = a.equals(0.0) & b.equals(0.0)
+    zero_exponent = c.equals(0.0) & d.equals(0.0)
+    result = []
+    for k in range(2):
+        part = body.select(whole, body.select(below, inverse[k], product[k]), found[k])
+        nothing = body.select(c > 0.0, 0.0, math.nan)
+        part = body.select(zero_base, nothing, part)
+        result.append(body.select(zero_exponent, 1.0 - k, part))
+    return tuple(result)
+
+
+def _whole_power(body: Body, a: Value, b: Value, exponent: Value) -> Pair:
+    """A power from 0 to 127 by repeated squaring."""
+    result: Pair = (body.lift(1.0), body.lift(0.0))
+    power: Pair = (a, b)
+    begun = body.lift(0, MASK)
+    for position in range(7):
+        half = body.apply(mathlib.FLOOR, exponent * 0.5)
+        odd = exponent.compare("one", half * 2.0)
+        exponent = half
+        if position:
+            power = _multiply(body, *power, *power)
+        taken = _multiply(body, *result, *power)
+        # The first factor is not multiplied by 1, which would turn infinities into NaNs.
+        result = tuple(
+            body.select(odd, body.select(begun, taken[k], power[k]), result[k]) for k in range(2)
+        )
+        begun = begun | odd
+    return result
+
+
+_FORMULAS: dict[MathFunction, Formula] = {
+    mathlib.EXP: _exp, mathlib.LOG: _log, mathlib.SQRT: _sqrt, mathlib.SIN: _sin, mathlib.COS: _cos,
+    mathlib.TAN: _tan, mathlib.SINH: _sinh, mathlib.COSH: _cosh,
+    mathlib.TANH: _tanh, mathlib.POW: _pow,
+}  # fmt: skip
+# Functions that C computes otherwise than NumPy or the array API standard do.
+_NEEDED = frozenset((mathlib.TANH, mathlib.POW))

@@ -1,0 +1,291 @@
+"""Packing: how operands of sums of products come into the order in which tiles read them.
+
+A panel has some columns of the right operand, depth after depth, so that each step reads whole
+vectors. Rows of the left operand that do not lie in runs are turned: they come to lie side by side.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from gradtape.compiler.emit.word_code import Routine
+
+DEPTH = 256
+LINE = 64  # bytes of a line of the cache
+# Bytes of the memory for turned tiles of the left operand.
+TURNED = 3 << 16
+
+# Values of `lie`. Complex numbers are multiplied as real ones: a column is two, real and imaginary
+# part, and so is a step of depth. A real part of `a` is multiplied with (real, imaginary) of `b`,
+# an imaginary part with (-imaginary, real).
+SCATTERED, SIDE_BY_SIDE, IN_RUNS, COMPLEX = range(4)
+
+
+class Shape(NamedTuple):
+    """How a product is cut: lanes of a vector, vectors of a panel's width, rows of a tile.
+
+    The kind of an element is a type of IR; integers wrap around.
+    """
+
+    kind: str
+    size: int
+    lanes: int
+    vectors: int
+    rows: int
+    # Steps of depth for which the elements of a row of the left operand lie side by side.
+    run: int = 1
+    # Whether its rows lie side by side.
+    beside: bool = False
+    # Whether the right operand is read where it lies: for few rows, packing it takes longer.
+    direct: bool = False
+
+    @property
+    def width(self) -> int:
+        """Columns of a panel."""
+        return self.lanes * self.vectors
+
+    @property
+    def vector(self) -> str:
+        """The type of a vector in IR."""
+        return f"<{self.lanes} x {self.kind}>"
+
+    @property
+    def integer(self) -> bool:
+        """Whether elements are integers."""
+        return self.kind.startswith("i")
+
+    @property
+    def suffix(self) -> str:
+        """The type of a vector in names of intrinsics."""
+        return f"v{self.lanes}{'i' if self.integer else 'f'}{8 * self.size}"
+
+    @property
+    def add(self) -> str:
+        """The instruction that adds."""
+        return "add" if self.integer else "fadd"
+
+
+# Rows of a tile by the vectors of its width: sums take three quarters of 32 registers of 512 bits,
+# or of 16 that are shorter; one vector of width needs eight rows to hide the latency of additions.
+_ROWS = {True: {1: 8, 2: 8, 3: 8}, False: {1: 8, 2: 6, 3: 4}}
+# Tiles of one vector of 512 bits load more vectors than they multiply, unless there are more rows:
+# if steps of depth lie side by side, of which some are read with one offset, or if rows do.
+RUN = 4
+ROWS_OF_RUNS = 12
+ROWS_BESIDE = (16, 12)
+
+
+FLOATS = {4: "float", 8: "double"}
+
+
+def shape_for(
+    size: int, bits: int, columns: int, integer: bool = False, in_runs: bool = False
+) -> Shape:
+    """The shape for elements of some bytes, vectors of some bits, and so many columns.
+
+    The depth of the left operand may be `in_runs`.
+    """
+    kind, lanes = f"i{8 * size}" if integer else FLOATS[size], bits // (8 * size)
+    needed = -(-columns // lanes)
+    # The width that leaves the fewest vectors of the last panel empty; of equals, the wider.
+    vectors = min((3, 2, 1), key=lambda v: (-(-needed // v) * v, -v)) if needed > 1 else 1
+    if vectors == 1 and needed > 1:
+        vectors = 2
+    if in_runs and bits == 512 and vectors == 1:
+        return Shape(kind, size, lanes, vectors, ROWS_OF_RUNS, RUN)
+    return Shape(kind, size, lanes, vectors, _ROWS[bits == 512][vectors])
+
+
+def turned_offsets(shape: Shape) -> str:
+    """The tables of offsets of a tile that was turned: depth after depth, its rows side by side."""
+    rows = [row * shape.size for row in range(shape.rows)]
+    depth = [step * shape.rows * shape.size for step in range(DEPTH)]
+    return "".join(
+        f"@turned.{name} = internal constant [{len(words)} x i64] "
+        f"[{', '.join(f'i64 {word}' for word in words)}]\n"
+        for name, words in (("rows", rows), ("depth", depth))
+    )
+
+
+def splat(r: Routine, shape: Shape, scalar: str) -> str:
+    one = r.let(f"insertelement {shape.vector} poison, {shape.kind} {scalar}, i32 0")
+    zeros = f"<{shape.lanes} x i32> zeroinitializer"
+    return r.let(f"shufflevector {shape.vector} {one}, {shape.vector} poison, {zeros}")
+
+
+def add_product(r: Routine, shape: Shape, name: str, a: str, b: str, total: str) -> None:
+    """Name a product plus a sum."""
+    vector = shape.vector
+    if shape.integer:
+        r.line(f"{name} = add {vector} {r.let(f'mul {vector} {a}, {b}')}, {total}")
+        return
+    operands = f"{vector} {a}, {vector} {b}, {vector} {total}"
+    r.line(f"{name} = call {vector} @llvm.fmuladd.{shape.suffix}({operands})")
+
+
+def masks(r: Routine, shape: Shape, width: str) -> list[str]:
+    """For each vector of a panel: the lanes that are among the first `width` columns."""
+    integers = f"<{shape.lanes} x i64>"
+    numbers = ", ".join(f"i64 {lane}" for lane in range(shape.lanes))
+    limit = splat(r, Shape("i64", 8, shape.lanes, 0, 0), width)
+    found = []
+    for column in range(shape.vectors):
+        first = ", ".join([f"i64 {column * shape.lanes}"] * shape.lanes)
+        lanes = r.let(f"add {integers} <{numbers}>, <{first}>")
+        found.append(r.let(f"icmp slt {integers} {lanes}, {limit}"))
+    return found
+
+
+def masked_load(r: Routine, shape: Shape, place: str, mask: str) -> str:
+    lanes = f"<{shape.lanes} x i1> {mask}, {shape.vector} zeroinitializer"
+    name = f"@llvm.masked.load.{shape.suffix}.p0"
+    return r.let(f"call {shape.vector} {name}(ptr {place}, i32 {shape.size}, {lanes})")
+
+
+def pack(shape: Shape) -> str:
+    """Some columns of the right operand, row after row, with zeros where there are fewer."""
+    size, kind = shape.size, shape.kind
+    r = Routine(
+        "internal void @pack(ptr noalias %to, ptr noalias %b, ptr noalias %depth, "
+        "ptr noalias %columns, i64 %k, i64 %width, i64 %lie)"
+    )
+    offsets = [column * shape.lanes * size for column in range(shape.vectors)]
+    start = r.at("%b", r.word("%columns"))
+    r.go_if(r.unequal("%lie", SIDE_BY_SIDE), "apart")
+    r.go_if(r.equal("%width", shape.width), "vectors")
+    present = masks(r, shape, "%width")
+    with r.loop("%k") as row:
+        source = r.at(start, r.word("%depth", r.scaled(row)))
+        target = r.at("%to", r.multiply(row, size * shape.width))
+        for offset, mask in zip(offsets, present, strict=True):
+            found = masked_load(r, shape, r.at(source, offset), mask)
+            r.line(f"store {shape.vector} {found}, ptr {r.at(target, offset)}, align {size}")
+    r.end("ret void")
+    r.block("vectors")
+    with r.loop("%k") as row:
+        source = r.at(start, r.word("%depth", r.scaled(row)))
+        target = r.at("%to", r.multiply(row, size * shape.width))
+        for near in range(0, shape.width * size, LINE):
+            # The next panel: rows of a wide operand are pages apart, and nothing else fetches them.
+            ahead = r.at(source, shape.width * size + near)
+            r.do("@llvm.prefetch.p0", f"ptr {ahead}", "i32 0", "i32 2", "i32 1")
+        for offset in offsets:
+            found = r.let(f"load {shape.vector}, ptr {r.at(source, offset)}, align {size}")
+            r.line(f"store {shape.vector} {found}, ptr {r.at(target, offset)}, align {size}")
+    r.end("ret void")
+    r.block("apart")
+    if not shape.integer:
+        r.go_if(r.equal("%lie", COMPLEX), "complex")
+    # Whole blocks of as many columns as lanes are turned in registers, if their depth is in runs.
+    blocks = r.let(f"sdiv i64 {r.select(r.equal('%lie', IN_RUNS), '%k', 0)}, {shape.lanes}")
+    turned = r.multiply(blocks, shape.lanes)
+    with r.loop(shape.vectors) as number:
+        first = r.multiply(number, shape.lanes)
+        after = r.add(first, shape.lanes)
+        full = r.compare("sle", after, "%width")
+        done = r.select(full, turned, 0)
+        columns = r.at("%columns", r.scaled(first))
+        with r.loop(r.select(full, blocks, 0)) as block:
+            row = r.multiply(block, shape.lanes)
+            along = r.word("%depth", r.scaled(row))
+            sources = [
+                r.at(r.at("%b", r.word(columns, 8 * lane)), along) for lane in range(shape.lanes)
+            ]
+            block_rows = [r.let(f"load {shape.vector}, ptr {at}, align {size}") for at in sources]
+            target = r.at("%to", r.multiply(r.add(r.multiply(row, shape.width), first), size))
+            for lane, turn in enumerate(_transposed(r, shape, block_rows)):
+                place = r.at(target, lane * size * shape.width)
+                r.line(f"store {shape.vector} {turn}, ptr {place}, align {size}")
+        with r.loop(after, first) as column:
+            inside = r.compare("slt", column, "%width")
+            # Columns beyond the last are zero: the address is that of the last, and is not used.
+            known = r.select(inside, column, r.subtract("%width", 1))
+            source = r.at("%b", r.word("%columns", r.scaled(known)))
+            target = r.at("%to", r.multiply(column, size))
+            with r.loop("%k", done) as row:
+                at = r.at(source, r.word("%depth", r.scaled(row)))
+                element = r.let(f"load {kind}, ptr {at}, align {size}")
+                zero = "0" if shape.integer else "0.0"
+                value = r.let(f"select i1 {inside}, {kind} {element}, {kind} {zero}")
+                place = r.at(target, r.multiply(row, size * shape.width))
+                r.line(f"store {kind} {value}, ptr {place}, align {size}")
+    r.end("ret void")
+    if not shape.integer:
+        r.block("complex")
+        _pack_complex(r, shape)
+        r.end("ret void")
+    return r.text()
+
+
+def _pack_complex(r: Routine, shape: Shape) -> None:
+    """Pack columns that are real and imaginary parts by turns, with a row of each for each depth.
+
+    In the second row the parts are exchanged, and the first of them is negative.
+    """
+    size, kind = shape.size, shape.kind
+    with r.loop("%k") as row, r.loop(shape.width) as column:
+        second = r.let(f"and i64 {row}, 1")
+        inside = r.compare("slt", column, "%width")
+        known = r.select(inside, r.let(f"xor i64 {column}, {second}"), 0)
+        place = r.at("%b", r.word("%columns", r.scaled(known)))
+        at = r.at(place, r.word("%depth", r.scaled(row)))
+        element = r.let(f"load {kind}, ptr {at}, align {size}")
+        even = r.equal(r.let(f"and i64 {column}, 1"), 0)
+        turned = r.both(r.unequal(second, 0), even)
+        negative = r.let(f"fneg {kind} {element}")
+        signed = r.select(turned, negative, element, kind)
+        value = r.select(inside, signed, "0.0", kind)
+        target = r.add(r.multiply(row, shape.width), column)
+        place = r.at("%to", r.multiply(target, size))
+        r.line(f"store {kind} {value}, ptr {place}, align {size}")
+
+
+def turn(shape: Shape) -> str:
+    """The elements of a tile of the left operand, depth after depth, with its rows side by side."""
+    size, kind = shape.size, shape.kind
+    r = Routine(
+        "internal void @turn(ptr noalias %to, ptr noalias %a, ptr noalias %rows, "
+        "ptr noalias %depth, i64 %k)"
+    )
+    offsets = [r.word("%rows", 8 * row) for row in range(shape.rows)]
+    starts = [r.at("%a", offset) for offset in offsets]
+    beside = "true"
+    for row, offset in enumerate(offsets):
+        beside = r.both(beside, r.equal(offset, r.add(offsets[0], row * size)))
+    r.go_if(r.negated(beside), "apart")
+    some = f"<{shape.rows} x {kind}>"
+    with r.loop("%k") as step:
+        along = r.word("%depth", r.scaled(step))
+        found = r.let(f"load {some}, ptr {r.at(starts[0], along)}, align {size}")
+        target = r.at("%to", r.multiply(step, shape.rows * size))
+        r.line(f"store {some} {found}, ptr {target}, align {size}")
+    r.end("ret void")
+    r.block("apart")
+    with r.loop("%k") as step:
+        along = r.word("%depth", r.scaled(step))
+        target = r.at("%to", r.multiply(step, shape.rows * size))
+        for row, start in enumerate(starts):
+            element = r.let(f"load {kind}, ptr {r.at(start, along)}, align {size}")
+            r.line(f"store {kind} {element}, ptr {r.at(target, row * size)}, align {size}")
+    r.end("ret void")
+    return r.text()
+
+
+def _transposed(r: Routine, shape: Shape, rows: list[str]) -> list[str]:
+    """A square block of vectors with rows and columns exchanged, by swapping ever larger parts."""
+    lanes = shape.lanes
+    step = 1
+    while step < lanes:
+        found = list(rows)
+        for row in range(lanes):
+            if row & step:
+                continue
+            first = [i if not i & step else lanes + i - step for i in range(lanes)]
+            second = [i + step if not i & step else lanes + i for i in range(lanes)]
+            for at, chosen in ((row, first), (row + step, second)):
+                numbers = ", ".join(f"i32 {number}" for number in chosen)
+                pair = f"{shape.vector} {rows[row]}, {shape.vector} {rows[row + step]}"
+                found[at] = r.let(f"shufflevector {pair}, <{lanes} x i32> <{numbers}>")
+        rows = found
+        step *= 2
+    return rows

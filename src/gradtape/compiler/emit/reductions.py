@@ -1,0 +1,221 @@
+"""Reductions: the loops of kernels that combine values along axes (see Layout).
+
+Float sums are added in levels: RADIX values in a row, then RADIX such sums, and so on, so that
+rounding errors grow with the logarithm of the length. `columns` has the loops of COLUMNS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gradtape.compiler.emit.accumulators import Parts, Point, Totals
+from gradtape.compiler.emit.loops import Emitter
+from gradtape.compiler.lower.kernel import CHUNK, LONG_BODY, RADIX, SCALAR, Kernel, memory_type
+from gradtape.ops.families.vector_code import Vector
+
+# Bodies up to this cost are computed for four vectors at once: the additions of a chain would
+# otherwise take longer than the loads. Others that are short go in pairs: a sum that is carried
+# across the call of a function lies on the stack, and to go there and back takes as long.
+_CHEAP_COST = 6
+_SHORT_BODY = 12
+# The most instructions of the bodies of one block, which are emitted one after the other.
+_BLOCK_BODY = 256
+
+
+def levels(
+    e: Emitter,
+    totals: Totals,
+    stretch: tuple[str, str],
+    unit: int,
+    leaf: Callable[[str], Parts],
+    spans: list[str],
+) -> Parts:
+    """Accumulate leaf(i) for i over a stretch by `unit`, in nested loops.
+
+    `spans` are the lengths that one round of each outer loop covers, the longest first. Each loop
+    starts from the identity and adds its total to that of the loop around it.
+    """
+
+    def level(depth: int, first: str, last: str) -> Parts:
+        if depth == len(spans):
+            step = str(unit)
+            return e.carry(first, last, step, totals.start(), lambda i, c: totals.merge(c, leaf(i)))
+
+        def body(i: str, carried: list[str]) -> list[str]:
+            return totals.merge(carried, level(depth + 1, i, e.bounded(i, spans[depth], last)))
+
+        return e.carry(first, last, spans[depth], totals.start(), body)
+
+    return level(0, *stretch)
+
+
+def column_spans() -> list[str]:
+    """The spans of the levels of an axis that is not the innermost, in elements."""
+    return [str(RADIX**depth) for depth in (4, 3, 2, 1)]
+
+
+def following(e: Emitter, totals: Totals, before: str | None, axis: int, index: str) -> str | None:
+    """The number of a point among the reduced ones: row-major over `before` and one more index."""
+    if before is None or not totals.count_positions:
+        return index
+    scaled = e.b.let(f"mul nsw i64 {before}, {e.sizes[axis]}", "n")
+    return e.b.let(f"add nsw i64 {scaled}, {index}", "n")
+
+
+def shifted(e: Emitter, rows: list[str], axis: int, index: str) -> list[str]:
+    """Addresses, moved to an index along one more axis."""
+    moved = []
+    for entry, base in enumerate(rows):
+        if e.operands[entry].access == SCALAR:
+            moved.append(base)
+            continue
+        step = e.b.let(f"mul nsw i64 {index}, {e.strides[entry][axis]}", "o")
+        moved.append(e.b.let(f"getelementptr i8, ptr {base}, i64 {step}", "p"))
+    return moved
+
+
+def emit_rows(e: Emitter) -> None:
+    """Reduce the innermost axes."""
+    first = len(e.kernel.operands) + len(e.kernel.stores)
+    kept = e.kernel.axes - e.kernel.reduced
+    totals = Totals(e.b, e.kernel.reductions)
+
+    def row(outer: list[str]) -> None:
+        rows = e.rows(outer)
+        total = _stretch(e, totals, rows, kept, ("0", e.sizes[kept]), None)
+        for number, (accumulator, parts) in enumerate(totals.apart(total)):
+            parts = accumulator.result(accumulator.across(parts), 1)
+            e.store_scalar(rows[first + number], parts, accumulator.reduction.dtype)
+
+    e.outer_loops(kept, row)
+
+
+def _stretch(
+    e: Emitter,
+    totals: Totals,
+    rows: list[str],
+    axis: int,
+    stretch: tuple[str, str],
+    before: str | None,
+) -> Parts:
+    """Vector accumulators over part of one reduced axis and all axes inside it."""
+    if axis == e.kernel.axes - 1:
+        return _along(e, totals, rows, stretch, before)
+
+    def leaf(i: str) -> Parts:
+        position = following(e, totals, before, axis, i)
+        inside = ("0", e.sizes[axis + 1])
+        return _stretch(e, totals, shifted(e, rows, axis, i), axis + 1, inside, position)
+
+    return levels(e, totals, stretch, 1, leaf, column_spans())
+
+
+def _along(
+    e: Emitter, totals: Totals, rows: list[str], stretch: tuple[str, str], before: str | None
+) -> Parts:
+    """Vector accumulators over one stretch of the innermost axis."""
+    inner = e.kernel.axes - 1
+    same = e.same_in_row(rows)
+    low, high = stretch
+
+    def point(i: str, mask: str | None) -> Point:
+        values = e.point(rows, i, inner, mask, same)
+        position = None
+        if totals.count_positions:
+            position = e.iota_plus(following(e, totals, before, inner, i) or i)
+        return values, position
+
+    def masked(i: str) -> Parts:
+        mask = e.mask(i, high)
+        return totals.of(*point(i, mask), mask)
+
+    def several(i: str) -> Parts:
+        """Some full vectors from i on."""
+        starts = [i, *(e.b.let(f"add nsw i64 {i}, {n * e.lanes}") for n in range(1, vectors))]
+        return totals.of_several([point(start, None) for start in starts])
+
+    count = e.b.let(f"sub nsw i64 {high}, {low}")
+    if len(e.kernel.body) > LONG_BODY:
+        return levels(e, totals, stretch, e.lanes, masked, _row_spans(e, count, e.lanes))
+    vectors = _vectors_at_once(e.kernel, totals)
+    unit = vectors * e.lanes
+    rest = e.b.let(f"and i64 {count}, {unit - 1}")
+    full = e.b.let(f"sub nsw i64 {high}, {rest}")
+    found = levels(e, totals, (low, full), unit, several, _row_spans(e, count, unit))
+    start = list(zip(totals.types, found, strict=True))
+    return e.carry(full, high, str(e.lanes), start, lambda i, c: totals.merge(c, masked(i)))
+
+
+def _vectors_at_once(kernel: Kernel, totals: Totals) -> int:
+    block = block_of(kernel, totals)
+    if kernel.cost <= _CHEAP_COST:
+        return max(4, block)
+    return max(2 if len(kernel.body) <= _SHORT_BODY else 1, block)
+
+
+def block_of(kernel: Kernel, totals: Totals) -> int:
+    """How many vectors of points are reduced at once: a power of two, less if the body is long."""
+    block = totals.block
+    while block > 1 and block * len(kernel.body) > _BLOCK_BODY:
+        block //= 2
+    return block
+
+
+def _row_spans(e: Emitter, count: str, unit: int) -> list[str]:
+    """The spans of the levels of a row: three, for rows may be short; the second may cover more."""
+    long = e.b.let(f"icmp sgt i64 {count}, {unit * RADIX**4}")
+    wide, narrow = unit * RADIX**3, unit * RADIX**2
+    return [e.b.let(f"select i1 {long}, i64 {wide}, i64 {narrow}"), str(unit * RADIX)]
+
+
+def emit_whole(e: Emitter) -> None:
+    """Reduce all axes: every chunk of the outermost writes one partial result."""
+    first = len(e.kernel.operands) + len(e.kernel.stores)
+    # With several axes the number of rows in a chunk is an argument: it depends on their length.
+    span = str(CHUNK * e.lanes) if e.kernel.axes == 1 else e.sizes[-1]
+    rows = list(e.bases)
+    totals = Totals(e.b, e.kernel.reductions)
+
+    def chunk(index: str) -> None:
+        low = e.b.let(f"mul nsw i64 {index}, {span}")
+        stretch = (low, e.bounded(low, span, e.sizes[0]))
+        total = _stretch(e, totals, rows, 0, stretch, None)
+        for number, (accumulator, parts) in enumerate(totals.apart(total)):
+            parts = accumulator.result(accumulator.across(parts), 1)
+            dtype = accumulator.reduction.dtype
+            kind = memory_type(dtype)
+            if len(parts) > 1:
+                kind = f"[{len(parts)} x {kind}]"
+            at = e.b.let(f"getelementptr {kind}, ptr {e.bases[first + number]}, i64 {index}", "p")
+            e.store_scalar(at, parts, dtype)
+
+    e.loop("%lo", "%hi", "1", chunk)
+
+
+def emit_running(e: Emitter) -> None:
+    """Walk the axis before the innermost, and write every partial result."""
+    inner = e.kernel.axes - 1
+    along = inner - 1
+    totals = Totals(e.b, e.kernel.reductions)
+    ((accumulator, _),) = totals.apart(totals.types)
+    entry = len(e.kernel.operands)
+
+    def block(outer: list[str]) -> None:
+        bases = e.rows(outer)
+        low, high = ("%lo", "%hi") if not outer else ("0", e.sizes[inner])
+        e.loop(low, high, str(e.lanes), lambda j: line(bases, j, high))
+
+    def line(bases: list[str], j: str, high: str) -> None:
+        mask = e.mask(j, high)
+
+        def step(r: str, carried: list[str]) -> list[str]:
+            rows = shifted(e, bases, along, r)
+            values = e.point(rows, j, inner, mask, e.same_in_row(rows))
+            parts = accumulator.following(carried, values)
+            result = Vector(parts[0], accumulator.dtype, *parts[1:])
+            e.store(result, e.operands[entry], e.place(entry, rows, j, inner, mask))
+            return parts
+
+        e.carry("0", e.sizes[along], "1", totals.start(), step)
+
+    e.outer_loops(along, block)

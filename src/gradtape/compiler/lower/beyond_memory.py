@@ -1,0 +1,63 @@
+"""Beyond memory: a plan that needs more than the machine has is refused before it runs.
+
+The system would promise the memory, and end the process when the memory is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any
+
+from gradtape.compiler.machine_limits import physical_memory
+from gradtape.ir.lines import user_line
+from gradtape.ir.node import Node
+from gradtape.ir.recorded_lines import line_of
+
+# The memory of the machine, read once.
+memory = lru_cache(maxsize=1)(physical_memory)
+
+
+class _BeyondMemoryError(MemoryError):
+    """A plan needs more bytes than there are."""
+
+    def __init__(self, nbytes: int) -> None:
+        super().__init__(f"{nbytes} bytes in all")
+
+
+def check_bytes(nbytes: int) -> None:
+    """Raise a MemoryError if the results of a plan, with so many bytes, are too large."""
+    if nbytes > memory():
+        raise _BeyondMemoryError(nbytes)
+
+
+def check_stored(nodes: Iterable[Node]) -> None:
+    """Raise a MemoryError if a result that is computed by itself is larger than the memory."""
+    # Specs are interned, so that a long program has few of them.
+    for of in {node.spec for node in nodes if node.op.view is None}:
+        check_bytes(_bytes(of))
+
+
+def check_specs(specs: Iterable[Any], nodes: Iterable[Node]) -> None:
+    """`check_stored` of nodes whose specs are known: these say nearly always that all is well."""
+    if any(_bytes(of) > memory() for of in specs):
+        check_stored(nodes)
+
+
+def explained(error: MemoryError, nodes: Iterable[Node]) -> MemoryError:
+    """The MemoryError of a plan that says which of the recorded nodes asks for most, and where."""
+    # Of two that are equally large, the one that is not a view of the other.
+    node = max(nodes, key=lambda node: (_bytes(node.spec), node.op.view is None), default=None)
+    if node is None:
+        return error
+    of = node.spec
+    shape = [each.shape for each in of] if type(of) is tuple else of.shape
+    return MemoryError(
+        f"{node.op.name}: the result of shape {shape} has {_bytes(of)} bytes, and this machine "
+        f"{memory()} (asked for at {line_of(node) or user_line()}). Work on smaller pieces, or "
+        f"drop tensors that are not needed. The error was: {error}."
+    )
+
+
+def _bytes(of: Any) -> int:
+    return sum(each.nbytes for each in of) if type(of) is tuple else int(of.nbytes)

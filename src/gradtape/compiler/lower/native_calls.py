@@ -1,0 +1,151 @@
+"""Native calls: the nodes outside fused loops, each as one instruction of the plan.
+
+A node is a loop or branch over a body, a routine of `compiler/emit/library`, or, without native
+code, a call of its NumPy rule in Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Protocol
+
+from gradtape.compiler.emit.library import function_of
+from gradtape.compiler.emit.plans.instructions import Instruction
+from gradtape.compiler.lower.fused_loops import fusible
+from gradtape.compiler.lower.native_loops import Body, native_loop
+from gradtape.compiler.lower.native_stretches import PARALLEL_WORK, PreparedInstruction
+from gradtape.compiler.lower.plan import Place, Take
+from gradtape.compiler.lower.python_calls import PythonCall
+from gradtape.compiler.passes.fuse import fuse
+from gradtape.compiler.passes.units import Call, Fused
+from gradtape.compiler.thread_team import get_num_threads, team_word
+from gradtape.ir import PICK, Node, Program, rebuilt
+from gradtape.ops.blas_lapack import library
+from gradtape.ops.elementwise.arithmetic import IDENTITY
+from gradtape.ops.families.native_code import NativeCall
+from gradtape.records import dataclass
+
+
+class NativeNode(Protocol):
+    """A node that one instruction computes."""
+
+    @property
+    def python_ops(self) -> frozenset[str]:
+        """The names of ops that it, or an instruction of its bodies, calls in Python."""
+        ...
+
+    def instruction(
+        self, operands: Sequence[Place], places: Mapping[int, Place], take: Take
+    ) -> PreparedInstruction:
+        """The instruction, with operands and results at these places."""
+        ...
+
+
+@dataclass(frozen=True)
+class NativeRoutine:
+    """A routine of `compiler/emit/library` as one instruction."""
+
+    node: Node
+    call: NativeCall
+    python_ops: frozenset[str] = frozenset()
+
+    def instruction(
+        self, operands: Sequence[Place], places: Mapping[int, Place], take: Take
+    ) -> PreparedInstruction:
+        """The instruction, with operands and results at these places."""
+        call = self.call
+        specs = self.node.spec if type(self.node.spec) is tuple else (self.node.spec,)
+        results = [places.get(number) or take(of.nbytes) for number, of in enumerate(specs)]
+        if call.shared:
+            results.append(take(call.shared))
+        # A library that cannot be held to one thread has threads of its own.
+        alone = call.calls_library and not library().can_be_held
+        parallel = call.work >= PARALLEL_WORK and call.total > 1 and not alone
+        # With this grain there are at most as many parts as scratch memory is taken for.
+        grain = -(-call.total // get_num_threads()) if parallel else max(call.total, 1)
+        scratch = take(call.scratch * -(-call.total // grain))
+        words = [word for place in (*operands, *results, scratch) for word in place]
+        team = [team_word()] if call.shares else []
+        made = Instruction(
+            function_of(call.routine, call.options),
+            [*words, call.scratch, *call.words, *team],
+            call.total,
+            grain,
+            parallel,
+            call.work,
+        )
+        return PreparedInstruction(made, call.calls_library, call.work, parallel or call.shares)
+
+
+def native_node(node: Node, recorded: Node, body_of: Callable[[Program], Body]) -> NativeNode:
+    """How the compiled plan computes a node that is in no loop.
+
+    `recorded` is the node that it was before its operands were copied; errors name it.
+    """
+    if node.op.runs_bodies:
+        loop = native_loop(node, body_of)
+        if loop is not None:
+            return loop
+    call = None if node.op.native is None else node.op.native(node)
+    return PythonCall(node, recorded) if call is None else NativeRoutine(node, call)
+
+
+def with_whole_operands(
+    program: Program, is_called: Callable[[Node], bool], refused: Callable[[Node], bool]
+) -> tuple[Program, Fused, Mapping[Node, Node]]:
+    """The program fused; operands of calls are contiguous, by copies of those that are not.
+
+    The last result gives the old node of each new one.
+
+    `is_called` says of a node outside loops whether that is asked of its operands. Nodes that are
+    `refused` are not put into loops.
+    """
+
+    def may_fuse(node: Node) -> bool:
+        return fusible(node) and not refused(node)
+
+    fused = fuse(program, may_fuse)
+    calls = {
+        unit.node
+        for unit in fused.units
+        if isinstance(unit, Call) and unit.node.op is not PICK and is_called(unit.node)
+    }
+    scattered = {
+        operand for node in calls for operand in node.inputs if not _lies_whole(operand, fused)
+    }
+    if not scattered:
+        return program, fused, {}
+    program, renamed = with_copies(program, scattered, calls)
+    return program, fuse(program, may_fuse), {new: old for old, new in renamed.items()}
+
+
+def _lies_whole(node: Node, fused: Fused) -> bool:
+    found = fused.access.get(node)
+    return node not in fused.constants and found is not None and found.is_contiguous()
+
+
+def with_copies(
+    program: Program, copied: Collection[Node], readers: Collection[Node]
+) -> tuple[Program, dict[Node, Node]]:
+    """The program in which `readers` read copies of `copied`, and the new node of each old one."""
+    new: dict[Node, Node] = {node: node for node in program.inputs}
+    copies: dict[Node, Node] = {}
+    nodes: list[Node] = []
+    for node in program.nodes:
+        inputs = [new[parent] for parent in node.inputs]
+        if node in readers:
+            for position, parent in enumerate(node.inputs):
+                if parent in copied:
+                    if parent not in copies:
+                        copies[parent] = copy_of(new[parent])
+                        nodes.append(copies[parent])
+                    inputs[position] = copies[parent]
+        new[node] = rebuilt(node, tuple(inputs))
+        nodes.append(new[node])
+    outputs = tuple(new[node] for node in program.outputs)
+    return Program(program.inputs, tuple(nodes), outputs), new
+
+
+def copy_of(node: Node) -> Node:
+    """A node with the same value in memory of its own."""
+    return Node(IDENTITY, (node,), (), node.spec)

@@ -1,0 +1,277 @@
+"""Loops and branches in native code: one instruction runs the instructions of a body."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from gradtape.compiler import thread_team as threads
+from gradtape.compiler.emit.plans import control
+from gradtape.compiler.emit.plans.instructions import STATUS, Instruction, Instructions
+from gradtape.compiler.emit.plans.interrupts import POLL_WORK
+from gradtape.compiler.lower.native_stretches import PreparedInstruction
+from gradtape.compiler.lower.plan import Place, Take
+from gradtape.compiler.objects.llvm import compile_ir
+from gradtape.ir import Node, Program
+from gradtape.ops.control.scan import SCAN
+from gradtape.ops.control.scan_params import Scan
+from gradtape.ops.control.while_loop import WHILE
+from gradtape.records import dataclass
+
+# A loop with more work than this keeps the threads awake that share it.
+LONG_WORK = 1 << 21
+# However little a round does, the loop looks for signals after about so many.
+MOST_ROUNDS = 1024
+Row = Sequence[int]
+
+
+@dataclass(frozen=True, eq=False)
+class Body:
+    """The native instructions of a body, and the slots that a loop has to fill for them."""
+
+    stream: Instructions
+    products: bool
+    work: int
+    # Whether some instruction is worth waking threads for; whether one is worth sharing with
+    # threads that are awake.
+    parallel: bool
+    shared: bool
+    slots: int
+    input_slots: Sequence[int]
+    output_slots: Sequence[int]
+    arena_slot: int
+    arena_size: int
+    # Constant tables by slot.
+    tables: Sequence[tuple[int, np.ndarray]]
+    # The names of ops that some instruction calls in Python.
+    python_ops: frozenset[str]
+    # Keeps alive everything that the instructions name by address.
+    kept: object
+
+
+@lru_cache(maxsize=1)
+def _functions() -> dict[str, int]:
+    compiled = compile_ir(control.control_ir())
+    return {name: compiled.address(name) for name in ("scan", "repeat", "choose")}
+
+
+def native_loop(
+    node: Node, body_of: Callable[[Program], Body]
+) -> NativeScan | NativeWhile | NativeBranch | None:
+    """A loop or branch as one instruction.
+
+    None for a branch by an unsigned index of 64 bits: no signed word holds all of its values.
+    """
+    if node.op is SCAN:
+        return NativeScan(node, body_of(node.params[0]))
+    if node.op is WHILE:
+        return NativeWhile(node, body_of(node.params[0]), body_of(node.params[1]))
+    if node.inputs[0].dtype != np.int64:
+        return None
+    return NativeBranch(node, [body_of(branch) for branch in node.params[0]])
+
+
+class _Table:
+    """Rows of words in memory."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        words = [word for row in rows for word in row]
+        self._memory = (ctypes.c_int64 * max(len(words), 1))(*words)
+        self.address = ctypes.addressof(self._memory)
+        self.count = len(rows)
+
+
+def _bound(slots: Sequence[int], places: Sequence[Place]) -> list[Row]:
+    """Bindings of slots of a body to places around it."""
+    return [(slot, *place) for slot, place in zip(slots, places, strict=True)]
+
+
+def _own_bindings(body: Body, take: Take) -> list[Row]:
+    """Bindings of the constant tables, the status of the run and the arena of a body."""
+    rows: list[Row] = [(slot, control.LITERAL, table.ctypes.data) for slot, table in body.tables]
+    rows.append((STATUS, STATUS, 0))
+    if body.arena_size:
+        rows.append((body.arena_slot, *take(body.arena_size)))
+    return rows
+
+
+def _body_words(body: Body, bindings: _Table, prefix: str = "") -> dict[str, int]:
+    stream = body.stream
+    values = (stream.address, stream.count, body.slots, bindings.address, bindings.count)
+    return {prefix + name: word for name, word in zip(control.BODY_WORDS, values, strict=True)}
+
+
+def _rounds(work: int) -> int:
+    """The bits of the number of a round after which a loop looks for signals."""
+    rounds = POLL_WORK // (work + POLL_WORK // MOST_ROUNDS)
+    return (1 << rounds.bit_length()) - 1 if rounds > 1 else 0
+
+
+# In the place of the address of the team, for loops that do not share their work.
+_NO_TEAM = ctypes.c_int64(0)
+
+
+def _instruction(
+    function: str, names: Sequence[str], words: Mapping[str, int], shared: bool
+) -> Instruction:
+    team = threads.team_word() if shared else ctypes.addressof(_NO_TEAM)
+    known = {"run": threads.plan_address(), "team": team, **words}
+    known["poll"] = threads.poll_address()
+    return Instruction(_functions()[function], [known[name] for name in names], 1)
+
+
+@dataclass(frozen=True)
+class NativeScan:
+    """A scan as one instruction."""
+
+    node: Node
+    body: Body
+
+    @property
+    def python_ops(self) -> frozenset[str]:
+        """The names of ops that some instruction of its bodies calls in Python."""
+        return self.body.python_ops
+
+    def instruction(
+        self, operands: Sequence[Place], places: Mapping[int, Place], take: Take
+    ) -> PreparedInstruction:
+        """The instruction, with operands and results at these places."""
+        scan = Scan.of(self.node)
+        program, constants, carries = scan.body, scan.constants, scan.carries
+        length, reverse = scan.length, scan.reverse
+        body = self.body
+        first = constants + carries
+        ins, outs = body.input_slots, body.output_slots
+        bindings = _bound(ins[:first], operands[:first])
+        moves: list[Row] = []
+
+        def follow(slot: int, place: Place, nbytes: int) -> None:
+            """Bind a slot to the element of the first step, and move the slot on with each step."""
+            start = (length - 1) * nbytes if reverse else 0
+            bindings.append((slot, place[0], place[1] + start))
+            if nbytes and length > 1:
+                moves.append((slot, -nbytes if reverse else nbytes))
+
+        for number in range(first, len(operands)):
+            follow(ins[number], operands[number], program.inputs[number].spec.nbytes)
+        for number in range(carries, len(outs)):
+            nbytes = program.outputs[number].spec.nbytes
+            if number in places:
+                follow(outs[number], places[number], nbytes)
+            else:
+                bindings.append((outs[number], *take(nbytes)))
+        rows: list[Row] = []
+        for number in range(carries):
+            nbytes = program.outputs[number].spec.nbytes
+            last = places.get(number) or take(nbytes)
+            other = take(nbytes) if length > 1 else last
+            rows.append((ins[constants + number], outs[number], *last, *other))
+        bound = _Table([*bindings, *_own_bindings(body, take)])
+        moving, carried = _Table(moves), _Table(rows)
+        words = {
+            **_body_words(body, bound), "rounds": _rounds(body.work), "length": length,
+            "moves": moving.address, "moving": moving.count, "carries": carried.address,
+            "carried": carried.count,
+        }  # fmt: skip
+        work, kept = length * body.work, (body, bound, moving, carried)
+        shared = body.parallel or (body.shared and work >= LONG_WORK)
+        made = _instruction("scan", control.SCAN_WORDS, words, shared)
+        return PreparedInstruction(made, body.products, work, shared, kept)
+
+
+@dataclass(frozen=True)
+class NativeWhile:
+    """A while loop as one instruction."""
+
+    node: Node
+    condition: Body
+    body: Body
+
+    @property
+    def python_ops(self) -> frozenset[str]:
+        """The names of ops that some instruction of its bodies calls in Python."""
+        return self.condition.python_ops | self.body.python_ops
+
+    def instruction(
+        self, operands: Sequence[Place], places: Mapping[int, Place], take: Take
+    ) -> PreparedInstruction:
+        """The instruction, with operands and results at these places."""
+        _, program, constants, maximum = self.node.params
+        condition, body = self.condition, self.body
+        tested = _Table([
+            *_bound(condition.input_slots, operands),
+            (condition.output_slots[0], *take(8)),
+            *_own_bindings(condition, take),
+        ])  # fmt: skip
+        bound = _Table([*_bound(body.input_slots, operands), *_own_bindings(body, take)])
+        rows: list[Row] = []
+        for number, output in enumerate(program.outputs):
+            nbytes = output.spec.nbytes
+            final = places.get(number) or take(nbytes)
+            rows.append((
+                condition.input_slots[constants + number], body.input_slots[constants + number],
+                body.output_slots[number], *take(nbytes), *take(nbytes), *final, nbytes,
+            ))  # fmt: skip
+        steps, carried = places.get(len(rows)) or take(8), _Table(rows)
+        words = {
+            **_body_words(condition, tested, "tested."), **_body_words(body, bound),
+            "rounds": _rounds(condition.work + body.work),
+            "answer.slot": condition.output_slots[0], "answer.offset": 0,
+            "maximum": -1 if maximum is None else maximum, "steps.slot": steps[0],
+            "steps.offset": steps[1], "states": carried.address, "carried": carried.count,
+        }  # fmt: skip
+        shared = condition.shared or body.shared
+        # Its length is unknown: count it as long, so that the call gives up the GIL.
+        return PreparedInstruction(
+            _instruction("repeat", control.WHILE_WORDS, words, shared),
+            condition.products or body.products,
+            1 << 30,
+            shared,
+            (condition, body, tested, bound, carried),
+        )
+
+
+@dataclass(frozen=True)
+class NativeBranch:
+    """A choice between bodies as one instruction."""
+
+    node: Node
+    branches: Sequence[Body]
+
+    @property
+    def python_ops(self) -> frozenset[str]:
+        """The names of ops that some instruction of its bodies calls in Python."""
+        return frozenset[str]().union(*(body.python_ops for body in self.branches))
+
+    def instruction(
+        self, operands: Sequence[Place], places: Mapping[int, Place], take: Take
+    ) -> PreparedInstruction:
+        """The instruction, with operands and results at these places."""
+        index, *others = operands
+        specs = enumerate(self.node.spec)
+        targets = [places.get(number) or take(of.nbytes) for number, of in specs]
+        tables = [
+            _Table([
+                *_bound(body.input_slots, others),
+                *_bound(body.output_slots, targets),
+                *_own_bindings(body, take),
+            ])
+            for body in self.branches
+        ]  # fmt: skip
+        bodies = zip(self.branches, tables, strict=True)
+        choices = _Table([tuple(_body_words(body, table).values()) for body, table in bodies])
+        parallel = any(body.parallel for body in self.branches)
+        words = {
+            "index.slot": index[0], "index.offset": index[1], "branches": choices.address,
+            "choices": choices.count,
+        }  # fmt: skip
+        return PreparedInstruction(
+            _instruction("choose", control.BRANCH_WORDS, words, parallel),
+            any(body.products for body in self.branches),
+            max(body.work for body in self.branches),
+            parallel,
+            (self.branches, tables, choices),
+        )

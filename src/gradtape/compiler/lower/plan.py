@@ -1,0 +1,103 @@
+"""Plan: the interface of every scheduled program, and the types that plans share.
+
+A plan is run on *inputs*, a `Value` or a Python number each, and gives *contents*: a buffer of the
+pool or a NumPy array each, from which the caller makes Values. Inputs that are always the same can
+be bound, which leaves a function of the others.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from gradtape.compiler.emit.plans.instructions import Instructions
+from gradtape.ir.program import Program
+from gradtape.records import dataclass
+from gradtape.trace.value import Content
+
+# A Value or a Python number (in tests also an array): plans tell them apart where they read them.
+Input = Any
+Run = Callable[[Sequence[Input]], list[Content]]
+# A run with some inputs bound: a function of the others, one by one.
+BoundRun = Callable[..., list[Content]]
+
+# A slot and an offset in bytes.
+Place = tuple[int, int]
+# Takes some bytes of the arena, for as long as one node is computed.
+Take = Callable[[int], Place]
+# The slots and numbers of one run in memory, and the address of this memory.
+RunMemory = tuple[ctypes.Array[ctypes.c_char], int]
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Native instructions that one call runs, on the slots at an address.
+
+    `run` gives a number that is not zero if a kernel has failed.
+    """
+
+    run: Callable[[int], int]
+    instructions: Instructions
+    parallel: bool
+    # If true, the instructions are so quick that the call keeps the GIL.
+    quick: bool
+    # How many instructions come before the first that computes something.
+    preparing: int = 0
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a run fills the slots of a compiled plan, which is a single stretch.
+
+    Slots begin with the arena, the numbers and the status; then come input arrays, outputs and
+    constant tables.
+    """
+
+    # Positions among the inputs: of arrays, and of numbers with their dtypes.
+    arrays: Sequence[int]
+    scalars: Sequence[tuple[int, np.dtype[Any]]]
+    # Where each number lies: bytes into the memory of a run.
+    offsets: Sequence[int]
+    # Sizes of the outputs in bytes, and the order in which they are returned.
+    written: Sequence[int]
+    order: Sequence[int]
+    # The contents of the slots after the outputs, the same in every run.
+    unset: Sequence[int]
+    # Where the status of the run lies: bytes into the memory of a run.
+    status: int
+    # Bytes of the arena, number of slots, number of ops.
+    arena: int
+    slots: int
+    ops: int
+    stretch: Stretch
+    # Write all slots and numbers into the memory of a run; write the slots alone.
+    pack: Callable[..., None]
+    pack_slots: Callable[..., None]
+    # Numbers of any kind as `struct` takes them.
+    converted: Callable[[Sequence[Input]], list[Any]]
+    new_memory: Callable[[], RunMemory]
+
+
+class Plan(Protocol):
+    """A scheduled program that runs in whichever tier pays."""
+
+    program: Program
+
+    def run(self, inputs: Sequence[Input]) -> list[Content]:
+        """Evaluate on Values and Python numbers; gives one content per output."""
+        ...
+
+    def bound(self, fixed: Mapping[int, Input], install: Callable[[BoundRun], None]) -> BoundRun:
+        """The run with some inputs fixed, as a function of the others, one by one.
+
+        `install` is called with a faster function of the same kind as soon as there is one.
+        """
+        ...
+
+    @property
+    def layout(self) -> Layout | None:
+        """How native code can run the plan without Python; None if it cannot."""
+        ...

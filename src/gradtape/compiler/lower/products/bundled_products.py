@@ -1,0 +1,138 @@
+"""Several sums of products as one instruction."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import replace
+
+from gradtape.compiler.emit.plans import tiles
+from gradtape.compiler.emit.plans.bundles import BundleArguments, bundle_ir
+from gradtape.compiler.emit.plans.dots import DotArguments
+from gradtape.compiler.emit.plans.instructions import Instruction
+from gradtape.compiler.emit.plans.lanes import LaneArguments
+from gradtape.compiler.emit.plans.tiles import TileArguments
+from gradtape.compiler.lower.products.dot_products import dot_instruction
+from gradtape.compiler.lower.products.lane_products import lane_instruction
+from gradtape.compiler.lower.products.tiled_products import PARALLEL_WORK, Axis, Contraction
+from gradtape.compiler.machine_limits import second_cache
+from gradtape.compiler.objects import llvm
+from gradtape.compiler.objects.emission import Source
+from gradtape.compiler.thread_team import get_num_threads
+
+Words = TileArguments | DotArguments | LaneArguments
+# What the range of several instructions is cut into: the same share of each for every thread.
+SHARES = 5040
+# The second cache, where it is not known; and the fewest tiles of the largest contraction that are
+# computed at a time, because each time packs the right operands again.
+LEAST_CACHE = 1 << 20
+LEAST_TILES = 64
+# Panels of columns are narrow if threads would wait for so much of their time without.
+LEAST_EVENNESS = 0.6
+
+
+def bundled(products: Sequence[Contraction], nbytes: int) -> Instruction:
+    """The instruction that computes several contractions, each by the fastest kernel.
+
+    They read and write so many bytes in all. If that is more than the second cache, all of them are
+    computed for some rows at a time. If contractions add to what others have written, each thread
+    has the same elements of the result in all of them.
+    """
+    if len(products) == 1:
+        return instruction_of(products[0])
+    times = 1
+    if any(product.adds for product in products):
+        parts = _adding_parts(products)
+    else:
+        parts = [instruction_of(product) for product in products]
+        most = max(_words(part).outer_rows * _words(part).tiles for part in parts)
+        times = min(nbytes // (second_cache() or LEAST_CACHE), most // LEAST_TILES)
+        if times > 1:
+            parts = [_by_rows(part) for part in parts]
+    words = BundleArguments(len(parts), SHARES, SHARES // max(times, 1))
+    work = sum(part.work for part in parts)
+    parallel = work >= PARALLEL_WORK
+    function = llvm.Function(_module(), "bundle")
+    code = (function, [part.code for part in parts])
+    return Instruction(function, words, SHARES, 1, parallel, work, code=code, parts=tuple(parts))
+
+
+def instruction_of(product: Contraction) -> Instruction:
+    """The instruction that computes a contraction by the fastest kernel."""
+    return lane_instruction(product) or dot_instruction(product) or product.instruction()
+
+
+def _adding_parts(products: Sequence[Contraction]) -> list[Instruction]:
+    """Instructions that add up, all by one kernel.
+
+    Threads share panels of columns, items of the batch, or parts of the first axis of rows: these
+    are the same elements of the result in all contractions.
+    """
+    lanes = [part for product in products if (part := lane_instruction(product)) is not None]
+    if len(lanes) == len(products):
+        return [_split(part, tiles.SPLIT_PANELS) for part in lanes]
+    parts, threads = [product.instruction() for product in products], get_num_threads()
+    pieces = max(n for n in range(1, threads + 1) if products[0].rows[0].length % n == 0)
+    panels, batch = (_count(parts[0], split) for split in (tiles.SPLIT_PANELS, tiles.SPLIT_BATCH))
+    evenness = {
+        tiles.SPLIT_BATCH: _evenness(max(batch, pieces), threads),
+        tiles.SPLIT_PANELS: _evenness(panels, threads),
+    }
+    split = max(evenness, key=evenness.__getitem__)
+    if split == tiles.SPLIT_BATCH and batch < pieces:
+        parts = [_in_pieces(product, pieces).instruction() for product in products]
+    elif evenness[split] < LEAST_EVENNESS:
+        parts = [product.instruction(narrow=True) for product in products]
+        split = tiles.SPLIT_PANELS
+    return [_split(part, split) for part in parts]
+
+
+def _in_pieces(product: Contraction, count: int) -> Contraction:
+    """The contraction with parts of the first axis of rows as items of the batch."""
+    axis, *others = product.rows
+    length = axis.length // count
+    piece = Axis(count, length * axis.a, 0, length * axis.c)
+    rows = [replace(axis, length=length), *others]
+    return replace(product, rows=rows, batch=[*product.batch, piece])
+
+
+def _evenness(count: int, threads: int) -> float:
+    """The share of the time that threads work, if they share so many parts."""
+    return count / (-(-count // threads) * threads)
+
+
+def _words(part: Instruction) -> Words:
+    assert isinstance(part.arguments, Words)
+    return part.arguments
+
+
+def _by_rows(part: Instruction) -> Instruction:
+    """The instruction with the rows as its range."""
+    outer = _words(part).outer_rows > 1
+    return _split(part, tiles.SPLIT_ROWS if outer else tiles.SPLIT_TILES)
+
+
+def _split(part: Instruction, split: int) -> Instruction:
+    """The instruction with another range."""
+    words = _words(part)._replace(split=split)
+    return replace(part, arguments=words, total=_count(part, split))
+
+
+def _count(part: Instruction, split: int) -> int:
+    """How long the range of an instruction is that counts this."""
+    words = _words(part)
+    if split == tiles.SPLIT_PANELS:
+        assert not isinstance(words, DotArguments)
+        return words.panels
+    counts = {
+        tiles.SPLIT_BATCH: words.batch,
+        tiles.SPLIT_ROWS: words.outer_rows,
+        tiles.SPLIT_TILES: words.tiles,
+    }
+    return counts[split]
+
+
+@functools.cache
+def _module() -> llvm.Module:
+    # Not for good: instructions hold it.
+    return llvm.Module(Source(bundle_ir(), for_good=False))

@@ -1,0 +1,113 @@
+"""Contractions of few columns as inner products: which, and the plan instruction.
+
+`compiler.emit.plans.dots` writes the kernel.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from gradtape.compiler.emit.plans.dots import (
+    NOTHING,
+    PACKED,
+    DotArguments,
+    DotShape,
+    dot_shape,
+    dots_ir,
+)
+from gradtape.compiler.emit.plans.instructions import Instruction
+from gradtape.compiler.lower.products.tiled_products import (
+    PARALLEL_WORK,
+    Axes,
+    Axis,
+    Contraction,
+    count_of,
+    cut,
+    filled_up,
+    longer,
+    offsets_along,
+)
+from gradtape.compiler.objects import llvm
+from gradtape.compiler.objects.emission import Source
+
+# Lanes must be used so many times better than by tiles, whose sums need not be added up, and the
+# right operand must be packed for so many rows.
+BETTER = 1.5
+LEAST_ROWS = 32
+
+
+def dot_instruction(product: Contraction) -> Instruction | None:
+    """The instruction that computes a contraction, or None if tiles are expected to be faster."""
+    dtype, bits = np.dtype(product.dtype), llvm.host().bits
+    item, columns = dtype.itemsize, count_of(product.columns)
+    lanes = bits // (8 * item)
+    if dtype.kind != "f" or product.adds or not count_of(product.depth):
+        return None
+    if 2 * columns > lanes or count_of(product.rows) < LEAST_ROWS:
+        return None
+    apart, run = _runs(product.depth, item)
+    vectors = -(-count_of(run) // lanes)
+    packed = count_of(apart) * vectors * columns * lanes * item
+    if count_of(run) < BETTER * columns * vectors or packed > PACKED:
+        return None
+    return _instruction(product, dot_shape(item, bits, columns), apart, run)
+
+
+def _runs(depth: Axes, item: int) -> tuple[list[Axis], list[Axis]]:
+    """The axes of the depth that lie in one run of the left operand, after the others."""
+    apart = sorted(longer(depth), key=lambda axis: -abs(axis.a))
+    run: list[Axis] = []
+    while apart and apart[-1].a == item * count_of(run):
+        run.insert(0, apart.pop())
+    return apart, run
+
+
+def _instruction(product: Contraction, shape: DotShape, apart: Axes, run: Axes) -> Instruction:
+    row, rows = product.row_axes()
+    count = -(-count_of(rows) // shape.rows)
+    steps, rest = divmod(count_of(run), shape.lanes)
+    batch = np.stack([offsets_along(product.batch, name) for name in "abc"], axis=1)
+    tables = [
+        batch,
+        *(filled_up(offsets_along(rows, name), count * shape.rows) for name in "ac"),
+        offsets_along(product.columns, "b"),
+        *_depth_tables(shape, apart, run),
+    ]
+    batch_table, rows_a, rows_c, columns_b, depth_a, depth_b = (
+        table.ctypes.data for table in tables
+    )
+    runs = count_of(apart)
+    words = DotArguments(
+        *(*product.a, *product.b, *product.c, len(batch), batch_table),
+        *(row.length, row.a, row.c, count, rows_a, rows_c, columns_b),
+        *(runs * steps, runs if rest else 0, rest, depth_a, depth_b, 0),
+    )
+    split, total = cut(words, 1)
+    parallel = product.work >= PARALLEL_WORK and total > 1
+    words, function = words._replace(split=split), llvm.Function(_module(shape), "dots")
+    code = (tables, function)
+    return Instruction(function, words, total, 1, parallel, product.work, code=code)
+
+
+def _depth_tables(shape: DotShape, apart: Axes, run: Axes) -> tuple[np.ndarray, np.ndarray]:
+    """Offsets of each step in a, and of each of its lanes in b; the rests of runs come last."""
+    lanes, number = shape.lanes, count_of(run)
+    whole = number - number % lanes
+    in_a, in_b = (offsets_along(apart, name)[:, None] for name in "ab")
+    lanes_b = in_b + offsets_along(run, "b")
+    steps_a = in_a + np.arange(0, whole, lanes) * shape.size
+    parts_a, parts_b = [steps_a.reshape(-1)], [lanes_b[:, :whole].reshape(-1)]
+    if whole < number:
+        rest = np.full((len(in_b), lanes), NOTHING)
+        rest[:, : number - whole] = lanes_b[:, whole:]
+        parts_a.append((in_a + whole * shape.size).reshape(-1))
+        parts_b.append(rest.reshape(-1))
+    return np.concatenate(parts_a), np.concatenate(parts_b)
+
+
+@functools.lru_cache(maxsize=16)
+def _module(shape: DotShape) -> llvm.Module:
+    # Not for good: instructions hold it.
+    return llvm.Module(Source(dots_ir(shape), for_good=False))

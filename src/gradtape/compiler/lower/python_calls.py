@@ -1,0 +1,99 @@
+"""Ops without native code: the plan calls their NumPy rule in Python, on the memory of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from ctypes import c_int64
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from gradtape.compiler.counts import COUNTS
+from gradtape.compiler.cpython.objects import add_functions
+from gradtape.compiler.emit.plans.instructions import Instruction
+from gradtape.compiler.emit.plans.python_calls import FUNCTIONS, NAME, python_calls_ir
+from gradtape.compiler.lower.native_stretches import PreparedInstruction
+from gradtape.compiler.lower.plan import Place, Take
+from gradtape.compiler.objects.llvm import compile_ir
+from gradtape.ir import Node, Spec
+from gradtape.ir.lines import mark
+from gradtape.records import dataclass
+
+# A call of NumPy is long enough to give up the GIL.
+CALL_WORK = 1 << 14
+
+
+@lru_cache(maxsize=1)
+def _function() -> int:
+    add_functions(FUNCTIONS)
+    return compile_ir(python_calls_ir(), level=0).address(NAME)
+
+
+@dataclass(frozen=True)
+class PythonCall:
+    """An op that Python computes, as one instruction of a plan."""
+
+    node: Node
+    recorded: Node
+
+    @property
+    def python_ops(self) -> frozenset[str]:
+        """The name of its op."""
+        return frozenset((self.node.op.name,))
+
+    def instruction(
+        self, operands: Sequence[Place], places: Mapping[int, Place], take: Take
+    ) -> PreparedInstruction:
+        """The instruction, with operands and results at these places."""
+        call = _Call(self.node, self.recorded, tuple(operands), dict(places))
+        made = Instruction(_function(), [id(call)], 1, code=call)
+        return PreparedInstruction(made, False, CALL_WORK, False, call)
+
+
+class _Memory:
+    """A value in the memory of a run, as NumPy's array interface describes it."""
+
+    __slots__ = ("__array_interface__",)
+
+    def __init__(self, address: int, of: Spec, readonly: bool) -> None:
+        self.__array_interface__ = {
+            "data": (address, readonly), "shape": of.shape, "typestr": of.dtype.str, "version": 3,
+        }  # fmt: skip
+
+
+def _array(slots: int, place: Place, of: Spec, readonly: bool) -> np.ndarray:
+    slot, offset = place
+    if not of.size:
+        return np.empty(of.shape, of.dtype)
+    address = c_int64.from_address(slots + 8 * slot).value + offset
+    return np.asarray(_Memory(address, of, readonly))
+
+
+class _Call:
+    """The function of the slots that computes a node."""
+
+    def __init__(
+        self, node: Node, recorded: Node, operands: Sequence[Place], places: Mapping[int, Place]
+    ) -> None:
+        self._node = node
+        self._recorded = recorded
+        specs: Any = node.spec if type(node.spec) is tuple else (node.spec,)
+        self._operands = [
+            (place, parent.spec) for place, parent in zip(operands, node.inputs, strict=True)
+        ]
+        self._results = [(number, place, specs[number]) for number, place in places.items()]
+
+    def __call__(self, slots: int) -> None:
+        node = self._node
+        COUNTS.python_calls += 1
+        arrays = [_array(slots, place, of, True) for place, of in self._operands]
+        try:
+            with np.errstate(all="ignore"):
+                result = node.op.numpy(*arrays, **node.keywords)
+        except Exception as error:
+            mark(error, self._recorded)
+            raise
+        results = result if type(node.spec) is tuple else (result,)
+        for number, place, of in self._results:
+            _array(slots, place, of, False)[...] = results[number]

@@ -1,0 +1,179 @@
+"""Join parts: a sum of parts, each put into zeros where no other is, becomes their concatenation.
+
+The derivative by a tensor that was read slice by slice is such a sum: without this pass each part
+is a tensor of the whole size, filled with zeros, and all of them are added up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from gradtape.ir import OPERATORS, Node, Program, rebuilt, spec
+from gradtape.ir.recorded_lines import LINES, follow_all
+from gradtape.ops.arrays.joining import CONCAT
+from gradtape.ops.arrays.movement import RESHAPE
+from gradtape.ops.arrays.slicing import UNSLICE
+from gradtape.ops.elementwise.arithmetic import add
+from gradtape.ops.families.elementwise import op_of
+from gradtape.records import dataclass
+
+# Zeros of fewer elements, in all parts together, are not worth another way of computing them.
+LEAST = 1 << 10
+
+
+def join_parts(program: Program) -> Program:
+    """Before: `add(unslice(a), unslice(b))` at disjoint places. After: `concat(a, b)`."""
+    if sum(node.op is UNSLICE for node in program.nodes) < 2:
+        return program
+    readers = readers_of(program)
+    inner = inner_sums(program, readers)
+    new: dict[Node, Node] = {node: node for node in program.inputs}
+    nodes: list[Node] = []
+    changed = False
+
+    def written(node: Node) -> Node:
+        nodes.append(node)
+        return node
+
+    for node in program.nodes:
+        joins: list[list[_Part]] = []
+        if node.op is ADD and node not in inner:
+            terms = terms_of(node, inner)
+            joins = _joins(terms, node, readers)
+        if not joins:
+            new[node] = rebuilt(node, tuple([new[parent] for parent in node.inputs]))
+            nodes.append(new[node])
+            continue
+        changed = True
+        gone = {part.node for join in joins for part in join}
+        # A concatenation comes first: other terms may be broadcast.
+        found = [_joined(join, node, new, written) for join in joins]
+        found += [new[term] for term in terms if term not in gone]
+        total = found[0]
+        for term in found[1:]:
+            total = written(Node(ADD, (total, term), (), node.spec))
+        if LINES.following:
+            follow_all(node, [total], new.values())
+        new[node] = total
+    if not changed:
+        return program
+    outputs = tuple(new[node] for node in program.outputs)
+    return without_unread(Program(program.inputs, tuple(nodes), outputs))
+
+
+ADD = op_of(add)
+
+
+def readers_of(program: Program) -> dict[Node, int]:
+    """How often each node is read, as an operand or as an output."""
+    readers: dict[Node, int] = {}
+    for node in program.nodes:
+        for parent in node.inputs:
+            readers[parent] = readers.get(parent, 0) + 1
+    for node in program.outputs:
+        readers[node] = readers.get(node, 0) + 1
+    return readers
+
+
+def inner_sums(program: Program, readers: dict[Node, int]) -> set[Node]:
+    """Sums that only another sum of the same shape reads."""
+    return {
+        parent
+        for node in program.nodes
+        if node.op is ADD
+        for parent in node.inputs
+        if parent.op is ADD and readers[parent] == 1 and parent.shape == node.shape
+    }
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A part in zeros: its place along one axis, whole along all others."""
+
+    node: Node
+    axis: int
+    start: int
+    length: int
+
+
+def terms_of(root: Node, inner: set[Node]) -> list[Node]:
+    """What a tree of sums adds up, in order."""
+    found: list[Node] = []
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        if node is root or node in inner:
+            waiting.extend(reversed(node.inputs))
+        else:
+            found.append(node)
+    return found
+
+
+def _part(node: Node, whole: Node) -> _Part | None:
+    """The part of a term, if it is one along a single axis."""
+    if node.op is not UNSLICE or len(node.inputs) > 1 or node.shape != whole.shape:
+        return None
+    starts, lengths, steps, shape = node.params
+    axes = [
+        axis for axis, (n, length) in enumerate(zip(shape, lengths, strict=True)) if n != length
+    ]
+    if len(axes) != 1 or any(step != 1 for step in steps) or 0 in lengths:
+        return None
+    (axis,) = axes
+    return _Part(node, axis, starts[axis], lengths[axis])
+
+
+def _joins(terms: Sequence[Node], whole: Node, readers: dict[Node, int]) -> list[list[_Part]]:
+    """Parts along one axis that do not overlap, in order; two of them at least."""
+    by_axis: dict[int, list[_Part]] = {}
+    for term in terms:
+        part = _part(term, whole) if readers[term] == 1 else None
+        if part is not None:
+            by_axis.setdefault(part.axis, []).append(part)
+    found = []
+    for parts in by_axis.values():
+        apart: list[_Part] = []
+        for part in sorted(parts, key=lambda one: one.start):
+            if not apart or part.start >= apart[-1].start + apart[-1].length:
+                apart.append(part)
+        if len(apart) > 1 and len(apart) * whole.size >= LEAST:
+            found.append(apart)
+    return found
+
+
+def _joined(
+    parts: list[_Part], whole: Node, new: dict[Node, Node], written: Callable[[Node], Node]
+) -> Node:
+    """The concatenation of parts, with zeros in the gaps."""
+    axis, shape = parts[0].axis, whole.shape
+    pieces: list[Node] = []
+    end = 0
+
+    def wide(length: int) -> tuple[int, ...]:
+        return (*shape[:axis], length, *shape[axis + 1 :])
+
+    def fill(length: int) -> None:
+        if length:
+            of = spec(wide(length), whole.dtype)
+            pieces.append(written(Node(OPERATORS.full, (), (of.shape, 0, of.dtype), of)))
+
+    for part in parts:
+        fill(part.start - end)
+        source = new[part.node.inputs[0]]
+        if source.shape != wide(part.length):
+            of = spec(wide(part.length), whole.dtype)
+            source = written(Node(RESHAPE, (source,), (of.shape,), of))
+        pieces.append(source)
+        end = part.start + part.length
+    fill(shape[axis] - end)
+    return written(Node(CONCAT, tuple(pieces), (axis,), whole.spec))
+
+
+def without_unread(program: Program) -> Program:
+    """The program without nodes that nothing reads any more."""
+    used = set(program.outputs)
+    for node in reversed(program.nodes):
+        if node in used:
+            used.update(node.inputs)
+    kept = tuple(dict.fromkeys(node for node in program.nodes if node in used))
+    return Program(program.inputs, kept, program.outputs)

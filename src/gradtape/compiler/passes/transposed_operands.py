@@ -1,0 +1,123 @@
+"""Transposed operands: element-wise ops before a matrix product are computed untransposed.
+
+A product reads transposed matrices as fast as others; a loop that reads across rows does not. So
+the transposition moves from the start of the chain to its end, where the product takes it over.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from gradtape.ir import OPERATORS, Node, View, rebuilt, spec
+from gradtape.ir.program import Program, reaching
+from gradtape.ir.recorded_lines import LINES, follow
+from gradtape.ops.arrays.movement import PERMUTE_DIMS, RESHAPE
+
+Axes = tuple[int, ...]
+# A chain of more ops takes much longer than reading its operand across rows.
+LONGEST = 64
+
+
+def delay_transposes(program: Program) -> Program:
+    """Before: `matmul(x.T * s, y)`. After: `matmul((x * s.T).T, y)`, for s that broadcasts."""
+    if not any(node.op is OPERATORS.matmul for node in program.nodes):
+        return program
+    readers = Counter(parent for node in program.nodes for parent in node.inputs)
+    readers.update(program.outputs)
+    # An input may be any node whose value is known: how it was computed does not matter.
+    for node in program.inputs:
+        readers[node] = 0
+    new: dict[Node, Node] = {node: node for node in program.inputs}
+    changed = False
+    for node in program.nodes:
+        inputs = tuple([new[parent] for parent in node.inputs])
+        if node.op is OPERATORS.matmul:
+            found = [_delayed(parent, readers, new) for parent in node.inputs]
+            inputs = tuple(b if a is None else a for a, b in zip(found, inputs, strict=True))
+        new[node] = rebuilt(node, inputs)
+        changed = changed or new[node] is not node
+    if not changed:
+        return program
+    return reaching(program.inputs, tuple(new[node] for node in program.outputs))
+
+
+def _delayed(node: Node, readers: Counter[Node], new: dict[Node, Node]) -> Node | None:
+    """The value of a chain as the transposition of another chain, or None if it is not a chain."""
+    axes = _axes(node, readers)
+    if axes is None or not _is_chain(node, readers):
+        return None
+    found = _untransposed(node, axes, readers, new, LONGEST)
+    return None if found is None else _permuted(found, axes)
+
+
+def _is_chain(node: Node, readers: Counter[Node]) -> bool:
+    """Whether a node is element-wise and read once, so that nobody else needs it transposed."""
+    return node.op.elementwise and readers[node] == 1
+
+
+def _is_transposed(node: Node, readers: Counter[Node]) -> bool:
+    return node.op.view is View.PERMUTE and readers[node] > 0
+
+
+def _axes(node: Node, readers: Counter[Node]) -> Axes | None:
+    """How the large operands of a chain of element-wise ops are transposed."""
+    for _ in range(LONGEST):
+        if not _is_chain(node, readers):
+            return None
+        large = [parent for parent in node.inputs if parent.shape == node.shape]
+        transposed = [parent for parent in large if _is_transposed(parent, readers)]
+        if transposed:
+            axes: Axes = transposed[0].params[0]
+            return axes
+        if not large:
+            return None
+        node = large[0]
+    return None
+
+
+def _untransposed(
+    node: Node, axes: Axes, readers: Counter[Node], new: dict[Node, Node], length: int
+) -> Node | None:
+    """The node of which `node` is the transposition by `axes`, or None if there is none.
+
+    The chain may go on for `length` ops.
+    """
+    if _is_transposed(node, readers) and node.params[0] == axes:
+        return new[node.inputs[0]]
+    if node.op.view is View.BROADCAST and readers[node]:
+        return _stretched(new[node.inputs[0]], axes)
+    if not length or not _is_chain(node, readers):
+        return None
+    inputs: list[Node] = []
+    for parent in node.inputs:
+        if parent.shape != node.shape:
+            inputs.append(_stretched(new[parent], axes))
+            continue
+        found = _untransposed(parent, axes, readers, new, length - 1)
+        if found is None:
+            return None
+        inputs.append(found)
+    shape = tuple(node.shape[axis] for axis in _inverse(axes))
+    if not any(parent.shape == shape for parent in inputs):
+        return None
+    made = Node(node.op, tuple(inputs), node.params, spec(shape, node.dtype))
+    if LINES.following:
+        follow(node, made)
+    return made
+
+
+def _stretched(node: Node, axes: Axes) -> Node:
+    """An operand that broadcasts, with its axes in the order of the untransposed chain."""
+    full = (1,) * (len(axes) - node.ndim) + node.shape
+    if full != node.shape:
+        node = Node(RESHAPE, (node,), (full,), spec(full, node.dtype))
+    return _permuted(node, _inverse(axes))
+
+
+def _permuted(node: Node, axes: Axes) -> Node:
+    shape = tuple(node.shape[axis] for axis in axes)
+    return Node(PERMUTE_DIMS, (node,), (axes,), spec(shape, node.dtype))
+
+
+def _inverse(axes: Axes) -> Axes:
+    return tuple(axes.index(axis) for axis in range(len(axes)))

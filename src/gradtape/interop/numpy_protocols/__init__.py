@@ -1,0 +1,52 @@
+"""NumPy's functions record when they are called on tensors: NEP 13 (ufuncs), NEP 18 (functions).
+
+The tables are complete: every other NumPy function raises and says so. `binding` puts NumPy's own
+signature in front of each function. Importing this package installs both protocols in `Operators`,
+the base of Tensor and Variable. The tables name most of the library, matrices and transforms too:
+they are loaded by the first NumPy function that meets a tensor.
+
+Other packages import:
+
+- `covered`: the names of the NumPy functions that take tensors;
+- `ufuncs`: `array_ufunc`, which gradtape.tf calls for what it has no rule of its own for.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradtape.tensor.operators import Operators
+
+__all__ = ["covered"]
+
+
+def covered() -> list[str]:
+    """The NumPy functions that record when called on tensors.
+
+    >>> "sin" in gt.numpy_protocols.covered(), "linalg.solve" in gt.numpy_protocols.covered()
+    (True, True)
+    """
+    # The tables name modules that not everyone needs.
+    from gradtape.interop.numpy_protocols import dispatch
+
+    return dispatch.covered()
+
+
+def _first_ufunc(self: Operators, *args: Any, **options: Any) -> object:
+    # The tables name modules that not everyone needs.
+    from gradtape.interop.numpy_protocols.ufuncs import array_ufunc
+
+    Operators.__array_ufunc__ = array_ufunc  # type: ignore[attr-defined]
+    return array_ufunc(self, *args, **options)
+
+
+def _first_function(self: Operators, *args: Any) -> object:
+    # The tables name modules that not everyone needs.
+    from gradtape.interop.numpy_protocols.dispatch import array_function
+
+    Operators.__array_function__ = array_function  # type: ignore[attr-defined]
+    return array_function(self, *args)
+
+
+Operators.__array_ufunc__ = _first_ufunc  # type: ignore[attr-defined]
+Operators.__array_function__ = _first_function  # type: ignore[attr-defined]

@@ -1,0 +1,82 @@
+"""The functions behind NumPy's on tensors (NEP 18): the tables of all modules, and their calls."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradtape.interop.numpy_protocols import (
+    arranging,
+    facts,
+    matrices,
+    numeric,
+    picking,
+    reductions,
+)
+from gradtape.interop.numpy_protocols.binding import Function, Recorded, unrecorded
+from gradtape.interop.numpy_protocols.ufuncs import UFUNCS
+from gradtape.tensor.operators import Operators
+
+# NumPy's functions, and the functions behind them, whose parameters have NumPy's names.
+FUNCTIONS: dict[Function, Function] = {
+    **reductions.FUNCTIONS, **arranging.FUNCTIONS, **picking.FUNCTIONS, **numeric.FUNCTIONS,
+    **matrices.FUNCTIONS, **facts.FUNCTIONS,
+}  # fmt: skip
+
+# How each function is called: filled at the first call, because reading a signature takes time.
+_calls: dict[Function, Function] = {}
+_OURS = (Operators, np.ndarray)
+
+
+def array_function(
+    self: Operators,
+    function: Function,
+    kinds: Collection[type],
+    args: Sequence[object],
+    kwargs: dict[str, object],
+) -> object:
+    """NEP 18: `np.concatenate([t, u])` records `gt.concat`."""
+    if len(kinds) > 1 and not all(issubclass(kind, _OURS) for kind in kinds):
+        return NotImplemented
+    return (_calls.get(function) or _call_of(function))(args, kwargs)
+
+
+def _call_of(function: Function) -> Function:
+    """The function that a call on tensors is handed to, with its arguments and keywords."""
+    ours = FUNCTIONS.get(function)
+    if ours is not None:
+        call: Function = Recorded(_name(function), function, ours)
+    elif function in facts.OF_VALUES:
+        call = lambda args, kwargs: function(*facts.values(args), **facts.values(kwargs))  # noqa: E731
+    elif function in facts.READ_ARRAYS:
+        call = lambda args, kwargs: function(*_arrays(args), **_arrays(kwargs))  # noqa: E731
+    else:
+        raise unrecorded(_name(function))
+    _calls[function] = call
+    return call
+
+
+def _arrays(tree: Any) -> Any:
+    """Tensors as arrays, by the conversion that raises if a tape tracks one."""
+    if isinstance(tree, Operators):
+        return np.asarray(tree)
+    if type(tree) in (list, tuple):
+        return type(tree)(_arrays(item) for item in tree)
+    return {key: _arrays(item) for key, item in tree.items()} if type(tree) is dict else tree
+
+
+def _name(function: Function) -> str:
+    module = (getattr(function, "__module__", None) or "numpy").replace("numpy", "np", 1)
+    part = module.split(".")[1] if "." in module else ""
+    return (
+        f"np.{part}.{function.__name__}" if part in ("linalg", "fft") else f"np.{function.__name__}"
+    )
+
+
+def covered() -> list[str]:
+    """The names of all functions in the tables."""
+    names = {ufunc.__name__ for ufunc in UFUNCS}
+    functions = (*FUNCTIONS, *facts.OF_VALUES, *facts.READ_ARRAYS)
+    return sorted(names | {_name(function).removeprefix("np.") for function in functions})

@@ -1,0 +1,294 @@
+"""NumPy's products, `numpy.linalg` and `numpy.fft` on tensors, with NumPy's parameter names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gradtape import fft, linalg
+from gradtape.interop.numpy_protocols.binding import Function, refusal
+from gradtape.ops.arrays import creation, movement, triangles
+from gradtape.ops.elementwise import complexes, unary
+from gradtape.ops.families.casting import cast
+from gradtape.ops.families.shapes import normalize_axis
+from gradtape.ops.matrices import contraction, products
+from gradtape.ops.matrices import einsum as contractions
+from gradtape.ops.reductions import reduction
+from gradtape.tensor.tensor import Tensor, asarray
+
+if TYPE_CHECKING:
+    from gradtape.ops.families.signatures import Axis, TensorLike
+
+__all__ = ["FUNCTIONS"]
+
+
+def vdot(a: TensorLike, b: TensorLike, /) -> Tensor:
+    a, b = (movement.reshape(asarray(each), (-1,)) for each in (a, b))
+    return products.dot(complexes.conj(a) if a.dtype.kind == "c" else a, b)
+
+
+def cross(
+    a: TensorLike,
+    b: TensorLike,
+    axisa: int = -1,
+    axisb: int = -1,
+    axisc: int = -1,
+    axis: int | None = None,
+) -> Tensor:
+    axisa, axisb, axisc = (axisa, axisb, axisc) if axis is None else (axis, axis, axis)
+    a, b = movement.moveaxis(a, axisa, -1), movement.moveaxis(b, axisb, -1)
+    if a.shape[-1] != 3 or b.shape[-1] != 3:
+        raise ValueError(
+            f"np.cross: vectors of {a.shape[-1]} and {b.shape[-1]} components; both need three."
+        )
+    found = linalg.cross(a, b)
+    return found if axisc == -1 else movement.moveaxis(found, -1, axisc)
+
+
+def einsum(*operands: Any, optimize: bool | str = False, **kwargs: Any) -> Tensor:
+    dtype = kwargs.pop("dtype", None)
+    for name, value in kwargs.items():
+        if value is not None and name not in ("order", "casting"):
+            raise refusal("np.einsum", name, value)
+    subscripts, parts = operands[0], operands[1:]
+    if not isinstance(subscripts, str):
+        subscripts, parts = _subscripts(operands)
+    parts = tuple(asarray(part) for part in parts)
+    if dtype is not None:
+        parts = tuple(cast(part, dtype) for part in parts)
+    return contractions.einsum(subscripts, *parts)
+
+
+def _subscripts(operands: Any) -> tuple[str, tuple[Any, ...]]:
+    """NumPy's other form: operands and lists of axes in turn, at last the axes of the result."""
+    letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+    terms = [
+        "".join("..." if label is Ellipsis else letters[label] for label in labels)
+        for labels in (*operands[1::2], *(operands[-1:] if len(operands) % 2 else ()))
+    ]
+    parts = operands[: 2 * (len(operands) // 2) : 2]
+    inputs = ",".join(terms[: len(parts)])
+    return (f"{inputs}->{terms[-1]}" if len(operands) % 2 else inputs), parts
+
+
+def multi_dot(arrays: Sequence[TensorLike]) -> Tensor:
+    parts = [asarray(each) for each in arrays]
+    found = parts[0]
+    for part in parts[1:]:
+        found = products.dot(found, part)
+    return found
+
+
+def norm(
+    x: TensorLike, ord: float | str | None = None, axis: Any = None, keepdims: bool = False
+) -> Tensor:
+    x = asarray(x)
+    x = x if x.dtype.kind in "fc" else x / 1.0
+    if axis is None:
+        if ord is None or (ord in ("f", "fro") and x.ndim == 2) or (ord == 2 and x.ndim == 1):
+            return linalg.vector_norm(x, keepdims=keepdims)
+        axes = tuple(range(x.ndim))
+    else:
+        axes = (axis,) if np.ndim(axis) == 0 else tuple(axis)
+    if len(axes) == 1:
+        if isinstance(ord, str):
+            raise ValueError(f"np.linalg.norm: ord={ord!r} is a norm of matrices, not of vectors.")
+        return linalg.vector_norm(x, ord=2 if ord is None else ord, axis=axes[0], keepdims=keepdims)
+    if len(axes) != 2:
+        raise ValueError(f"np.linalg.norm: axis={axis} with ord={ord}: give one axis or two.")
+    rows, columns = (normalize_axis("norm", one, x.ndim) for one in axes)
+    if rows == columns:
+        raise ValueError(f"np.linalg.norm: axis={axis} names one axis twice.")
+    found = linalg.matrix_norm(
+        movement.moveaxis(x, (rows, columns), (-2, -1)), ord=_matrix_order(ord)
+    )
+    return movement.expand_dims(found, tuple(sorted((rows, columns)))) if keepdims else found
+
+
+def vector_norm(
+    x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False, ord: float | None = 2
+) -> Tensor:
+    return linalg.vector_norm(x, axis=axis, keepdims=keepdims, ord=2 if ord is None else ord)
+
+
+def _matrix_order(ord: float | str | None) -> float | str:
+    return "fro" if ord is None or ord == "f" else ord
+
+
+def _symmetric(a: TensorLike, UPLO: str) -> Tensor:
+    """The Hermitian matrix of one triangle, which is all that NumPy reads."""
+    if UPLO not in ("L", "U", "l", "u"):
+        raise ValueError(f"UPLO={UPLO!r} is not 'L' or 'U'.")
+    a = asarray(a)
+    a = a if a.dtype.kind in "fc" else a / 1.0
+    if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
+        return a  # the decomposition says what is wrong with it
+    strict = triangles.tril(a, k=-1) if UPLO in "Ll" else triangles.triu(a, k=1)
+    other = movement.matrix_transpose(strict)
+    own = creation.eye(a.shape[-1], dtype=a.dtype) * complexes.real(a)
+    return own + strict + (complexes.conj(other) if a.dtype.kind == "c" else other)
+
+
+def eigh(a: TensorLike, UPLO: str = "L") -> linalg.Eigh:
+    return linalg.eigh(_symmetric(a, UPLO))
+
+
+def eigvalsh(a: TensorLike, UPLO: str = "L") -> Tensor:
+    return linalg.eigvalsh(_symmetric(a, UPLO))
+
+
+def cholesky(a: TensorLike, /, *, upper: bool = False) -> Tensor:
+    return linalg.cholesky(_symmetric(a, "U" if upper else "L"), upper=upper)
+
+
+def _hermitian(name: str, hermitian: bool) -> None:
+    if hermitian:
+        raise refusal(f"np.linalg.{name}", "hermitian", hermitian)
+
+
+def pinv(
+    a: TensorLike,
+    rcond: TensorLike | None = None,
+    hermitian: bool = False,
+    *,
+    rtol: TensorLike | None = None,
+) -> Tensor:
+    _hermitian("pinv", hermitian)
+    a = asarray(a)
+    if rcond is None and rtol is None:
+        rcond = max(a.shape[-2:]) * np.finfo(a.dtype if a.dtype.kind in "fc" else float).eps
+    return linalg.pinv(a, rtol=rtol if rcond is None else rcond)
+
+
+def svd(
+    a: TensorLike, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False
+) -> Tensor | linalg.SVD:
+    _hermitian("svd", hermitian)
+    if not compute_uv:
+        return linalg.svdvals(a)
+    return linalg.svd(a, full_matrices=full_matrices)
+
+
+def qr(a: TensorLike, mode: str = "reduced") -> Tensor | linalg.QR:
+    if mode == "r":
+        return linalg.qr(a).R
+    if mode not in ("reduced", "complete"):
+        raise refusal("np.linalg.qr", "mode", mode)
+    return linalg.qr(a, mode=mode)
+
+
+def matrix_rank(
+    A: TensorLike,
+    tol: TensorLike | None = None,
+    hermitian: bool = False,
+    *,
+    rtol: TensorLike | None = None,
+) -> Tensor:
+    _hermitian("matrix_rank", hermitian)
+    A = asarray(A)
+    if A.ndim < 2:
+        return cast(reduction.any(A), "int64")
+    if tol is None:
+        return linalg.matrix_rank(A, rtol=rtol)
+    values = linalg.svdvals(A)
+    limit = movement.expand_dims(asarray(tol), -1)
+    return reduction.count_nonzero(values > limit, axis=-1)
+
+
+def cond(x: TensorLike, p: float | str | None = None) -> Tensor:
+    x = asarray(x)
+    if p in (None, 2, -2):
+        values = linalg.svdvals(x)
+        largest, least = values[..., 0], values[..., -1]
+        return least / largest if p == -2 else largest / least
+    return norm(x, p, (-2, -1)) * norm(linalg.inv(x), p, (-2, -1))
+
+
+def lstsq(
+    a: TensorLike, b: TensorLike, rcond: float | None = None
+) -> tuple[Tensor, Tensor, np.int32, Tensor]:
+    a, b = asarray(a), asarray(b)
+    a, b = (each if each.dtype.kind in "fc" else each / 1.0 for each in (a, b))
+    eps = np.finfo(a.dtype).eps
+    limit = max(a.shape) * eps if rcond is None else eps if rcond == -1 else rcond
+    x = linalg.lstsq(a, b, rtol=limit)
+    values = linalg.svdvals(a)
+    rank = int(reduction.count_nonzero(values > values[0] * limit))
+    residuals = creation.zeros((0,), dtype=values.dtype)
+    if rank == a.shape[1] < a.shape[0]:
+        miss = complexes.abs(b - contraction.matmul(a, x))
+        residuals = reduction.sum(unary.square(miss), axis=0, keepdims=b.ndim == 1)
+    return x, residuals, np.int32(rank), values
+
+
+def tensorinv(a: TensorLike, ind: int = 2) -> Tensor:
+    a = asarray(a)
+    if ind <= 0:
+        raise ValueError(f"np.linalg.tensorinv: ind={ind} is not positive.")
+    shape = a.shape[ind:] + a.shape[:ind]
+    return movement.reshape(
+        linalg.inv(movement.reshape(a, (int(np.prod(a.shape[:ind])), -1))), shape
+    )
+
+
+def tensorsolve(a: TensorLike, b: TensorLike, axes: Sequence[int] | None = None) -> Tensor:
+    a, b = asarray(a), asarray(b)
+    if axes is not None:
+        order = [axis for axis in range(a.ndim) if axis not in axes] + list(axes)
+        a = movement.permute_dims(a, tuple(order))
+    shape = a.shape[b.ndim :]
+    square = movement.reshape(a, (b.size, -1))
+    return movement.reshape(linalg.solve(square, movement.reshape(b, (-1,))), shape)
+
+
+def _fft(name: str) -> Function:
+    ours = getattr(fft, name)
+
+    def call(
+        a: TensorLike, n: int | None = None, axis: int = -1, norm: str | None = None
+    ) -> Tensor:
+        return ours(a, n=n, axis=axis, norm=norm or "backward")
+
+    return call
+
+
+def _fftn(name: str, ours: Function, last: Sequence[int] | None = None) -> Function:
+    def call(
+        a: TensorLike,
+        s: Sequence[int] | None = None,
+        axes: Sequence[int] | None = last,
+        norm: str | None = None,
+    ) -> Tensor:
+        return ours(a, s=s, axes=axes, norm=norm or "backward")
+
+    return call
+
+
+FUNCTIONS: dict[Function, Function] = {
+    np.dot: products.dot, np.vdot: vdot, np.inner: products.inner, np.outer: products.outer,
+    np.kron: products.kron, np.tensordot: products.tensordot, np.cross: cross, np.einsum: einsum,
+    np.linalg.norm: norm, np.linalg.vector_norm: vector_norm,
+    np.linalg.matrix_norm: lambda x, /, *, keepdims=False, ord="fro": norm(
+        x, ord, (-2, -1), keepdims
+    ),
+    np.linalg.solve: linalg.solve, np.linalg.inv: linalg.inv, np.linalg.det: linalg.det,
+    np.linalg.slogdet: linalg.slogdet, np.linalg.cholesky: cholesky, np.linalg.qr: qr,
+    np.linalg.svd: svd, np.linalg.svdvals: linalg.svdvals, np.linalg.eigh: eigh,
+    np.linalg.eigvalsh: eigvalsh, np.linalg.pinv: pinv, np.linalg.cond: cond,
+    np.linalg.matrix_power: linalg.matrix_power, np.linalg.matrix_rank: matrix_rank,
+    np.linalg.lstsq: lstsq, np.linalg.multi_dot: multi_dot, np.linalg.tensorinv: tensorinv,
+    np.linalg.tensorsolve: tensorsolve, np.linalg.cross: linalg.cross,
+    np.linalg.diagonal: linalg.diagonal, np.linalg.trace: linalg.trace,
+    np.linalg.outer: products.outer, np.linalg.tensordot: products.tensordot,
+    np.linalg.vecdot: products.vecdot, np.linalg.matmul: contraction.matmul,
+    np.linalg.matrix_transpose: movement.matrix_transpose,
+    **{getattr(np.fft, name): _fft(name) for name in
+       ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")},
+    **{getattr(np.fft, f"{name}n"): _fftn(name, getattr(fft, f"{name}n"))
+       for name in ("fft", "ifft", "rfft", "irfft")},
+    **{getattr(np.fft, f"{name}2"): _fftn(name, getattr(fft, f"{name}n"), (-2, -1))
+       for name in ("fft", "ifft", "rfft", "irfft")},
+    np.fft.fftshift: fft.fftshift, np.fft.ifftshift: fft.ifftshift,
+}  # fmt: skip

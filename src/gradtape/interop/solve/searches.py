@@ -1,0 +1,293 @@
+"""Searches: how root, fixed_point and minimize find a solution, by SciPy or by own solvers.
+
+A search works on arrays. It takes a function on tensors and evaluates it in recordings of its own.
+It is compared by its options, so it can be a param of an op.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from gradtape.autodiff.linear_systems import ITERATIVE
+from gradtape.autodiff.sparse.choose_colouring import Coloured
+from gradtape.errors import ConvergenceError
+from gradtape.interop.solve.solvers import Equation, anderson, iteration, newton, polish
+from gradtape.ops.elementwise.arithmetic import clip
+from gradtape.tape.flat_vector import Layout, join
+from gradtape.tape.gradient_tape import function_tape
+from gradtape.tape.point import Point
+from gradtape.tensor.tensor import Tensor
+
+if TYPE_CHECKING:
+    from gradtape.tape.tape_jacobians import SparseOption
+
+SOLVERS = ("direct", *ITERATIVE)
+FIXED_POINT_METHODS = ("anderson", "iteration", "newton")
+ROOT_METHODS = (
+    "hybr", "newton", "lm", "broyden1", "broyden2", "anderson", "linearmixing", "diagbroyden",
+    "excitingmixing", "krylov", "df-sane",
+)  # fmt: skip
+# The options of methods that are not SciPy's.
+OPTIONS = {"newton": ("maxiter",), "iteration": ("maxiter",), "anderson": ("maxiter", "memory")}
+# Methods of scipy.optimize.minimize by what they take beside the gradient.
+TAKES_PRODUCTS = ("newton-cg", "trust-ncg", "trust-krylov")
+TAKES_HESSIAN = ("dogleg", "trust-exact", "trust-constr")
+TAKES_NO_GRADIENT = ("nelder-mead", "powell", "cobyla", "cobyqa")
+TAKES_BOUNDS = (
+    "l-bfgs-b", "tnc", "slsqp", "trust-constr", "nelder-mead", "powell", "cobyla", "cobyqa",
+)  # fmt: skip
+MINIMIZE_METHODS = (
+    "bfgs", "cg", "l-bfgs-b", "tnc", "slsqp", *TAKES_PRODUCTS, *TAKES_HESSIAN, *TAKES_NO_GRADIENT,
+)  # fmt: skip
+# More unknowns than this are not polished by a dense matrix.
+POLISHED = 1000
+# How far a residual, and a gradient, must have fallen from the start to believe SciPy's success
+# where no Newton step confirms it.
+FALLEN, FLATTER = 1e-6, 1e-2
+
+# Lower and upper bounds of the unknowns: arrays for a search, tensors for the derivatives.
+Bounds: TypeAlias = tuple[Tensor, Tensor] | tuple[np.ndarray, np.ndarray]
+# A function of the unknowns, as a nest of tensors.
+Function: TypeAlias = Callable[[Any], object]
+
+
+@dataclass(frozen=True, eq=False)
+class Search:
+    """The options of a call; each kind knows its equation and how a solution is found."""
+
+    name: str
+    method: str
+    tol: float | None
+    options: dict[str, Any] | None
+    solver: str
+    sparse: SparseOption
+
+    # Whether the function is a scalar, and the equation says that its gradient is zero.
+    scalar = False
+
+    @cached_property
+    def _key(self) -> tuple[object, ...]:
+        given = (self.name, self.method, self.tol, self.solver)
+        options = () if self.options is None else tuple(self.options.items())
+        return (type(self), *given, *map(_hashable, (options, self.sparse)))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Search) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def residual(self, function: Function, bounds: Bounds | None) -> Function:
+        """The function of the unknowns, as a nest, that is zero at a solution."""
+        return function
+
+    def is_symmetric(self, bounds: Bounds | None) -> bool:
+        """Whether the Jacobian of the residual is symmetric."""
+        return False
+
+    def find(
+        self, function: Function, layout: Layout, start: np.ndarray, bounds: Bounds | None
+    ) -> np.ndarray:
+        """The solution, as a vector."""
+        raise NotImplementedError
+
+    def coloured(
+        self, function: Function, layout: Layout, found: np.ndarray, bounds: Bounds | None
+    ) -> Coloured | None:
+        """The colours of the sparse Jacobian; None if a dense one is asked for."""
+        if self.sparse is False:
+            return None
+        if self.is_symmetric(bounds):
+            return self._equation(function, layout, scalar=True).prepared(found).coloured
+        residual = self.residual(function, bounds)
+        return self._equation(residual, layout).prepared(found).coloured
+
+    def _equation(self, f: Function, layout: Layout, scalar: bool = False) -> Equation:
+        name = self.name if scalar else None
+
+        def at(x: np.ndarray) -> Point:
+            return Point(f, x, layout, scalar=name)
+
+        return Equation(self.name, at, self.solver, self.sparse, scalar)
+
+    def _may_be_polished(self, layout: Layout) -> bool:
+        dense = self.solver == "direct" and self.sparse is False
+        return not dense or layout.size <= POLISHED
+
+    def _failed(
+        self,
+        layout: Layout,
+        found: np.ndarray,
+        equation: Equation,
+        iterations: int,
+        result: Any = None,
+    ) -> ConvergenceError:
+        """The error of a search without a solution, with the point that it came to."""
+        residual = equation.size(found)
+        message = f" {result.message}" if getattr(result, "message", None) else ""
+        return ConvergenceError(
+            f"{self.name}: {self.method} found no solution: the largest residual is {residual:.3e} "
+            f"after {iterations} iterations.{message.rstrip('.')}{'.' if message else ''} Start "
+            "closer to a solution, allow more with options={'maxiter': ...}, or choose another "
+            "method. The point it came to is in the error's x.",
+            x=layout.unravel(found),
+            residual=residual,
+            iterations=iterations,
+            result=result,
+        )
+
+
+def _hashable(item: object) -> object:
+    """An item that can be hashed as it is; any other is equal to itself alone."""
+    try:
+        hash(item)
+    except TypeError:
+        return _Itself(item)
+    return item
+
+
+class _Itself:
+    def __init__(self, item: object) -> None:
+        self.item = item
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Itself) and self.item is other.item
+
+    def __hash__(self) -> int:
+        return id(self.item)
+
+
+class RootSearch(Search):
+    """The search for an x with f(x) = 0."""
+
+    def find(
+        self, function: Function, layout: Layout, start: np.ndarray, bounds: Bounds | None
+    ) -> np.ndarray:
+        equation = self._equation(function, layout)
+        if self.method == "newton":
+            found, iterations, good = newton(equation, start, self.tol, **(self.options or {}))
+            if not good:
+                raise self._failed(layout, found, equation, iterations)
+            return found
+        # An optional part of SciPy that takes long to load.
+        from scipy import optimize
+
+        solve: Any = optimize.root
+        jac = equation.jacobian if self.method in ("hybr", "lm") else None
+        with np.errstate(all="ignore"):
+            result = solve(
+                equation.value, start, method=self.method, jac=jac, tol=self.tol,
+                options=self.options,
+            )  # fmt: skip
+        found = np.reshape(result.x, -1)
+        solved = result.success
+        if self._may_be_polished(layout):
+            found, certain = polish(equation, found, start)
+            # A least-squares method succeeds at any minimum of the residual, zero or not.
+            if self.method == "lm":
+                solved = solved and equation.size(found) <= FALLEN * equation.size(start)
+            solved = solved or certain
+        if not solved or not np.all(np.isfinite(found)):
+            iterations = int(result.get("nit", result.get("nfev", 0)))
+            raise self._failed(layout, found, equation, iterations, result)
+        return found
+
+
+class FixedPointSearch(Search):
+    """The search for an x with x = f(x)."""
+
+    def residual(self, function: Function, bounds: Bounds | None) -> Function:
+        return lambda x: join(x) - join(function(x))
+
+    def find(
+        self, function: Function, layout: Layout, start: np.ndarray, bounds: Bounds | None
+    ) -> np.ndarray:
+        equation = self._equation(self.residual(function, bounds), layout)
+        step = {"anderson": anderson, "iteration": iteration, "newton": newton}[self.method]
+        found, iterations, good = step(equation, start, self.tol, **(self.options or {}))
+        if not good:
+            raise self._failed(layout, found, equation, iterations)
+        return found
+
+
+class MinimumSearch(Search):
+    """The search for an x where a scalar f(x) is least, within bounds if there are any."""
+
+    scalar = True
+
+    def residual(self, function: Function, bounds: Bounds | None) -> Function:
+        """The gradient or, with bounds, the part of it along which x may move.
+
+        x - clip(x - f'(x)) is the gradient between the bounds. On a bound that holds x back it is
+        the distance from the bound, so x moves with the bound and with nothing else.
+        """
+
+        def slope(x: object) -> object:
+            tape = function_tape()
+            with tape:
+                tape.watch(x)
+                value = function(x)
+            return tape.gradient(value, x, unconnected_gradients="zero")
+
+        def moved(x: object) -> Tensor:
+            assert bounds is not None
+            flat = join(x)
+            return flat - clip(flat - join(slope(x)), *bounds)
+
+        return slope if bounds is None else moved
+
+    def is_symmetric(self, bounds: Bounds | None) -> bool:
+        return bounds is None
+
+    def find(
+        self, function: Function, layout: Layout, start: np.ndarray, bounds: Bounds | None
+    ) -> np.ndarray:
+        # An optional part of SciPy that takes long to load.
+        from scipy import optimize
+
+        equation = self._equation(function, layout, scalar=True)
+        solve: Any = optimize.minimize
+        given: dict[str, Any] = {}
+        word = self.method.lower()
+        if word not in TAKES_NO_GRADIENT:
+            given["jac"] = equation.value
+        if word in TAKES_PRODUCTS:
+            given["hessp"] = equation.product
+        elif word in TAKES_HESSIAN:
+            given["hess"] = equation.jacobian
+        condition, inside = equation, start
+        if bounds is not None:
+            lower, upper = (np.asarray(bound, np.float64) for bound in bounds)
+            given["bounds"] = optimize.Bounds(lower, upper)
+            inside = np.clip(start, lower, upper)
+            condition = self._equation(self.residual(function, (lower, upper)), layout)
+        with np.errstate(all="ignore"):
+            result = solve(
+                equation.objective, inside, method=self.method, tol=self.tol,
+                options=self.options, **given,
+            )  # fmt: skip
+        found = np.reshape(result.x, -1)
+        if bounds is not None:
+            found = np.clip(found, lower, upper)
+        solved = result.success
+        if self._may_be_polished(layout):
+            lowest = equation.objective(found)
+            better, certain = polish(condition, found, inside)
+            if bounds is not None:
+                better = np.clip(better, lower, upper)
+            # A step that climbs by more than rounding leads to a saddle.
+            if equation.objective(better) <= lowest + 1e-12 * (1.0 + abs(lowest)):
+                found = better
+            # SciPy reports success also where numbers overflow, or where steps become short
+            # beside a huge x.
+            solved = solved and condition.size(found) <= FLATTER * condition.size(inside)
+            solved = solved or certain
+        if not solved or not np.all(np.isfinite(found)):
+            iterations = int(result.get("nit", result.get("nfev", 0)))
+            raise self._failed(layout, found, condition, iterations, result)
+        return found

@@ -1,0 +1,52 @@
+"""What a program is: specs, ops, nodes and closed programs. No values live here.
+
+Other packages import:
+
+- `spec`: `Spec` and `spec`, shape and dtype of a value
+- `math_function`, `vector_code`: functions, and types of rules, by which kernels compute ops
+- `op`: `Op`, `declare` and the registry; `facts`: the words in which an Op describes itself
+- `operators`: the ops that graphs apply by themselves, filled by `ops`
+- `node`: `Node`, `apply`, `constant` and the tables in which nodes are interned
+- `program`: `Program`, a closed static graph, and how it is printed
+- `derived`: `Fact`, the key of what is derived from a table or a program and remembered there
+- `walk`: `topological`, `dependents`, `substitute`, `rebuilt`
+- `rows`: `Rows`, a cotangent that is zero but for some rows
+- `hooks`: calls from a package into one that imports it
+- `lines`, `recorded_lines`, `provenance`: the user's line of an op, for errors, profiles, debugging
+- `argument_checks`: `as_count`, `as_flag` and others, checks of single arguments
+- `public_face`: `faced`, `face_all` and others, which wrap public functions to name bad arguments
+- `annotated_kinds`: `Count`, `Probability` and others, annotations by which faces check arguments
+- `verify`: the check of programs in tests
+"""
+
+from gradtape.ir.derived import Fact, of_structure
+from gradtape.ir.facts import Accumulation, Join, Linear, View
+from gradtape.ir.lines import user_line, warn
+from gradtape.ir.math_function import MathFunction, NotLowered
+from gradtape.ir.node import (
+    LEAF,
+    PICK,
+    Node,
+    apart_from_recorded,
+    apply,
+    constant,
+    constant_value,
+    outputs,
+    pick,
+    placeholder,
+    scratch,
+)
+from gradtape.ir.op import REGISTRY, Op, Rule, Undefined, declare
+from gradtape.ir.operators import OPERATORS
+from gradtape.ir.program import Program, closed
+from gradtape.ir.rows import Rows
+from gradtape.ir.spec import Shape, Spec, spec
+from gradtape.ir.walk import dependents, rebuilt, substitute, topological
+
+__all__ = [
+    "Accumulation", "Fact", "Join", "LEAF", "Linear", "MathFunction", "Node", "NotLowered",
+    "OPERATORS", "Op", "PICK", "Program", "REGISTRY", "Rows", "Rule", "Shape", "Spec", "Undefined",
+    "View", "apart_from_recorded", "apply", "closed", "constant", "constant_value",
+    "declare", "dependents", "of_structure", "outputs", "pick", "placeholder", "rebuilt", "scratch",
+    "spec", "substitute", "topological", "user_line", "warn",
+]  # fmt: skip

@@ -1,0 +1,219 @@
+"""Capture run: run a function once as a capture, and find out whether later calls can repeat it."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from gradtape.concurrency import is_interrupt
+from gradtape.ir.node import Node
+from gradtape.jit.arguments.signature import Arguments, Inputs
+from gradtape.jit.capture.capture import Capture
+from gradtape.jit.capture.returned_values import (
+    ReturnedLeaves,
+    SharedContainers,
+    is_inside,
+    leaf_sources,
+    unsupported_leaf,
+)
+from gradtape.jit.capture.stand_ins import StandIns
+from gradtape.jit.guards.never_replayed import states_of_global_generators
+from gradtape.jit.guards.search import Outside
+from gradtape.jit.replay.steps import Result
+from gradtape.pytree import flatten, unflatten
+from gradtape.runtime.flush import flush, retire
+from gradtape.tensor.row_sparse import RowSparse
+from gradtape.trace.recording import Recording
+from gradtape.trace.thread_state import settle, state
+from gradtape.trace.value import Value
+
+
+class Refusal(NamedTuple):
+    """Why calls of a signature run in Python, and what the user can do about it."""
+
+    why: str
+    remedy: str = "Keep the value a tensor"
+    silently: bool = False
+
+
+class EarlierError(Exception):
+    """A plan failed and the function has gone on, so it is run again without a capture."""
+
+
+class CaptureRun:
+    """One captured run, and the verdict on it."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        arguments: Arguments,
+        leaves: Inputs,
+        fed: Mapping[Node, Value],
+        fastmath: bool,
+        outside: Outside | None,
+        pinned: Container[int] = (),
+        is_check: bool = False,
+    ) -> None:
+        self._function = function
+        # What the function names outside itself; None if that counts as constant.
+        self._outside = outside
+        # The result, if it has containers that have to be themselves.
+        self._shared: SharedContainers | None = None
+        arrays = () if outside is None else outside.guards.arrays
+        self.capture = Capture(fed, fastmath, arrays, is_check, is_frozen=outside is None)
+        # A function that asks for the type of a number must not get a subclass.
+        plain = outside is not None and outside.asks_for_types
+        self.stand_ins = StandIns(self.capture, arguments, leaves, pinned, plain)
+        # Set by the run: whether in-place changes of the caller's arguments have begun; why no call
+        # can be replayed; and what it left outside, so that a replay would have to do it, too.
+        self.lasts = False
+        self.refusal: Refusal | None = None
+        self.left_outside: str | None = None
+        # Whether `random` or `np.random` has moved on.
+        self.drew_elsewhere = False
+
+    def is_aliased(self, passed: Iterable[object]) -> bool:
+        """Whether the function can reach an argument by another name: no stand-in can be both."""
+        known = () if self._outside is None else self._outside.tensors
+        ids = {id(reference()) for reference in known}
+        return any(id(each) in ids for each in passed if each is not None)
+
+    def run(self, lasts: bool = True) -> Any:
+        """Run the function; returns what it returns.
+
+        If the run is to last, in-place changes of stand-in arguments are carried out on the
+        caller's.
+        """
+        before = None if self._outside is None else states_of_global_generators()
+        running = captured_run(self.capture, self._function, self.stand_ins)
+        with _without_collections(), running as box:
+            if before is not None:
+                self.drew_elsewhere = states_of_global_generators() != before
+            return self._finish(box, lasts)
+
+    def _finish(self, box: list[object], lasts: bool) -> Any:
+        # From here on nothing may hold the tensors of the run for longer than it needs them: a
+        # reference left at the end counts as an escape.
+        capture, stand_ins = self.capture, self.stand_ins
+        settle()  # tapes that died do not outlive the call
+        if self._outside is not None:
+            theirs = stand_ins.changes.originals
+            shared = SharedContainers(box[0], self._outside.containers, theirs)
+            self._shared = shared if shared else None
+            del shared
+        leaves, structure = flatten(box.pop())
+        capture.finish()
+        nodes = [leaf.node if is_inside(leaf, capture) else None for leaf in leaves]
+        capture.tapes.pop(id(capture), None)
+        capture.active = 0
+        tape_outlives = bool(capture.tapes)
+        source = capture.source
+        result = capture.step.result = Result(
+            structure,
+            leaf_sources(capture, leaves, nodes),
+            tuple((each, source(node)) for each, node in capture.variables.last_assigned(capture)),
+            tuple((each, source(node)) for each, node in capture.tensors.rebound(capture)),
+            tuple(
+                (position, source(handle.node))
+                for position, handle in capture.tensors.changed_arguments.items()
+            ),
+        )
+        flush(capture)
+        if capture.broken:
+            raise EarlierError
+        if not capture.given.issuperset(result.computed()):
+            capture.incomplete = True
+        if lasts:
+            self.lasts = True
+            stand_ins.carry_out()
+        if not capture.closed and not capture.tapes:
+            retire(capture)
+        self.refusal = self._refused(leaves)
+        ids = [id(leaf) for leaf in leaves]
+        replaced = ReturnedLeaves(leaves, nodes, stand_ins.originals)
+        if self.refusal is None and not capture.failed:
+            self.left_outside = self._left_outside(leaves, tape_outlives)
+            if self.left_outside is not None:
+                # Another thread that assigned meanwhile holds on to what was assigned here.
+                capture.variables.compare_all()
+        if self._shared is not None:
+            return self._shared.with_leaves(dict(zip(ids, leaves, strict=True)))
+        if self.refusal is not None:
+            stand_ins.release()
+        return unflatten(structure, replaced.known_outside(leaves))
+
+    def _refused(self, leaves: list[object]) -> Refusal | None:
+        unsupported = unsupported_leaf(leaves, self.stand_ins.static_leaves())
+        if unsupported is not None:
+            kind = type(unsupported).__name__
+            return Refusal(f"it returns an object of class {kind}, which may differ between calls")
+        if self._shared is not None:
+            why = "it returns a list, dict or dataclass that it is given, twice, or from outside"
+            return Refusal(why, "Return a copy")
+        if self.stand_ins.changes:
+            return Refusal("it changes a list, dict or dataclass that it is given")
+        if self.drew_elsewhere:
+            return Refusal("it draws random numbers of Python or NumPy", "Use gt.random")
+        return None
+
+    def _left_outside(self, leaves: list[object], tape_outlives: bool) -> str | None:
+        inputs = self.stand_ins.release()
+        if tape_outlives:
+            return "every call makes a tape that outlives it"
+        capture = self.capture
+        parts = [part for leaf in leaves if isinstance(leaf, RowSparse) for part in leaf.rows]
+        # Variables that wait for an update are held by the recording only.
+        capture.unassigned = set()
+
+        def found() -> str | None:
+            for thing in capture.variables.lasting():
+                return f"every call makes a {type(thing).__name__} that outlives it"
+            known = [*leaves, *parts, *capture.variables.known()]
+            leaked = capture.tensors.leaked(inputs, known)
+            return "a tensor that it computes or is given is kept outside" if leaked else None
+
+        if found() is None:
+            return None
+        # Functions that call themselves are in reference cycles, and so are their tensors. They are
+        # in the youngest generation, for nothing was collected during the run.
+        gc.collect(0)
+        return found()
+
+
+@contextlib.contextmanager
+def _without_collections() -> Iterator[None]:
+    """Keep what a run makes in the youngest generation of the garbage collector."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+@contextlib.contextmanager
+def captured_run(
+    capture: Capture, function: Callable[..., Any], stand_ins: StandIns
+) -> Iterator[list[Any]]:
+    """Run a function on stand-in arguments; yields a list with the only reference to its result."""
+    outer, interrupted = state.recording, False
+    try:
+        state.recording = capture
+        box = [function(*stand_ins.args, **stand_ins.kwargs)]
+        yield box
+    except BaseException as error:
+        interrupted = is_interrupt(error)
+        raise
+    finally:
+        capture.tapes.pop(id(capture), None)
+        capture.active = 0
+        try:
+            if not interrupted and not capture.closed and not capture.tapes:
+                # Only after an error: other pending work is computed, if it can be.
+                with contextlib.suppress(Exception):
+                    flush(capture)
+        finally:
+            state.recording = Recording() if outer.closed else outer

@@ -1,0 +1,566 @@
+"""Captured: the calls of one signature, and the choice of how to run each of them.
+
+A call is replayed if two runs have recorded its path, and if the guards hold; else the function
+runs in Python as a capture. Some calls of a replayed path run in Python again, as checks: if such a
+run has recorded another program, its own result is returned, and the path has to be recorded anew.
+Where a replay fails, the function runs in Python without a capture, so that the error comes from
+the user's line. A signature whose calls cannot be replayed is refused: its calls run in Python.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Set
+from types import CodeType
+from typing import Any, NamedTuple
+
+from gradtape.compiler.cpython import switch
+from gradtape.concurrency import is_interrupt
+from gradtape.ir.lines import warn
+from gradtape.ir.node import Node
+from gradtape.jit.arguments.signature import Arguments, Inputs
+from gradtape.jit.capture.capture import MEANWHILE, Capture
+from gradtape.jit.capture.capture_run import CaptureRun, Refusal
+from gradtape.jit.check_schedule import NEVER, CheckSchedule, Recheck
+from gradtape.jit.explain import History, warn_of_paths
+from gradtape.jit.guards.collect import collect
+from gradtape.jit.guards.names import unread_parameters
+from gradtape.jit.guards.never_replayed import remedy_for
+from gradtape.jit.guards.search import Outside
+from gradtape.jit.native.native_call import NativeCall
+from gradtape.jit.replay.captured_steps import CapturedSteps, JournaledError
+from gradtape.jit.replay.replay_source import Replay, UnknownPath
+from gradtape.jit.replay.same_path import (
+    Comparison,
+    Difference,
+    compare,
+    used_numbers,
+    without_pins,
+)
+from gradtape.jit.replay.steps import Step
+from gradtape.logs import Log
+from gradtape.ops.custom.callback import Outcome, journal
+from gradtape.runtime.flush import leave_full_table, release
+from gradtape.runtime.probe import PROBE
+from gradtape.trace.thread_state import state
+from gradtape.trace.value import Value
+
+_log = Log("jit")
+
+# The most paths through one function; with more, it runs in Python.
+PATHS = 64
+# The most runs that may change what the function reads, or leave variables, generators or tapes
+# outside: layers make their variables when they are first called.
+BEGINNINGS = 3
+# After this many runs in a row that each record another program, the function runs in Python.
+UNEQUAL = 8
+# After many differences a path is replayed after 2**MOST_DIFFERENCES equal runs.
+MOST_DIFFERENCES = 10
+# The most sets of outside values that have captures of their own.
+OUTSIDE_VALUES = 8
+# Past so many pending applications, calls in Python look whether anybody holds their results.
+PENDING = 256
+REMEDY = "Pass it as an argument, make it a Variable, or say frozen=True"
+
+
+def first_look() -> int:
+    """The number of calls in Python after which a native call is considered."""
+    return 1 if switch.MODE == "native" else 32
+
+
+class Contract(NamedTuple):
+    """What a function was decorated with."""
+
+    fastmath: bool = False
+    frozen: bool = False
+    recheck: Recheck = "auto"
+
+
+DEFAULT_CONTRACT = Contract()
+
+
+class Captured:
+    """The calls of one signature of a function."""
+
+    def __init__(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        contract: Contract,
+        why: tuple[str, str, str] | None,
+    ) -> None:
+        self.name = name
+        self.function = function
+        self.contract = contract
+        self.history = History(why)
+        self.steps = CapturedSteps(contract.fastmath)
+        # The written-out replay of the steps; None until it is written.
+        self.replay: Replay | None = None
+        # The same in native code, and the number of calls at which it is next considered.
+        self.native_call: NativeCall | None = None
+        self.look_at = first_look()
+        # What the function names outside, and whether any of it is another than it was.
+        self._found: Outside | None = None
+        self.differs: Callable[[], bool] | None = None
+        # The next check, and the replays until then while no native call counts them.
+        self._schedule = CheckSchedule(None if contract.frozen else contract.recheck)
+        self._until_check = NEVER
+        # When the calls until the next check began, and what the latest captured run cost.
+        self._gap_began = self._cost = 0.0
+        # Whether the run that ends was a check that found no difference.
+        self._has_agreed = False
+        # Numbers among the inputs that are proven to be inputs of the program.
+        self._free: set[int] = set()
+        # Runs that were captured; how many of them in a row were unlike the run before; how many
+        # could not be repeated; and how often a check found a difference.
+        self._runs = self._unequal = self._beginnings = self._differences = 0
+        # Code of callbacks in the program; and whether an array that enters it has changed.
+        self._callbacks: set[CodeType] = set()
+        self._arrays_changed = False
+        # The ids of arrays that enter the program and whose elements Python reads as well.
+        self._read_arrays: set[int] = set()
+        # The captures of this signature for other values outside, this one included.
+        self.siblings: list[Captured] = [self]
+        self._drop_at = PENDING
+        # How often it was called before captures were last dropped.
+        self.calls_before = -1
+
+    @property
+    def frozen(self) -> bool:
+        """Whether Python outside counts as constant."""
+        return self.contract.frozen
+
+    @property
+    def refused(self) -> str | None:
+        """Why calls run in Python, if they do."""
+        return self.history.refused
+
+    @property
+    def calls(self) -> int:
+        """How often it was called."""
+        return self.history.calls + (0 if self.native_call is None else self.native_call.calls)
+
+    # Running.
+
+    def run(self, arguments: Arguments, leaves: Inputs) -> Any:
+        """Replay the call, or run Python where its path is unknown or the replay fails."""
+        self.history.calls += 1
+        replay, steps = self.replay, self.steps
+        if replay is None:
+            if self.history.refused is not None:
+                self._drop_pending()
+                return self.function(*arguments.args, **arguments.kwargs)
+            replay = self.replay = steps.replay()
+        if (steps.changed_arguments and steps.cannot_change(arguments.passed())) or (
+            steps.tensors and steps.has_another_name(arguments.passed())
+        ):
+            return self.function(*arguments.args, **arguments.kwargs)
+        if replay is None or self._arrays_changed or self._is_check_due():
+            return self._capture(arguments, leaves, {}, is_check=replay is not None)
+        try:
+            found = replay(leaves, arguments.passed)
+        except JournaledError as failed:
+            return self._run_in_python(arguments, failed.error, failed.outcomes)
+        except Exception as error:
+            if is_interrupt(error):
+                raise
+            return self._run_in_python(arguments, error.with_traceback(None))
+        if type(found) is not UnknownPath:
+            return found
+        # Values are taken over unless variables may have changed meanwhile; callbacks are not
+        # called again, but told what they returned.
+        is_known = not (found.outcomes or steps.read or steps.assigned)
+        return self._capture(arguments, leaves, found.values if is_known else {}, found.outcomes)
+
+    def _is_check_due(self) -> bool:
+        """Count down to the next check."""
+        native = self.native_call
+        if native is not None:
+            native.until_check -= 1
+            return native.until_check < 0
+        self._until_check -= 1
+        return self._until_check < 0
+
+    def _drop_pending(self) -> None:
+        """Forget results of earlier calls that nobody has looked at and nobody holds."""
+        recording = state.recording
+        if len(recording.nodes) >= self._drop_at:
+            release(recording)
+            self._drop_at = max(PENDING, 2 * len(state.recording.nodes))
+
+    def _run_in_python(
+        self, arguments: Arguments, error: BaseException, outcomes: list[Outcome] | None = None
+    ) -> Any:
+        """Run the function as it is, so that it fails on the user's line."""
+        try:
+            with journal.use(None, outcomes):
+                return self.function(*arguments.args, **arguments.kwargs)
+        except type(error) as again:
+            if not getattr(again, "__notes__", None):
+                for note in getattr(error, "__notes__", ()):
+                    again.add_note(note)
+            raise again from None
+
+    # Capturing.
+
+    def _capture(
+        self,
+        arguments: Arguments,
+        leaves: Inputs,
+        fed: dict[Node, Value],
+        outcomes: list[Outcome] | None = None,
+        is_check: bool = False,
+    ) -> Any:
+        """Run the function as a capture, and compare its path with those known."""
+        self._look_outside(arguments)
+        start = time.perf_counter()
+        if self._found is not None and self._found.never is not None:
+            with journal.use(None, outcomes):
+                returned = self.function(*arguments.args, **arguments.kwargs)
+            self._refuse_for(*self._found.never)
+            return returned
+        run = self._new_run(arguments, leaves, fed, is_check)
+        if run.is_aliased(arguments.passed()):
+            with journal.use(None, outcomes):
+                return self.function(*arguments.args, **arguments.kwargs)
+        try:
+            with journal.use(None, outcomes):
+                returned = run.run()
+            self._learn(run, time.perf_counter() - start)
+            return returned
+        except BaseException as error:
+            if is_interrupt(error):
+                # All of the call or nothing: once the caller's arguments are changed, all of it.
+                if not run.lasts:
+                    run.capture.undo()
+                raise
+            if not run.capture.broken and not run.stand_ins.may_be_to_blame(error):
+                run.stand_ins.carry_out()
+                raise
+            failure = error
+        finally:
+            self._end_run(start)
+        run.capture.undo()
+        returned = self._run_in_python(arguments, failure)
+        if not run.capture.broken:
+            what = "an array as an argument where a tensor does not do"
+            self.refuse(Refusal(f"it needs {what}: {failure}", "Pass a tensor"))
+        return returned
+
+    def prepare(self, arguments: Arguments, leaves: Inputs) -> None:
+        """Capture runs for arguments like these, and leave all state as it is."""
+        for _ in range(self._needed()):
+            self._look_outside(arguments)
+            if self._found is not None and self._found.never is not None:
+                self._refuse_for(*self._found.never)
+            if self.history.refused is not None:
+                return
+            start = time.perf_counter()
+            run = self._new_run(arguments, leaves, {}, False)
+            try:
+                run.run(lasts=False)
+                self._learn(run, time.perf_counter() - start)
+            finally:
+                self._end_run(start)
+                run.capture.undo()
+
+    def _look_outside(self, arguments: Arguments) -> None:
+        """Find what the function names outside, unless that is known and the same."""
+        if self.frozen:
+            return
+        if self._found is not None:
+            self._found.guards.renew_arrays()
+            return
+        try:
+            self._found = collect(self.function, arguments.objects(), self._callbacks)
+        except Exception as error:
+            if is_interrupt(error):
+                raise
+            # Objects of the user's may refuse to be looked at. Checks need no guards.
+            _log.debug("%s has no guards: %s", self.name, repr(error))
+            self._found = Outside()
+        self.differs = self._found.guards.differs
+
+    def _refuse_for(self, reason: str, label: str, line: str) -> None:
+        """The function uses something that a replay cannot repeat."""
+        where = f" at {line}" if line else ""
+        self.refuse(Refusal(f"it uses {label}{where}, which {reason}", remedy_for(reason)))
+
+    def _new_run(
+        self, arguments: Arguments, leaves: Inputs, fed: dict[Node, Value], is_check: bool
+    ) -> CaptureRun:
+        pinned = set(range(len(leaves))) - self._free
+        return CaptureRun(
+            self.function, arguments, leaves, fed, self.contract.fastmath, self._found, pinned,
+            is_check,
+        )  # fmt: skip
+
+    def _end_run(self, start: float) -> None:
+        spent = time.perf_counter() - start
+        self.history.took(spent)
+        _log.debug("%s ran as a capture, in %.1f ms", self.name, spent * 1e3)
+        if not self._has_agreed:
+            if PROBE.sink is not None:
+                PROBE.sink.captured(self, start)
+            # The tree may have grown: it is written again when it is next replayed.
+            self.replay = None
+        self._has_agreed = False
+        leave_full_table()
+
+    def _learn(self, run: CaptureRun, seconds: float) -> None:
+        """Draw the conclusions from a captured run."""
+        capture = run.capture
+        self._runs += 1
+        self._cost = seconds - capture.seconds_of_plans
+        self._schedule.note_run(self._cost, capture.seconds_of_plans)
+        if capture.escaped is not None and run.left_outside is None and run.refusal is None:
+            what, line = capture.escaped
+            self.refuse(Refusal(f"{what} at {line}", silently=capture.meant))
+        elif run.refusal is not None:
+            self.refuse(run.refusal)
+        elif self._has_new_callbacks(capture) or self._has_changed_outside():
+            pass
+        elif run.left_outside is not None or capture.unrepeatable is not None:
+            # That others came in between says nothing of the next call.
+            self._beginnings -= run.left_outside is None and capture.unrepeatable == MEANWHILE
+            self._begin(Refusal(run.left_outside or str(capture.unrepeatable)))
+        elif not (capture.failed or capture.incomplete):
+            self._compare(capture)
+
+    def _has_new_callbacks(self, capture: Capture) -> bool:
+        """Whether callbacks were met: replays call them, so what their code names is no guard."""
+        found = {code for step in capture.steps() for run in step.runs for code in run.callbacks()}
+        if found <= self._callbacks or self.frozen:
+            return False
+        self._callbacks |= found
+        self._begin_anew()
+        return True
+
+    def _has_changed_outside(self) -> bool:
+        """Whether the run has changed something that it reads outside."""
+        found = self._found
+        change = None if found is None else found.guards.changed_by_run()
+        if found is None or change is None:
+            return False
+        label, old, new = change
+        line = found.guards.line(label)
+        where = f" in {line}" if line else ""
+        why = f"it changes {label}, which is outside,{where} from {old} to {new}"
+        self._begin_anew()
+        if self._runs > BEGINNINGS:
+            self.refuse(Refusal(why, REMEDY))
+        return True
+
+    # Comparing runs.
+
+    def _compare(self, capture: Capture) -> None:
+        """Compare a run with the paths that earlier runs have taken."""
+        pinned = frozenset(capture.labels.keys() - self._free)
+        path, tree = capture.root, self.steps.root
+        arrays_changed, self._arrays_changed = self._arrays_changed, False
+        if not tree.complete:
+            self._begin_with(capture, path)
+            return
+        known = compare(tree, path, pinned)
+        if known.moved:
+            # Numbers had other values: they are inputs if that has changed nothing else.
+            inputs = known.moved & (used_numbers(path) | self._unread(capture))
+            if known.is_known and inputs:
+                self._free_numbers(inputs, inputs == known.moved, capture)
+                return
+            known = compare(tree, path)
+        if known.difference is not None:
+            if not any(step.is_replayed for step in known.last.ends()):
+                self._note_unequal(known.difference, capture)
+                if self.history.refused is None:
+                    self._replace(known, capture)
+            elif arrays_changed and self._found is not None:
+                # Their elements are read by Python, too: another content is another program.
+                self._read_arrays |= self._found.guards.changed_arrays()
+                self._begin_anew()
+            else:
+                self._disagree(known.difference, capture)
+        elif known.is_known:
+            self._unequal = 0
+            if arrays_changed and self._found is not None:
+                self._found.guards.free_arrays()
+            if known.last.is_replayed:
+                self.history.checks += 1
+                self._has_agreed = True
+                if self.history.gap:
+                    elapsed = time.perf_counter() - self._gap_began - self._cost
+                    self._schedule.note_check(self._cost, elapsed / self.history.gap)
+                self._set_until_check()
+            else:
+                known.last.count += 1
+                self._keep(known.last, capture)
+        else:
+            self._replace(known, capture)
+
+    def _begin_with(self, capture: Capture, path: Step) -> None:
+        """The path of a run is the only one that is known."""
+        if self.steps.root.complete:
+            self._begin_anew(keeps_outside=True)
+        self.steps.root = path
+        capture.step.count += 1
+        self._keep(capture.step, capture)
+
+    def _replace(self, known: Comparison, capture: Capture) -> None:
+        """Add a path where it leaves the known ones, in the place of one that it contradicts."""
+        if not known.interned:
+            # Its nodes are of another table: plans on the way do not give these.
+            self._begin_with(capture, capture.root)
+            return
+        capture.step.count += 1
+        if known.difference is not None:
+            known.last.become(known.own)
+            missed = None
+        else:
+            missed = known.last
+            (key,) = known.own.branches
+            missed.branches[key] = known.own.branches[key]
+            missed.values += known.own.values
+        self._keep(capture.step, capture)
+        if self.steps.paths > PATHS:
+            self.refuse(Refusal(f"it takes more than {PATHS} paths, by values it reads"))
+        elif missed is not None and self.history.refused is None:
+            warn_of_paths(self.name, self.history.latest, missed)
+
+    def _keep(self, last: Step, capture: Capture) -> None:
+        """Replay a path if enough runs have taken it."""
+        self.steps.note(capture)
+        if last.count < self._needed():
+            return
+        last.is_replayed = True
+        if self._found is not None and self.steps.guards is None:
+            inputs = capture.entered_arrays() - self._read_arrays
+            self.steps.guard_by(self._found, inputs)
+            self._set_until_check()
+
+    def _needed(self) -> int:
+        """How many equal runs in a row it takes until a path is replayed."""
+        if self.frozen:
+            return 1
+        return int(max(2, 2 ** min(self._differences, MOST_DIFFERENCES)))
+
+    def _note_unequal(self, difference: Difference, capture: Capture) -> None:
+        """Two runs before a replay differ: layers were built, or it will never be the same."""
+        self._unequal += 1
+        if self._unequal < UNEQUAL:
+            return
+        line = capture.line_of(difference.leaf) or _definition(self.function)
+        why = f"every run of it records another program: {difference.what} ({line})"
+        self.refuse(Refusal(why, REMEDY))
+
+    def _disagree(self, difference: Difference, capture: Capture) -> None:
+        """A run has recorded another program than the one that was replayed."""
+        line = capture.line_of(difference.leaf) or _definition(self.function)
+        self._differences += 1
+        self.history.differences.append(f"{difference.what} ({line})")
+        self._free = set()
+        self._begin_anew()
+        warn(
+            f"gt.function: {self.name} was replayed, and a run of it to check that recorded "
+            f"another program: {difference.what} ({line}). Something that it reads has changed "
+            f"unseen, up to {self.history.gap + 1} calls ago. {REMEDY}; or say recheck=1. It is "
+            f"replayed again after {self._needed()} equal runs."
+        )
+
+    def _free_numbers(self, inputs: Set[int], is_equal: bool, capture: Capture) -> None:
+        """Numbers with other values gave the same program: they are inputs of it."""
+        self._free |= inputs
+        self._unequal = 0
+        self._begin_anew(keeps_outside=True)
+        # Other numbers have new values, too, and stay pinned to them.
+        capture.step.count = int(is_equal)
+        self._begin_with(capture, without_pins(capture.root, inputs))
+
+    def _unread(self, capture: Capture) -> set[int]:
+        """Numbers that the function is given and whose parameters its code never reads."""
+        code = getattr(self.function, "__code__", None)
+        if code is None:
+            return set()
+        names = unread_parameters(code)
+        return {position for position, label in capture.labels.items() if label in names}
+
+    def _set_until_check(self) -> None:
+        """Begin to count down to the next check."""
+        self._gap_began = time.perf_counter()
+        self._until_check = self.history.gap = self._schedule.next_gap()
+        if self.native_call is not None:
+            self.native_call.until_check = self._until_check
+
+    @property
+    def until_check(self) -> int:
+        """How many calls are replayed before the next check."""
+        native = self.native_call
+        return self._until_check if native is None else native.until_check
+
+    def _begin(self, refusal: Refusal) -> None:
+        """A run was unlike those to come: it is forgotten, and too many of them are refused."""
+        self._begin_anew()
+        self._beginnings += 1
+        if self._beginnings > BEGINNINGS:
+            self.refuse(refusal)
+
+    def _begin_anew(self, keeps_outside: bool = False) -> None:
+        """Forget all paths."""
+        self._end_replay()
+        self.steps = CapturedSteps(self.contract.fastmath)
+        if not keeps_outside:
+            self._found = self.differs = None
+
+    def _end_replay(self) -> None:
+        """Leave the written-out and the native replay: they do not hold any more."""
+        self.replay, native, self.native_call = None, self.native_call, None
+        if native is not None:
+            self.history.calls += native.calls
+            self._until_check = native.until_check
+            self.look_at = self.history.calls + first_look()
+            native.end()
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Run in Python from now on, and say so."""
+        self.history.refused, self.history.remedy = refusal.why, refusal.remedy
+        self._begin_anew()
+        _log.info("%s runs in Python for arguments of this kind: %s", self.name, refusal.why)
+        if not refusal.silently:
+            warn(
+                f"gt.function: {self.name} runs in Python for arguments of this kind: "
+                f"{refusal.why}. {refusal.remedy}, or leave the decorator out."
+            )
+
+    # What is read outside.
+
+    def for_outside_values(self) -> Captured:
+        """The captures for the values that are read outside now: these, others, or new ones."""
+        guards = None if self._found is None else self._found.guards
+        changed = None if guards is None else guards.difference()
+        if guards is None or changed is None:
+            return self
+        if guards.only_inputs_differ():
+            # Arrays that enter the program whole are compared until they have proven to be inputs.
+            self._arrays_changed = True
+            return self
+        for each in self.siblings:
+            if each.differs is not None and not each.differs():
+                return each
+        label, old, new = changed
+        if len(self.siblings) > OUTSIDE_VALUES:
+            line = guards.line(label)
+            where = f" in {line}" if line else ""
+            why = f"{label}, which it reads from outside{where}, was {old} and is {new}"
+            self.refuse(Refusal(f"{why}, and changes again and again", REMEDY))
+            return self
+        change = (f"{label}, which it reads from outside,", old, new)
+        found = Captured(self.name, self.function, self.contract, change)
+        found.siblings, found._free = self.siblings, set(self._free)
+        found._differences, found._schedule = self._differences, self._schedule
+        self.siblings.append(found)
+        return found
+
+
+def _definition(function: Any) -> str:
+    """Where a function is defined."""
+    code = getattr(function, "__code__", None)
+    return "unknown" if code is None else f"{code.co_filename}:{code.co_firstlineno}"

@@ -1,0 +1,500 @@
+"""Function: gt.function, and the objects that it makes.
+
+A call of a `Function` finds the signature of its arguments (`signature`), the captures for it
+(`captured`), and runs them. It runs undecorated while a tape, a trace or another capture records.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import html
+import inspect
+import itertools
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from itertools import filterfalse
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+
+from gradtape.compiler.cpython import switch
+from gradtape.concurrency import is_interrupt
+from gradtape.dtypes import World
+from gradtape.ir.program import Program, program
+from gradtape.jit.arguments.argument_keys import has_iterator
+from gradtape.jit.arguments.signature import Arguments, Key, Signature, Specs
+from gradtape.jit.arguments.tensor_spec import is_spec
+from gradtape.jit.bound_function import BoundFunction
+from gradtape.jit.capture.capture import Capture
+from gradtape.jit.capture.capture_run import Refusal, captured_run
+from gradtape.jit.capture.returned_values import is_inside
+from gradtape.jit.capture.stand_ins import StandIns
+from gradtape.jit.captured import DEFAULT_CONTRACT, Captured, Contract, first_look
+from gradtape.jit.check_schedule import Recheck, checked_recheck, default_recheck
+from gradtape.jit.concrete_function import ConcreteFunction
+from gradtape.jit.explain import explained, warn_of_captures
+from gradtape.jit.native.call_slot import MOST_CONTEXTS, compile_guards, is_coming, note_calls
+from gradtape.jit.native.native_call import NativeCall, native_call
+from gradtape.jit.thread_captures import ThreadCaptures
+from gradtape.public_face import ask_for_report
+from gradtape.pytree import flatten
+from gradtape.runtime.plan_cache import note_holder
+from gradtape.tensor.display import Displayed, Fields
+from gradtape.trace.modes import modes
+from gradtape.trace.recording import Recording
+from gradtape.trace.thread_state import state
+
+__all__ = ["Function", "function"]
+
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+R = TypeVar("R")
+
+# Past so many signatures of one function, the next one is worth a warning.
+CAPTURES = 5
+
+
+@overload
+def function(
+    f: Callable[P, R],
+    *,
+    static_argnames: Sequence[str] | str = (),
+    static_argnums: Sequence[int] | int = (),
+    input_signature: Sequence[object] | None = None,
+    reduce_retracing: bool = False,
+    fastmath: bool = False,
+    frozen: bool = False,
+    recheck: Recheck | bool = "auto",
+    autograph: object = None,
+    jit_compile: object = None,
+) -> Function[P, R]: ...
+
+
+@overload
+def function(
+    f: None = None,
+    *,
+    static_argnames: Sequence[str] | str = (),
+    static_argnums: Sequence[int] | int = (),
+    input_signature: Sequence[object] | None = None,
+    reduce_retracing: bool = False,
+    fastmath: bool = False,
+    frozen: bool = False,
+    recheck: Recheck | bool = "auto",
+    autograph: object = None,
+    jit_compile: object = None,
+) -> Callable[[Callable[P, R]], Function[P, R]]: ...
+
+
+def function(
+    f: Any = None,
+    *,
+    static_argnames: Sequence[str] | str = (),
+    static_argnums: Sequence[int] | int = (),
+    input_signature: Sequence[object] | None = None,
+    reduce_retracing: bool = False,
+    fastmath: bool = False,
+    frozen: bool = False,
+    recheck: Recheck | bool = "auto",
+    autograph: object = None,
+    jit_compile: object = None,
+) -> Any:
+    """Run `f` without the Python between its ops, once two runs have recorded the same program.
+
+    >>> @gt.function
+    ... def step(x, rate):
+    ...     return x - rate * gt.sin(x)
+    >>> float(step(gt.asarray(2.0), 0.0)), float(step(gt.asarray(1.0), 0.0))
+    (2.0, 1.0)
+
+    The first calls with arguments of one kind (shapes, dtypes, nests, static values, which of them
+    are one object) run the function as it is and record its ops. When two runs have recorded the
+    same program, later calls replay it, compiled. Two things keep the results right:
+
+    - **Guards by name.** What the code names outside the function is compared at every call:
+      globals, closure cells, defaults, attributes, lists, dicts, helpers in your own modules. A
+      change runs the function once more. NumPy arrays that the program uses whole are inputs.
+    - **Checks by running.** Some calls run in Python again, ever fewer of them until they take 2 %
+      of the time. If such a run records another program, its own result is returned, and a warning
+      names what differs. So a change that no guard sees is found at the next check; until then
+      replays do not know of it. `recheck=n` checks every n-th call, `recheck=1` every call,
+      `recheck=False` none; the environment variable GRADTAPE_RECHECK sets it for all functions.
+
+    What this means for a function:
+
+    - Floats are inputs. Ints are static until a few values have been seen, then inputs, too.
+      Booleans, strings and None, and all that `static_argnames` names or `static_argnums` counts,
+      are static. Numbers are real floats and ints to every library; a number whose value Python or
+      C reads is part of the program, which is recorded for each value then.
+    - `if`, `while`, `range(int(t))` on values work: a value that Python reads becomes a guard, and
+      each path through the function is recorded.
+    - Variables may be read and assigned; random generators of `gt.random` move on; tensors may be
+      changed in place at every call.
+    - Random generators of Python and NumPy, clocks, iterators, files, queues, logging and `print`
+      are never replayed: such a function runs in Python in every call, and one warning names the
+      line and the remedy. `gt.print` prints in replays. The function is compiled op by op all the
+      same.
+    - So does a function that changes what it names outside, keeps tensors outside, changes lists
+      that it is given, returns objects of other classes, or whose values leave as floats or arrays
+      (`float(t)`, `t.numpy()`).
+
+    >>> @gt.function
+    ... def root(x):
+    ...     guess = x
+    ...     while gt.abs(guess * guess - x) > 1e-9:
+    ...         guess = 0.5 * (guess + x / guess)
+    ...     return guess
+    >>> round(float(root(gt.asarray(2.0))), 6)
+    1.414214
+
+    Under a tape the function runs undecorated, so that the tape can record it. `explain()` says
+    what was captured and why.
+
+    `frozen` is the contract of `tf.function` and `jax.jit`: Python outside is read once for each
+    kind of arguments, effects happen only while the function is captured, and nothing is compared.
+
+    >>> factor = 2.0
+    >>> f = gt.function(lambda x: x * factor, frozen=True)
+    >>> first, factor = float(f(gt.asarray(1.0))), 3.0
+    >>> first, float(f(gt.asarray(1.0)))
+    (2.0, 2.0)
+
+    `input_signature` is a sequence of `gt.TensorSpec`, one for each argument (nests of them for
+    nests): calls that do not agree with it are errors.
+
+    >>> @gt.function(input_signature=[gt.TensorSpec((None, 2), gt.float64)])
+    ... def total(rows):
+    ...     return gt.sum(rows)
+    >>> float(total([[1.0, 2.0], [3.0, 4.0]]))
+    10.0
+
+    With `reduce_retracing` ints are inputs from the first call on, not after a few values.
+
+    `fastmath` lets kernels add in another order, multiply by reciprocals instead of dividing, and
+    give 0.0 for -0.0. NaNs and infinities stay what they are. The last bits differ; and where the
+    reciprocal or the product of divisors overflows, so does the result. A softmax over rows took
+    three quarters of the time, x / (1 + x * x) / (2 + x) in float64 little more than half. Under a
+    tape it has no effect.
+
+    >>> unit = gt.function(lambda x: x / gt.sum(x), fastmath=True)
+    >>> np.allclose(unit(gt.asarray([1.0, 3.0])).numpy(), [0.25, 0.75])
+    True
+
+    `autograph` and `jit_compile` are accepted for TensorFlow's sake and change nothing.
+    """
+    options: dict[str, Any] = {
+        "static_argnames": static_argnames,
+        "static_argnums": static_argnums,
+        "input_signature": input_signature,
+        "reduce_retracing": reduce_retracing,
+        "fastmath": fastmath,
+        "frozen": frozen,
+        "recheck": recheck,
+    }
+    if f is None:
+        return functools.partial(function, **options)
+    if isinstance(f, (staticmethod, classmethod)):
+        return type(f)(function(f.__func__, **options))
+    if not callable(f):
+        raise TypeError(f"function: {f!r} is not callable. Decorate a function or a method.")
+    names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
+    names += _names_of(f, static_argnums)
+    _check_specs(input_signature)
+    contract = Contract(bool(fastmath), bool(frozen), _recheck(recheck))
+    return Function(f, names, input_signature, reduce_retracing, contract)
+
+
+def _recheck(recheck: object) -> Recheck:
+    return default_recheck() if recheck == "auto" else checked_recheck(recheck)
+
+
+def _names_of(f: Callable[..., Any], numbers: Sequence[int] | int) -> tuple[str, ...]:
+    """The names of the parameters at these positions."""
+    places = (numbers,) if isinstance(numbers, int) else tuple(numbers)
+    if not places:
+        return ()
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = inspect.signature(f, follow_wrapped=False).parameters.values()
+    names = [parameter.name for parameter in parameters if parameter.kind in kinds]
+    for place in places:
+        if not -len(names) <= place < len(names):
+            raise ValueError(
+                f"function: static_argnums {place} is not a place among the parameters {names}. "
+                "Count them from 0, or name them in static_argnames."
+            )
+    return tuple(names[place] for place in places)
+
+
+def _check_specs(signature: object) -> None:
+    if signature is None:
+        return
+    is_list = isinstance(signature, (list, tuple))
+    wrong = list(_no_specs(signature)) if is_list else [signature]
+    if wrong:
+        raise TypeError(
+            f"function: input_signature has {wrong[0]!r}, which is not a spec in a list. "
+            "Give a list of gt.TensorSpec(shape, dtype), one for each argument."
+        )
+
+
+def _no_specs(nest: Any) -> Iterator[Any]:
+    """Leaves that are not specs."""
+    if is_spec(nest):
+        return
+    if isinstance(nest, (list, tuple, dict)):
+        for part in nest.values() if isinstance(nest, dict) else nest:
+            yield from _no_specs(part)
+        return
+    leaves, structure = flatten(nest)
+    yield from (nest,) if structure.kind is None else filterfalse(is_spec, leaves)
+
+
+class Function(Generic[P, R], Displayed):
+    """A function with its captured programs; made by `gt.function`.
+
+    >>> f = gt.function(lambda x: x * x)
+    >>> float(f(gt.asarray(3.0)))
+    9.0
+    """
+
+    # Native code finds its contexts in a slot, at a fixed offset.
+    __slots__ = ("__dict__", "__weakref__", "native_contexts")
+
+    def __init__(
+        self,
+        f: Callable[P, R],
+        static_argnames: tuple[str, ...] = (),
+        input_signature: Specs = None,
+        reduce_retracing: bool = False,
+        contract: Contract = DEFAULT_CONTRACT,
+    ) -> None:
+        self.__name__ = getattr(f, "__name__", type(f).__name__)
+        functools.update_wrapper(self, f)
+        self.python_function = f
+        self.input_signature = input_signature
+        self.contract = contract
+        self.signature = Signature(
+            f, self.__name__, static_argnames, reduce_retracing, input_signature
+        )
+        self._options = (static_argnames, input_signature, reduce_retracing, contract)
+        self._local = ThreadCaptures()
+        self._warned = False
+        # The addresses of contexts for the native code, and after them the native calls that own
+        # the contexts. One tuple: native code must not find an address whose owner is gone.
+        self.native_contexts: tuple[Any, ...] = (b"",)
+        note_holder(self)
+        # A call of a generator or a coroutine only begins its work.
+        self._runs_later = inspect.isgeneratorfunction(f) or inspect.iscoroutinefunction(f)
+
+    # Copies and pickles hold the function, and no captures.
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Function[P, R]:
+        return Function(copy.deepcopy(self.python_function, memo), *self._options)
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        name = getattr(self, "__qualname__", "")
+        found: Any = sys.modules.get(getattr(self, "__module__", ""))
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        # A decorated function of a module is found there by its name.
+        return name if found is self else (Function, (self.python_function, *self._options))
+
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Function[P, R]: ...
+
+    @overload
+    def __get__(
+        self: Function[Concatenate[Any, Q], R], instance: object, owner: type | None = None
+    ) -> BoundFunction[Q, R]: ...
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else BoundFunction(self, instance)
+
+    def _repr_html_(self) -> str:
+        """What was captured, for notebooks; see `explain`."""
+        return f"<pre>{html.escape(repr(self))}\n{html.escape(self.explain())}</pre>"
+
+    def _fields(self) -> Fields:
+        return [
+            ("name", getattr(self, "__qualname__", self.__name__)),
+            ("kinds of calls", len(self._local.by_key)),
+            ("frozen", self.contract.frozen),
+            ("fastmath", self.contract.fastmath),
+        ]
+
+    def __repr__(self) -> str:
+        return f"<gt.function {getattr(self, '__qualname__', self.__name__)}>"
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function; see `gt.function`."""
+        if runs_in_python():
+            # A tape wants to see the ops, and so does whoever traces, captures or debugs.
+            if self.input_signature is not None:
+                placed, named = self.signature.completed(args, kwargs)
+                return self.python_function(*placed, **named)
+            return self.python_function(*args, **kwargs)
+        return self._run(*args, **kwargs)
+
+    def _run(self, *args: Any, **kwargs: Any) -> Any:
+        """Replay the call, or capture it."""
+        try:
+            key, leaves, arguments = self.signature.of(args, kwargs)
+        except Exception as error:
+            if self.input_signature is not None or is_interrupt(error):
+                raise
+            # An argument refuses to be taken apart: that is no reason to fail.
+            return self.python_function(*args, **kwargs)
+        local = self._local
+        if local.world != World.number[0]:
+            local.forget()
+        captured = local.by_key.get(key)
+        if captured is None:
+            captured = self._new_signature(key)
+        try:
+            differs = captured.differs
+            if differs is not None and differs():
+                captured = local.by_key[key] = captured.for_outside_values()
+            found = captured.run(arguments, leaves)
+        except Exception as error:
+            ask_for_report(error)
+            raise
+        if captured.history.calls >= captured.look_at:
+            self._consider_native_call(captured, arguments)
+        return found
+
+    def _consider_native_call(self, captured: Captured, arguments: Arguments) -> None:
+        """Let calls of this signature go through native code, if they can and it pays."""
+        known, calls = captured.native_call, captured.history.calls
+        if (
+            switch.MODE == "python"
+            or captured.contract.recheck == 1
+            or (known is not None and known.is_valid)
+        ):
+            captured.look_at = calls + first_look()
+            return
+        captured.look_at = 2 * calls
+        if self.signature.has_static:
+            return
+        note_calls(first_look())
+        captured.native_call = made = native_call(
+            Function, arguments, captured.steps, captured.until_check
+        )
+        guards = captured.steps.guards
+        if made is None and guards is not None:
+            compile_guards(guards)
+        if made is None and is_coming():
+            captured.look_at = calls + first_look()
+        if made is not None:
+            valid = [each for each in self.native_contexts[1:] if each.is_valid]
+            owners: list[NativeCall] = [*valid[1 - MOST_CONTEXTS :], made]
+            addresses = [each.address.to_bytes(8, "little") for each in owners]
+            self.native_contexts = (b"".join(addresses), *owners)
+
+    def _new_signature(self, key: Key) -> Captured:
+        self._local.make_room()
+        known = self._local.by_key
+        # Compared with the latest only: who has very many shapes should not pay for each of them.
+        latest = itertools.islice(reversed(known), CAPTURES)
+        why = self.signature.difference(key, reversed(list(latest)))
+        captured = known[key] = Captured(self.__name__, self.python_function, self.contract, why)
+        if self._runs_later:
+            why_not = "it is a generator or a coroutine, which runs later"
+            captured.refuse(Refusal(why_not, silently=True))
+        if has_iterator(key):
+            why_not = "it is given an iterator, which every call moves on"
+            captured.refuse(Refusal(why_not, "Pass a list or a tensor", silently=self._warned))
+            self._warned = True
+        if not self._warned and len(known) > CAPTURES:
+            self._warned = True
+            warn_of_captures(self.__name__, list(known.values()))
+        return captured
+
+    def forget_plans(self) -> None:
+        """Forget what this thread has captured, and all native calls."""
+        self._local.forget()
+        self.native_contexts = (b"",)
+
+    # Inspection.
+
+    @property
+    def captures(self) -> int:
+        """How many signatures this thread has captured."""
+        return len(self.captured)
+
+    @property
+    def captured(self) -> list[Captured]:
+        """The captures of this thread, in the order of the first calls."""
+        return [each for known in self._local.by_key.values() for each in known.siblings]
+
+    def capture(self, *args: P.args, **kwargs: P.kwargs) -> None:
+        """Capture the function for arguments like these, and leave all state as it is.
+
+        >>> v = gt.Variable(1.0)
+        >>> f = gt.function(lambda x: v.assign_add(x).value)
+        >>> f.capture(gt.asarray(1.0))
+        >>> float(v.value), float(f(gt.asarray(1.0)))
+        (1.0, 2.0)
+        """
+        if runs_in_python():
+            return
+        key, leaves, arguments = self.signature.of(args, kwargs)
+        captured = self._local.by_key.get(key) or self._new_signature(key)
+        captured = self._local.by_key[key] = captured.for_outside_values()
+        if not captured.steps.paths and captured.refused is None:
+            captured.prepare(arguments, leaves)
+
+    def get_concrete_function(self, *args: object, **kwargs: object) -> ConcreteFunction[R]:
+        """The function for arguments like these and no others; see `gt.TensorSpec`.
+
+        >>> f = gt.function(lambda x: x + 1.0)
+        >>> float(f.get_concrete_function(gt.asarray(1.0))(gt.asarray(2.0)))
+        3.0
+        >>> g = f.get_concrete_function(gt.TensorSpec((None,)))
+        >>> g([1.0, 2.0]).tolist()
+        [2.0, 3.0]
+
+        With values the function is captured now, which changes no state; with specs when it is
+        first called.
+        """
+        return ConcreteFunction(self, args, kwargs)
+
+    def program(self, *args: P.args, **kwargs: P.kwargs) -> Program:
+        """The program that computes the results for arguments like these.
+
+        >>> print(gt.function(lambda x: gt.sin(x)).program(gt.asarray(1.0)))
+        program(a: float64[]) -> b
+          b: float64[] = sin(a)
+
+        It is that of the path which these values take, and computes what variables are assigned,
+        too. Nothing is changed by asking.
+        """
+        _, leaves, arguments = self.signature.of(args, kwargs)
+        capture = Capture({}, self.contract.fastmath)
+        try:
+            stand_ins = StandIns(capture, arguments, leaves)
+            with captured_run(capture, self.python_function, stand_ins) as box:
+                nodes = [leaf.node for leaf in flatten(box)[0] if is_inside(leaf, capture)]
+                nodes += [node for _, node in capture.variables.last_assigned(capture)]
+        finally:
+            capture.undo()
+        return program(dict.fromkeys(nodes))
+
+    def explain(self) -> str:
+        """What was captured, why, and what it cost.
+
+        >>> f = gt.function(lambda x: x * 2.0)
+        >>> _ = f(gt.asarray(1.0)), f(gt.asarray([1.0]))
+        >>> print(f.explain().splitlines()[0])
+        <lambda>: 2 kinds of calls
+        """
+        return explained(self.__name__, self.captured)
+
+
+def runs_in_python() -> bool:
+    """Whether a tape, a trace, another capture or a debug mode wants to see every op."""
+    recording = state.recording
+    return bool(
+        state.tapes
+        or recording.active
+        or type(recording) is not Recording
+        or modes.handle_list is not list
+    )

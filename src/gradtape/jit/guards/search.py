@@ -1,0 +1,241 @@
+"""GuardSearch: what was found so far, which names code reads, and the guards that were made.
+
+`visit_functions` and `visit_objects` look at what is found; `collect` begins and chooses.
+"""
+
+from __future__ import annotations
+
+import builtins
+import collections
+import functools
+import operator
+import os
+import sys
+import sysconfig
+import weakref
+from collections.abc import Callable, Collection, Sequence, Set
+from types import CodeType
+from typing import Any
+
+import numpy as np
+
+from gradtape.concurrency import is_interrupt
+from gradtape.jit.guards.guards import PLAIN, Absent, GuardRow, Guards
+from gradtape.jit.guards.never_replayed import why_never
+from gradtape.tensor.tensor import Tensor
+
+# So many objects are looked at.
+MOST_OBJECTS = 600
+SINGLE = (type(None), bool, type(...), type(NotImplemented), *PLAIN)
+MISSING = object()
+FUNCTION_PARTS = ("__code__", "__defaults__", "__kwdefaults__")
+PARTS_OF_ONE = operator.attrgetter(*FUNCTION_PARTS)
+_PARTS = tuple(map(operator.attrgetter, FUNCTION_PARTS))
+# Packages of the library whose code reads attributes of the user's objects: layers, optimisers.
+_FOLLOWED_PACKAGES = ("gradtape.nn", "gradtape.optimizers", "gradtape.tf.keras")
+_INSTALLED = tuple(
+    os.path.realpath(path) + os.sep
+    for key, path in sysconfig.get_paths().items()
+    if key in ("stdlib", "platstdlib", "purelib", "platlib")
+)
+
+
+class Outside:
+    """The guards of a function, and what else the search has met."""
+
+    def __init__(self) -> None:
+        self.guards = Guards()
+        # Why calls are never replayed: the reason, what is named, and where.
+        self.never: tuple[str, str, str] | None = None
+        # Whether the user's code asks for the type of something: numbers are plain then.
+        self.asks_for_types = False
+        # Tensors that the function can reach, and the ids of lists and dicts that are outside.
+        self.tensors: list[weakref.ref[Tensor]] = []
+        self.containers: set[int] = set()
+
+
+@functools.lru_cache(maxsize=4096)
+def is_installed(top: str) -> bool:
+    """Whether a package is one of Python or an installed one, whose insides are trusted."""
+    if top in sys.stdlib_module_names or top in sys.builtin_module_names:
+        return top != "__main__"
+    found = sys.modules.get(top)
+    # Not by getattr, which may run code of the module.
+    path = None if found is None else vars(found).get("__file__")
+    if not isinstance(path, str):
+        return False
+    return os.path.realpath(path).startswith(_INSTALLED)
+
+
+class _Names(set[str]):
+    """The attributes that code reads, as far as it was followed; or any."""
+
+    is_all = False
+
+    def __contains__(self, name: object) -> bool:
+        return self.is_all or set.__contains__(self, name)
+
+
+class GuardSearch:
+    """One search from a function and its static arguments."""
+
+    def __init__(self, function: Any, callbacks: Collection[CodeType]) -> None:
+        self.callbacks = callbacks
+        self.found = Outside()
+        self.guards = self.found.guards
+        module = getattr(function, "__module__", None)
+        # The package of the function itself is the user's, wherever it lies.
+        self.own_package = module.partition(".")[0] if isinstance(module, str) else ""
+        self.names = _Names(("__class__",))
+        self._fresh: set[str] = set()
+        # Names whose values are compared and not looked at; and whether these are read now.
+        self.compared_only: set[str] = set()
+        self._only_compares = False
+        self.all = self.all_own = False
+        self._pending: collections.deque[tuple[Any, str]] = collections.deque()
+        # What was met, by id, kept so that no id is used twice; and how it is looked at again when
+        # new names come up.
+        self._met: dict[int, Any] = {}
+        self._again: list[Callable[[set[str]], None]] = []
+        self.classes: set[type] = set()
+        # Functions without a closure: one row compares all of them.
+        self.functions: list[tuple[Any, str]] = []
+        self.registrations = False
+
+    def is_users(self, module: Any) -> bool:
+        """Whether code of a module is looked through."""
+        if not isinstance(module, str):
+            return True
+        top = module.partition(".")[0]
+        if top == "gradtape":
+            return module.startswith(_FOLLOWED_PACKAGES)
+        return top == self.own_package or not is_installed(top)
+
+    def is_foreign(self, module: Any) -> bool:
+        """Whether a module is neither the user's nor the library's."""
+        own = isinstance(module, str) and module.partition(".")[0] == "gradtape"
+        return not own and not self.is_users(module)
+
+    def enter(self, value: Any, label: str) -> None:
+        """Look at a value later."""
+        if self._only_compares or value is vars(builtins):
+            return
+        if type(value) not in SINGLE and not isinstance(value, (np.dtype, np.ufunc)):
+            self._pending.append((value, label))
+
+    def run(self, visit: Callable[[GuardSearch, Any, str], None]) -> None:
+        """Look at everything that was found."""
+        while True:
+            while self._pending and len(self._met) < MOST_OBJECTS:
+                value, label = self._pending.popleft()
+                if id(value) not in self._met:
+                    self._met[id(value)] = value
+                    try:
+                        visit(self, value, label)
+                    except Exception as error:
+                        # An object may refuse to be looked at: the others have their guards.
+                        if is_interrupt(error):
+                            raise
+            if not self._fresh:
+                break
+            fresh, self._fresh = self._fresh, set()
+            for look in list(self._again):
+                look(fresh)
+        self._only_compares = True
+        others = self.compared_only - set(self.names)
+        for look in list(self._again) if others else ():
+            look(others)
+        if len(self.functions) == 1:
+            ((function, label),) = self.functions
+            self.add(PARTS_OF_ONE, function, [label] * 3, how="function")
+        elif self.functions:
+            functions, labels = zip(*self.functions, strict=True)
+            parts = [*labels] * len(FUNCTION_PARTS)
+            self.add(_parts_of_all, functions, parts, how="functions")
+        # The functions that look again hold what they look at, and this search.
+        self._again, self._met = [], {}
+
+    def add(
+        self,
+        read: Callable[[Any], Any],
+        holder: Any,
+        labels: list[str] | str,
+        announced: bool = False,
+        how: str = "",
+        names: Sequence[str] = (),
+    ) -> list[Any]:
+        """Compare what is read of a holder from now on; returns what is there."""
+        try:
+            values = [*read(holder)]
+        except Exception:
+            return []  # a guard that cannot be made is none
+        row = GuardRow(read, holder, values, labels, self.guards.holders, how, names)
+        (self.guards.announced if announced else self.guards.rows).append(row)
+        return values
+
+    def add_absent(
+        self, read: Callable[[Any], Any], holder: Any, names: Set[str], label: str
+    ) -> None:
+        """Notice when one of these names comes to a dictionary that does not have it."""
+        self.guards.absent.append(Absent(read, holder, names, label, self.guards.holders))
+
+    def add_items(self, held: Any, names: list[str], label: str) -> None:
+        """Compare entries of a dictionary, and look at them."""
+        if names:
+            read = operator.itemgetter(*names, *names[: len(names) == 1])
+            labels = [f"{label}{name}" for name in names]
+            seen = self.add(read, held, labels, how="entries", names=names)
+            for name, value in zip(labels, seen, strict=False):
+                self.enter(value, name)
+
+    def never(self, value: Any, label: str, code: CodeType | None = None) -> None:
+        if self.found.never is None and not self._only_compares:
+            reason = why_never(value, self.names)
+            if reason is not None:
+                where = self.guards.line(label)
+                if not where and code is not None:
+                    where = f"{code.co_filename}:{code.co_firstlineno}"
+                self.found.never = (reason, label, where)
+
+    def look_again(self, look: Callable[[set[str]], None]) -> None:
+        """Look at an object for the names known so far, and for later ones when they come up."""
+        done: set[str] = set()
+
+        def once(names: set[str]) -> None:
+            new = names - done
+            done.update(new)
+            look(new)
+
+        self._again.append(once)
+        once(set(self.names))
+
+    def read_dict(self, held: Any, names: set[str], label: str) -> None:
+        found = [*held] if self.all else sorted(names.intersection(held))
+        self.add_items(held, [name for name in found if isinstance(name, str)], label)
+
+    def note_all_names(self, is_own: bool) -> None:
+        """Code was found that may read any attribute; the library's own only of its objects."""
+        is_new = not (self.all_own if is_own else self.all)
+        self.all_own = True
+        self.all |= not is_own
+        self.names.is_all = self.all
+        for look in list(self._again) if is_new else ():
+            look(set())
+
+    def note_names(self, names: Set[str]) -> None:
+        """Look for these names on everything that was found and will be found."""
+        new = set(names) - set(self.names)
+        self.names |= new
+        self._fresh |= new
+
+
+def _parts_of_all(functions: Any) -> list[Any]:
+    code, defaults, kwdefaults = _PARTS
+    return [*map(code, functions), *map(defaults, functions), *map(kwdefaults, functions)]
+
+
+def class_entry(kind: type, name: str) -> Any:
+    for each in kind.__mro__:
+        if name in each.__dict__:
+            return each.__dict__[name]
+    return MISSING

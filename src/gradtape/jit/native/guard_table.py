@@ -1,0 +1,265 @@
+"""Guard table: guards as rows of words that native code compares in a few nanoseconds each.
+
+A row says where a pointer lies and which object it must point to: an entry of a dictionary, a word
+of an object (a cell, the parts of a function, the length of a dictionary), or the memory of an
+array. All that is compared by identity; where something is another object, Python looks whether it
+is an equal one. The first row is the word that turns 0 before any of the objects is freed.
+"""
+
+from __future__ import annotations
+
+import array
+import ctypes
+import gc
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from gradtape.compiler.cpython.call_context import AN_ENTRY, GUARD, SOME_MEMORY, THE_WORD
+from gradtape.compiler.cpython.objects import word
+from gradtape.jit.guards.guards import Absent, ArrayContent, GuardRow, Guards, dictionary_of, held
+from gradtape.trace.change_counter import changes
+
+Words = tuple[int, int, int, int]
+
+_PARTS = ("__code__", "__defaults__", "__kwdefaults__")
+# Where dictionaries and lists keep their length, cells their content, lists their items.
+_LENGTH, _CONTENT, _ITEMS = 16, 16, 24
+# Where dictionaries keep their keys, and these the count of entries that were ever added.
+_KEYS, _ENTRIES = 32, 24
+# Where sets keep their length.
+_USED = 24
+# Where a function may keep its parts, in words; where the dictionary of an instance may be.
+_FUNCTION_WORDS = 24
+_MANAGED = -24
+MOST_ITEMS = 64
+
+
+class NotNativeError(Exception):
+    """Only Python can compare this."""
+
+
+class GuardTable:
+    """The words of all guards that native code compares, and the guards that are left to Python."""
+
+    def __init__(self, guards: Guards, check: Callable[[int, int], int]) -> None:
+        self._check = check
+        self._kept: list[Any] = []
+        # What is kept is let go of when one of the guarded objects is gone.
+        guards.holders.drop(self._kept)
+        words, kept, self.rest = _table(guards)
+        self._kept += kept
+        self._words = (ctypes.c_int64 * len(words))(*words)
+        self.address, self.count = ctypes.addressof(self._words), len(words) // GUARD
+
+    def fill(self, guards: Guards) -> None:
+        """Compare with the values that are noted now."""
+        words, kept, rest = _table(guards)
+        if len(words) == len(self._words) and bool(rest) == bool(self.rest):
+            ctypes.memmove(self._words, (ctypes.c_int64 * len(words))(*words), 8 * len(words))
+            self._kept[:], self.rest[:] = kept, rest
+        else:
+            # Native calls know how many rows there are: they leave all calls to Python now.
+            self._words[GUARD - 1] = -1
+
+    def holds(self) -> bool:
+        """Whether all guards hold; False means that Python has to look."""
+        return bool(self._check(self.address, self.count)) and not self.rest_differs()
+
+    def rest_differs(self) -> bool:
+        """Whether any of the guards that are left to Python does not hold."""
+        return any(each.changed() is not None for each in self.rest)
+
+
+def _table(guards: Guards) -> tuple[list[int], list[Any], list[GuardRow | Absent | ArrayContent]]:
+    """The words, what they point to, and the guards that have none."""
+    kept: list[Any] = [guards.holders.live, changes]
+    rest: list[GuardRow | Absent | ArrayContent] = []
+    rows: list[Words] = [(THE_WORD, guards.holders.live.buffer_info()[0], 0, 1)]
+    if guards.announced:
+        rows.append((THE_WORD, changes.buffer_info()[0], 0, guards.version))
+    compared: list[GuardRow | Absent | ArrayContent] = [*guards.rows, *guards.absent]
+    for each in compared + guards.compared_arrays:
+        try:
+            rows += _words_of(each, kept)
+        except NotNativeError:
+            rest.append(each)
+    return [number for row in rows for number in row], kept, rest
+
+
+def _words_of(guard: GuardRow | Absent | ArrayContent, kept: list[Any]) -> Iterator[Words]:
+    if isinstance(guard, Absent):
+        dictionary = _dictionary_of(guard.dictionary())
+        kept.append(dictionary)
+        return iter([(THE_WORD, id(dictionary) + _LENGTH, 0, guard.count)])
+    if isinstance(guard, ArrayContent):
+        return _array(guard, kept)
+    make = _WAYS.get(guard.how)
+    if make is None:
+        raise NotNativeError
+    holder = held(guard.holder)
+    if holder is None:
+        raise NotNativeError
+    found = list(make(guard, holder, kept))
+    return iter(found)
+
+
+def _entries(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[Words]:
+    dictionary = _dictionary_of(holder)
+    kept.append(dictionary)
+    for name, seen in zip(row.names, row.ids, strict=False):
+        kept.append(name)
+        yield AN_ENTRY, id(dictionary), id(name), seen
+
+
+def _attributes(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[Words]:
+    """Attributes of an instance: in its dictionary, or plain ones of its class."""
+    own = dictionary_of(holder)
+    if type(own) is not dict or word(id(holder) + _MANAGED) != id(own):
+        raise NotNativeError
+    kept.append(own)
+    # The dictionary may be exchanged for another one.
+    yield THE_WORD, id(holder) + _MANAGED, 0, id(own)
+    for name, seen in zip(row.names, row.ids, strict=False):
+        kept.append(name)
+        if name == "__class__":
+            if type(holder) is not holder.__class__:
+                raise NotNativeError
+            yield THE_WORD, id(holder) + 8, 0, seen
+        elif name in own:
+            yield AN_ENTRY, id(own), id(name), seen
+        else:
+            owner = next((each for each in type(holder).__mro__ if name in vars(each)), None)
+            if owner is None:
+                raise NotNativeError
+            entries = _dictionary_of(vars(owner))
+            kept.append(entries)
+            yield AN_ENTRY, id(entries), id(name), seen
+            yield AN_ENTRY, id(own), id(name), 0
+
+
+def _function(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[Words]:
+    for name, seen in zip(_PARTS, row.ids, strict=True):
+        yield _part(holder, name, seen)
+
+
+def _functions(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[Words]:
+    for number, seen in enumerate(row.ids):
+        name, function = _PARTS[number // len(holder)], holder[number % len(holder)]
+        yield _part(function, name, seen)
+
+
+def _part(function: Any, name: str, seen: int) -> Words:
+    """A part of a function; None is a null pointer there."""
+    address = id(function) + _offsets()[name]
+    found = word(address)
+    if found != seen and not (found == 0 and seen == id(None)):
+        raise NotNativeError
+    return THE_WORD, address, 0, found
+
+
+def _cell(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[Words]:
+    kept.append(holder)
+    yield THE_WORD, id(holder) + _CONTENT, 0, row.ids[0]
+
+
+def _list(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[Words]:
+    if len(row.ids) > MOST_ITEMS:
+        raise NotNativeError
+    kept.append(holder)
+    items = word(id(holder) + _ITEMS)
+    yield THE_WORD, id(holder) + _LENGTH, 0, len(row.ids)
+    yield THE_WORD, id(holder) + _ITEMS, 0, items
+    for number, seen in enumerate(row.ids):
+        yield THE_WORD, items + 8 * number, 0, seen
+
+
+def _keys(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[Words]:
+    """The keys of a dictionary: it has as many, and none was removed and added again."""
+    if type(holder) is not dict or not all(type(key) is str for key in holder) or not _knows_keys():
+        raise NotNativeError
+    kept.append(holder)
+    keys = word(id(holder) + _KEYS)
+    yield THE_WORD, id(holder) + _LENGTH, 0, len(row.ids)
+    yield THE_WORD, id(holder) + _KEYS, 0, keys
+    yield THE_WORD, keys + _ENTRIES, 0, word(keys + _ENTRIES)
+
+
+def _values(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[Words]:
+    if type(holder) is not dict or not all(type(key) is str for key in holder):
+        raise NotNativeError
+    kept.append(holder)
+    if len(row.ids) > MOST_ITEMS or len(row.ids) != len(holder):
+        raise NotNativeError
+    for key, seen in zip(holder, row.ids, strict=True):
+        kept.append(key)
+        yield AN_ENTRY, id(holder), id(key), seen
+
+
+def _set(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[Words]:
+    if len(holder) or type(holder) not in (set, frozenset) or word(id(holder) + _USED):
+        raise NotNativeError
+    kept.append(holder)
+    yield THE_WORD, id(holder) + _USED, 0, 0
+
+
+def _knows_keys() -> bool:
+    """Whether dictionaries count the entries that were ever added where they are looked for."""
+    sample = dict.fromkeys(("one", "two", "three"))
+    first = word(word(id(sample) + _KEYS) + _ENTRIES)
+    del sample["one"]
+    sample["one"] = None
+    return (first, word(word(id(sample) + _KEYS) + _ENTRIES)) == (3, 4)
+
+
+def _array(guard: ArrayContent, kept: list[Any]) -> Iterator[Words]:
+    now, then = guard.array, guard.content
+    if then is None or not now.flags.c_contiguous or type(now) is not np.ndarray:
+        raise NotNativeError
+    kept += (now, then)
+    return iter([(SOME_MEMORY, now.ctypes.data, then.ctypes.data, now.nbytes)])
+
+
+_WAYS: dict[str, Callable[[GuardRow, Any, list[Any]], Iterator[Words]]] = {
+    "entries": _entries,
+    "attributes": _attributes,
+    "function": _function,
+    "functions": _functions,
+    "cell": _cell,
+    "list": _list,
+    "keys": _keys,
+    "values": _values,
+    "elements": _set,
+}
+
+
+def _dictionary_of(holder: Any) -> dict[Any, Any]:
+    """The dictionary itself, also behind the view of it that a class shows."""
+    if type(holder) is types.MappingProxyType:
+        (holder,) = gc.get_referents(holder)
+    if type(holder) is not dict:
+        raise NotNativeError
+    return holder
+
+
+_found: dict[str, int] = {}
+
+
+def _offsets() -> dict[str, int]:
+    """Where functions keep their parts: looked for in one whose parts are all different."""
+    if not _found:
+
+        def sample(one: object = array, *, other: object = ctypes) -> None:
+            pass
+
+        for name in _PARTS:
+            part = id(getattr(sample, name))
+            places = [
+                8 * at for at in range(2, _FUNCTION_WORDS) if word(id(sample) + 8 * at) == part
+            ]
+            if len(places) != 1:
+                raise NotNativeError
+            _found[name] = places[0]
+    return _found

@@ -1,0 +1,415 @@
+"""Same path: whether two captured runs recorded the same program, and what differs if not.
+
+Two runs are the same if the results, the assignments and the guarded values are computed by the
+same ops from leaves with the same sources: an argument, a variable, a tensor from outside, a draw
+relative to its generator, a formula of numbers, or an equal constant. Functions that ops call are
+compared by code and closure cells, so a lambda that every run makes anew is the same one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import types
+from collections.abc import Container, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gradtape.ir.node import LEAF, Node
+from gradtape.ir.program import Program
+from gradtape.jit.guards.guards import in_words, is_other
+from gradtape.jit.replay.sources import (
+    Argument,
+    Attribute,
+    CallersTensor,
+    Computed,
+    Constant,
+    Contents,
+    Element,
+    GuardSource,
+    NewTensor,
+    Number,
+    NumberAsTensor,
+    NumberKey,
+    OutsideArray,
+    OutsideTensor,
+    OutsideTensorItself,
+    RandomPosition,
+    RowSparseTensor,
+    SparseMatrix,
+    VariableValue,
+)
+from gradtape.jit.replay.steps import Result, Step
+from gradtape.trace.value import Value
+
+# A path is compared with those of so many values of a pinned number.
+MOST_VALUES = 16
+
+
+class Difference(NamedTuple):
+    """The first thing that a run has recorded otherwise than the run before, and its leaf."""
+
+    what: str
+    leaf: int | None = None
+
+
+class Comparison(NamedTuple):
+    """What came of comparing a run with known ones.
+
+    With a difference the runs disagree. Else `last` is the last known step that the run has passed,
+    `own` is the same step of the run, and `is_known` tells whether it took a known path to the end.
+    `moved` has the positions of pinned numbers that had other values; `interned` tells whether both
+    have the same nodes, which they do not if the thread's table was renewed in between.
+    """
+
+    difference: Difference | None
+    last: Step
+    own: Step
+    is_known: bool
+    moved: frozenset[int] = frozenset()
+    interned: bool = True
+
+
+class DifferentError(Exception):
+    """Two runs differ."""
+
+    def __init__(self, what: str, leaf: int | None = None) -> None:
+        super().__init__(what)
+        self.difference = Difference(what, leaf)
+
+
+def compare(known: Step, run: Step, ignored: Container[int] = ()) -> Comparison:
+    """Compare a run, which is a chain of steps, with the paths of a tree.
+
+    Values of pinned numbers at the positions `ignored` may differ.
+    """
+    comparing, moved = _Paths(), set[int]()
+    try:
+        while True:
+            is_last = comparing.compare_steps(known, run)
+            if is_last:
+                comparing.compare_programs()
+                return Comparison(None, known, run, True, frozenset(moved), comparing.interned)
+            (key,) = run.branches
+            following = known.branches.get(key)
+            if following is None:
+                position = run.pinned
+                if position not in ignored or not known.branches:
+                    comparing.compare_programs()
+                    interned = comparing.interned
+                    return Comparison(None, known, run, False, frozenset(moved), interned)
+                # The latest values first: one of them may have taken the same path.
+                latest = itertools.islice(reversed(known.branches.values()), MOST_VALUES)
+                found = [compare(each, run.branches[key], ignored) for each in latest]
+                best = next((each for each in found if each.is_known), found[0])
+                return best._replace(moved=best.moved | moved | {position})
+            known, run = following, run.branches[key]
+    except DifferentError as error:
+        return Comparison(error.difference, known, run, False, frozenset(moved))
+
+
+def used_numbers(root: Step) -> set[int]:
+    """The positions of numbers that a path computes with, or compares."""
+    found: set[int] = set()
+    step: Step | None = root
+    while step is not None:
+        if step.pinned < 0 and isinstance(step.guard, NumberKey):
+            found.update(step.guard.formula.inputs())
+        sources: list[Any] = list(step.sources.values())
+        if step.result is not None:
+            sources += [*step.result.leaves, *[source for _, source in step.result.updates]]
+        for source in sources:
+            each = source.source if isinstance(source, NewTensor) else source
+            if isinstance(each, (Number, NumberAsTensor)):
+                found.update(each.formula.inputs())
+        step = next(iter(step.branches.values()), None)
+    return found
+
+
+def without_pins(root: Step, positions: Container[int]) -> Step:
+    """The path without the guards that pin numbers at these positions."""
+    step = before = root
+    while True:
+        position = step.pinned
+        if position < 0:
+            return root
+        (following,) = step.branches.values()
+        if position in positions:
+            if step is root:
+                root = following
+            else:
+                before.branches = dict.fromkeys(before.branches, following)
+        else:
+            before = step
+        step = following
+
+
+class _Paths:
+    """Pairs of nodes and of sources that have to be the same."""
+
+    def __init__(self) -> None:
+        # The sources of leaves, by number, of the known path and of the run.
+        self._known: dict[int, Any] = {}
+        self._run: dict[int, Any] = {}
+        self._pairs: list[tuple[Node, Node]] = []
+
+    @property
+    def interned(self) -> bool:
+        """Whether both have the same nodes."""
+        return all(one is other for one, other in self._pairs)
+
+    def compare_steps(self, known: Step, run: Step) -> bool:
+        """Compare two steps; says whether the path ends with them."""
+        self._known |= known.sources
+        self._run |= run.sources
+        _check(
+            len(known.draws) == len(run.draws)
+            and all(
+                one[0] is other[0] and one[1] == other[1]
+                for one, other in zip(known.draws, run.draws, strict=True)
+            ),
+            "it draws other random numbers",
+        )
+        effects = [[node for each in step.runs for node in each.effects] for step in (known, run)]
+        _check(len(effects[0]) == len(effects[1]), "it calls other Python functions")
+        self._pairs += zip(*effects, strict=True)
+        if known.result is not None or run.result is not None:
+            if known.result is None or run.result is None:
+                guarded = known if known.result is None else run
+                raise DifferentError(f"a run reads the value of {guarded.label}, another does not")
+            self._results(known.result, run.result)
+            return True
+        if known.guard is None or run.guard is None:
+            raise DifferentError("a run has ended earlier")
+        self._guards(known.guard, run.guard, run.label)
+        return False
+
+    def compare_programs(self) -> None:
+        """Compare all that was left for the end: nodes, and the leaves below them."""
+        if self.interned:
+            # The usual case: nodes are interned, so their leaves have the same numbers.
+            for number, source in self._run.items():
+                if number in self._known:
+                    self._sources(self._known[number], source, number)
+            return
+        seen: set[tuple[int, int]] = set()
+        stack = list(self._pairs)
+        while stack:
+            one, other = stack.pop()
+            if (id(one), id(other)) in seen:
+                continue
+            seen.add((id(one), id(other)))
+            if one.op is LEAF or other.op is LEAF:
+                _check(one.op is other.op and one.spec == other.spec, _changed_op(one, other))
+                mine, theirs = self._known.get(one.params[0]), self._run.get(other.params[0])
+                if mine is not None and theirs is not None:
+                    self._sources(mine, theirs, other.params[0])
+                continue
+            same = one.op is other.op and len(one.inputs) == len(other.inputs)
+            _check(same and one.spec == other.spec, _changed_op(one, other))
+            _check(_same_params(one.params, other.params), f"{other.op.name} has other parameters")
+            stack += zip(one.inputs, other.inputs, strict=True)
+
+    def _results(self, known: Result, run: Result) -> None:
+        _check(known.structure == run.structure, "it returns another nest")
+        for one, other in zip(known.leaves, run.leaves, strict=True):
+            self._leaves(one, other)
+        for what, mine, theirs in (
+            ("it assigns other variables", known.updates, run.updates),
+            ("it changes other tensors in place", known.rebound, run.rebound),
+            ("it changes other arguments in place", known.moved, run.moved),
+        ):
+            _check(len(mine) == len(theirs), what)
+            for one_pair, other_pair in zip(mine, theirs, strict=True):
+                _check(_same_target(one_pair[0], other_pair[0]), what)
+                self._sources(one_pair[1], other_pair[1])
+
+    def _guards(self, one: GuardSource, other: GuardSource, label: str) -> None:
+        _check(type(one) is type(other), f"it reads another value: {label}")
+        if isinstance(one, Element) and isinstance(other, Element):
+            _check(one.kind is other.kind, f"it reads {label} as another type")
+            self._sources(one.source, other.source)
+        elif isinstance(one, NumberKey) and isinstance(other, NumberKey):
+            _check(one.formula == other.formula, f"it reads another number: {label}")
+        elif isinstance(one, Attribute) and isinstance(other, Attribute):
+            same = one.thing is other.thing and one.name == other.name
+            _check(same, f"it reads another attribute: {label}")
+        elif isinstance(one, Contents) and isinstance(other, Contents):
+            self._sources(one.source, other.source)
+        else:
+            self._sources(one, other)
+
+    def _leaves(self, one: Any, other: Any) -> None:
+        if isinstance(one, NewTensor) and isinstance(other, NewTensor):
+            _check(one.kind is other.kind, "it returns a tensor of another class")
+            self._sources(one.source, other.source)
+        elif isinstance(one, SparseMatrix) and isinstance(other, SparseMatrix):
+            self._sources(one.source, other.source)
+        elif isinstance(one, RowSparseTensor) and isinstance(other, RowSparseTensor):
+            for mine, theirs in zip(one.parts, other.parts, strict=True):
+                self._leaves(mine, theirs)
+        elif isinstance(one, CallersTensor) and isinstance(other, CallersTensor):
+            _check(one.position == other.position, "it returns another argument")
+        elif isinstance(one, OutsideTensorItself) and isinstance(other, OutsideTensorItself):
+            _check(one.handle() is other.handle(), "it returns another tensor from outside")
+        else:
+            self._sources(one, other)
+
+    def _sources(self, one: Any, other: Any, leaf: int | None = None) -> None:
+        if isinstance(one, Computed) and isinstance(other, Computed):
+            self._pairs.append((one.node, other.node))
+            return
+        what = _difference_of(one, other)
+        if what is not None:
+            raise DifferentError(what, leaf)
+
+
+def _check(same: bool, what: str) -> None:
+    if not same:
+        raise DifferentError(what)
+
+
+def _changed_op(one: Node, other: Node) -> str:
+    names = ["a leaf" if node.op is LEAF else node.op.name for node in (one, other)]
+    if names[0] == names[1]:
+        return f"{names[0]} is {other.spec} instead of {one.spec}"
+    return f"it records {names[1]} instead of {names[0]}"
+
+
+def _same_target(one: Any, other: Any) -> bool:
+    if isinstance(one, int):
+        return one == other
+    if callable(one) and callable(other) and not hasattr(one, "current"):
+        return one() is other()  # references to tensors
+    return one is other
+
+
+def _difference_of(one: Any, other: Any) -> str | None:
+    """What makes two sources different, in words."""
+    if isinstance(one, OutsideArray) and isinstance(other, Constant):
+        one = Constant(one.value())
+    if isinstance(other, OutsideArray) and isinstance(one, Constant):
+        other = Constant(other.value())
+    if type(one) is not type(other):
+        return f"{_described(other)} is read instead of {_described(one)}"
+    if isinstance(one, Constant):
+        if same_constant(one.content, other.content):
+            return None
+        return f"{_described(one)} is {_shown(other.content)} now"
+    if isinstance(one, Argument):
+        same = one.position == other.position
+    elif isinstance(one, (Number, NumberAsTensor)):
+        same = one.formula == other.formula
+    elif isinstance(one, VariableValue):
+        same = one.variable is other.variable
+    elif isinstance(one, OutsideTensor):
+        mine, theirs = one.handle(), other.handle()
+        same = mine is theirs and (mine is not None or same_constant(one.content, other.content))
+    elif isinstance(one, OutsideArray):
+        same = one.array is other.array
+    elif isinstance(one, RandomPosition):
+        same = one.draw == other.draw and np.array_equal(one.offset, other.offset)
+    else:
+        same = one is other
+    return None if same else f"{_described(other)} is another one"
+
+
+def _described(source: Any) -> str:
+    if isinstance(source, Constant):
+        return f"the constant {_shown(source.content)}"
+    return {
+        Argument: "an argument",
+        Number: "a number computed from the arguments",
+        NumberAsTensor: "a number computed from the arguments",
+        VariableValue: "a variable",
+        OutsideTensor: "a tensor from outside",
+        OutsideArray: "an array from outside",
+        Computed: "a computed value",
+        RandomPosition: "a random number",
+    }.get(type(source), "a value")
+
+
+def _shown(content: Any) -> str:
+    if isinstance(content, Value):
+        array = content.array
+        return repr(array.item()) if array.size == 1 else f"array of shape {array.shape}"
+    return in_words(content)
+
+
+def same_constant(one: Any, other: Any) -> bool:
+    """Whether two constants of programs are the same, to the last bit."""
+    if one is other:
+        return True
+    if isinstance(one, Value) and isinstance(other, Value):
+        if one.spec != other.spec:
+            return False
+        mine, theirs = np.ascontiguousarray(one.array), np.ascontiguousarray(other.array)
+        return mine.tobytes() == theirs.tobytes()
+    return not is_other(one, other)
+
+
+def _same_params(one: Any, other: Any, depth: int = 0) -> bool:
+    """Whether params of nodes are the same; functions are compared by code and cells."""
+    if one is other:
+        return True
+    if type(one) is not type(other) or depth > 20:
+        return False
+    if isinstance(one, (tuple, list)):
+        return len(one) == len(other) and all(
+            _same_params(a, b, depth + 1) for a, b in zip(one, other, strict=True)
+        )
+    if isinstance(one, types.FunctionType):
+        return _same_functions(one, other, depth)
+    if isinstance(one, types.MethodType):
+        return one.__func__ is other.__func__ and one.__self__ is other.__self__
+    if isinstance(one, Program):
+        return _same_bodies(one, other, depth)
+    if one == other:
+        return True
+    held, theirs = getattr(one, "__dict__", None), getattr(other, "__dict__", None)
+    if isinstance(held, dict) and isinstance(theirs, dict) and held.keys() == theirs.keys():
+        return bool(held) and all(_same_params(held[k], theirs[k], depth + 1) for k in held)
+    return False
+
+
+def _same_functions(one: Any, other: Any, depth: int) -> bool:
+    if one.__code__ is not other.__code__ or one.__globals__ is not other.__globals__:
+        return False
+    mine, theirs = one.__closure__ or (), other.__closure__ or ()
+    try:
+        cells = [(a.cell_contents, b.cell_contents) for a, b in zip(mine, theirs, strict=True)]
+    except ValueError:
+        return False
+    parts = [*cells, (one.__defaults__, other.__defaults__)]
+    return all(_same_contents(a, b, depth + 1) for a, b in parts)
+
+
+def _same_contents(one: Any, other: Any, depth: int) -> bool:
+    """Whether what a closure holds is the same: functions again, plain values, or one object."""
+    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
+        same = one.dtype == other.dtype and one.shape == other.shape
+        return same and one.tobytes() == other.tobytes()
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(
+            _same_contents(one[key], other[key], depth + 1) for key in one
+        )
+    if isinstance(one, (types.FunctionType, tuple, list)):
+        return _same_params(one, other, depth)
+    return one is other or not is_other(one, other)
+
+
+def _same_bodies(one: Program, other: Program, depth: int) -> bool:
+    """Whether two bodies of loops or branches are the same, node by node."""
+    sizes = [(len(each.inputs), len(each.nodes), len(each.outputs)) for each in (one, other)]
+    if sizes[0] != sizes[1]:
+        return False
+    pairs: dict[Node, Node] = dict(zip(one.inputs, other.inputs, strict=True))
+    mine: Sequence[Node] = one.nodes
+    for a, b in zip(mine, other.nodes, strict=True):
+        same = a.op is b.op and a.spec == b.spec and len(a.inputs) == len(b.inputs)
+        if not same or not _same_params(a.params, b.params, depth + 1):
+            return False
+        if any(pairs.get(x, x) is not y for x, y in zip(a.inputs, b.inputs, strict=True)):
+            return False
+        pairs[a] = b
+    return all(pairs.get(x, x) is y for x, y in zip(one.outputs, other.outputs, strict=True))

@@ -1,0 +1,136 @@
+"""doctor: what is off on this machine, and why.
+
+It looks at Python, NumPy, BLAS, vectors, vector math, threads, the native recorder, the cache of
+machine code, the optional packages and the environment variables, and compiles one small program.
+The exit code is 1 if something is wrong, and 0 if something is only slower than it could be.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from typing import NamedTuple
+
+import numpy as np
+
+from gradtape.compiler.cpython import switch
+from gradtape.compiler.machine_limits import cpu_quota, default_thread_count
+from gradtape.compiler.objects.cache_folder import cache_folder
+from gradtape.compiler.thread_team import get_num_threads
+from gradtape.ops.blas_lapack import library
+from gradtape.ops.elementwise.unary import sin
+from gradtape.runtime import tiers
+from gradtape.tensor.tensor import asarray
+from gradtape.tools.command_line.output import add_json, print_json, print_table
+from gradtape.version import __version__
+
+# What optional packages bring.
+OPTIONAL = {
+    "rich": "tables in colour: pip install gradtape[cli]",
+    "pandas": "Profile.to_pandas",
+    "matplotlib": "gt.spy(plot=True) and history.plot(): pip install gradtape[plot]",
+    "treescope": "trees of modules in notebooks",
+}
+_VARIABLES = "GRADTAPE_"
+
+
+class Check(NamedTuple):
+    """One thing that was looked at. A state is ok, slower, or wrong."""
+
+    what: str
+    state: str
+    found: str
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The options of this command."""
+    add_json(parser)
+
+
+def checks() -> Iterator[Check]:
+    """All checks, in the order of a start."""
+    yield Check(
+        "gradtape", "ok", f"{__version__} on Python {platform.python_version()}, {sys.platform}"
+    )
+    yield Check("NumPy", "ok", np.__version__)
+    yield from _compiler()
+    yield from _threads()
+    why = switch.why_python()
+    if why is None:
+        yield Check("recorder", "ok", "native")
+    else:
+        waiting = "too little" in why
+        yield Check("recorder", "ok" if waiting else "slower", f"Python: {why}")
+    for name, use in OPTIONAL.items():
+        there = find_spec(name) is not None
+        yield Check(name, "ok", "installed" if there else f"not installed; it is for {use}")
+    for name, value in sorted(os.environ.items()):
+        if name.startswith(_VARIABLES):
+            yield Check(name, "ok", value)
+
+
+def _compiler() -> Iterator[Check]:
+    if tiers.MODE == "off":
+        yield Check("compiler", "slower", "GRADTAPE_JIT=off: every op runs in NumPy")
+        return
+    try:
+        # These load the compiler.
+        from gradtape.compiler.emit.math import mathlibrary
+        from gradtape.compiler.objects import llvm
+
+        host = llvm.host()
+        values = np.linspace(0.0, 1.0, 1000)
+        tensor = asarray(values)
+        for _ in range(3):
+            found = sin(tensor).numpy()
+        right = bool(np.allclose(found, np.sin(values), rtol=1e-12))
+    except Exception as error:
+        yield Check("compiler", "wrong", f"a small program could not be compiled: {error!r}")
+        return
+    state = "ok" if right else "wrong"
+    yield Check("compiler", state, "compiles" if right else "sin of a vector came out wrong")
+    wide = host.bits >= 256
+    yield Check("vectors", "ok" if wide else "slower", f"{host.bits} bits on {host.machine}")
+    libmvec = host.libmvec and mathlibrary.preference() in ("auto", "libmvec")
+    yield Check(
+        "vector math", "ok", "libmvec" if libmvec else "polynomials of gradtape's, and libm"
+    )
+    yield Check("BLAS", "ok", library().name)
+    folder = cache_folder()
+    if folder is None:
+        yield Check("kernels on disk", "slower", "none: GRADTAPE_KERNEL_CACHE is off or no home")
+    else:
+        yield Check("kernels on disk", "ok", str(folder))
+
+
+def _threads() -> Iterator[Check]:
+    count, processors = get_num_threads(), os.cpu_count() or 1
+    text = f"{count} of {processors} processors"
+    if count < processors:
+        names = [n for n in ("GRADTAPE_NUM_THREADS", "OMP_NUM_THREADS") if os.environ.get(n)]
+        if names:
+            text += f": {names[0]}={os.environ[names[0]]}"
+        elif cpu_quota() < processors:
+            text += f": the quota of the container is {cpu_quota():g}"
+        elif count != default_thread_count():
+            text += ": gt.set_num_threads"
+        else:
+            text += ": the affinity of this process"
+    yield Check("threads", "ok" if count >= processors else "slower", text)
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Print all checks."""
+    found = list(checks())
+    if chosen.json:
+        print_json([each._asdict() for each in found])
+    else:
+        print_table("gradtape doctor", ("what", "state", "found"), found)
+        count = sum(each.state == "slower" for each in found)
+        wrong = sum(each.state == "wrong" for each in found)
+        print(f"\n{wrong} wrong, {count} slower than they could be.")
+    return int(any(each.state == "wrong" for each in found))

@@ -1,0 +1,104 @@
+"""profile: run a script as it is, and write where its time and memory went.
+
+  gradtape profile train.py --epochs 3        options after the script are the script's
+  gradtape profile -o slow.html train.py      another name for the page
+  gradtape profile -m package.module          a module, as `python -m` runs it
+  gradtape profile --trace t.json train.py    also a trace for Perfetto or speedscope
+
+The page opens from disk and needs no network. The script's own exit code is passed on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import runpy
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+from gradtape.tools.command_line.output import print_json
+from gradtape.tools.profiler.profile import Profile
+
+log = logging.getLogger("gradtape")
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The options of this command."""
+    parser.add_argument(
+        "-o", "--output", default="report.html", metavar="FILE", help="the page (report.html)"
+    )
+    parser.add_argument("--trace", metavar="FILE", help="also write a Chrome trace")
+    parser.add_argument("--data", metavar="FILE", help="also write all data as JSON")
+    parser.add_argument("--json", action="store_true", help="print all data instead of a summary")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print no summary")
+    parser.add_argument("-m", dest="module", metavar="MODULE", help="run a module, not a script")
+    parser.add_argument("rest", nargs=argparse.REMAINDER, metavar="script [args]")
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Run the script under a profile."""
+    rest = list(chosen.rest)
+    if chosen.module is None:
+        if not rest:
+            print("gradtape profile: no script is named. See gradtape profile --help.")
+            return 2
+        script = Path(rest[0])
+        if not script.is_file():
+            print(f"gradtape profile: there is no file {script}. Name a script that exists.")
+            return 2
+    arguments = rest if chosen.module is None else [chosen.module, *rest]
+    found = Profile(" ".join(arguments))
+    with _argv(arguments, chosen.module is None):
+        code = _executed(found, chosen.module, arguments[0])
+    target = found.save(chosen.output)
+    log.debug("wrote %s", target)
+    if chosen.trace:
+        found.to_chrome_trace(chosen.trace)
+    if chosen.data:
+        found.to_json(chosen.data)
+    if chosen.json:
+        print_json(found.data)
+    elif not chosen.quiet:
+        print(f"\n{found}\n\nThe page is {target}.", file=sys.stderr)
+    return code
+
+
+def _executed(found: Profile, module: str | None, script: str) -> int:
+    """Run the program; gives its exit code. An error is printed, and the profile kept."""
+    found.start()
+    try:
+        if module is None:
+            runpy.run_path(script, run_name="__main__")
+        else:
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
+            return 1
+        return int(end.code or 0)
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    finally:
+        found.stop()
+    return 0
+
+
+class _argv(contextlib.AbstractContextManager[None]):  # noqa: N801 - used like a function
+    """The arguments and the path that the script sees."""
+
+    def __init__(self, arguments: list[str], is_script: bool) -> None:
+        self._arguments = arguments
+        self._first = str(Path(arguments[0]).resolve().parent) if is_script else ""
+        self._before: tuple[list[str], list[str]] = [], []
+
+    def __enter__(self) -> None:
+        self._before = sys.argv, list(sys.path)
+        sys.argv = list(self._arguments)
+        sys.path.insert(0, self._first)
+
+    def __exit__(self, *_: Any) -> None:
+        sys.argv, sys.path[:] = self._before

@@ -1,0 +1,413 @@
+"""Advice: what would save time, one sentence each, with the line and the gain that was measured.
+
+A finding names a fault that the profile has seen in the act, not a rule of thumb: the gain is made
+from times of this run, in which all calls count as steady ones (`steady`), so that it does not
+depend on when the compiler was done. Gains below `LEAST` of the wall time are not told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from gradtape.ir import Node
+from gradtape.ir.recorded_lines import Place
+from gradtape.ir.walk import dependents
+from gradtape.runtime.tiers import MODE
+from gradtape.tools.profiler import costs
+from gradtape.tools.profiler.groups import Group, PlanRecord
+from gradtape.tools.profiler.steady import typical, whole_loop
+
+if TYPE_CHECKING:
+    from gradtape.tools.profiler.measured import Findings
+
+# The least gain that is told, as a share of the wall time.
+LEAST = 0.01
+# Reads at one line, or gradients of one recording, that look like a loop.
+LOOP = 16
+ROWS = 8
+# Seconds of work in a plan above which reading its result is no call for its own sake.
+SMALL_PLAN = 50e-6
+# Flops per byte below which a group takes the time of its memory.
+MEMORY_BOUND = 0.5
+
+
+@dataclass(frozen=True)
+class Advice:
+    """One finding."""
+
+    kind: str
+    sentence: str
+    remedy: str
+    place: Place | None
+    # The time that this run would have saved, and how it was measured.
+    seconds: float
+    how: str
+
+
+def advice(found: Findings) -> list[Advice]:
+    """All findings, the largest gain first."""
+    told: list[Advice] = []
+    for look in (
+        computed_again, never_read, read_in_a_loop, captured_again, kept_in_python,
+        jacobian_by_a_loop, wider_than_needed, stops_fusion, threads_do_not_pay,
+    ):  # fmt: skip
+        told += look(found)
+    told = _together(told)
+    told = [each for each in told if each.seconds >= LEAST * found.wall]
+    return sorted(told, key=lambda each: -each.seconds)
+
+
+def _together(told: list[Advice]) -> list[Advice]:
+    """One finding of a kind for a line: a plan runs in NumPy at first, then compiled.
+
+    The sentence is that of the larger gain.
+    """
+    found: dict[tuple[str, Place | None], Advice] = {}
+    for each in told:
+        key = each.kind, each.place
+        other = found.get(key)
+        if other is not None:
+            larger = max(each, other, key=lambda one: one.seconds)
+            each = replace(larger, seconds=each.seconds + other.seconds)
+        found[key] = each
+    return list(found.values())
+
+
+def _time_of(plan: PlanRecord, nodes: set[Node]) -> float:
+    """The time that some nodes of a plan take, by their shares in their groups.
+
+    A group whose time is that of memory still has to read for its other nodes: only groups that
+    would go altogether, or lose flops, get faster.
+    """
+    total = 0.0
+    for group in plan.groups:
+        inside = [node for node in group.nodes if node in nodes]
+        if not inside:
+            continue
+        if len(inside) == len(group.nodes):
+            total += group.seconds
+            continue
+        # A group that moves memory does not move less for it.
+        if group.flops < MEMORY_BOUND * group.nbytes:
+            continue
+        all_flops = sum(map(costs.flops, group.nodes))
+        total += group.seconds * sum(map(costs.flops, inside)) / max(all_flops, 1.0)
+    return total
+
+
+def _place_of(plan: PlanRecord, nodes: set[Node]) -> Place | None:
+    """The line that the longest part of some nodes comes from."""
+    weights: dict[Place | None, float] = {}
+    for group in plan.groups:
+        inside = [node for node in group.nodes if node in nodes]
+        if not inside or not group.nodes:
+            continue
+        share = group.seconds * len(inside) / len(group.nodes)
+        for (place, _), part in group.shares.items():
+            if _has_line(plan, group, inside, place):
+                weights[place] = weights.get(place, 0.0) + share * part
+    known = {place: weight for place, weight in weights.items() if place is not None}
+    return max(known, key=lambda place: known[place]) if known else plan.place
+
+
+def _has_line(plan: PlanRecord, group: Group, inside: list[Node], place: Place | None) -> bool:
+    return len(inside) == len(group.nodes) or place in plan.places_of(inside)
+
+
+# The findings.
+
+
+def computed_again(found: Findings) -> Iterator[Advice]:
+    """Preprocessing in the loop: a part of a plan reads the same values in every run."""
+    for plan in found.plans:
+        program = plan.program
+        if program is None or plan.runs < LOOP:
+            continue
+        changing = _changing_inputs(plan)
+        if changing is None:
+            continue
+        moving = dependents((*program.inputs, *program.nodes), changing)
+        random = {node for node in program.nodes if node.op.opaque or node.op.calls_python}
+        moving |= dependents(program.nodes, random)
+        still = {
+            node
+            for node in program.nodes
+            if node not in moving and not node.op.constant and node.inputs
+        }
+        gain = _time_of(plan, still) * (1 - 1 / plan.runs)
+        if gain <= 0:
+            continue
+        place = _place_of(plan, still)
+        yield Advice(
+            "computed again",
+            f"{_ops(len(still))} here gave the same result in each of {plan.runs} runs: "
+            "the inputs did not change.",
+            "Compute this once, before the loop and outside the tape.",
+            place, gain, "the time of these ops, less one run",
+        )  # fmt: skip
+
+
+def _ops(count: int) -> str:
+    return "1 op" if count == 1 else f"{count} ops"
+
+
+def _changing_inputs(plan: PlanRecord) -> set[Node] | None:
+    """The inputs of a plan that differ between runs; None if that is not known."""
+    assert plan.program is not None
+    inputs = plan.program.inputs
+    if plan.fixed is not None:
+        return {node for at, node in enumerate(inputs) if at not in plan.fixed}
+    binding = plan.binding
+    if binding is None or binding.compared < 2 or len(binding.program.inputs) != len(inputs):
+        return None
+    return {node for at, node in enumerate(inputs) if at in binding.changed}
+
+
+def never_read(found: Findings) -> Iterator[Advice]:
+    """A derivative by something that is watched is computed, and nobody reads it."""
+    for plan in found.plans:
+        binding, program = plan.binding, plan.program
+        if binding is None or program is None or not binding.given or plan.runs < 3:
+            continue
+        if len(binding.program.outputs) != len(program.outputs):
+            continue
+        unread = {
+            number
+            for number, count in binding.unread.items()
+            if count >= 3 and count == binding.given.get(number)
+        }
+        # An output that is also another one is read with that.
+        read = {node for at, node in enumerate(program.outputs) if at not in unread}
+        needed: set[Node] = set()
+        stack = list(read)
+        while stack:
+            node = stack.pop()
+            if node not in needed:
+                needed.add(node)
+                stack += node.inputs
+        idle = {node for node in program.nodes if node not in needed}
+        gain = _time_of(plan, idle)
+        if not unread or gain <= 0:
+            continue
+        backward = any(plan.is_backward(node) for node in idle)
+        alone = [program.outputs[at] for at in sorted(unread) if program.outputs[at] in idle]
+        sizes = ", ".join(str(node.spec) for node in alone[:3])
+        what = "A gradient" if backward else "A value"
+        yield Advice(
+            "never read",
+            f"{what} ({sizes}) is computed in each of {plan.runs} runs and nobody reads it.",
+            "Ask for derivatives only by what you update, and do not keep the others alive."
+            if backward
+            else "Drop it before the others are read, or do not compute it.",
+            _asking_place(found, plan) if backward else _place_of(plan, idle),
+            gain, "the time of the ops that only this result needs",
+        )  # fmt: skip
+
+
+def _asking_place(found: Findings, plan: PlanRecord) -> Place | None:
+    """The line that asked for the gradients, if there is one; else the plan's."""
+    nodes = set() if plan.binding is None else set(plan.binding.program.nodes)
+    for place, asking in found.measured.collector.askings.items():
+        if not nodes.isdisjoint(asking.targets):
+            return place
+    return plan.place
+
+
+def read_in_a_loop(found: Findings) -> Iterator[Advice]:
+    """A value is read back many times: each read runs a plan of its own."""
+    others = {each.place for look in (jacobian_by_a_loop, stops_fusion) for each in look(found)}
+    wall, rate = found.wall, found.rate
+    for place, reading in found.readings.items():
+        if place is None or reading.count < LOOP or place in others:
+            continue
+        running = reading.running + reading.cycles / rate
+        overhead = reading.seconds - running - reading.building
+        overhead += found.lines.get(place, {}).get("recording", 0.0)
+        # Plans of a few microseconds are calls, not work. A longer plan is a step of the program,
+        # and what its read takes besides is time in which the thread waited for others.
+        if running >= 0.5 * (overhead + running) or running >= SMALL_PLAN * reading.count:
+            continue
+        # The loop's own reads of a result per step are few beside its work.
+        gain = overhead * (1 - 1 / reading.count) + running * 0.5
+        each = reading.seconds / reading.count * 1e6
+        yield Advice(
+            "read back in a loop",
+            f"{reading.count} reads of a value here, {each:.0f} us each, ran a small plan each.",
+            "Collect tensors and read them once after the loop, or compute with whole arrays.",
+            place, min(gain, wall, whole_loop(reading)),
+            "the time of these reads beside the work in their plans",
+        )  # fmt: skip
+
+
+def captured_again(found: Findings) -> Iterator[Advice]:
+    """A function is captured again and again, because an argument keeps changing its kind."""
+    names: dict[tuple[str, Place | None], list[Any]] = {}
+    for record in found.functions:
+        names.setdefault((record.name, record.place), []).append(record)
+    for (name, place), records in names.items():
+        again = [record for record in records if record.captures and record.why is not None]
+        if len(again) < 2:
+            continue
+        label, old, new = again[-1].why
+        # A capture may have waited for the compiler, which the first would then have done.
+        each = [record.capture_seconds / record.captures for record in again]
+        gain = typical(each) * sum(record.captures for record in again)
+        yield Advice(
+            "captured again",
+            f"{name} was captured for {len(records)} kinds of arguments; lately because {label} "
+            f"was {old} and is {new}.",
+            "Pass tensors of few shapes and numbers as floats or tensors, or use "
+            "reduce_retracing=True.",
+            place, gain, "the time of all captures but the first",
+        )  # fmt: skip
+
+
+def kept_in_python(found: Findings) -> Iterator[Advice]:
+    """A decorated function runs in Python."""
+    for record in found.functions:
+        if record.refused is None or record.calls < 2 or record.place is None:
+            continue
+        inside = [
+            entry
+            for place, entry in found.lines.items()
+            if place is not None
+            and place.file == record.place.file
+            and record.place.line <= place.line <= record.last_line
+        ]
+        gain = sum(entry["python"] + entry["recording"] + entry["reading"] for entry in inside)
+        # A replay has its values at once; here each read of a result is a flush, and each call
+        # goes through Python.
+        results = {
+            place: reading
+            for place, reading in found.readings.items()
+            if 0.8 * record.calls <= reading.count <= 1.2 * record.calls
+        }
+        gain += sum(
+            found.lines[place]["reading"] + found.lines[place]["recording"]
+            for place in results
+            if place in found.lines and found.lines[place] not in inside
+        )
+        most = min(map(whole_loop, results.values()), default=found.wall)
+        yield Advice(
+            "kept in Python",
+            f"gt.function leaves {record.name} to Python: {record.refused}.",
+            record.remedy or "Move this out of the function.",
+            record.place, min(gain, most), "the time of Python and recording on its lines",
+        )  # fmt: skip
+
+
+def jacobian_by_a_loop(found: Findings) -> Iterator[Advice]:
+    """Gradients of many elements of one recording: the rows of a Jacobian, one by one."""
+    for place, asking in found.measured.collector.askings.items():
+        if place is None or asking.most < ROWS or not asking.scalars:
+            continue
+        near = [
+            entry
+            for other, entry in found.lines.items()
+            if other is not None and other.file == place.file and abs(other.line - place.line) <= 3
+        ]
+        spent = sum(
+            entry["python"] + entry["recording"] + entry["reading"] + entry["building"]
+            + entry["backward"]
+            for entry in near
+        )  # fmt: skip
+        spent += found.measured.collector.event_seconds.get("derive", 0.0)
+        yield Advice(
+            "Jacobian by a loop",
+            f"{asking.most} gradients of single elements of one recording: the rows of a Jacobian, "
+            "one by one.",
+            "Call tape.jacobian, or gt.jacobian, which computes all rows in one plan.",
+            place, min(spent, whole_loop(found.readings.get(place))) * (1 - 1 / asking.most),
+            "the time of this loop, less one row",
+        )  # fmt: skip
+
+
+def wider_than_needed(found: Findings) -> Iterator[Advice]:
+    """float64 where the time is that of memory or of products, which float32 halves."""
+    limits = found.limits
+    weights: dict[Place | None, float] = {}
+    gain = 0.0
+    for group in found.groups:
+        # A loop over few numbers takes the time of its call, whatever they are.
+        if group.dtype != "float64" or group.nbytes < 1 << 17:
+            continue
+        if group.kind == "matrix product":
+            ratio = limits.flops_float64 / max(limits.flops_float32, 1.0)
+        elif group.kind in ("fused loop", "copy", "NumPy call"):
+            # Twice as many numbers fit into a vector, and into a byte of memory's time.
+            ratio = 0.5
+        else:
+            continue
+        part = group.seconds * (1 - min(1.0, ratio))
+        gain += part
+        for (place, _), share in group.shares.items():
+            weights[place] = weights.get(place, 0.0) + share * part
+    known = {place: weight for place, weight in weights.items() if place is not None}
+    if gain and known:
+        place = max(known, key=lambda each: known[each])
+        yield Advice(
+            "float64",
+            "Most of this time moves float64 numbers or multiplies float64 matrices.",
+            "If seven digits suffice, make the data float32: gt.asarray(x, dtype=gt.float32).",
+            place, gain, "half of the bytes, and products at the float32 rate of this machine",
+        )  # fmt: skip
+
+
+def stops_fusion(found: Findings) -> Iterator[Advice]:
+    """A callback, or an op that Python computes, in a compiled plan."""
+    for plan in found.plans:
+        if plan.tier != "compiled":
+            continue
+        for group in plan.groups:
+            op = group.nodes[0].op
+            if not group.python_ops or group.runs < 2:
+                continue
+            place, _ = max(group.shares, key=lambda key: group.shares[key])
+            spent = group.seconds
+            if op.calls_python and place in found.lines:
+                # Its Python is not part of a plan, and its operands are computed on its line.
+                spent = sum(found.lines[place].values())
+            gain = spent - group.nbytes / found.limits.bytes_per_second * group.runs
+            inner = ", ".join(sorted(group.python_ops))
+            if op.calls_python:
+                what = "A callback"
+            elif op.runs_bodies:
+                what = f"{group.title}, whose body calls Python for {inner},"
+            else:
+                what = f"{inner}, which NumPy computes,"
+            yield Advice(
+                "stops fusion",
+                f"{what} stands between the fused loops of a plan and ran {group.runs} times.",
+                "Write it with gt functions, so that it becomes part of the loops.",
+                place or plan.place, gain, "its time, less that of its memory in a fused loop",
+            )  # fmt: skip
+
+
+def threads_do_not_pay(found: Findings) -> Iterator[Advice]:
+    """Parallel groups that took no longer on one thread, measured in some runs."""
+    if MODE == "off":
+        return
+    gain, worst, total = 0.0, None, 0
+    for group in found.groups:
+        if not group.parallel or not group.shared or not group.serial:
+            continue
+        saved = (group.shared - group.serial) * group.runs
+        if saved > 0.05 * group.seconds:
+            gain += saved
+            total += 1
+            if worst is None or group.seconds > worst.seconds:
+                worst = group
+    if worst is None:
+        return
+    assert worst.shared is not None
+    assert worst.serial is not None
+    place, _ = max(worst.shares, key=lambda key: worst.shares[key])
+    yield Advice(
+        "threads do not pay",
+        f"{total} groups took longer with {found.limits.threads} threads than with one: "
+        f"{worst.title} {worst.shared * 1e6:.0f} us beside {worst.serial * 1e6:.0f} us.",
+        "Try gt.set_num_threads(1), or leave the other processors to this program.",
+        place, gain, "the same groups on one thread, in one run of 64",
+    )  # fmt: skip

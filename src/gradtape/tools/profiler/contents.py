@@ -1,0 +1,220 @@
+"""Contents: everything that a profile measured as one nest of plain data.
+
+The page, the JSON, the tables and the text are made from this nest and from nothing else, so they
+cannot disagree. Times are in seconds since the profile began, sizes in bytes.
+"""
+
+from __future__ import annotations
+
+import datetime
+import linecache
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gradtape.ir.recorded_lines import Place
+from gradtape.runtime.plan_cache import plan_holders
+from gradtape.runtime.probe import compiled_plans
+from gradtape.tools.profiler import advice, phases, tables
+from gradtape.tools.profiler.collector import Binding, Reading
+from gradtape.tools.profiler.groups import Group, PlanRecord, compiled_record, numpy_record
+from gradtape.tools.profiler.limits import Limits, machine_limits
+from gradtape.tools.profiler.measured import Findings, FunctionRecord, Measured
+from gradtape.tools.profiler.sampler import PYTHON
+from gradtape.tools.profiler.steady import Look, steady_plans, steady_readings
+
+
+def contents(measured: Measured) -> dict[str, Any]:
+    """Everything, as lists, dictionaries, numbers and texts."""
+    functions = _functions(measured)
+    plans = _plans(measured)
+    wall = measured.after.wall - measured.before.wall
+    groups = [group for plan in plans for group in plan.groups]
+    spent = phases.phases(measured, plans, wall)
+    readings = measured.collector.readings
+    lines = _lines(measured, groups, _seconds_of_looks(measured, spent), readings)
+    limits = machine_limits()
+    told = advice.advice(_findings(measured, plans, spent, functions, limits, wall))
+    began = measured.collector.began
+    title = measured.title or (str(measured.place) if measured.place else "a profile")
+    longest = sorted(groups, key=lambda group: -group.seconds)[: tables.MOST_GROUPS]
+    shown = plans[: tables.MOST_GRAPHS]
+    return {
+        "format": 1,
+        "title": title,
+        "made": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "wall_seconds": wall,
+        "cpu_seconds": measured.after.cpu - measured.before.cpu,
+        "machine": tables.machine(limits),
+        "advice": [tables.advice_row(each, wall) for each in told],
+        "phases": [
+            {"name": name, "seconds": seconds, "what": phases.WHAT[name]}
+            for name, seconds in spent.items()
+        ],
+        "directions": tables.directions(groups),
+        "counters": tables.counters(measured),
+        "caches": tables.caches(measured),
+        "plans": [tables.plan_row(each) for each in plans[: tables.MOST_PLANS]],
+        "groups": [tables.group_row(each) for each in longest],
+        "lines": tables.line_table(lines)[: tables.MOST_LINES],
+        "readings": tables.readings(measured),
+        "functions": tables.function_table(functions),
+        "memory": tables.memory(measured),
+        "graphs": [tables.graph_row(each) for each in shown if len(each.groups) > 1],
+        "timeline": tables.timeline(measured, plans, began),
+        "jacobians": tables.jacobians(measured),
+    }
+
+
+def _findings(
+    measured: Measured,
+    plans: Sequence[PlanRecord],
+    spent: Mapping[str, float],
+    functions: Sequence[FunctionRecord],
+    limits: Limits,
+    wall: float,
+) -> Findings:
+    """What advice looks at: the times of steady calls."""
+    steady = steady_plans(plans, measured.log)
+    readings = steady_readings(measured.collector.readings)
+    groups = [group for plan in steady for group in plan.groups]
+    sampled = _seconds_of_looks(measured, spent)
+    lines = _lines(measured, groups, sampled, readings)
+    rate = measured.log.rate
+    return Findings(measured, readings, steady, groups, lines, functions, limits, wall, rate)
+
+
+# Plans.
+
+
+def _plans(measured: Measured) -> list[PlanRecord]:
+    """The plans that ran, the longest first."""
+    collector = measured.collector
+    owners = _owners()
+    by_compiled: dict[int, tuple[Any, Binding | None]] = {}
+    tiered = {id(each): each for each in collector.plans}
+    tiered |= {id(each.plan): each.plan for each in collector.bindings.values()}
+    tiered |= {id(plan): plan for plan, _, _, _ in owners.values()}
+    for key, plan in tiered.items():
+        if plan.compiled is not None:
+            by_compiled[id(plan.compiled)] = plan, collector.bindings.get(key)
+    found: list[PlanRecord] = []
+    for compiled in compiled_plans():
+        plan, binding = by_compiled.get(id(compiled), (None, None))
+        since = measured.baselines.get(id(compiled))
+        record = compiled_record(len(found), compiled, since, measured.log.rate, binding, plan)
+        if record is not None:
+            found.append(record)
+    for runs in collector.numpy_plans.values():
+        binding = collector.bindings.get(id(runs.plan))
+        found.append(numpy_record(len(found), runs, binding))
+    for record in found:
+        if record.plan is not None and id(record.plan) in owners:
+            _, record.owner, record.owner_place, record.fixed = owners[id(record.plan)]
+    found.sort(key=lambda record: -record.seconds)
+    for number, record in enumerate(found):
+        record.number = number
+        for group in record.groups:
+            group.plan = number
+    return found
+
+
+def _owners() -> dict[int, tuple[Any, str, Place | None, set[int]]]:
+    """The function that each plan belongs to and its fixed inputs, by id of the plan."""
+    found: dict[int, tuple[Any, str, Place | None, set[int]]] = {}
+    for holder in plan_holders():
+        function: Any = holder
+        for captured in _captures(function):
+            stack = [captured.steps.root]
+            while stack:
+                step = stack.pop()
+                for run in step.runs:
+                    place, _ = _definition(function.python_function)
+                    fixed = set(run.constants())
+                    found[id(run.plan)] = run.plan, function.__name__, place, fixed
+                stack += step.branches.values()
+    return found
+
+
+def _captures(function: Any) -> list[Any]:
+    known: dict[int, Any] = {}
+    for captured in function._local.by_key.values():
+        for each in captured.siblings:
+            known[id(each)] = each
+    return list(known.values())
+
+
+def _definition(function: Any) -> tuple[Place | None, int]:
+    """Where a function of Python's is defined, and its last line."""
+    plain = getattr(function, "__func__", function)
+    code = getattr(plain, "__code__", None)
+    if code is None:
+        return None, 0
+    last = max((line for _, _, line in code.co_lines() if line is not None), default=0)
+    # The first line is that of a decorator, if there is one.
+    first = code.co_firstlineno
+    while first < last and linecache.getline(code.co_filename, first).lstrip().startswith("@"):
+        first += 1
+    return Place(code.co_filename, first, code.co_qualname), last
+
+
+def _functions(measured: Measured) -> list[FunctionRecord]:
+    known = {id(each): each for holder in plan_holders() for each in _captures(holder)}
+    # Functions that are gone by now were captured while the profile ran.
+    known |= {id(each.captured): each.captured for each in measured.collector.captures.values()}
+    found = []
+    for captured in known.values():
+        calls = captured.calls - measured.calls.get(id(captured), 0)
+        capturing = measured.collector.captures.get(id(captured))
+        if calls <= 0 and capturing is None:
+            continue
+        place, last = _definition(captured.function)
+        found.append(FunctionRecord(
+            captured.name, place, last, calls,
+            0 if capturing is None else capturing.count,
+            0.0 if capturing is None else capturing.seconds,
+            captured.history.why, captured.refused, captured.history.remedy,
+            captured.native_call is not None,
+        ))  # fmt: skip
+    found.sort(key=lambda record: (-record.capture_seconds, -record.calls))
+    return found
+
+
+# Lines.
+
+
+def _lines(
+    measured: Measured,
+    groups: Sequence[Group],
+    sampled: Mapping[Look, float],
+    readings: Mapping[Place | None, Reading],
+) -> dict[Place | None, dict[str, float]]:
+    """Seconds by line: of plans forward and backward, of Python, of recording, of flushes."""
+    found: dict[Place | None, dict[str, float]] = {}
+
+    def add(place: Place | None, name: str, seconds: float) -> None:
+        entry = found.setdefault(place, dict.fromkeys(tables.COLUMNS, 0.0))
+        entry[name] += seconds
+
+    for group in groups:
+        for (place, backward), share in group.shares.items():
+            add(place, "backward" if backward else "forward", share * group.seconds)
+    for (phase, place), seconds in sampled.items():
+        add(place, {PYTHON: "python"}.get(phase, "recording"), seconds)
+    for place, reading in readings.items():
+        rest = reading.seconds - reading.running - reading.building
+        add(place, "reading", max(0.0, rest - reading.cycles / measured.log.rate))
+        add(place, "building", reading.building)
+    return found
+
+
+def _seconds_of_looks(measured: Measured, spent: Mapping[str, float]) -> dict[Look, float]:
+    """Seconds by phase and line: the phases are divided as the looks are."""
+    looks = measured.sampler.looks
+    totals: dict[str, int] = {}
+    for (phase, _), count in looks.items():
+        totals[phase] = totals.get(phase, 0) + count
+    return {
+        (phase, place): spent.get(phase, 0.0) * count / totals[phase]
+        for (phase, place), count in looks.items()
+        if phase in phases.SAMPLED
+    }

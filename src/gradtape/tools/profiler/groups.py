@@ -1,0 +1,255 @@
+"""Groups: the times that native code counted, by fused loop and library call, with their lines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gradtape.compiler.passes import for_loops, optimize
+from gradtape.compiler.passes.routine_op import ROUTINE, body_of
+from gradtape.compiler.passes.routines import with_routines
+from gradtape.compiler.passes.units import Fused, Unit
+from gradtape.ir import Node, Program
+from gradtape.ir.program import sealed
+from gradtape.ir.recorded_lines import LINES, Place, Recorded, following_passes
+from gradtape.runtime.tiers import for_numpy
+from gradtape.tools.profiler import costs
+from gradtape.tools.profiler.collector import Binding, NumpyRuns
+
+UNKNOWN = Recorded(None)
+
+
+@dataclass
+class Group:
+    """One fused loop, product or library call of a plan, and what its runs took together."""
+
+    plan: int
+    number: int
+    kind: str
+    title: str
+    dtype: str
+    space: tuple[int, ...]
+    runs: int
+    seconds: float
+    # Of one run.
+    flops: float
+    nbytes: int
+    parallel: bool
+    # Average seconds with the team and without, where both were measured.
+    shared: float | None = None
+    serial: float | None = None
+    # The share of each line, forward and backward apart.
+    shares: dict[tuple[Place | None, bool], float] = field(default_factory=dict)
+    nodes: list[Node] = field(default_factory=list)
+    # Groups of the same plan whose results it reads.
+    reads: list[int] = field(default_factory=list)
+    keeps: int = 0
+    # The names of ops that it calls in Python, in a compiled plan.
+    python_ops: frozenset[str] = frozenset()
+
+
+@dataclass
+class PlanRecord:
+    """One plan that ran."""
+
+    number: int
+    plan: Any
+    tier: str
+    runs: int
+    seconds: float
+    ops: int
+    groups: list[Group]
+    binding: Binding | None
+    owner: str | None = None
+    owner_place: Place | None = None
+    # The program that its groups compute, and the line of each node.
+    program: Program | None = None
+    lines: Mapping[Node, Recorded] = field(default_factory=dict)
+    arena: int = 0
+    addresses: tuple[int, ...] = ()
+    # Inputs that are the same in every call of the function, by position; None if not known.
+    fixed: set[int] | None = None
+
+    def places_of(self, nodes: Sequence[Node]) -> set[Place | None]:
+        """The lines of some nodes."""
+        return {self.lines.get(node, UNKNOWN).place for node in nodes}
+
+    def is_backward(self, node: Node) -> bool:
+        """Whether a node belongs to a derivative."""
+        return self.lines.get(node, UNKNOWN).backward
+
+    @property
+    def place(self) -> Place | None:
+        """The line that asked for the plan first, or the function that it belongs to."""
+        if self.owner_place is not None or self.binding is None:
+            return self.owner_place
+        return self.binding.place
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """The counters of a plan when the profile began."""
+
+    counted: tuple[int, int, int, int]
+    times: Sequence[tuple[int, int]]
+
+
+def baseline(compiled: Any) -> Baseline:
+    """The counters of a plan now."""
+    stream = compiled.stretch.instructions
+    return Baseline(stream.counted(), stream.times())
+
+
+def recorded_lines(binding: Binding, plan: Any) -> dict[Node, Recorded]:
+    """The line of each node of a plan's programs, by following the passes once more.
+
+    A plan is shared by all programs of its structure, so its nodes are those of whichever program
+    came first. The passes are deterministic: run on this program, they give the same nodes in the
+    same order, with the lines of this one.
+    """
+    with following_passes():
+        program = sealed(binding.program)
+        found: dict[Node, Recorded] = {}
+        if plan.in_numpy is not None:
+            found |= _aligned(for_numpy(program, plan.fast, plan.work()), plan.in_numpy.program)
+        if plan.compiled is not None:
+            real = plan.compiled.lowered.program
+            made = optimize(program, plan.fast)
+            if any(node.op is ROUTINE for node in real.nodes):
+                # Here because it loads the compiler.
+                from gradtape.compiler.lower.fused_loops import fusible
+
+                made = with_routines(made, fusible)
+            found |= _aligned(for_loops(made), real)
+        return found
+
+
+def _aligned(made: Program, real: Program) -> dict[Node, Recorded]:
+    if [node.op for node in made.nodes] == [node.op for node in real.nodes]:
+        pairs = list(zip(made.nodes, real.nodes, strict=True))
+    else:
+        # Copies of operands may be missing in the one: both are gone through in step.
+        pairs, rest = [], iter(made.nodes)
+        current = next(rest, None)
+        for node in real.nodes:
+            if current is not None and current.op is node.op and current.spec == node.spec:
+                pairs.append((current, node))
+                current = next(rest, None)
+    found = {node: LINES.found.get(old, UNKNOWN) for old, node in pairs}
+    for old, node in pairs:
+        if node.op is ROUTINE:
+            found |= _aligned(body_of(old), body_of(node))
+    return found
+
+
+def compiled_record(
+    number: int,
+    compiled: Any,
+    since: Baseline | None,
+    rate: float,
+    binding: Binding | None,
+    plan: Any,
+) -> PlanRecord | None:
+    """What a compiled plan did since the profile began; None if it did not run."""
+    fused: Fused = compiled.lowered.fused
+    seconds = [0.0] * len(fused.units)
+    pairs: dict[int, tuple[float | None, float | None]] = {}
+    stretch, units = compiled.stretch, compiled.lowered.item_units
+    counted, times = stretch.instructions.counted(), stretch.instructions.times()
+    if since is not None:
+        counted = tuple(new - old for new, old in zip(counted, since.counted, strict=True))
+        times = [(a - c, b - d) for (a, b), (c, d) in zip(times, since.times, strict=True)]
+    runs, cycles, serial, _ = counted
+    if not runs:
+        return None
+    own = times[stretch.preparing : stretch.preparing + len(units)]
+    for unit, (shared_cycles, serial_cycles) in zip(units, own, strict=True):
+        seconds[unit] += (shared_cycles + serial_cycles) / rate
+        if serial and runs > serial:
+            one, other = pairs.get(unit, (0.0, 0.0))
+            pairs[unit] = (
+                (one or 0.0) + shared_cycles / rate / (runs - serial),
+                (other or 0.0) + serial_cycles / rate / serial,
+            )
+    lines = {} if binding is None else recorded_lines(binding, plan)
+    groups = [
+        _group(number, index, unit, fused, runs, spent, lines)
+        for index, (unit, spent) in enumerate(zip(fused.units, seconds, strict=True))
+    ]
+    for index, group in enumerate(groups):
+        group.parallel = stretch.parallel
+        native = compiled.lowered.natives.get(group.nodes[0])
+        group.python_ops = frozenset() if native is None else native.python_ops
+        group.shared, group.serial = pairs.get(index, (None, None))
+    _connect(groups, fused, compiled.lowered.program)
+    return PlanRecord(
+        number, plan, "compiled", runs, cycles / rate, len(compiled.program.nodes), groups, binding,
+        program=compiled.lowered.program, lines=lines, arena=compiled.arena_size,
+        addresses=(stretch.instructions.address,),
+    )  # fmt: skip
+
+
+def _group(
+    plan: int,
+    number: int,
+    unit: Unit,
+    fused: Fused,
+    runs: int,
+    seconds: float,
+    lines: Mapping[Node, Recorded],
+) -> Group:
+    nodes = costs.unit_nodes(unit)
+    shares: dict[tuple[Place | None, bool], float] = {}
+    for node, weight in costs.weights(unit).items():
+        found = lines.get(node, UNKNOWN)
+        key = (found.place, found.backward)
+        shares[key] = shares.get(key, 0.0) + weight
+    space = getattr(unit, "space", None)
+    last = nodes[-1].spec if type(nodes[-1].spec) is not tuple else nodes[-1].spec[0]
+    return Group(
+        plan, number, costs.kind(unit), costs.title(unit), str(last.dtype),
+        tuple(last.shape if space is None else space), runs, seconds, costs.unit_flops(unit),
+        costs.unit_bytes(unit, fused), False, shares=shares, nodes=nodes,
+    )  # fmt: skip
+
+
+def _connect(groups: list[Group], fused: Fused, program: Program) -> None:
+    """Note which groups read the results of which, and how many bytes each leaves for callers."""
+    # A value that later groups compute again is stored by the first.
+    home = {node: group.number for group in reversed(groups) for node in group.nodes}
+    for group in groups:
+        found: dict[int, None] = {}
+        for node in group.nodes:
+            for parent in node.inputs:
+                access = fused.access.get(parent)
+                base = parent if access is None else access.base
+                if base in home and home[base] != group.number:
+                    found[home[base]] = None
+        group.reads = list(found)
+    for node in dict.fromkeys(program.outputs):
+        access = fused.access.get(node)
+        base = node if access is None else access.base
+        if base in home:
+            groups[home[base]].keeps += costs.stored(base)
+
+
+def numpy_record(number: int, made: NumpyRuns, binding: Binding | None) -> PlanRecord:
+    """What a plan did in tier 0, where each op is a group of its own."""
+    plan, runs = made.plan, made.count
+    lines = {} if binding is None else recorded_lines(binding, plan)
+    groups = []
+    program = plan.in_numpy.program
+    for index, (node, spent) in enumerate(zip(program.nodes, made.times, strict=True)):
+        found = lines.get(node, UNKNOWN)
+        last = node.spec if type(node.spec) is not tuple else node.spec[0]
+        read = sum(costs.stored(parent) for parent in dict.fromkeys(node.inputs))
+        groups.append(Group(
+            number, index, "NumPy call", node.op.name, str(last.dtype), tuple(last.shape), runs,
+            spent * 1e-9, costs.flops(node), read + costs.stored(node), False,
+            shares={(found.place, found.backward): 1.0}, nodes=[node],
+        ))  # fmt: skip
+    return PlanRecord(
+        number, plan, "NumPy", runs, made.nanoseconds * 1e-9, len(groups), groups, binding,
+        program=program, lines=lines,
+    )  # fmt: skip

@@ -1,0 +1,147 @@
+"""The sampler: which line Python is in, looked at by a timer, and memory over time.
+
+The timer counts processor time (`SIGPROF`), and CPython calls the handler in the main thread
+between two instructions of Python, so a look costs a few microseconds and nothing in between. A
+look while native code runs comes when that returns; its time is known exactly from the counters of
+the plan, so those looks are not used. Where the profile begins in another thread, or on a system
+without the timer, there are no looks, and the time of Python is not divided.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from types import CodeType, FrameType
+from typing import Any
+
+from gradtape.ir.frames import current_line
+from gradtape.ir.recorded_lines import Place, is_library, place_of
+from gradtape.runtime.buffer_pool import pool_counts
+
+# Seconds of processor time between two looks.
+PERIOD = 0.002
+# Seconds between two notes of memory, at first; it doubles whenever there are too many notes.
+MEMORY_PERIOD = 0.02
+MOST_NOTES = 1024
+# Frames that a look goes outward at most.
+DEPTH = 60
+
+# What the library does in a package or module; the first that the stack passes through counts.
+PHASES: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("compiling", ("gradtape.compiler.", "gradtape.runtime.compiled_plan",
+                   "gradtape.runtime.plan_cache", "llvmlite.")),
+    ("differentiating", ("gradtape.autodiff.", "gradtape.autodiff.", "gradtape.autodiff.sparse.")),
+    ("running", ("gradtape.runtime.", "gradtape.runtime.")),
+    ("calling functions", ("gradtape.jit.",)),
+    ("recording", ("gradtape.",)),
+)  # fmt: skip
+RUNNING = [phase for phase, _ in PHASES].index("running")
+# Functions of the module of compiled plans that run one, and call NumPy and SciPy in between.
+RUNS = ("run", "_run")
+PYTHON = "Python"
+
+
+class Sampler:
+    """Looks, by phase and line, and notes of memory."""
+
+    def __init__(self) -> None:
+        self.looks: dict[tuple[str, Place | None], int] = {}
+        # Seconds since the profile began, resident memory, the pool's in use and idle, and what
+        # tapes keep.
+        self.memory: list[tuple[float, int, int, int, int]] = []
+        self.kept = 0
+        self._period = MEMORY_PERIOD
+        self._due = 0.0
+        self._began = 0.0
+        self._before: Any = None
+        # By the id of the code, which is kept.
+        self._ranks: dict[int, tuple[CodeType, int | None]] = {}
+        self._status: int | None = None
+        self._page = 4096
+        self.is_looking = False
+
+    def start(self) -> None:
+        """Begin to look, if this is the main thread and the system has the timer."""
+        self._began = time.perf_counter()
+        try:
+            self._status = os.open("/proc/self/statm", os.O_RDONLY)
+            self._page = os.sysconf("SC_PAGE_SIZE")
+        except (OSError, AttributeError):
+            self._status = None
+        self.note_memory()
+        main = threading.current_thread() is threading.main_thread()
+        if not main or not hasattr(signal, "setitimer"):
+            return
+        if signal.getsignal(signal.SIGPROF) not in (signal.SIG_DFL, signal.SIG_IGN, None):
+            return  # somebody else looks
+        self._before = signal.signal(signal.SIGPROF, self._look)
+        signal.setitimer(signal.ITIMER_PROF, PERIOD, PERIOD)
+        self.is_looking = True
+
+    def stop(self) -> None:
+        """Look no more."""
+        if self.is_looking:
+            signal.setitimer(signal.ITIMER_PROF, 0.0)
+            signal.signal(signal.SIGPROF, self._before)
+            self.is_looking = False
+        self.note_memory()
+        if self._status is not None:
+            os.close(self._status)
+            self._status = None
+
+    def _look(self, _: int, frame: FrameType | None) -> None:
+        key = self._classified(frame)
+        self.looks[key] = self.looks.get(key, 0) + 1
+        if time.perf_counter() >= self._due:
+            self.note_memory()
+
+    def _classified(self, frame: FrameType | None) -> tuple[str, Place | None]:
+        """The phase, and the innermost line of the user's."""
+        best: int | None = None
+        for _ in range(DEPTH):
+            if frame is None:
+                break
+            if not is_library(frame):
+                phase = PYTHON if best is None else PHASES[best][0]
+                return phase, place_of(frame.f_code, current_line(frame))
+            code = frame.f_code
+            if id(code) not in self._ranks:
+                self._ranks[id(code)] = (
+                    code,
+                    _rank(frame.f_globals.get("__name__", ""), code.co_name),
+                )
+            rank = self._ranks[id(code)][1]
+            if rank is not None and (best is None or rank < best):
+                best = rank
+            frame = frame.f_back
+        return (PYTHON if best is None else PHASES[best][0]), None
+
+    def note_memory(self) -> None:
+        """Note the memory in use, and how much of it tapes keep."""
+        now = time.perf_counter()
+        pool = pool_counts()
+        used = pool.bytes_allocated - pool.bytes_returned - pool.bytes_held
+        resident = self._resident()
+        self.memory.append((now - self._began, resident, used, pool.bytes_held, self.kept))
+        if len(self.memory) > MOST_NOTES:
+            # Of two neighbours the larger stays: peaks are what a reader looks for.
+            pairs = zip(self.memory[::2], self.memory[1::2], strict=False)
+            self.memory = [max(pair, key=lambda note: note[1:]) for pair in pairs]
+            self._period *= 2
+        self._due = now + self._period
+
+    def _resident(self) -> int:
+        if self._status is None:
+            return 0
+        return int(os.pread(self._status, 128, 0).split()[1]) * self._page
+
+
+def _rank(module: str, function: str) -> int | None:
+    if module == "gradtape.runtime.compiled_plan" and function in RUNS:
+        return RUNNING
+    for number, (_, prefixes) in enumerate(PHASES):
+        if module.startswith(prefixes):
+            return number
+    return None

@@ -1,0 +1,276 @@
+"""Tables: the parts of a profile as rows of plain data, each with the user's line and its text."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import platform
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradtape.autodiff.sparse.pattern import Pattern
+from gradtape.compiler.thread_team import get_num_threads
+from gradtape.ir.recorded_lines import Place
+from gradtape.tools.profiler.advice import Advice
+from gradtape.tools.profiler.collector import Kept
+from gradtape.tools.profiler.groups import Group, PlanRecord
+from gradtape.tools.profiler.limits import Limits
+from gradtape.tools.profiler.measured import FunctionRecord, Measured
+from gradtape.version import __version__
+
+# The longest tables of a report.
+MOST_GROUPS, MOST_LINES, MOST_PLANS, MOST_RUNS, MOST_EVENTS = 400, 400, 200, 4000, 1000
+MOST_GRAPHS, MOST_IN_GRAPH = 4, 120
+# A picture of a Jacobian has at most so many rows and columns.
+PICTURE = 160
+
+COLUMNS = ("forward", "backward", "python", "recording", "reading", "building")
+
+
+def line_table(lines: Mapping[Place | None, dict[str, float]]) -> list[dict[str, Any]]:
+    table = [
+        {**shown(place), **entry, "seconds": sum(entry.values())} for place, entry in lines.items()
+    ]
+    return sorted(table, key=lambda row: -row["seconds"])
+
+
+def shown(place: Place | None) -> dict[str, Any]:
+    """A line as data, with its text."""
+    if place is None:
+        return {"file": None, "line": 0, "function": None, "source": None}
+    text = linecache.getline(place.file, place.line).strip()
+    return {
+        "file": _short(place.file), "line": place.line, "function": place.function,
+        "source": text[:200] or None,
+    }  # fmt: skip
+
+
+def _short(file: str) -> str:
+    """A path without the folder that the program runs in."""
+    try:
+        found = os.path.relpath(file)
+    except ValueError:  # another drive
+        return file
+    return file if found.startswith("..") else found
+
+
+def machine(limits: Limits) -> dict[str, Any]:
+    return {
+        "gradtape": __version__, "python": platform.python_version(), "numpy": np.__version__,
+        "processor": platform.machine(), "processors": os.cpu_count(),
+        "threads": get_num_threads(), "program": os.path.basename(sys.argv[0]) if sys.argv else "",
+        "limits": limits.as_dict(),
+    }  # fmt: skip
+
+
+def advice_row(found: Advice, wall: float) -> dict[str, Any]:
+    return {
+        "kind": found.kind, "sentence": found.sentence, "remedy": found.remedy,
+        "seconds": found.seconds, "share": found.seconds / wall if wall else 0.0,
+        "how": found.how, **shown(found.place),
+    }  # fmt: skip
+
+
+def directions(groups: Sequence[Group]) -> dict[str, float]:
+    found = {"forward": 0.0, "backward": 0.0}
+    for group in groups:
+        for (_, backward), share in group.shares.items():
+            found["backward" if backward else "forward"] += share * group.seconds
+    return found
+
+
+def counters(measured: Measured) -> dict[str, int]:
+    old, new = vars(measured.before.counters), vars(measured.after.counters)
+    return {name: new[name] - old[name] for name in new}
+
+
+def caches(measured: Measured) -> dict[str, Any]:
+    collector, counts = measured.collector, counters(measured)
+    return {
+        "plans": {"hits": counts["plan_hits"], "misses": counts["plans_built"],
+                  "causes": dict(collector.causes)},
+        "derivatives": {"hits": counts["derivative_hits"],
+                        "misses": counts["derivatives_built"]},
+        "kernels": {"compiled": counts["kernels_compiled"], "loaded": counts["kernels_loaded"],
+                    "reused": counts["kernels_reused"]},
+        "events": {kind: {"count": count, "seconds": collector.event_seconds[kind]}
+                   for kind, count in collector.event_counts.items()},
+    }  # fmt: skip
+
+
+def plan_row(record: PlanRecord) -> dict[str, Any]:
+    return {
+        "number": record.number, "tier": record.tier, "runs": record.runs,
+        "seconds": record.seconds, "ops": record.ops, "groups": len(record.groups),
+        "owner": record.owner, "arena": record.arena, **shown(record.place),
+    }  # fmt: skip
+
+
+def group_row(group: Group) -> dict[str, Any]:
+    place, _ = max(group.shares, key=lambda key: group.shares[key])
+    backward = sum(share for (_, back), share in group.shares.items() if back)
+    return {
+        "plan": group.plan, "number": group.number, "kind": group.kind, "title": group.title,
+        "dtype": group.dtype, "shape": list(group.space), "runs": group.runs,
+        "seconds": group.seconds, "flops": group.flops, "bytes": group.nbytes,
+        "parallel": group.parallel, "backward": backward, "ops": len(group.nodes),
+        "shared_seconds": group.shared, "serial_seconds": group.serial,
+        "lines": [
+            {**shown(where), "backward": back, "share": share}
+            for (where, back), share in sorted(group.shares.items(), key=lambda item: -item[1])[:6]
+        ],
+        **shown(place),
+    }  # fmt: skip
+
+
+def readings(measured: Measured) -> list[dict[str, Any]]:
+    rate = measured.log.rate
+    found = [
+        {"count": each.count, "seconds": each.seconds,
+         "running": each.running + each.cycles / rate, "building": each.building,
+         "values": each.values, **shown(place)}
+        for place, each in measured.collector.readings.items()
+    ]  # fmt: skip
+    return sorted(found, key=lambda row: -float(row["seconds"]))[:MOST_LINES]
+
+
+def function_table(records: Sequence[FunctionRecord]) -> list[dict[str, Any]]:
+    """A row for each function, with all its kinds of arguments together."""
+    together: dict[tuple[str, Place | None], list[FunctionRecord]] = {}
+    for record in records:
+        together.setdefault((record.name, record.place), []).append(record)
+    return [
+        {
+            "name": name, "kinds": len(found), "calls": sum(each.calls for each in found),
+            "captures": sum(each.captures for each in found),
+            "capture_seconds": sum(each.capture_seconds for each in found),
+            "why": next(("{} was {} and is {}".format(*each.why) for each in reversed(found)
+                         if each.why is not None), None),
+            "refused": next((each.refused for each in found if each.refused), None),
+            "remedy": next((each.remedy for each in found if each.refused), ""),
+            "native": any(each.native for each in found), **shown(place),
+        }
+        for (name, place), found in together.items()
+    ]  # fmt: skip
+
+
+def memory(measured: Measured) -> dict[str, Any]:
+    notes = measured.sampler.memory
+    names = ("time", "resident", "used", "idle", "kept")
+    kept = sorted(measured.collector.kept.items(), key=lambda item: -item[1].nbytes)[:8]
+    return {
+        "over_time": {name: [note[at] for note in notes] for at, name in enumerate(names)},
+        "peak": max((note[1] for note in notes), default=0),
+        "kept": [
+            {**shown(place), "bytes": found.nbytes, "at": found.seconds,
+             "values": _kept_values(found)}
+            for place, found in kept
+        ],
+    }  # fmt: skip
+
+
+def _kept_values(found: Kept) -> list[dict[str, Any]]:
+    """A row for each line and kind of value, the largest first."""
+    together: dict[tuple[str, str, Place | None, str], list[int]] = {}
+    for op, of, nbytes, where, why in found.values:
+        together.setdefault((op, of, where, why), []).append(nbytes)
+    rows = [
+        {"op": op, "spec": of, "count": len(sizes), "bytes": sum(sizes), "why": why,
+         **shown(where)}
+        for (op, of, where, why), sizes in together.items()
+    ]  # fmt: skip
+    return sorted(rows, key=lambda row: -int(row["bytes"]))[:40]
+
+
+def graph_row(record: PlanRecord) -> dict[str, Any]:
+    """A plan as a graph of its groups; of a very large one the longest groups."""
+    chosen = sorted(record.groups, key=lambda group: -group.seconds)[:MOST_IN_GRAPH]
+    numbers = {group.number for group in chosen}
+    nodes = []
+    for group in sorted(chosen, key=lambda group: group.number):
+        place, _ = max(group.shares, key=lambda key: group.shares[key])
+        backward = sum(share for (_, back), share in group.shares.items() if back)
+        nodes.append({
+            "number": group.number, "title": group.title, "kind": group.kind,
+            "seconds": group.seconds, "shape": list(group.space), "dtype": group.dtype,
+            "backward": backward, "keeps": group.keeps, **shown(place),
+        })  # fmt: skip
+    edges = [
+        [source, group.number] for group in chosen for source in group.reads if source in numbers
+    ]
+    return {
+        "plan": record.number, "owner": record.owner, "nodes": nodes, "edges": edges,
+        "left_out": len(record.groups) - len(chosen), **shown(record.place),
+    }  # fmt: skip
+
+
+def timeline(measured: Measured, plans: Sequence[PlanRecord], began: int) -> dict[str, Any]:
+    number = {address: plan.number for plan in plans for address in plan.addresses}
+    rows = [row for row in measured.log.rows if row[0] in number]
+    threads: dict[int, int] = {}
+    runs = [
+        [
+            number[plan], round((begin - began) * 1e-9, 7), round((end - begin) * 1e-9, 8),
+            threads.setdefault(thread, len(threads)),
+        ]
+        for plan, begin, end, thread in rows[:MOST_RUNS]
+    ]  # fmt: skip
+    events = [
+        {"kind": event.kind, "begin": (event.begin - began) * 1e-9,
+         "seconds": (event.end - event.begin) * 1e-9, "text": event.text, **shown(event.place)}
+        for event in measured.collector.events[:MOST_EVENTS]
+    ]  # fmt: skip
+    left = max(0, measured.log.total - len(runs))
+    return {"runs": runs, "left_out": left, "events": events, "threads": len(threads)}
+
+
+def jacobians(measured: Measured) -> list[dict[str, Any]]:
+    """A row for each pattern that one line asks for, though it was prepared more than once."""
+    found: dict[tuple[object, ...], dict[str, Any]] = {}
+    for coloured, count, place in measured.collector.colourings.values():
+        row = _jacobian(coloured, count, place)
+        key = (place, row["rows"], row["columns"], row["entries"], row["method"])
+        if key in found:
+            found[key]["count"] += count
+        else:
+            found[key] = row
+    return list(found.values())
+
+
+def _jacobian(coloured: Any, count: int, place: Place | None) -> dict[str, Any]:
+    pattern: Pattern = coloured.pattern
+    ways = {
+        "column": "forward products, one for each colour of columns",
+        "row": "reverse products, one for each colour of rows",
+        "bidirectional": "forward and reverse products together",
+        "star": "Hessian-vector products, a star colouring of a symmetric matrix",
+        "acyclic": "Hessian-vector products, an acyclic colouring of a symmetric matrix",
+    }
+    products = coloured.forward_count + coloured.reverse_count
+    return {
+        **shown(place), "count": count, "rows": pattern.shape[0], "columns": pattern.shape[1],
+        "entries": int(pattern.nnz), "method": coloured.method, "why": (
+            f"{ways[coloured.method]}: {products} instead of {min(pattern.shape)}"
+        ),
+        "forward": coloured.forward_count, "reverse": coloured.reverse_count,
+        "picture": _picture(pattern, coloured),
+    }  # fmt: skip
+
+
+def _picture(pattern: Pattern, coloured: Any) -> dict[str, Any]:
+    """Which blocks have entries, and the colour of each block's columns, or else of its rows."""
+    shrink = max(1, -(-max(pattern.shape) // PICTURE))
+    rows, columns = (-(-size // shrink) for size in pattern.shape)
+    blocks = np.unique(
+        (pattern.row_numbers // shrink).astype(np.int64) * columns + pattern.indices // shrink
+    )
+    colours = coloured.columns if coloured.columns is not None else coloured.rows
+    of = np.asarray(colours.of)[::shrink] if colours is not None else np.zeros(0, np.int64)
+    return {
+        "shrink": shrink, "rows": rows, "columns": columns, "blocks": blocks.tolist(),
+        "by": "columns" if coloured.columns is not None else "rows",
+        "colours": of.tolist(),
+    }  # fmt: skip

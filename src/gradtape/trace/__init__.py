@@ -1,0 +1,29 @@
+"""What is recorded and not yet computed: leaves with values, applications in order, handles.
+
+Other packages import:
+
+- `record`: `record`, which applies an op to operands of any kind
+- `operands`: `enter` and the rules for Python scalars and nests of tensors
+- `value`, `handle`, `recording`: the classes `Value`, `Handle` and `Recording`
+- `thread_state`: `state`, the recording and the entered tapes of the running thread
+- `modes`: switches of the running thread, such as the eager debug mode
+- `trace`: `Trace`, the recording of a function on arguments without values
+- `capturing`: the capture of a `gt.function` that is running, if there is one
+- `followed_number`: Python numbers that are inputs of a captured program
+- `graft`, `traffic`: graphs moved between recordings; counts of what was recorded
+- `parts`: copies of derivative nodes, made when a derivative is returned while a tape records
+"""
+
+from gradtape.trace.followed_number import Followed, plain
+from gradtape.trace.handle import Handle
+from gradtape.trace.operands import SCALARS, any_handle, enter
+from gradtape.trace.record import record
+from gradtape.trace.recording import Recording
+from gradtape.trace.thread_state import state
+from gradtape.trace.trace import Trace
+from gradtape.trace.value import Content, LeafValue, Value, host_value
+
+__all__ = [
+    "Content", "Followed", "Handle", "LeafValue", "Recording", "SCALARS", "Trace", "Value",
+    "any_handle", "enter", "host_value", "plain", "record", "state",
+]  # fmt: skip

@@ -1,0 +1,30 @@
+"""The capture that is running, if there is one: see gradtape.jit.capture."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradtape.trace.recording import Recording
+from gradtape.trace.thread_state import state
+
+
+def read_state(thing: object, name: str, label: str) -> Any:
+    """Read an attribute that may change between calls: a replay checks it in every call."""
+    capture = capturing(state.recording)
+    if capture is None:
+        return getattr(thing, name)
+    return capture.guard_state(thing, name, label)
+
+
+def note_text() -> None:
+    """A tensor is written as text: what Python does with it, a replay would not do."""
+    capture = capturing(state.recording)
+    if capture is not None:
+        capture.note_text()
+
+
+def capturing(recording: Recording) -> Any:
+    """The capture that a recording is part of, directly or as a trace inside it, or None."""
+    while recording.outer is not None:
+        recording = recording.outer
+    return recording if recording.capturing else None

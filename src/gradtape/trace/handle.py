@@ -1,0 +1,59 @@
+"""Handles: what users hold on nodes, pending or computed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gradtape.ir.hooks import hooks
+from gradtape.ir.node import Node
+from gradtape.trace.value import Value
+
+if TYPE_CHECKING:
+    from gradtape.trace.recording import Recording
+
+
+class Handle:
+    """What a tensor holds: a node in a recording while pending or tracked, a value once computed.
+
+    Recording closures and the native recorder read these slots directly.
+    """
+
+    __slots__ = ("__weakref__", "computed", "node", "recording")
+
+    # The class of the results of ops on this handle, and of views of it.
+    result_class: type[Handle]
+    view_class: type[Handle]
+
+    def __init__(self, node: Any, recording: Recording | None, computed: Value | None) -> None:
+        # None once a value was computed that no tape tracks; a Node otherwise.
+        self.node: Any = node
+        self.recording = recording
+        self.computed = computed
+
+    def enter(self, recording: Recording) -> Node:
+        """The node that stands for this handle in `recording`."""
+        if self.recording is recording:
+            return self.node
+        if recording.joined and self.recording in recording.joined:
+            copies = recording.joined[self.recording][0]
+            if self.node in copies:
+                return copies[self.node]
+        if recording.outer is not None and self.recording is not None:
+            return recording.capture(self)
+        if self.recording is not None and self.recording.capturing:
+            # The capture sees a result computed elsewhere from this handle as a plain constant.
+            self.recording.escape()
+        if self.computed is None:
+            hooks.compute_handle(self)
+            if self.recording is recording:  # it is a node of this recording after all
+                return self.node
+        if recording.capturing or recording.outer is not None:
+            return recording.enter_handle(self)
+        return recording.enter_value(self.computed)  # type: ignore[arg-type]
+
+    def materialize(self) -> None:
+        """Give a handle that belongs to no recording its value; for classes that compute it."""
+        raise AssertionError("this handle has neither a recording nor a value")
+
+
+Handle.result_class = Handle.view_class = Handle

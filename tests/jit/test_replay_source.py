@@ -1,0 +1,132 @@
+"""The writer of replays: trees of any depth and width become one function that takes every path."""
+
+import numpy as np
+import pytest
+from tests.jit.agreement import Runs
+
+import gradtape as gt
+from gradtape.jit.replay.replay_source import UnknownPath, written_replay
+from gradtape.jit.replay.sources import Constant, NumberKey
+from gradtape.jit.replay.steps import Result, Step
+from gradtape.pytree import flatten
+from gradtape.trace.followed_number import Formula
+
+A = gt.asarray
+LEAF = flatten(0)[1]
+
+
+def guarded(branches, position=0):
+    """A step that looks at a number among the arguments."""
+    guard = NumberKey(Formula.of_input(position), False)
+    return Step(guard=guard, branches=branches)
+
+
+def ended(content):
+    return Step(result=Result(LEAF, (Constant(content),), ()), is_replayed=True)
+
+
+def test_every_branch_is_taken():
+    replay = written_replay(guarded({key: ended(f"path {key}") for key in range(64)}))
+    assert [replay([key], list) for key in range(64)] == [f"path {key}" for key in range(64)]
+    assert type(replay([64], list)) is UnknownPath
+
+
+def test_a_long_chain_is_flat():
+    step = ended("end")
+    for _ in range(3000):
+        step = guarded({True: step})
+    replay = written_replay(step)
+    assert replay([True], list) == "end"
+    assert type(replay([False], list)) is UnknownPath
+
+
+def test_a_chain_with_a_way_out_at_every_step():
+    # As of a loop that ends when a value says so.
+    step = ended(63)
+    for number in reversed(range(63)):
+        step = guarded({True: step, False: ended(number)}, number)
+    replay = written_replay(step)
+    for length in range(64):
+        assert replay([True] * length + [False] * (63 - length), list) == length
+
+
+def test_a_binary_tree():
+    def tree(depth, name):
+        if depth == 6:
+            return ended(name)
+        return guarded({bit: tree(depth + 1, f"{name}{bit:d}") for bit in (False, True)}, depth)
+
+    replay = written_replay(tree(0, ""))
+    for number in range(64):
+        bits = f"{number:06b}"
+        assert replay([bit == "1" for bit in bits], list) == bits
+
+
+def test_a_step_that_an_error_left_half_way_is_unknown():
+    assert type(written_replay(guarded({1: Step()}))([1], list)) is UnknownPath
+    assert type(written_replay(Step())([], list)) is UnknownPath
+
+
+def test_paths_are_noted():
+    noted = []
+    ends = [ended("one"), ended("two")]
+    replay = written_replay(guarded(dict(enumerate(ends))), noted.append)
+    for key in (0, 1, 1):
+        replay([key], list)
+    assert noted == [ends[0].result, ends[1].result, ends[1].result]
+
+
+@pytest.mark.parametrize("value", [0.0, -0.0, float("nan"), 1.5])
+def test_floats_are_told_apart_by_their_bits(value):
+    replay = written_replay(
+        Step(
+            guard=NumberKey(Formula.of_input(0), True),
+            branches={value.hex(): ended("same")},
+        )
+    )
+    assert replay([value], list) == "same"
+    assert type(replay([2.5], list)) is UnknownPath
+    assert type(replay([-value], list)) is UnknownPath or value != value
+
+
+def test_values_before_an_unknown_one_are_not_computed_again():
+    ran = Runs()
+    note = ran.note
+
+    @gt.function
+    def f(x):
+        note()
+        y = gt.sin(x) * 2.0
+        if gt.sum(y) > 0:
+            return y
+        return -y
+
+    one, two = A([1.0, 2.0]), A([-1.0, -2.0])
+    f(one), f(one)
+    before = gt.counters().plans_run
+    np.testing.assert_allclose(f(two).numpy(), -2.0 * np.sin([-1.0, -2.0]))
+    # The plan of the first step in the replay, and the rest in the capture that follows.
+    assert gt.counters().plans_run == before + 2
+    assert len(ran) == 3
+    f(one), f(two), f(two)
+    assert len(ran) == 4
+
+
+def test_draws_before_an_unknown_value_or_an_error_are_given_back():
+    generator, twin = gt.random.Generator(5), gt.random.Generator(5)
+
+    def f(generator, a, b):
+        noise = generator.normal((2,))
+        if gt.sum(b) > 0:
+            noise = noise + generator.uniform((2,))
+        return gt.linalg.solve(a, noise)
+
+    compiled = gt.function(lambda a, b: f(generator, a, b))
+    good, bad = A(np.eye(2)), A(np.zeros((2, 2)))
+    for b in (1.0, 1.0, -1.0, 1.0, -1.0):
+        b = A([b])
+        np.testing.assert_array_equal(compiled(good, b).numpy(), f(twin, good, b).numpy())
+        for solve in (lambda: compiled(bad, b), lambda: f(twin, bad, b)):  # noqa: B023
+            with pytest.raises(np.linalg.LinAlgError):
+                solve().numpy()
+        assert generator.state == twin.state
