@@ -63,11 +63,17 @@ SUPPORTED = frozenset(
 )
 # The complex dtype of each real one, and back.
 COMPLEX_OF: dict[DType, DType] = {
-    float32: complex64, float64: complex128, complex64: complex64, complex128: complex128,
-}  # fmt: skip
+    float32: complex64,
+    float64: complex128,
+    complex64: complex64,
+    complex128: complex128,
+}
 REAL_OF: dict[DType, DType] = {
-    complex64: float32, complex128: float64, float32: float32, float64: float64,
-}  # fmt: skip
+    complex64: float32,
+    complex128: float64,
+    float32: float32,
+    float64: float64,
+}
 
 _default = {"float": float64}
 

@@ -31,12 +31,38 @@ from gradtape.ops.matrices.spectral import SVD, Eigh, eigh, eigvalsh, svd, svdva
 from gradtape.public_face import face_all as _face_all
 
 __all__ = [
-    "QR", "SVD", "Eigh", "Slogdet",
-    "cholesky", "cross", "det", "diagonal", "eigh", "eigvalsh", "expm", "inv", "lstsq", "matmul",
-    "matrix_norm", "matrix_power", "matrix_rank", "matrix_transpose", "outer", "pinv", "qr",
-    "slogdet", "solve", "sparse_solve", "svd", "svdvals", "tensordot", "trace", "triangular_solve",
-    "vecdot", "vector_norm",
-]  # fmt: skip
+    "QR",
+    "SVD",
+    "Eigh",
+    "Slogdet",
+    "cholesky",
+    "cross",
+    "det",
+    "diagonal",
+    "eigh",
+    "eigvalsh",
+    "expm",
+    "inv",
+    "lstsq",
+    "matmul",
+    "matrix_norm",
+    "matrix_power",
+    "matrix_rank",
+    "matrix_transpose",
+    "outer",
+    "pinv",
+    "qr",
+    "slogdet",
+    "solve",
+    "sparse_solve",
+    "svd",
+    "svdvals",
+    "tensordot",
+    "trace",
+    "triangular_solve",
+    "vecdot",
+    "vector_norm",
+]
 
 # Products and transposes are called often, and check their own arguments.
 _OFTEN_CALLED = ("contraction", "movement", "products")

@@ -24,9 +24,19 @@ class Progress:
     """
 
     __slots__ = (
-        "_begun", "_clock", "_due", "_note", "_patience", "_shown", "_stream", "_style", "_task",
-        "done", "title", "total",
-    )  # fmt: skip
+        "_begun",
+        "_clock",
+        "_due",
+        "_note",
+        "_patience",
+        "_shown",
+        "_stream",
+        "_style",
+        "_task",
+        "done",
+        "title",
+        "total",
+    )
 
     def __init__(
         self,
@@ -167,6 +177,11 @@ def _new_display() -> Any:
     from rich.progress import Progress as Display
 
     return Display(
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"), console=Console(stderr=True), transient=True,
-    )  # fmt: skip
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
+        console=Console(stderr=True),
+        transient=True,
+    )

@@ -40,19 +40,43 @@ REPORT = (
     f"bug in gradtape: please report it, with the program and the version, {__version__}."
 )
 # Kinds of values for which Python takes almost anything: they are checked before the call.
-_CHECKED_BEFORE = frozenset((
-    "bool", "int", "SupportsIndex", "IntLike", "Count", "CountLike", "Size", "SizeLike", "Seed",
-    "IntsLike", "Sizes", "PerAxis", "ShapeLike", "Axis",
-    "float", "Finite", "NonNegative", "Positive", "Bound", "Probability", "Decay",
-))  # fmt: skip
+_CHECKED_BEFORE = frozenset(
+    (
+        "bool",
+        "int",
+        "SupportsIndex",
+        "IntLike",
+        "Count",
+        "CountLike",
+        "Size",
+        "SizeLike",
+        "Seed",
+        "IntsLike",
+        "Sizes",
+        "PerAxis",
+        "ShapeLike",
+        "Axis",
+        "float",
+        "Finite",
+        "NonNegative",
+        "Positive",
+        "Bound",
+        "Probability",
+        "Decay",
+    )
+)
 # A constructor stores these, and whoever reads them later cannot say where they came from.
 _CHECKED_AT_CONSTRUCTION = frozenset(("Callable", "str"))
 # Functions that take these say in sentences of their own what they may be.
 _OWN_SENTENCES = frozenset(("argnums", "chunk_size"))
 _PLAIN: dict[str, type] = {
-    "a flag": bool, "a whole number": int, "a whole number or a sequence of them": int,
-    "a real number": int, "a text": str, "None": type(None),
-}  # fmt: skip
+    "a flag": bool,
+    "a whole number": int,
+    "a whole number or a sequence of them": int,
+    "a real number": int,
+    "a text": str,
+    "None": type(None),
+}
 _CALLED_WRONGLY = re.compile(r"([\w.<>]+)\(\) (takes|missing|got)\b")
 _CALLED = ("__init__", "__call__")
 # Methods that the library calls for every variable of a step; users define them and do not call.

@@ -17,9 +17,15 @@ from gradtape.errors import shown
 from gradtape.records import dataclass
 
 __all__ = [
-    "flatten", "flatten_up_to", "leaf_names", "map_leaves", "register_pytree", "spread_prefix",
-    "unflatten", "with_more",
-]  # fmt: skip
+    "flatten",
+    "flatten_up_to",
+    "leaf_names",
+    "map_leaves",
+    "register_pytree",
+    "spread_prefix",
+    "unflatten",
+    "with_more",
+]
 
 Kind = TypeVar("Kind", bound=type)
 Flatten = Callable[[Any], tuple[Iterable[object], object]]

@@ -24,9 +24,18 @@ if TYPE_CHECKING:
     from gradtape.dtypes import DTypeLike
 
 __all__ = [
-    "Generator", "bernoulli", "exponential", "get_state", "integers", "normal", "permutation",
-    "seed", "set_state", "truncated_normal", "uniform",
-]  # fmt: skip
+    "Generator",
+    "bernoulli",
+    "exponential",
+    "get_state",
+    "integers",
+    "normal",
+    "permutation",
+    "seed",
+    "set_state",
+    "truncated_normal",
+    "uniform",
+]
 
 _shared: dict[str, Generator] = {}
 _lock = new_lock()

@@ -59,9 +59,11 @@ def _compiled(cls: type, name: str, frozen: bool) -> Callable[..., object]:
     fields = dataclasses.fields(cls)
     known: dict[str, Any] = {
         # C code that a method calls imports by the builtins of its caller: NumPy's dtypes do.
-        "__name__": __name__, "__builtins__": builtins, "absent": _ABSENT,
+        "__name__": __name__,
+        "__builtins__": builtins,
+        "absent": _ABSENT,
         "write": object.__setattr__,
-    }  # fmt: skip
+    }
     texts = {
         "__init__": lambda: _init_text(cls, fields, frozen, known),
         "__repr__": lambda: _repr_text([each.name for each in fields if each.repr]),

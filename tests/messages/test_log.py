@@ -230,9 +230,7 @@ class TestFunctions:
     def test_captures_and_functions_in_python(self, lines):
         f = gt.function(lambda x: gt.sin(x))
         f(gt.asarray([1.0]))
-        assert any(
-            "ran as a capture, in " in text for text in messages(lines("jit"), "DEBUG")
-        )
+        assert any("ran as a capture, in " in text for text in messages(lines("jit"), "DEBUG"))
 
         @gt.function
         def steps(values):
@@ -275,8 +273,12 @@ class TestTraining:
             ("training", "INFO", "epoch 2/2: loss 0.5"),
             ("training", "INFO", "fit ended after 2 epochs: all epochs"),
         ]
-        written = [text for text in messages(lines("training.storage"), "INFO") if "written" in text]
-        removed = [text for text in messages(lines("training.storage"), "INFO") if "removed" in text]
+        written = [
+            text for text in messages(lines("training.storage"), "INFO") if "written" in text
+        ]
+        removed = [
+            text for text in messages(lines("training.storage"), "INFO") if "removed" in text
+        ]
         assert [text.split(":")[0] for text in written] == [
             "checkpoint of step 1 written", "checkpoint of step 2 written",
             "checkpoint of step 2 written",

@@ -213,8 +213,20 @@ def jacobian(
     matrix, of a folder with indptr.npy, indices.npy and data.npy for a sparse one. Workers write
     their blocks there, and the result is mapped into memory.
     """
-    return _by_blocks("jacobian", f, x, sparsity_pattern, sparse, mode, block, out, workers,
-                      executor, address, progress)  # fmt: skip
+    return _by_blocks(
+        "jacobian",
+        f,
+        x,
+        sparsity_pattern,
+        sparse,
+        mode,
+        block,
+        out,
+        workers,
+        executor,
+        address,
+        progress,
+    )
 
 
 def hessian(
@@ -243,8 +255,20 @@ def hessian(
     def pattern(_: Any, point: Any) -> Any:
         return hessian_pattern(f, point)
 
-    return _by_blocks("hessian", grad(f), x, pattern, sparse, "forward", block, out, workers,
-                      executor, address, progress)  # fmt: skip
+    return _by_blocks(
+        "hessian",
+        grad(f),
+        x,
+        pattern,
+        sparse,
+        "forward",
+        block,
+        out,
+        workers,
+        executor,
+        address,
+        progress,
+    )
 
 
 def _by_blocks(
@@ -273,8 +297,11 @@ def _by_blocks(
         raise DtypeError(f"{name}: the function returned dtype {value.dtype}. Return real floats.")
     shape = (value.size, point.size)
     options = {
-        "workers": workers, "executor": executor, "address": address, "progress": progress,
-    }  # fmt: skip
+        "workers": workers,
+        "executor": executor,
+        "address": address,
+        "progress": progress,
+    }
     if sparse is not False and sparse is not None:
         found = pattern_of(sparse) if sparse is not True else find_pattern(f, point)
         if found.rows is None:
@@ -303,9 +330,16 @@ def _by_blocks(
 
 
 def _sparse(
-    name: str, f: Any, point: np.ndarray, value: Tensor, pattern: Pattern, mode: str,
-    block: int | None, out: Any, options: dict[str, Any],
-) -> Any:  # fmt: skip
+    name: str,
+    f: Any,
+    point: np.ndarray,
+    value: Tensor,
+    pattern: Pattern,
+    mode: str,
+    block: int | None,
+    out: Any,
+    options: dict[str, Any],
+) -> Any:
     coloured = _one_way(pattern, mode)
     forward = coloured.columns is not None
     colours = coloured.columns if coloured.columns is not None else coloured.rows

@@ -133,8 +133,9 @@ def map(
     report = Report("map")
     items, f = _as_programs(f, items, report, is_traced=batch is not None)
     settings = Settings(random_streams.base_seed(seed), os.getpid(), threads)
-    pairs = _started(f, items, chunk, ordered, refs, settings, report, workers, retries, executor,
-                     address)  # fmt: skip
+    pairs = _started(
+        f, items, chunk, ordered, refs, settings, report, workers, retries, executor, address
+    )
     return Results(_shown(pairs, ordered, bar), report, total)
 
 

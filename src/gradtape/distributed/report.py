@@ -128,10 +128,7 @@ class Report:
 
 
 # The counters that Ray's metrics show, as gradtape_<name>.
-SHOWN = tuple(
-    each.name for each in fields(Report)
-    if each.type in ("int", "float")
-)  # fmt: skip
+SHOWN = tuple(each.name for each in fields(Report) if each.type in ("int", "float"))
 
 
 class RayMetrics:

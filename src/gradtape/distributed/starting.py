@@ -63,8 +63,9 @@ def data_parallel(
     if shards is not None:
         shards = as_count("data_parallel: shards", shards, least=1)
     for name, thing, method in (
-        ("model", model, "named_variables"), ("optimizer", optimizer, "slots_of"),
-    ):  # fmt: skip
+        ("model", model, "named_variables"),
+        ("optimizer", optimizer, "slots_of"),
+    ):
         if not hasattr(thing, method):
             raise TypeError(
                 f"data_parallel: {name} is a {type(thing).__name__}. Pass a gt.nn module and an "

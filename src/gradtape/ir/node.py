@@ -159,9 +159,18 @@ class Table:
     """A thread's interned nodes, with the derivatives and plans made from them."""
 
     __slots__ = (
-        "__weakref__", "_size", "_structures", "cache", "derived", "deriving", "functions", "nodes",
-        "plans", "reads", "slopes",
-    )  # fmt: skip
+        "__weakref__",
+        "_size",
+        "_structures",
+        "cache",
+        "derived",
+        "deriving",
+        "functions",
+        "nodes",
+        "plans",
+        "reads",
+        "slopes",
+    )
 
     def __init__(self) -> None:
         self.nodes: dict[Key, Node] = {}
@@ -477,15 +486,31 @@ def _no_kernel(*_: object, **__: object) -> NoReturn:
 
 
 LEAF = declare(
-    Op("leaf", "structure", spec=_no_kernel, numpy=_no_kernel, params=("ordinal",), opaque=True,
-       jvp=Undefined("a leaf is a source"), vjp=Undefined("a leaf is a source"),
-       batch=Undefined("a leaf is a source"))
-)  # fmt: skip
+    Op(
+        "leaf",
+        "structure",
+        spec=_no_kernel,
+        numpy=_no_kernel,
+        params=("ordinal",),
+        opaque=True,
+        jvp=Undefined("a leaf is a source"),
+        vjp=Undefined("a leaf is a source"),
+        batch=Undefined("a leaf is a source"),
+    )
+)
 PLACEHOLDER = declare(
-    Op("placeholder", "structure", spec=_no_kernel, numpy=_no_kernel, params=("key",),
-       opaque=True, jvp=Undefined("a placeholder is a source"),
-       vjp=Undefined("a placeholder is a source"), batch=Undefined("a placeholder is a source"))
-)  # fmt: skip
+    Op(
+        "placeholder",
+        "structure",
+        spec=_no_kernel,
+        numpy=_no_kernel,
+        params=("key",),
+        opaque=True,
+        jvp=Undefined("a placeholder is a source"),
+        vjp=Undefined("a placeholder is a source"),
+        batch=Undefined("a placeholder is a source"),
+    )
+)
 
 
 def _pick_vjp(
@@ -504,9 +529,15 @@ def _pick_jvp(
 
 
 PICK = declare(
-    Op("pick", "structure", spec=lambda specs, position: specs[position],
-       numpy=lambda values, position: values[position], params=("position",),
-       jvp=_pick_jvp, vjp=_pick_vjp,
-       batch=Undefined("the transform itself picks from what the op's rule gave"),
-       mask=lambda index, mask, y, inputs, position: None)
-)  # fmt: skip
+    Op(
+        "pick",
+        "structure",
+        spec=lambda specs, position: specs[position],
+        numpy=lambda values, position: values[position],
+        params=("position",),
+        jvp=_pick_jvp,
+        vjp=_pick_vjp,
+        batch=Undefined("the transform itself picks from what the op's rule gave"),
+        mask=lambda index, mask, y, inputs, position: None,
+    )
+)

@@ -291,9 +291,15 @@ class Captured:
     ) -> CaptureRun:
         pinned = set(range(len(leaves))) - self._free
         return CaptureRun(
-            self.function, arguments, leaves, fed, self.contract.fastmath, self._found, pinned,
+            self.function,
+            arguments,
+            leaves,
+            fed,
+            self.contract.fastmath,
+            self._found,
+            pinned,
             is_check,
-        )  # fmt: skip
+        )
 
     def _end_run(self, start: float) -> None:
         spent = time.perf_counter() - start

@@ -34,12 +34,38 @@ from gradtape.public_face import face_package as _face_package
 from gradtape.training.storage import registry as _registry
 
 __all__ = [
-    "GRU", "LSTM", "RNN", "Bidirectional", "Dense", "Dropout", "Embedding", "GRUCell", "LSTMCell",
-    "Layer", "LayerNorm", "Module", "RNNCell", "Sequential",
-    "activations", "initializers", "losses",
-    "elu", "gelu", "hard_sigmoid", "leaky_relu", "log_softmax", "mish", "relu", "selu", "sigmoid",
-    "silu", "softmax", "softplus", "swish", "tanh",
-]  # fmt: skip
+    "GRU",
+    "LSTM",
+    "RNN",
+    "Bidirectional",
+    "Dense",
+    "Dropout",
+    "Embedding",
+    "GRUCell",
+    "LSTMCell",
+    "Layer",
+    "LayerNorm",
+    "Module",
+    "RNNCell",
+    "Sequential",
+    "activations",
+    "initializers",
+    "losses",
+    "elu",
+    "gelu",
+    "hard_sigmoid",
+    "leaky_relu",
+    "log_softmax",
+    "mish",
+    "relu",
+    "selu",
+    "sigmoid",
+    "silu",
+    "softmax",
+    "softplus",
+    "swish",
+    "tanh",
+]
 
 _face_package(__name__)
 

@@ -23,9 +23,23 @@ from gradtape.ops.reductions.reduction import sum as total
 from gradtape.tensor import Tensor, TensorLike
 
 __all__ = [
-    "elu", "gelu", "get", "hard_sigmoid", "leaky_relu", "linear", "log_softmax", "mish", "relu",
-    "selu", "sigmoid", "silu", "softmax", "softplus", "swish", "tanh",
-]  # fmt: skip
+    "elu",
+    "gelu",
+    "get",
+    "hard_sigmoid",
+    "leaky_relu",
+    "linear",
+    "log_softmax",
+    "mish",
+    "relu",
+    "selu",
+    "sigmoid",
+    "silu",
+    "softmax",
+    "softplus",
+    "swish",
+    "tanh",
+]
 
 Activation = Callable[..., Any]
 # Arguments of layers: a function of a tensor, its name, or None for no activation.
@@ -164,11 +178,22 @@ def _below_zero(name: str, x: TensorLike, axis: Axis) -> Tensor:
 
 
 BY_NAME: dict[str, Activation] = {
-    "elu": elu, "gelu": gelu, "hard_sigmoid": hard_sigmoid, "leaky_relu": leaky_relu,
-    "linear": linear, "log_softmax": log_softmax, "mish": mish, "relu": relu, "selu": selu,
-    "sigmoid": sigmoid, "silu": silu, "softmax": softmax, "softplus": softplus, "swish": silu,
+    "elu": elu,
+    "gelu": gelu,
+    "hard_sigmoid": hard_sigmoid,
+    "leaky_relu": leaky_relu,
+    "linear": linear,
+    "log_softmax": log_softmax,
+    "mish": mish,
+    "relu": relu,
+    "selu": selu,
+    "sigmoid": sigmoid,
+    "silu": silu,
+    "softmax": softmax,
+    "softplus": softplus,
+    "swish": silu,
     "tanh": tanh,
-}  # fmt: skip
+}
 
 
 def get(identifier: ActivationLike) -> Activation | None:

@@ -165,9 +165,15 @@ class LSTMCell(Cell):
         name: str | None = None,
     ) -> None:
         super().__init__(
-            units, activation, use_bias, kernel_initializer, recurrent_initializer,
-            bias_initializer, dtype=dtype, name=name,
-        )  # fmt: skip
+            units,
+            activation,
+            use_bias,
+            kernel_initializer,
+            recurrent_initializer,
+            bias_initializer,
+            dtype=dtype,
+            name=name,
+        )
         self.recurrent_activation = activations.get(recurrent_activation) or activations.linear
         self.unit_forget_bias = bool(unit_forget_bias)
 
@@ -224,9 +230,15 @@ class GRUCell(Cell):
         name: str | None = None,
     ) -> None:
         super().__init__(
-            units, activation, use_bias, kernel_initializer, recurrent_initializer,
-            bias_initializer, dtype=dtype, name=name,
-        )  # fmt: skip
+            units,
+            activation,
+            use_bias,
+            kernel_initializer,
+            recurrent_initializer,
+            bias_initializer,
+            dtype=dtype,
+            name=name,
+        )
         self.recurrent_activation = activations.get(recurrent_activation) or activations.linear
         self.reset_after = bool(reset_after)
 

@@ -30,10 +30,22 @@ from gradtape.tensor import Tensor, TensorLike, asarray
 from gradtape.training.storage.encode import Made
 
 __all__ = [
-    "constant", "get", "glorot_normal", "glorot_uniform", "he_normal", "he_uniform",
-    "lecun_normal", "lecun_uniform", "normal", "ones", "orthogonal", "truncated_normal", "uniform",
-    "variance_scaling", "zeros",
-]  # fmt: skip
+    "constant",
+    "get",
+    "glorot_normal",
+    "glorot_uniform",
+    "he_normal",
+    "he_uniform",
+    "lecun_normal",
+    "lecun_uniform",
+    "normal",
+    "ones",
+    "orthogonal",
+    "truncated_normal",
+    "uniform",
+    "variance_scaling",
+    "zeros",
+]
 
 # From a shape and a dtype to the starting value.
 Initializer = Callable[..., Tensor]

@@ -32,11 +32,19 @@ from gradtape.ops.reductions.reduction import sum as total
 from gradtape.tensor import Tensor, TensorLike, asarray
 
 __all__ = [
-    "binary_crossentropy", "categorical_crossentropy", "cosine_similarity", "hinge", "huber",
-    "kl_divergence", "log_cosh", "mean_absolute_error", "mean_squared_error",
-    "sigmoid_cross_entropy_with_logits", "softmax_cross_entropy_with_logits",
+    "binary_crossentropy",
+    "categorical_crossentropy",
+    "cosine_similarity",
+    "hinge",
+    "huber",
+    "kl_divergence",
+    "log_cosh",
+    "mean_absolute_error",
+    "mean_squared_error",
+    "sigmoid_cross_entropy_with_logits",
+    "softmax_cross_entropy_with_logits",
     "sparse_categorical_crossentropy",
-]  # fmt: skip
+]
 
 # How close to 0 and 1 probabilities may come.
 EPSILON = 1e-7

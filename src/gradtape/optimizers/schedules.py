@@ -27,9 +27,14 @@ from gradtape.tensor import Tensor, TensorLike, asarray
 from gradtape.training.storage import registry
 
 __all__ = [
-    "CosineDecay", "CosineDecayRestarts", "ExponentialDecay", "InverseTimeDecay",
-    "LearningRateSchedule", "PiecewiseConstantDecay", "PolynomialDecay",
-]  # fmt: skip
+    "CosineDecay",
+    "CosineDecayRestarts",
+    "ExponentialDecay",
+    "InverseTimeDecay",
+    "LearningRateSchedule",
+    "PiecewiseConstantDecay",
+    "PolynomialDecay",
+]
 
 
 class LearningRateSchedule:
@@ -65,10 +70,13 @@ class LearningRateSchedule:
 registry.register_family(
     LearningRateSchedule,
     lambda cls, name: registry.Kind(
-        cls, name, lambda schedule: dict(vars(schedule)), fill=registry.take_attributes,
+        cls,
+        name,
+        lambda schedule: dict(vars(schedule)),
+        fill=registry.take_attributes,
         holds_code=True,
     ),
-)  # fmt: skip
+)
 
 
 def _counted(step: TensorLike) -> Tensor:

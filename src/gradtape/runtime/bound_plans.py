@@ -30,9 +30,15 @@ class BoundPlan:
     """
 
     __slots__ = (
-        "_from_leaves", "available", "bindings", "fallible", "inputs", "node_count", "outputs",
+        "_from_leaves",
+        "available",
+        "bindings",
+        "fallible",
+        "inputs",
+        "node_count",
+        "outputs",
         "plan",
-    )  # fmt: skip
+    )
 
     def __init__(self, found: Program, fastmath: bool) -> None:
         self.plan = plan_for(found, fastmath)

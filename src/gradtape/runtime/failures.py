@@ -55,10 +55,8 @@ class Lines:
         """
         same = [(other, line) for other, line in self.lines.items() if other.op is node.op]
         exact = [
-            line
-            for other, line in same
-            if (other.params, other.spec) == (node.params, node.spec)
-        ]  # fmt: skip
+            line for other, line in same if (other.params, other.spec) == (node.params, node.spec)
+        ]
         if not exact and node not in self.program.nodes:
             exact = [line for _, line in same]
         return dict.fromkeys(exact)

@@ -33,9 +33,16 @@ class NumpyPlan:
     """Steps over slots. Inputs fill the first ones."""
 
     __slots__ = (
-        "_drops", "_sources", "_targets", "inputs", "output_slots", "output_specs", "program",
-        "size", "steps",
-    )  # fmt: skip
+        "_drops",
+        "_sources",
+        "_targets",
+        "inputs",
+        "output_slots",
+        "output_specs",
+        "program",
+        "size",
+        "steps",
+    )
 
     def __init__(self, program: Program) -> None:
         specs = Counter(map(attrgetter("spec"), program.nodes))

@@ -59,9 +59,20 @@ class TieredPlan:
     """One program as a NumPy plan and, once that pays, as a compiled plan."""
 
     __slots__ = (
-        "__weakref__", "_compiled", "_expected", "_failed", "_fast", "_least", "_loops", "_outline",
-        "_plain", "_runs", "_sizes", "_work", "program",
-    )  # fmt: skip
+        "__weakref__",
+        "_compiled",
+        "_expected",
+        "_failed",
+        "_fast",
+        "_least",
+        "_loops",
+        "_outline",
+        "_plain",
+        "_runs",
+        "_sizes",
+        "_work",
+        "program",
+    )
 
     def __init__(
         self,

@@ -21,9 +21,18 @@ from gradtape.trace import Value
 
 # By dtype, the letter that `struct` has for one number; and the format of one with its padding.
 LETTERS = {
-    "f8": "d", "f4": "f", "i8": "q", "i4": "i", "i2": "h", "i1": "b", "u8": "Q", "u4": "I",
-    "u2": "H", "u1": "B", "b1": "?",
-}  # fmt: skip
+    "f8": "d",
+    "f4": "f",
+    "i8": "q",
+    "i4": "i",
+    "i2": "h",
+    "i1": "b",
+    "u8": "Q",
+    "u4": "I",
+    "u2": "H",
+    "u1": "B",
+    "b1": "?",
+}
 FORMATS = {kind: f"{letter}{8 - int(kind[1])}x" for kind, letter in LETTERS.items()}
 FORMATS |= {"c16": "dd", "c8": "ff"}
 
@@ -120,10 +129,19 @@ def _common_names(
     layout: Layout, idle: list[RunMemory], new_memory: Callable[[], RunMemory]
 ) -> SourceText:
     return SourceText(
-        allocate=allocate, counts=COUNTS, error=struct.error, new_memory=new_memory,
-        pop=idle.pop, push=idle.append, stretch=layout.stretch.run, arena_size=layout.arena,
-        ops=layout.ops, slots=8 * layout.slots, status=layout.status, unset=layout.unset,
-    )  # fmt: skip
+        allocate=allocate,
+        counts=COUNTS,
+        error=struct.error,
+        new_memory=new_memory,
+        pop=idle.pop,
+        push=idle.append,
+        stretch=layout.stretch.run,
+        arena_size=layout.arena,
+        ops=layout.ops,
+        slots=8 * layout.slots,
+        status=layout.status,
+        unset=layout.unset,
+    )
 
 
 def _written_out(text: SourceText, layout: Layout, parameters: str, packing: list[str]) -> BoundRun:

@@ -160,18 +160,19 @@ class _TangentRule:
         last = self.outputs + sum(other is None for other in self.others)
         primals, variables = node.inputs[self.outputs : last], node.inputs[last:]
         given = tangents[self.outputs : last]
-        moving = [
-            (v, t) for v, t in zip(variables, tangents[last:], strict=True) if t is not None
-        ]  # fmt: skip
+        moving = [(v, t) for v, t in zip(variables, tangents[last:], strict=True) if t is not None]
         slopes: list[Node | None] = [None] * self.outputs
         if not moving or any(tangent is not None for tangent in given):
             slopes = self._by_rule(recording, primals, given, node.inputs[: self.outputs])
         if moving:
             rules = PythonRules(recording)
             more = forward(
-                node.inputs[: self.outputs], [v for v, _ in moving], [t for _, t in moving],
-                set(primals), rules.push,
-            )  # fmt: skip
+                node.inputs[: self.outputs],
+                [v for v, _ in moving],
+                [t for _, t in moving],
+                set(primals),
+                rules.push,
+            )
             pairs = zip(slopes, more, strict=True)
             slopes = [b if a is None else a if b is None else a + b for a, b in pairs]
         return tuple(slopes)

@@ -84,9 +84,14 @@ def jacobian(
 
     def ask(tape: GradientTape, value: object, sources: object) -> object:
         return tape.jacobian(
-            value, sources, "zero", mode=mode, sparse=sparse, chunk_size=chunk_size,
+            value,
+            sources,
+            "zero",
+            mode=mode,
+            sparse=sparse,
+            chunk_size=chunk_size,
             memory_budget=memory_budget,
-        )  # fmt: skip
+        )
 
     return _matrix_of("jacobian", f, argnums, has_aux, ask)
 
@@ -173,9 +178,13 @@ def hessian(
 
     def ask(tape: GradientTape, value: object, sources: object) -> object:
         return tape.hessian(
-            _scalar("hessian", value), sources, "zero", sparse=sparse, chunk_size=chunk_size,
+            _scalar("hessian", value),
+            sources,
+            "zero",
+            sparse=sparse,
+            chunk_size=chunk_size,
             memory_budget=memory_budget,
-        )  # fmt: skip
+        )
 
     return _matrix_of("hessian", f, argnums, has_aux, ask)
 

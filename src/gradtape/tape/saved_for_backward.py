@@ -69,10 +69,14 @@ class SavedValues(list[Saved]):
         count, size = len(self), self.nbytes
         values = "value" if count == 1 else "values"
         rows = [
-            (f"{one.dtype}[{','.join(map(str, one.shape))}]", f"{one.nbytes} bytes", _called(one),
-             one.line)
+            (
+                f"{one.dtype}[{','.join(map(str, one.shape))}]",
+                f"{one.nbytes} bytes",
+                _called(one),
+                one.line,
+            )
             for one in self
-        ]  # fmt: skip
+        ]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = [
             "  " + "  ".join(cell.ljust(n) for cell, n in zip(row, widths, strict=True)).rstrip()

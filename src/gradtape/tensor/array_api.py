@@ -29,8 +29,14 @@ if TYPE_CHECKING:
     Typed: TypeAlias = DTypeLike | Tensor | Variable | np.ndarray
 
 __all__ = [
-    "__array_namespace_info__", "astype", "can_cast", "finfo", "iinfo", "isdtype", "result_type",
-]  # fmt: skip
+    "__array_namespace_info__",
+    "astype",
+    "can_cast",
+    "finfo",
+    "iinfo",
+    "isdtype",
+    "result_type",
+]
 
 VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 

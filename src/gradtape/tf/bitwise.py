@@ -8,8 +8,13 @@ from gradtape.tf.base.operators import Binary
 from gradtape.tf.ops import elementwise
 
 __all__ = [
-    "bitwise_and", "bitwise_or", "bitwise_xor", "invert", "left_shift", "right_shift",
-]  # fmt: skip
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
+    "invert",
+    "left_shift",
+    "right_shift",
+]
 
 
 def _row(function: Binary, sentence: str, example: str, result: str) -> elementwise.Binary:

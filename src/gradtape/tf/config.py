@@ -9,9 +9,15 @@ from gradtape.compiler.thread_team import get_num_threads, set_num_threads
 from gradtape.tf.programs.function import Switch
 
 __all__ = [
-    "PhysicalDevice", "experimental", "functions_run_eagerly", "get_visible_devices",
-    "list_logical_devices", "list_physical_devices", "run_functions_eagerly", "threading",
-]  # fmt: skip
+    "PhysicalDevice",
+    "experimental",
+    "functions_run_eagerly",
+    "get_visible_devices",
+    "list_logical_devices",
+    "list_physical_devices",
+    "run_functions_eagerly",
+    "threading",
+]
 
 
 class PhysicalDevice(NamedTuple):

@@ -18,8 +18,15 @@ from gradtape.tf.ops.products import (
 )
 
 __all__ = [
-    "einsum", "eye", "global_norm", "l2_normalize", "matmul", "matvec", "norm", "tensordot",
-]  # fmt: skip
+    "einsum",
+    "eye",
+    "global_norm",
+    "l2_normalize",
+    "matmul",
+    "matvec",
+    "norm",
+    "tensordot",
+]
 __all__ += _diagonals.__all__
 __all__ += _factors.__all__
 __all__ += _matrices.__all__

@@ -21,9 +21,18 @@ from gradtape.tf.ops.sorting import (
 from gradtape.tf.ops.special import bessel_i0e, bessel_i1e
 
 __all__ = [
-    "bessel_i0e", "bessel_i1e", "bincount", "confusion_matrix", "in_top_k", "invert_permutation",
-    "l2_normalize", "log_softmax", "softmax", "special", "top_k",
-]  # fmt: skip
+    "bessel_i0e",
+    "bessel_i1e",
+    "bincount",
+    "confusion_matrix",
+    "in_top_k",
+    "invert_permutation",
+    "l2_normalize",
+    "log_softmax",
+    "softmax",
+    "special",
+    "top_k",
+]
 __all__ += _elementwise.__all__
 __all__ += _gamma.__all__
 __all__ += _reductions.__all__

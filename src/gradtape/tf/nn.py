@@ -13,9 +13,17 @@ from gradtape.tf.ops.sorting import in_top_k, top_k
 from gradtape.tf.ops.windows import *
 
 __all__ = [
-    "depth_to_space", "in_top_k", "l2_normalize", "sigmoid", "softplus", "softsign",
-    "space_to_depth", "tanh", "top_k", "zero_fraction",
-]  # fmt: skip
+    "depth_to_space",
+    "in_top_k",
+    "l2_normalize",
+    "sigmoid",
+    "softplus",
+    "softsign",
+    "space_to_depth",
+    "tanh",
+    "top_k",
+    "zero_fraction",
+]
 __all__ += _convolution.__all__
 __all__ += _neural.__all__
 __all__ += _windows.__all__

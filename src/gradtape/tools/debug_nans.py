@@ -74,9 +74,14 @@ def _in_scan(arrays: Arrays, is_bad: IsBad, **params: Any) -> Found | None:
 
 
 def _in_while(
-    arrays: Arrays, is_bad: IsBad, *, condition: Program, body: Program, constants: int,
+    arrays: Arrays,
+    is_bad: IsBad,
+    *,
+    condition: Program,
+    body: Program,
+    constants: int,
     maximum: int | None,
-) -> Found | None:  # fmt: skip
+) -> Found | None:
     fixed, carried = arrays[:constants], arrays[constants:]
     number = 0
     while maximum is None or number < maximum:

@@ -24,6 +24,18 @@ from gradtape.trace.trace import Trace
 from gradtape.trace.value import Content, LeafValue, Value, host_value
 
 __all__ = [
-    "Content", "Followed", "Handle", "LeafValue", "Recording", "SCALARS", "Trace", "Value",
-    "any_handle", "enter", "host_value", "plain", "record", "state",
-]  # fmt: skip
+    "Content",
+    "Followed",
+    "Handle",
+    "LeafValue",
+    "Recording",
+    "SCALARS",
+    "Trace",
+    "Value",
+    "any_handle",
+    "enter",
+    "host_value",
+    "plain",
+    "record",
+    "state",
+]

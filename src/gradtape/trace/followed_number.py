@@ -239,8 +239,20 @@ def _hash(self: Followed) -> int:
 def _index_of(kind: type) -> dict[str, Any]:
     """The methods by which a class of numbers is followed or guarded."""
     found: dict[str, Any] = {"__hash__": _hash}
-    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lshift", "rshift",
-                 "xor", "and_", "or_"):  # fmt: skip
+    for name in (
+        "add",
+        "sub",
+        "mul",
+        "truediv",
+        "floordiv",
+        "mod",
+        "pow",
+        "lshift",
+        "rshift",
+        "xor",
+        "and_",
+        "or_",
+    ):
         special = name.rstrip("_")
         if hasattr(kind, f"__{special}__"):
             operate = getattr(operator, name)

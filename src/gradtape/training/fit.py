@@ -214,9 +214,17 @@ class _Run:
     """One run: where it is, and what it has measured."""
 
     def __init__(
-        self, *, step: Callable[..., Any], source: Any, epochs: Count, most: int | None, ahead: int,
-        state: Any, watch: Watch, progress: Epochs,
-    ) -> None:  # fmt: skip
+        self,
+        *,
+        step: Callable[..., Any],
+        source: Any,
+        epochs: Count,
+        most: int | None,
+        ahead: int,
+        state: Any,
+        watch: Watch,
+        progress: Epochs,
+    ) -> None:
         self.step, self.source, self.epochs, self.most = step, source, epochs, most
         self.ahead, self.state, self.watch, self.progress = ahead, state, watch, progress
         self.checkpoints: Any = None

@@ -175,9 +175,14 @@ def _partly(pattern: Pattern, wanted: Array, orders: Sequence[str]) -> colouring
     needed = _entries(pattern, wanted)
     marked = every.with_data(wanted[kept].astype(np.int64) + 1).T.tocsr()
     sides = (
-        marked.indptr, marked.indices, marked.data - 1,
-        every.indptr, every.indices, needed.indptr, needed.indices,
-    )  # fmt: skip
+        marked.indptr,
+        marked.indices,
+        marked.data - 1,
+        every.indptr,
+        every.indices,
+        needed.indptr,
+        needed.indices,
+    )
     lengths = np.diff(every.indptr).astype(float)
     work = float((np.diff(needed.indptr) * lengths).sum()) * 2
     best: colouring.Colours | None = None

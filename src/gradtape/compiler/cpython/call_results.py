@@ -13,7 +13,7 @@ from gradtape.compiler.cpython.call_context import (
     TUPLE,
     UPDATE,
     known_object,
-)  # fmt: skip
+)
 from gradtape.compiler.emit.word_code import Routine
 
 

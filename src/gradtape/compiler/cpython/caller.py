@@ -42,7 +42,7 @@ from gradtape.compiler.cpython.call_context import (
     VARIABLE,
     WORD,
     known_object,
-)  # fmt: skip
+)
 from gradtape.compiler.cpython.call_results import (
     address_ir,
     assign_ir,
@@ -50,21 +50,40 @@ from gradtape.compiler.cpython.call_results import (
     result_ir,
     tensor_ir,
     value_ir,
-)  # fmt: skip
+)
 from gradtape.compiler.cpython.lookup import current_ir
 from gradtape.compiler.cpython.python_api import declarations
 from gradtape.compiler.emit.plans.instructions import STATUS
 from gradtape.compiler.emit.word_code import Routine
 
 FUNCTIONS = (
-    "PyDict_GetItemWithError", "PyDict_Next", "PyDict_Size", "PyErr_Clear",
-    "PyErr_ExceptionMatches", "PyErr_Fetch", "PyErr_Occurred", "PyErr_Restore",
-    "PyList_New", "PyList_SetItem", "PyLong_AsSsize_t",
-    "PyMethod_New", "PyObject_Call", "PyObject_CallFunctionObjArgs", "PyObject_CallNoArgs",
-    "PyObject_CallOneArg", "PyObject_GetAttr", "PyObject_Vectorcall", "PyThreadState_Get",
-    "PyThreadState_GetID", "PyTuple_New", "PyTuple_SetItem", "PyType_GenericAlloc",
-    "PyWeakref_GetObject", "Py_DecRef", "Py_IncRef",
-)  # fmt: skip
+    "PyDict_GetItemWithError",
+    "PyDict_Next",
+    "PyDict_Size",
+    "PyErr_Clear",
+    "PyErr_ExceptionMatches",
+    "PyErr_Fetch",
+    "PyErr_Occurred",
+    "PyErr_Restore",
+    "PyList_New",
+    "PyList_SetItem",
+    "PyLong_AsSsize_t",
+    "PyMethod_New",
+    "PyObject_Call",
+    "PyObject_CallFunctionObjArgs",
+    "PyObject_CallNoArgs",
+    "PyObject_CallOneArg",
+    "PyObject_GetAttr",
+    "PyObject_Vectorcall",
+    "PyThreadState_Get",
+    "PyThreadState_GetID",
+    "PyTuple_New",
+    "PyTuple_SetItem",
+    "PyType_GenericAlloc",
+    "PyWeakref_GetObject",
+    "Py_DecRef",
+    "Py_IncRef",
+)
 
 _COPY = """declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 declare i32 @memcmp(ptr, ptr, i64)
@@ -76,10 +95,25 @@ _LEFT_TO_PYTHON = "inttoptr (i64 1 to ptr)"
 def caller_ir(facts: Mapping[str, int]) -> str:
     """The module with `call`, the slot of calls. `facts` are offsets and addresses."""
     parts = [
-        declarations(FUNCTIONS), _COPY, current_ir(), address_ir(), buffer_ir(), value_ir(),
-        tensor_ir(), _tree(), _matches(), _source(), _computed(), _fill(), result_ir(),
-        assign_ir(), _guards(), _run(), _contexts(), _call(),
-    ]  # fmt: skip
+        declarations(FUNCTIONS),
+        _COPY,
+        current_ir(),
+        address_ir(),
+        buffer_ir(),
+        value_ir(),
+        tensor_ir(),
+        _tree(),
+        _matches(),
+        _source(),
+        _computed(),
+        _fill(),
+        result_ir(),
+        assign_ir(),
+        _guards(),
+        _run(),
+        _contexts(),
+        _call(),
+    ]
     names = {name: str(number) for name, number in facts.items()}
     return Template("\n".join(parts)).substitute(names)
 

@@ -21,12 +21,25 @@ CACHE_BYTES = SETS * 64
 
 # What is called by name.
 FUNCTIONS = (
-    "PyBytes_FromStringAndSize", "PyDict_GetItemWithError", "PyErr_Occurred", "PyList_Append",
-    "PyLong_AsLongAndOverflow", "PyLong_AsSsize_t", "PyLong_FromSsize_t",
-    "PyObject_CallFunctionObjArgs", "PyObject_CallNoArgs", "PyObject_CallOneArg",
-    "PyObject_Vectorcall", "PyThreadState_Get", "PyThreadState_GetID", "PyTuple_Pack",
-    "PyType_GenericAlloc", "PyType_IsSubtype", "Py_DecRef", "Py_IncRef",
-)  # fmt: skip
+    "PyBytes_FromStringAndSize",
+    "PyDict_GetItemWithError",
+    "PyErr_Occurred",
+    "PyList_Append",
+    "PyLong_AsLongAndOverflow",
+    "PyLong_AsSsize_t",
+    "PyLong_FromSsize_t",
+    "PyObject_CallFunctionObjArgs",
+    "PyObject_CallNoArgs",
+    "PyObject_CallOneArg",
+    "PyObject_Vectorcall",
+    "PyThreadState_Get",
+    "PyThreadState_GetID",
+    "PyTuple_Pack",
+    "PyType_GenericAlloc",
+    "PyType_IsSubtype",
+    "Py_DecRef",
+    "Py_IncRef",
+)
 
 
 def item(r: Routine, holder: str, number: int) -> str:
@@ -41,8 +54,18 @@ def is_a(r: Routine, thing: str, name: str) -> str:
 
 def lookup_ir() -> str:
     """What every path of the recorder uses."""
-    parts = (_result_kind, _meet, _node_of, _inexact, _cache_of, _set_of, _known, _learn, _leaf_of,
-             _commit)  # fmt: skip
+    parts = (
+        _result_kind,
+        _meet,
+        _node_of,
+        _inexact,
+        _cache_of,
+        _set_of,
+        _known,
+        _learn,
+        _leaf_of,
+        _commit,
+    )
     memset = "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)\n"
     return "\n".join([memset, *[part() for part in parts]])
 

@@ -77,9 +77,11 @@ def offsets() -> dict[str, int] | None:
         *[(node, Node, name) for name in ("spec", "stamp")],
         *[(value.spec, Spec, name) for name in ("inexact", "scalars")],
         *[(table, Table, name) for name in ("cache", "nodes")],
-        *[(recording, Recording, name) for name in
-          ("handles", "leaves", "nodes", "stamp", "table")],
-    ]  # fmt: skip
+        *[
+            (recording, Recording, name)
+            for name in ("handles", "leaves", "nodes", "stamp", "table")
+        ],
+    ]
     found = slot_offsets(reads)
     if found is None:
         return None
@@ -111,9 +113,14 @@ class Native:
         self.contexts = self._contexts(recorder.EXPONENTS)
         tensor: Any = hooks.handle_class
         self.learn_kind(tensor)
-        named = {"recording_name": sys.intern("recording"), "local_dictionary": local_dictionary,
-                 "learn_kind": self.keep(self.learn_kind), "Tensor": tensor, "None": None,
-                 "True": True}  # fmt: skip
+        named = {
+            "recording_name": sys.intern("recording"),
+            "local_dictionary": local_dictionary,
+            "learn_kind": self.keep(self.learn_kind),
+            "Tensor": tensor,
+            "None": None,
+            "True": True,
+        }
         types = (Node, Recording, Spec, Value, bytes, float, int, list)
         facts = {
             **layout,

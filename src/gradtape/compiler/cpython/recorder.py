@@ -33,10 +33,19 @@ def recorder_ir(facts: Mapping[str, int], contexts: Mapping[str, int]) -> str:
     """The module. `facts` are offsets and addresses, `contexts` the addresses of the tuples."""
     slots = [_slot(name, commutes) for name, commutes in BINARY_SLOTS.items()]
     parts = [
-        declarations(FUNCTIONS), lookup_ir(),
-        current_ir(), _unary(), _binary(reflected=False), _binary(reflected=True), _is_left(),
-        _functions(), _negative(), _compare(), *slots, _power(),
-    ]  # fmt: skip
+        declarations(FUNCTIONS),
+        lookup_ir(),
+        current_ir(),
+        _unary(),
+        _binary(reflected=False),
+        _binary(reflected=True),
+        _is_left(),
+        _functions(),
+        _negative(),
+        _compare(),
+        *slots,
+        _power(),
+    ]
     names = {**facts, **{f"context_{name}": at for name, at in contexts.items()}}
     return Template("\n".join(parts)).substitute({name: str(at) for name, at in names.items()})
 

@@ -24,12 +24,20 @@ from gradtape.compiler.objects import llvm
 from gradtape.records import dataclass
 
 _ARITHMETIC: dict[type[ast.operator], str] = {
-    ast.Add: "add i64", ast.Sub: "sub i64", ast.Mult: "mul i64", ast.FloorDiv: "sdiv i64",
+    ast.Add: "add i64",
+    ast.Sub: "sub i64",
+    ast.Mult: "mul i64",
+    ast.FloorDiv: "sdiv i64",
     ast.Mod: "srem i64",
-}  # fmt: skip
+}
 _COMPARISONS: dict[type[ast.cmpop], str] = {
-    ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "slt", ast.LtE: "sle", ast.Gt: "sgt", ast.GtE: "sge",
-}  # fmt: skip
+    ast.Eq: "eq",
+    ast.NotEq: "ne",
+    ast.Lt: "slt",
+    ast.LtE: "sle",
+    ast.Gt: "sgt",
+    ast.GtE: "sge",
+}
 
 
 @dataclass(frozen=True)

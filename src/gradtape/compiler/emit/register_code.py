@@ -225,10 +225,12 @@ class _Writer:
             fields += parts[number]
         if text.lines:
             self.memory.b.lines.append(text.lines % tuple([fields[each] for each in text.fields]))
-        return tuple([
-            fields[part] if isinstance(part, int) else part.replace("<0>", fields[0])
-            for part in text.parts
-        ])  # fmt: skip
+        return tuple(
+            [
+                fields[part] if isinstance(part, int) else part.replace("<0>", fields[0])
+                for part in text.parts
+            ]
+        )
 
     def _entered(self, step: Load | Literal) -> tuple[str, ...]:
         if isinstance(step, Load):

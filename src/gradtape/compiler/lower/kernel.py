@@ -20,10 +20,20 @@ from gradtape.ir.math_function import Composition
 from gradtape.records import dataclass
 
 _TYPES = {
-    "b": "i1", "i1": "i8", "i2": "i16", "i4": "i32", "i8": "i64",
-    "u1": "i8", "u2": "i16", "u4": "i32", "u8": "i64", "f4": "float", "f8": "double",
-    "c8": "float", "c16": "double",
-}  # fmt: skip
+    "b": "i1",
+    "i1": "i8",
+    "i2": "i16",
+    "i4": "i32",
+    "i8": "i64",
+    "u1": "i8",
+    "u2": "i16",
+    "u4": "i32",
+    "u8": "i64",
+    "f4": "float",
+    "f8": "double",
+    "c8": "float",
+    "c16": "double",
+}
 BOOL = np.dtype(bool)
 INDEX = np.dtype(np.int64)
 

@@ -172,10 +172,14 @@ class NativeScan:
         bound = _Table([*bindings, *_own_bindings(body, take)])
         moving, carried = _Table(moves), _Table(rows)
         words = {
-            **_body_words(body, bound), "rounds": _rounds(body.work), "length": length,
-            "moves": moving.address, "moving": moving.count, "carries": carried.address,
+            **_body_words(body, bound),
+            "rounds": _rounds(body.work),
+            "length": length,
+            "moves": moving.address,
+            "moving": moving.count,
+            "carries": carried.address,
             "carried": carried.count,
-        }  # fmt: skip
+        }
         work, kept = length * body.work, (body, bound, moving, carried)
         shared = body.parallel or (body.shared and work >= LONG_WORK)
         made = _instruction("scan", control.SCAN_WORDS, words, shared)
@@ -201,28 +205,42 @@ class NativeWhile:
         """The instruction, with operands and results at these places."""
         _, program, constants, maximum = self.node.params
         condition, body = self.condition, self.body
-        tested = _Table([
-            *_bound(condition.input_slots, operands),
-            (condition.output_slots[0], *take(8)),
-            *_own_bindings(condition, take),
-        ])  # fmt: skip
+        tested = _Table(
+            [
+                *_bound(condition.input_slots, operands),
+                (condition.output_slots[0], *take(8)),
+                *_own_bindings(condition, take),
+            ]
+        )
         bound = _Table([*_bound(body.input_slots, operands), *_own_bindings(body, take)])
         rows: list[Row] = []
         for number, output in enumerate(program.outputs):
             nbytes = output.spec.nbytes
             final = places.get(number) or take(nbytes)
-            rows.append((
-                condition.input_slots[constants + number], body.input_slots[constants + number],
-                body.output_slots[number], *take(nbytes), *take(nbytes), *final, nbytes,
-            ))  # fmt: skip
+            rows.append(
+                (
+                    condition.input_slots[constants + number],
+                    body.input_slots[constants + number],
+                    body.output_slots[number],
+                    *take(nbytes),
+                    *take(nbytes),
+                    *final,
+                    nbytes,
+                )
+            )
         steps, carried = places.get(len(rows)) or take(8), _Table(rows)
         words = {
-            **_body_words(condition, tested, "tested."), **_body_words(body, bound),
+            **_body_words(condition, tested, "tested."),
+            **_body_words(body, bound),
             "rounds": _rounds(condition.work + body.work),
-            "answer.slot": condition.output_slots[0], "answer.offset": 0,
-            "maximum": -1 if maximum is None else maximum, "steps.slot": steps[0],
-            "steps.offset": steps[1], "states": carried.address, "carried": carried.count,
-        }  # fmt: skip
+            "answer.slot": condition.output_slots[0],
+            "answer.offset": 0,
+            "maximum": -1 if maximum is None else maximum,
+            "steps.slot": steps[0],
+            "steps.offset": steps[1],
+            "states": carried.address,
+            "carried": carried.count,
+        }
         shared = condition.shared or body.shared
         # Its length is unknown: count it as long, so that the call gives up the GIL.
         return PreparedInstruction(
@@ -254,20 +272,24 @@ class NativeBranch:
         specs = enumerate(self.node.spec)
         targets = [places.get(number) or take(of.nbytes) for number, of in specs]
         tables = [
-            _Table([
-                *_bound(body.input_slots, others),
-                *_bound(body.output_slots, targets),
-                *_own_bindings(body, take),
-            ])
+            _Table(
+                [
+                    *_bound(body.input_slots, others),
+                    *_bound(body.output_slots, targets),
+                    *_own_bindings(body, take),
+                ]
+            )
             for body in self.branches
-        ]  # fmt: skip
+        ]
         bodies = zip(self.branches, tables, strict=True)
         choices = _Table([tuple(_body_words(body, table).values()) for body, table in bodies])
         parallel = any(body.parallel for body in self.branches)
         words = {
-            "index.slot": index[0], "index.offset": index[1], "branches": choices.address,
+            "index.slot": index[0],
+            "index.offset": index[1],
+            "branches": choices.address,
             "choices": choices.count,
-        }  # fmt: skip
+        }
         return PreparedInstruction(
             _instruction("choose", control.BRANCH_WORDS, words, parallel),
             any(body.products for body in self.branches),

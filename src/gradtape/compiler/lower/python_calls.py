@@ -58,8 +58,11 @@ class _Memory:
 
     def __init__(self, address: int, of: Spec, readonly: bool) -> None:
         self.__array_interface__ = {
-            "data": (address, readonly), "shape": of.shape, "typestr": of.dtype.str, "version": 3,
-        }  # fmt: skip
+            "data": (address, readonly),
+            "shape": of.shape,
+            "typestr": of.dtype.str,
+            "version": 3,
+        }
 
 
 def _array(slots: int, place: Place, of: Spec, readonly: bool) -> np.ndarray:

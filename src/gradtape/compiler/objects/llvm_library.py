@@ -32,7 +32,16 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "CreatePassBuilder": (c_void_p, c_void_p, c_void_p),
     "CreatePipelineTuningOptions": (c_void_p,),
     "CreateTargetMachine": (
-        c_void_p, c_void_p, c_char_p, c_char_p, c_char_p, c_int, c_char_p, c_char_p, c_int, c_int,
+        c_void_p,
+        c_void_p,
+        c_char_p,
+        c_char_p,
+        c_char_p,
+        c_int,
+        c_char_p,
+        c_char_p,
+        c_int,
+        c_int,
         c_char_p,
     ),
     "CreateTargetMachineData": (c_void_p, c_void_p),
@@ -70,7 +79,7 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "function_AddInstCombinePass": (None, c_void_p),
     "function_AddSROAPass": (None, c_void_p),
     "function_AddSimplifyCFGPass": (None, c_void_p),
-}  # fmt: skip
+}
 
 
 class Library:

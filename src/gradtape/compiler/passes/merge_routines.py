@@ -29,9 +29,11 @@ def merge_routines(program: Program, fused: Fused) -> Fused:
             assert isinstance(first, Registers)
             assert isinstance(unit, Registers)
             units[index] = Registers(
-                [*first.routines, *unit.routines], [*first.picks, *unit.picks], [],
+                [*first.routines, *unit.routines],
+                [*first.picks, *unit.picks],
+                [],
                 first.cost + unit.cost,
-            )  # fmt: skip
+            )
         home |= dict.fromkeys(nodes, index)
     _mark_outputs(program, fused, units, home)
     return Fused(units, fused.access, fused.constants)

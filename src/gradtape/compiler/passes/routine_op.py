@@ -30,9 +30,15 @@ def _numpy(*operands: Array, body: Program, cost: int) -> tuple[Any, ...]:
 
 
 ROUTINE = Op(
-    "routine", "routine", params=("body", "cost"), spec=_spec, numpy=_numpy, jvp=_LATER, vjp=_LATER,
+    "routine",
+    "routine",
+    params=("body", "cost"),
+    spec=_spec,
+    numpy=_numpy,
+    jvp=_LATER,
+    vjp=_LATER,
     batch=_LATER,
-)  # fmt: skip
+)
 
 
 def routine(body: Program, operands: tuple[Node, ...], cost: int) -> tuple[Node, list[Node]]:

@@ -248,9 +248,14 @@ class _Template:
         op = self._node.op
         joins = self._loops == 1 and op.composition is None and (op.elementwise or op.reduces)
         return Template(
-            tuple(self._reads), steps, [moved(each) for each in outputs], self._cost,
-            self._vector_cost, self._loops, joins,
-        )  # fmt: skip
+            tuple(self._reads),
+            steps,
+            [moved(each) for each in outputs],
+            self._cost,
+            self._vector_cost,
+            self._loops,
+            joins,
+        )
 
     # Nodes.
 

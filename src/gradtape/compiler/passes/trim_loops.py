@@ -200,13 +200,18 @@ def _reduced_scan(
     rows = sorted(position for position in used if position >= old.carries)
     scan = _Scan(
         [(_known(operands[p]), body.inputs[p]) for p in fixed],
-        [(_known(operands[constants + n]), body.inputs[constants + n], body.outputs[n])
-         for n in moving],
-        [(_known(operands[p]), body.inputs[p]) for p in range(old.first, len(body.inputs))
-         if body.inputs[p] in read],
+        [
+            (_known(operands[constants + n]), body.inputs[constants + n], body.outputs[n])
+            for n in moving
+        ],
+        [
+            (_known(operands[p]), body.inputs[p])
+            for p in range(old.first, len(body.inputs))
+            if body.inputs[p] in read
+        ],
         [body.outputs[position] for position in rows],
         old.length,
-    )  # fmt: skip
+    )
     scan = _with_constants(write, scan)
     scan = scan.over(write.optimized(scan.body())).without_unread()
     scan = _hoisted(write, scan)

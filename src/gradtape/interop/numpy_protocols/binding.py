@@ -21,12 +21,16 @@ NO_VALUE: Any = np._NoValue
 # Parameters about memory or speed, which a tensor's value does not depend on: what NumPy accepts.
 _FLAG = (True, False, None, 0, 1)
 _WITHOUT_EFFECT: dict[str, tuple[object, ...]] = {
-    "subok": _FLAG, "overwrite_input": _FLAG, "assume_unique": (True, False),
-    "device": (None, "cpu"), "max_work": (None, 0, -1, 1),
+    "subok": _FLAG,
+    "overwrite_input": _FLAG,
+    "assume_unique": (True, False),
+    "device": (None, "cpu"),
+    "max_work": (None, 0, -1, 1),
     "kind": (None, "quicksort", "mergesort", "heapsort", "stable", "introselect", "sort", "table"),
-    "stable": (None, True, False), "optimize": (True, False, "greedy", "optimal"),
+    "stable": (None, True, False),
+    "optimize": (True, False, "greedy", "optimal"),
     "copy": (True, False, None),
-}  # fmt: skip
+}
 _MEMORY_ORDERS = ("C", "F", "A", "K", "c", "f", "a", "k", None)
 
 _REMEDIES = {
@@ -66,8 +70,18 @@ def checked_dtype(name: str, dtype: Any) -> np.dtype[Any]:
 class Recorded:
     """One NumPy function on tensors: its parameters, and the function that records it."""
 
-    __slots__ = ("by_keyword", "direct", "honoured", "name", "operands", "ours", "parameters",
-                 "positional", "variadic", "variadic_keywords")  # fmt: skip
+    __slots__ = (
+        "by_keyword",
+        "direct",
+        "honoured",
+        "name",
+        "operands",
+        "ours",
+        "parameters",
+        "positional",
+        "variadic",
+        "variadic_keywords",
+    )
 
     def __init__(self, name: str, theirs: Function, ours: Function) -> None:
         self.name = name
@@ -93,10 +107,12 @@ class Recorded:
                 break
             self.direct = place + 1
         self.by_keyword = frozenset(
-            p.name for p in mine
+            p.name
+            for p in mine
             if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
-            and p.name in self.parameters and p.name != "dtype"
-        )  # fmt: skip
+            and p.name in self.parameters
+            and p.name != "dtype"
+        )
 
     def __call__(self, args: Sequence[object], kwargs: Mapping[str, object]) -> Any:
         if len(args) <= self.direct and kwargs.keys() <= self.by_keyword:

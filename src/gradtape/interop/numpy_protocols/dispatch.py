@@ -21,9 +21,13 @@ from gradtape.tensor.operators import Operators
 
 # NumPy's functions, and the functions behind them, whose parameters have NumPy's names.
 FUNCTIONS: dict[Function, Function] = {
-    **reductions.FUNCTIONS, **arranging.FUNCTIONS, **picking.FUNCTIONS, **numeric.FUNCTIONS,
-    **matrices.FUNCTIONS, **facts.FUNCTIONS,
-}  # fmt: skip
+    **reductions.FUNCTIONS,
+    **arranging.FUNCTIONS,
+    **picking.FUNCTIONS,
+    **numeric.FUNCTIONS,
+    **matrices.FUNCTIONS,
+    **facts.FUNCTIONS,
+}
 
 # How each function is called: filled at the first call, because reading a signature takes time.
 _calls: dict[Function, Function] = {}

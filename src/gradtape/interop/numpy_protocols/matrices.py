@@ -267,28 +267,57 @@ def _fftn(name: str, ours: Function, last: Sequence[int] | None = None) -> Funct
 
 
 FUNCTIONS: dict[Function, Function] = {
-    np.dot: products.dot, np.vdot: vdot, np.inner: products.inner, np.outer: products.outer,
-    np.kron: products.kron, np.tensordot: products.tensordot, np.cross: cross, np.einsum: einsum,
-    np.linalg.norm: norm, np.linalg.vector_norm: vector_norm,
+    np.dot: products.dot,
+    np.vdot: vdot,
+    np.inner: products.inner,
+    np.outer: products.outer,
+    np.kron: products.kron,
+    np.tensordot: products.tensordot,
+    np.cross: cross,
+    np.einsum: einsum,
+    np.linalg.norm: norm,
+    np.linalg.vector_norm: vector_norm,
     np.linalg.matrix_norm: lambda x, /, *, keepdims=False, ord="fro": norm(
         x, ord, (-2, -1), keepdims
     ),
-    np.linalg.solve: linalg.solve, np.linalg.inv: linalg.inv, np.linalg.det: linalg.det,
-    np.linalg.slogdet: linalg.slogdet, np.linalg.cholesky: cholesky, np.linalg.qr: qr,
-    np.linalg.svd: svd, np.linalg.svdvals: linalg.svdvals, np.linalg.eigh: eigh,
-    np.linalg.eigvalsh: eigvalsh, np.linalg.pinv: pinv, np.linalg.cond: cond,
-    np.linalg.matrix_power: linalg.matrix_power, np.linalg.matrix_rank: matrix_rank,
-    np.linalg.lstsq: lstsq, np.linalg.multi_dot: multi_dot, np.linalg.tensorinv: tensorinv,
-    np.linalg.tensorsolve: tensorsolve, np.linalg.cross: linalg.cross,
-    np.linalg.diagonal: linalg.diagonal, np.linalg.trace: linalg.trace,
-    np.linalg.outer: products.outer, np.linalg.tensordot: products.tensordot,
-    np.linalg.vecdot: products.vecdot, np.linalg.matmul: contraction.matmul,
+    np.linalg.solve: linalg.solve,
+    np.linalg.inv: linalg.inv,
+    np.linalg.det: linalg.det,
+    np.linalg.slogdet: linalg.slogdet,
+    np.linalg.cholesky: cholesky,
+    np.linalg.qr: qr,
+    np.linalg.svd: svd,
+    np.linalg.svdvals: linalg.svdvals,
+    np.linalg.eigh: eigh,
+    np.linalg.eigvalsh: eigvalsh,
+    np.linalg.pinv: pinv,
+    np.linalg.cond: cond,
+    np.linalg.matrix_power: linalg.matrix_power,
+    np.linalg.matrix_rank: matrix_rank,
+    np.linalg.lstsq: lstsq,
+    np.linalg.multi_dot: multi_dot,
+    np.linalg.tensorinv: tensorinv,
+    np.linalg.tensorsolve: tensorsolve,
+    np.linalg.cross: linalg.cross,
+    np.linalg.diagonal: linalg.diagonal,
+    np.linalg.trace: linalg.trace,
+    np.linalg.outer: products.outer,
+    np.linalg.tensordot: products.tensordot,
+    np.linalg.vecdot: products.vecdot,
+    np.linalg.matmul: contraction.matmul,
     np.linalg.matrix_transpose: movement.matrix_transpose,
-    **{getattr(np.fft, name): _fft(name) for name in
-       ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")},
-    **{getattr(np.fft, f"{name}n"): _fftn(name, getattr(fft, f"{name}n"))
-       for name in ("fft", "ifft", "rfft", "irfft")},
-    **{getattr(np.fft, f"{name}2"): _fftn(name, getattr(fft, f"{name}n"), (-2, -1))
-       for name in ("fft", "ifft", "rfft", "irfft")},
-    np.fft.fftshift: fft.fftshift, np.fft.ifftshift: fft.ifftshift,
-}  # fmt: skip
+    **{
+        getattr(np.fft, name): _fft(name)
+        for name in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")
+    },
+    **{
+        getattr(np.fft, f"{name}n"): _fftn(name, getattr(fft, f"{name}n"))
+        for name in ("fft", "ifft", "rfft", "irfft")
+    },
+    **{
+        getattr(np.fft, f"{name}2"): _fftn(name, getattr(fft, f"{name}n"), (-2, -1))
+        for name in ("fft", "ifft", "rfft", "irfft")
+    },
+    np.fft.fftshift: fft.fftshift,
+    np.fft.ifftshift: fft.ifftshift,
+}

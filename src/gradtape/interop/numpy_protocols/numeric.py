@@ -23,9 +23,14 @@ __all__ = ["FUNCTIONS"]
 
 
 def clip(
-    a: TensorLike, a_min: TensorLike | None = None, a_max: TensorLike | None = None, *,
-    min: TensorLike | None = NO_VALUE, max: TensorLike | None = NO_VALUE, **kwargs: Any,
-) -> Tensor:  # fmt: skip
+    a: TensorLike,
+    a_min: TensorLike | None = None,
+    a_max: TensorLike | None = None,
+    *,
+    min: TensorLike | None = NO_VALUE,
+    max: TensorLike | None = NO_VALUE,
+    **kwargs: Any,
+) -> Tensor:
     dtype, where = kwargs.pop("dtype", None), kwargs.pop("where", True)
     if where is not True:
         raise refusal("np.clip", "where", where)
@@ -236,10 +241,16 @@ def correlate(a: TensorLike, v: TensorLike, mode: str = "valid") -> Tensor:
 
 
 def cov(
-    m: TensorLike, y: TensorLike | None = None, rowvar: bool = True, bias: bool = False,
-    ddof: float | None = None, fweights: TensorLike | None = None,
-    aweights: TensorLike | None = None, *, dtype: DTypeLike | None = None,
-) -> Tensor:  # fmt: skip
+    m: TensorLike,
+    y: TensorLike | None = None,
+    rowvar: bool = True,
+    bias: bool = False,
+    ddof: float | None = None,
+    fweights: TensorLike | None = None,
+    aweights: TensorLike | None = None,
+    *,
+    dtype: DTypeLike | None = None,
+) -> Tensor:
     for name, value in (("fweights", fweights), ("aweights", aweights)):
         if value is not None:
             raise refusal("np.cov", name, value)
@@ -369,13 +380,34 @@ def bincount(x: Any, /, weights: TensorLike | None = None, minlength: int = 0) -
 
 
 FUNCTIONS: dict[Function, Function] = {
-    np.clip: clip, np.round: round, np.around: round, np.fix: unary.trunc, np.angle: angle,
-    np.real: complexes.real, np.imag: complexes.imag, np.sinc: special.sinc, np.i0: bessel.i0,
-    np.nan_to_num: nan_to_num, np.isposinf: _infinite(1.0), np.isneginf: _infinite(-1.0),
-    np.iscomplex: iscomplex, np.isreal: isreal, np.interp: interp, np.trapezoid: trapezoid,
-    np.gradient: gradient, np.convolve: convolve, np.correlate: correlate, np.cov: cov,
-    np.corrcoef: corrcoef, np.vander: vander, np.polyval: polyval,
-    np.polyadd: _polynomials(arithmetic.add), np.polysub: _polynomials(arithmetic.subtract),
-    np.polymul: lambda a1, a2: convolve(a1, a2), np.unwrap: unwrap, np.piecewise: piecewise,
-    np.bincount: bincount, np.real_if_close: real_if_close,
-}  # fmt: skip
+    np.clip: clip,
+    np.round: round,
+    np.around: round,
+    np.fix: unary.trunc,
+    np.angle: angle,
+    np.real: complexes.real,
+    np.imag: complexes.imag,
+    np.sinc: special.sinc,
+    np.i0: bessel.i0,
+    np.nan_to_num: nan_to_num,
+    np.isposinf: _infinite(1.0),
+    np.isneginf: _infinite(-1.0),
+    np.iscomplex: iscomplex,
+    np.isreal: isreal,
+    np.interp: interp,
+    np.trapezoid: trapezoid,
+    np.gradient: gradient,
+    np.convolve: convolve,
+    np.correlate: correlate,
+    np.cov: cov,
+    np.corrcoef: corrcoef,
+    np.vander: vander,
+    np.polyval: polyval,
+    np.polyadd: _polynomials(arithmetic.add),
+    np.polysub: _polynomials(arithmetic.subtract),
+    np.polymul: lambda a1, a2: convolve(a1, a2),
+    np.unwrap: unwrap,
+    np.piecewise: piecewise,
+    np.bincount: bincount,
+    np.real_if_close: real_if_close,
+}

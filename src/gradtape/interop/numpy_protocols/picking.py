@@ -128,10 +128,15 @@ def partition(a: TensorLike, kth: ShapeLike, axis: int | None = -1) -> Tensor:
 
 
 def unique(
-    ar: TensorLike, return_index: bool = False, return_inverse: bool = False,
-    return_counts: bool = False, axis: int | None = None, *, equal_nan: bool = True,
+    ar: TensorLike,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: int | None = None,
+    *,
+    equal_nan: bool = True,
     **kwargs: object,
-) -> Tensor | tuple[Tensor, ...]:  # fmt: skip
+) -> Tensor | tuple[Tensor, ...]:
     ar = asarray(ar)
     _, index, inverse, counts = np.unique(
         ar.numpy(), True, True, True, axis=axis, equal_nan=equal_nan
@@ -143,12 +148,26 @@ def unique(
 
 
 FUNCTIONS: dict[Function, Function] = {
-    np.take: take, np.take_along_axis: indexing.take_along_axis, np.compress: compress,
-    np.delete: delete, np.insert: insert, np.where: where, np.select: select, np.choose: choose,
-    np.argwhere: argwhere, np.extract: extract, np.nonzero: sorting.nonzero,
-    np.flatnonzero: lambda a: sorting.nonzero(ravel(a))[0], np.sort: sort, np.argsort: argsort,
+    np.take: take,
+    np.take_along_axis: indexing.take_along_axis,
+    np.compress: compress,
+    np.delete: delete,
+    np.insert: insert,
+    np.where: where,
+    np.select: select,
+    np.choose: choose,
+    np.argwhere: argwhere,
+    np.extract: extract,
+    np.nonzero: sorting.nonzero,
+    np.flatnonzero: lambda a: sorting.nonzero(ravel(a))[0],
+    np.sort: sort,
+    np.argsort: argsort,
     np.partition: partition,
-    np.unique: unique, np.unique_all: sorting.unique_all, np.unique_counts: sorting.unique_counts,
-    np.unique_inverse: sorting.unique_inverse, np.unique_values: sorting.unique_values,
-    np.searchsorted: sorting.searchsorted, np.isin: sorting.isin,
-}  # fmt: skip
+    np.unique: unique,
+    np.unique_all: sorting.unique_all,
+    np.unique_counts: sorting.unique_counts,
+    np.unique_inverse: sorting.unique_inverse,
+    np.unique_values: sorting.unique_values,
+    np.searchsorted: sorting.searchsorted,
+    np.isin: sorting.isin,
+}

@@ -33,17 +33,25 @@ def _in_dtype(a: Operand, dtype: DTypeLike | None) -> Operand | Tensor:
 
 
 def sum(
-    a: TensorLike, axis: Axis = None, dtype: DTypeLike | None = None, keepdims: bool = False,
-    initial: TensorLike = NO_VALUE, where: TensorLike = True,
-) -> Tensor:  # fmt: skip
+    a: TensorLike,
+    axis: Axis = None,
+    dtype: DTypeLike | None = None,
+    keepdims: bool = False,
+    initial: TensorLike = NO_VALUE,
+    where: TensorLike = True,
+) -> Tensor:
     total = reduction.sum(_masked(a, where, 0), axis=axis, dtype=dtype, keepdims=keepdims)
     return total if initial is NO_VALUE else total + cast(asarray(initial), total.dtype)
 
 
 def prod(
-    a: TensorLike, axis: Axis = None, dtype: DTypeLike | None = None, keepdims: bool = False,
-    initial: TensorLike = NO_VALUE, where: TensorLike = True,
-) -> Tensor:  # fmt: skip
+    a: TensorLike,
+    axis: Axis = None,
+    dtype: DTypeLike | None = None,
+    keepdims: bool = False,
+    initial: TensorLike = NO_VALUE,
+    where: TensorLike = True,
+) -> Tensor:
     total = reduction.prod(_masked(a, where, 1), axis=axis, dtype=dtype, keepdims=keepdims)
     return total if initial is NO_VALUE else total * cast(asarray(initial), total.dtype)
 
@@ -154,10 +162,15 @@ def _distances(
 
 
 def var(
-    a: TensorLike, axis: Axis = None, dtype: DTypeLike | None = None, ddof: float = 0,
-    keepdims: bool = False, where: TensorLike = True, mean: TensorLike = NO_VALUE,
+    a: TensorLike,
+    axis: Axis = None,
+    dtype: DTypeLike | None = None,
+    ddof: float = 0,
+    keepdims: bool = False,
+    where: TensorLike = True,
+    mean: TensorLike = NO_VALUE,
     correction: float = NO_VALUE,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     ddof = _correction(ddof, correction)
     if where is True and mean is NO_VALUE and dtype is None:
         return reduction.var(a, axis=axis, correction=ddof, keepdims=keepdims)
@@ -169,10 +182,15 @@ def var(
 
 
 def std(
-    a: TensorLike, axis: Axis = None, dtype: DTypeLike | None = None, ddof: float = 0,
-    keepdims: bool = False, where: TensorLike = True, mean: TensorLike = NO_VALUE,
+    a: TensorLike,
+    axis: Axis = None,
+    dtype: DTypeLike | None = None,
+    ddof: float = 0,
+    keepdims: bool = False,
+    where: TensorLike = True,
+    mean: TensorLike = NO_VALUE,
     correction: float = NO_VALUE,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     ddof = _correction(ddof, correction)
     if where is True and mean is NO_VALUE and dtype is None:
         return reduction.std(a, axis=axis, correction=ddof, keepdims=keepdims)
@@ -233,9 +251,13 @@ def _one_at_a_time(name: str, ours: Callable[[None, float], Tensor], q: Any) -> 
 
 
 def quantile(
-    a: TensorLike, q: TensorLike, axis: Axis = None, method: str = "linear", keepdims: bool = False,
+    a: TensorLike,
+    q: TensorLike,
+    axis: Axis = None,
+    method: str = "linear",
+    keepdims: bool = False,
     weights: TensorLike | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     _linear("np.quantile", method, weights)
     a = _inexact(a, None)
     return _one_at_a_time(
@@ -252,9 +274,13 @@ def _linear(name: str, method: str, weights: TensorLike | None) -> None:
 
 def _percent(quantile: Function) -> Function:
     def percentile(
-        a: TensorLike, q: Any, axis: Axis = None, method: str = "linear",
-        keepdims: bool = False, weights: TensorLike | None = None,
-    ) -> Tensor:  # fmt: skip
+        a: TensorLike,
+        q: Any,
+        axis: Axis = None,
+        method: str = "linear",
+        keepdims: bool = False,
+        weights: TensorLike | None = None,
+    ) -> Tensor:
         q = q.numpy() if hasattr(q, "enter") else q
         return quantile(a, np.asarray(q) / 100.0, axis, method, keepdims, weights)
 
@@ -262,9 +288,13 @@ def _percent(quantile: Function) -> Function:
 
 
 def nanquantile(
-    a: TensorLike, q: TensorLike, axis: Axis = None, method: str = "linear", keepdims: bool = False,
+    a: TensorLike,
+    q: TensorLike,
+    axis: Axis = None,
+    method: str = "linear",
+    keepdims: bool = False,
     weights: TensorLike | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     _linear("np.nanquantile", method, weights)
     a = _inexact(a, None)
     axes = normalize_axes("nanquantile", axis, a.ndim)
@@ -335,16 +365,24 @@ def _present(a: TensorLike, where: TensorLike) -> Tensor:
 
 
 def nansum(
-    a: TensorLike, axis: Axis = None, dtype: DTypeLike | None = None, keepdims: bool = False,
-    initial: TensorLike = NO_VALUE, where: TensorLike = True,
-) -> Tensor:  # fmt: skip
+    a: TensorLike,
+    axis: Axis = None,
+    dtype: DTypeLike | None = None,
+    keepdims: bool = False,
+    initial: TensorLike = NO_VALUE,
+    where: TensorLike = True,
+) -> Tensor:
     return sum(_without_nan(a, 0), axis, dtype, keepdims, initial, where)
 
 
 def nanprod(
-    a: TensorLike, axis: Axis = None, dtype: DTypeLike | None = None, keepdims: bool = False,
-    initial: TensorLike = NO_VALUE, where: TensorLike = True,
-) -> Tensor:  # fmt: skip
+    a: TensorLike,
+    axis: Axis = None,
+    dtype: DTypeLike | None = None,
+    keepdims: bool = False,
+    initial: TensorLike = NO_VALUE,
+    where: TensorLike = True,
+) -> Tensor:
     return prod(_without_nan(a, 1), axis, dtype, keepdims, initial, where)
 
 
@@ -388,10 +426,15 @@ def nanmean(
 
 def _nan_spread(spread: Function) -> Function:
     def call(
-        a: TensorLike, axis: Axis = None, dtype: DTypeLike | None = None, ddof: float = 0,
-        keepdims: bool = False, where: TensorLike = True, mean: TensorLike = NO_VALUE,
+        a: TensorLike,
+        axis: Axis = None,
+        dtype: DTypeLike | None = None,
+        ddof: float = 0,
+        keepdims: bool = False,
+        where: TensorLike = True,
+        mean: TensorLike = NO_VALUE,
         correction: float = NO_VALUE,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         ddof, present = _correction(ddof, correction), _present(a, where)
         found = spread(_without_nan(a, 0), axis, dtype, ddof, keepdims, present, mean)
         # NumPy gives NaN, not infinity, where too few elements are left.
@@ -407,27 +450,53 @@ def _logaddexp_reduce(a: TensorLike, axis: Axis = 0, keepdims: bool = False) -> 
 
 # What `ufunc.reduce` records; its parameters are axis, dtype, keepdims, initial and where.
 REDUCE: dict[np.ufunc, Function] = {
-    np.add: sum, np.multiply: prod, np.maximum: max, np.minimum: min, np.logical_and: all,
-    np.logical_or: any, np.logaddexp: _logaddexp_reduce,
-}  # fmt: skip
+    np.add: sum,
+    np.multiply: prod,
+    np.maximum: max,
+    np.minimum: min,
+    np.logical_and: all,
+    np.logical_or: any,
+    np.logaddexp: _logaddexp_reduce,
+}
 # What `ufunc.accumulate` records; its parameters are axis and dtype.
 ACCUMULATE: dict[np.ufunc, Function] = {np.add: cumsum, np.multiply: cumprod}
 
 FUNCTIONS: dict[Function, Function] = {
-    np.sum: sum, np.prod: prod, np.max: max, np.min: min, np.amax: max, np.amin: min, np.any: any,
-    np.all: all, np.mean: mean, np.var: var, np.std: std, np.ptp: ptp, np.average: average,
-    np.quantile: quantile, np.percentile: _percent(quantile), np.nanquantile: nanquantile,
-    np.nanpercentile: _percent(nanquantile), np.median: median, np.nanmedian: nanmedian,
-    np.argmax: reduction.argmax, np.argmin: reduction.argmin,
+    np.sum: sum,
+    np.prod: prod,
+    np.max: max,
+    np.min: min,
+    np.amax: max,
+    np.amin: min,
+    np.any: any,
+    np.all: all,
+    np.mean: mean,
+    np.var: var,
+    np.std: std,
+    np.ptp: ptp,
+    np.average: average,
+    np.quantile: quantile,
+    np.percentile: _percent(quantile),
+    np.nanquantile: nanquantile,
+    np.nanpercentile: _percent(nanquantile),
+    np.median: median,
+    np.nanmedian: nanmedian,
+    np.argmax: reduction.argmax,
+    np.argmin: reduction.argmin,
     np.count_nonzero: reduction.count_nonzero,
-    np.cumsum: cumsum, np.cumprod: cumprod,
+    np.cumsum: cumsum,
+    np.cumprod: cumprod,
     np.cumulative_sum: _standard(reduction.cumulative_sum),
     np.cumulative_prod: _standard(reduction.cumulative_prod),
-    np.nansum: nansum, np.nanprod: nanprod, np.nanmean: nanmean, np.nanvar: _nan_spread(var),
-    np.nanstd: _nan_spread(std), np.nanmax: _nan_extreme(max, 1.0),
+    np.nansum: nansum,
+    np.nanprod: nanprod,
+    np.nanmean: nanmean,
+    np.nanvar: _nan_spread(var),
+    np.nanstd: _nan_spread(std),
+    np.nanmax: _nan_extreme(max, 1.0),
     np.nanmin: _nan_extreme(min, -1.0),
     np.nanargmax: _nan_position(reduction.argmax, 1.0),
     np.nanargmin: _nan_position(reduction.argmin, -1.0),
     np.nancumsum: lambda a, axis=None, dtype=None: cumsum(_without_nan(a, 0), axis, dtype),
     np.nancumprod: lambda a, axis=None, dtype=None: cumprod(_without_nan(a, 1), axis, dtype),
-}  # fmt: skip
+}

@@ -152,31 +152,50 @@ def _is_float(kind: object) -> bool:
 
 UFUNCS: dict[Function, Function] = {
     **_named(
-        np, arithmetic,
+        np,
+        arithmetic,
         "add subtract multiply divide floor_divide remainder hypot logaddexp copysign nextafter "
         "maximum minimum equal not_equal less less_equal greater greater_equal logical_and "
         "logical_or logical_xor bitwise_and bitwise_or bitwise_xor",
     ),
     **_named(
-        np, unary,
+        np,
+        unary,
         "negative positive exp exp2 expm1 log log1p log2 log10 sqrt cbrt square sin cos "
         "tan sinh cosh tanh floor ceil trunc isnan isinf isfinite signbit logical_not",
     ),
-    np.absolute: _absolute, np.conjugate: _conjugate, np.sign: complexes.sign,
-    np.arccos: unary.acos, np.arccosh: unary.acosh, np.arcsin: unary.asin,
-    np.arcsinh: unary.asinh, np.arctan: unary.atan, np.arctanh: unary.atanh,
-    np.arctan2: arithmetic.atan2, np.invert: unary.bitwise_invert,
-    np.left_shift: arithmetic.bitwise_left_shift, np.right_shift: arithmetic.bitwise_right_shift,
-    np.power: arithmetic.pow, np.matmul: contraction.matmul, np.vecdot: products.vecdot,
-    np.fabs: _fabs, np.rint: _rint, np.reciprocal: _reciprocal, np.float_power: _float_power,
-    np.fmod: _fmod, np.modf: _modf, np.fmax: _fmax(arithmetic.maximum),
-    np.fmin: _fmax(arithmetic.minimum), np.heaviside: _heaviside, np.logaddexp2: _logaddexp2,
+    np.absolute: _absolute,
+    np.conjugate: _conjugate,
+    np.sign: complexes.sign,
+    np.arccos: unary.acos,
+    np.arccosh: unary.acosh,
+    np.arcsin: unary.asin,
+    np.arcsinh: unary.asinh,
+    np.arctan: unary.atan,
+    np.arctanh: unary.atanh,
+    np.arctan2: arithmetic.atan2,
+    np.invert: unary.bitwise_invert,
+    np.left_shift: arithmetic.bitwise_left_shift,
+    np.right_shift: arithmetic.bitwise_right_shift,
+    np.power: arithmetic.pow,
+    np.matmul: contraction.matmul,
+    np.vecdot: products.vecdot,
+    np.fabs: _fabs,
+    np.rint: _rint,
+    np.reciprocal: _reciprocal,
+    np.float_power: _float_power,
+    np.fmod: _fmod,
+    np.modf: _modf,
+    np.fmax: _fmax(arithmetic.maximum),
+    np.fmin: _fmax(arithmetic.minimum),
+    np.heaviside: _heaviside,
+    np.logaddexp2: _logaddexp2,
     np.deg2rad: lambda x: _real("deg2rad", x) * (math.pi / 180.0),
     np.radians: lambda x: _real("radians", x) * (math.pi / 180.0),
     np.rad2deg: lambda x: _real("rad2deg", x) * (180.0 / math.pi),
     np.degrees: lambda x: _real("degrees", x) * (180.0 / math.pi),
     np.divmod: lambda x, y: (arithmetic.floor_divide(x, y), arithmetic.remainder(x, y)),
-}  # fmt: skip
+}
 _IN_INT8 = "floor_divide remainder divmod fmod power square reciprocal left_shift right_shift"
 for _ufunc in [getattr(np, name) for name in _IN_INT8.split()]:
     UFUNCS[_ufunc] = _booleans_as_integers(UFUNCS[_ufunc])
@@ -197,26 +216,51 @@ def _gamma(x: TensorLike) -> Tensor:
 
 # The ufuncs of scipy.special that we have, by name: SciPy need not be loaded to compare.
 SPECIAL: dict[str, Function] = {
-    "erf": special.erf, "erfc": special.erfc, "erfinv": special.erfinv,
-    "gammaln": special.lgamma, "psi": special.digamma, "digamma": special.digamma,
-    "ndtr": special.ndtr, "ndtri": special.ndtri, "erfcinv": special.erfcinv,
+    "erf": special.erf,
+    "erfc": special.erfc,
+    "erfinv": special.erfinv,
+    "gammaln": special.lgamma,
+    "psi": special.digamma,
+    "digamma": special.digamma,
+    "ndtr": special.ndtr,
+    "ndtri": special.ndtri,
+    "erfcinv": special.erfcinv,
     "xlogy": special.xlogy,
-    "expit": unary.sigmoid, "log_expit": special.log_sigmoid, "exp2": unary.exp2,
-    "expm1": unary.expm1, "log1p": unary.log1p, "cbrt": unary.cbrt,
+    "expit": unary.sigmoid,
+    "log_expit": special.log_sigmoid,
+    "exp2": unary.exp2,
+    "expm1": unary.expm1,
+    "log1p": unary.log1p,
+    "cbrt": unary.cbrt,
     "logit": lambda x: unary.log(x) - unary.log1p(-_float(x)),
     "xlog1py": lambda x, y: special.xlogy(x, 1.0 + _float(y)),
     "entr": lambda x: -special.xlogy(x, x),
     "rel_entr": lambda x, y: special.xlogy(x, _float(x) / y),
-    "gamma": _gamma, "gammasgn": _gamma_sign, "rgamma": lambda x: 1.0 / _gamma(x),
+    "gamma": _gamma,
+    "gammasgn": _gamma_sign,
+    "rgamma": lambda x: 1.0 / _gamma(x),
     "beta": lambda a, b: _gamma(a) * _gamma(b) / _gamma(_float(a) + b),
     "betaln": lambda a, b: special.lgamma(a) + special.lgamma(b) - special.lgamma(_float(a) + b),
-    "iv": bessel.iv, "ive": bessel.ive, "jv": bessel.jv, "jn": bessel.jv, "kv": bessel.kv,
-    "kve": bessel.kve, "kn": bessel.kv, "yv": bessel.yv, "yn": bessel.yv,
-    **{f"{kind}{n}": functools.partial(getattr(bessel, f"{kind}v"), n)
-       for kind in "ijky" for n in (0, 1)},
-    **{f"{kind}{n}e": functools.partial(getattr(bessel, f"{kind}ve"), n)
-       for kind in "ik" for n in (0, 1)},
-}  # fmt: skip
+    "iv": bessel.iv,
+    "ive": bessel.ive,
+    "jv": bessel.jv,
+    "jn": bessel.jv,
+    "kv": bessel.kv,
+    "kve": bessel.kve,
+    "kn": bessel.kv,
+    "yv": bessel.yv,
+    "yn": bessel.yv,
+    **{
+        f"{kind}{n}": functools.partial(getattr(bessel, f"{kind}v"), n)
+        for kind in "ijky"
+        for n in (0, 1)
+    },
+    **{
+        f"{kind}{n}e": functools.partial(getattr(bessel, f"{kind}ve"), n)
+        for kind in "ik"
+        for n in (0, 1)
+    },
+}
 
 # Inputs beside a tensor that need no look: every other type may bring its own `__array_ufunc__`.
 _KNOWN = frozenset(
@@ -305,10 +349,23 @@ def _with_options(
 
 
 # Ufuncs without a reduction of their own, whose elements may be paired in any way.
-_ASSOCIATIVE = frozenset((
-    np.maximum, np.minimum, np.fmax, np.fmin, np.hypot, np.logaddexp, np.logaddexp2,
-    np.logical_and, np.logical_or, np.logical_xor, np.bitwise_and, np.bitwise_or, np.bitwise_xor,
-))  # fmt: skip
+_ASSOCIATIVE = frozenset(
+    (
+        np.maximum,
+        np.minimum,
+        np.fmax,
+        np.fmin,
+        np.hypot,
+        np.logaddexp,
+        np.logaddexp2,
+        np.logical_and,
+        np.logical_or,
+        np.logical_xor,
+        np.bitwise_and,
+        np.bitwise_or,
+        np.bitwise_xor,
+    )
+)
 
 
 def _folded(

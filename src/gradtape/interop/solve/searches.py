@@ -29,9 +29,18 @@ if TYPE_CHECKING:
 SOLVERS = ("direct", *ITERATIVE)
 FIXED_POINT_METHODS = ("anderson", "iteration", "newton")
 ROOT_METHODS = (
-    "hybr", "newton", "lm", "broyden1", "broyden2", "anderson", "linearmixing", "diagbroyden",
-    "excitingmixing", "krylov", "df-sane",
-)  # fmt: skip
+    "hybr",
+    "newton",
+    "lm",
+    "broyden1",
+    "broyden2",
+    "anderson",
+    "linearmixing",
+    "diagbroyden",
+    "excitingmixing",
+    "krylov",
+    "df-sane",
+)
 # The options of methods that are not SciPy's.
 OPTIONS = {"newton": ("maxiter",), "iteration": ("maxiter",), "anderson": ("maxiter", "memory")}
 # Methods of scipy.optimize.minimize by what they take beside the gradient.
@@ -39,11 +48,25 @@ TAKES_PRODUCTS = ("newton-cg", "trust-ncg", "trust-krylov")
 TAKES_HESSIAN = ("dogleg", "trust-exact", "trust-constr")
 TAKES_NO_GRADIENT = ("nelder-mead", "powell", "cobyla", "cobyqa")
 TAKES_BOUNDS = (
-    "l-bfgs-b", "tnc", "slsqp", "trust-constr", "nelder-mead", "powell", "cobyla", "cobyqa",
-)  # fmt: skip
+    "l-bfgs-b",
+    "tnc",
+    "slsqp",
+    "trust-constr",
+    "nelder-mead",
+    "powell",
+    "cobyla",
+    "cobyqa",
+)
 MINIMIZE_METHODS = (
-    "bfgs", "cg", "l-bfgs-b", "tnc", "slsqp", *TAKES_PRODUCTS, *TAKES_HESSIAN, *TAKES_NO_GRADIENT,
-)  # fmt: skip
+    "bfgs",
+    "cg",
+    "l-bfgs-b",
+    "tnc",
+    "slsqp",
+    *TAKES_PRODUCTS,
+    *TAKES_HESSIAN,
+    *TAKES_NO_GRADIENT,
+)
 # More unknowns than this are not polished by a dense matrix.
 POLISHED = 1000
 # How far a residual, and a gradient, must have fallen from the start to believe SciPy's success
@@ -181,9 +204,13 @@ class RootSearch(Search):
         jac = equation.jacobian if self.method in ("hybr", "lm") else None
         with np.errstate(all="ignore"):
             result = solve(
-                equation.value, start, method=self.method, jac=jac, tol=self.tol,
+                equation.value,
+                start,
+                method=self.method,
+                jac=jac,
+                tol=self.tol,
                 options=self.options,
-            )  # fmt: skip
+            )
         found = np.reshape(result.x, -1)
         solved = result.success
         if self._may_be_polished(layout):
@@ -268,9 +295,13 @@ class MinimumSearch(Search):
             condition = self._equation(self.residual(function, (lower, upper)), layout)
         with np.errstate(all="ignore"):
             result = solve(
-                equation.objective, inside, method=self.method, tol=self.tol,
-                options=self.options, **given,
-            )  # fmt: skip
+                equation.objective,
+                inside,
+                method=self.method,
+                tol=self.tol,
+                options=self.options,
+                **given,
+            )
         found = np.reshape(result.x, -1)
         if bounds is not None:
             found = np.clip(found, lower, upper)

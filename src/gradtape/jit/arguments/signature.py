@@ -310,10 +310,11 @@ class Signature:
         if len(passed) > 1 and len(set(map(id, passed))) < len(passed):
             firsts: dict[int, int] = {}
             pattern = Aliases(
-                number if type(each) in _NUMBERS or type(each) is int
+                number
+                if type(each) in _NUMBERS or type(each) is int
                 else firsts.setdefault(id(each), number)
                 for number, each in enumerate(passed)
-            )  # fmt: skip
+            )
             if list(pattern) != list(range(len(passed))):
                 key.append(pattern)
         return tuple(key), leaves, Arguments(self, args, kwargs, tuple(key))

@@ -104,9 +104,7 @@ def checked(name: str, label: str, wanted: Any, passed: Any) -> Any:
     specs, structure = flatten(wanted)
     parts = flatten_up_to(structure, passed, f"{name}: {label}")
     labels = leaf_names(structure, label)
-    found = [
-        _checked_leaf(name, *each) for each in zip(labels, specs, parts, strict=True)
-    ]  # fmt: skip
+    found = [_checked_leaf(name, *each) for each in zip(labels, specs, parts, strict=True)]
     return unflatten(structure, found)
 
 

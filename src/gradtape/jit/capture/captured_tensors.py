@@ -40,8 +40,15 @@ class _StandIn(NamedTuple):
 class CapturedTensors:
     """Notes the tensors that a captured run was given, made and changed in place."""
 
-    __slots__ = ("_computed", "_made", "_originals", "_rebound", "_stand_ins", "changed_arguments",
-                 "shares_argument")  # fmt: skip
+    __slots__ = (
+        "_computed",
+        "_made",
+        "_originals",
+        "_rebound",
+        "_stand_ins",
+        "changed_arguments",
+        "shares_argument",
+    )
 
     def __init__(self) -> None:
         # Stand-ins by the id of their handle, and by the id of what the caller passed.

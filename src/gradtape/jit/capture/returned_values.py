@@ -30,9 +30,21 @@ from gradtape.trace.followed_number import Followed, plain
 
 # Classes of objects besides tensors that are taken to be the same in every call.
 PLAIN = (
-    bool, int, float, complex, str, bytes, range, slice, type, type(...), np.generic, np.dtype,
-    enum.Enum, Variable,
-)  # fmt: skip
+    bool,
+    int,
+    float,
+    complex,
+    str,
+    bytes,
+    range,
+    slice,
+    type,
+    type(...),
+    np.generic,
+    np.dtype,
+    enum.Enum,
+    Variable,
+)
 
 
 def is_inside(leaf: object, capture: Capture) -> bool:

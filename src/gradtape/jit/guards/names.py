@@ -17,16 +17,27 @@ _ATTRIBUTE = frozenset(
 )
 # Names with which code reads attributes that it writes down as text, or all of them.
 _BY_TEXT = frozenset(
-    ("getattr", "hasattr", "setattr", "delattr", "attrgetter", "methodcaller", "format",
-     "format_map")
-)  # fmt: skip
+    (
+        "getattr",
+        "hasattr",
+        "setattr",
+        "delattr",
+        "attrgetter",
+        "methodcaller",
+        "format",
+        "format_map",
+    )
+)
 # The same as functions, and as an attribute.
 _ALL_BY_FUNCTIONS = frozenset(("vars", "dir", "asdict", "astuple", "fields", "replace"))
 _ALL = "__dict__"
 _SKIPPED = frozenset(("CACHE", "NOP", "RESUME", "PUSH_NULL", "PRECALL"))
 # Bits of an argument below the number of the name.
-_FLAG_BITS = {"LOAD_GLOBAL": 1, "LOAD_ATTR": int("LOAD_METHOD" not in dis.opmap),
-              "LOAD_SUPER_ATTR": 2}  # fmt: skip
+_FLAG_BITS = {
+    "LOAD_GLOBAL": 1,
+    "LOAD_ATTR": int("LOAD_METHOD" not in dis.opmap),
+    "LOAD_SUPER_ATTR": 2,
+}
 _NAMED = {
     number: _FLAG_BITS.get(name, 0) for name, number in dis.opmap.items() if number in dis.hasname
 }

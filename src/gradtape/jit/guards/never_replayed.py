@@ -57,9 +57,24 @@ _FILES_OF_NUMPY = frozenset(
     ("fromfile", "load", "loadtxt", "genfromtxt", "save", "savez", "savetxt", "memmap")
 )
 _PATH_METHODS = frozenset(
-    ("read_text", "read_bytes", "write_text", "write_bytes", "open", "exists", "stat", "iterdir",
-     "glob", "rglob", "is_file", "is_dir", "mkdir", "unlink", "touch")
-)  # fmt: skip
+    (
+        "read_text",
+        "read_bytes",
+        "write_text",
+        "write_bytes",
+        "open",
+        "exists",
+        "stat",
+        "iterdir",
+        "glob",
+        "rglob",
+        "is_file",
+        "is_dir",
+        "mkdir",
+        "unlink",
+        "touch",
+    )
+)
 
 REMEDY = "Pass what it gives as an argument, or do it outside of the function"
 REMEDIES = {

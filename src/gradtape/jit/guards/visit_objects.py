@@ -25,8 +25,17 @@ MOST_ENTRIES = 1000
 _HEAP_TYPE = 1 << 9
 _NO_ENTRIES = frozenset(("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__"))
 # Special methods that run while objects are made, copied or deleted.
-_MAKERS = ("__init__", "__new__", "__post_init__", "__init_subclass__", "__set_name__", "__del__",
-           "__reduce__", "__getstate__", "__setstate__")  # fmt: skip
+_MAKERS = (
+    "__init__",
+    "__new__",
+    "__post_init__",
+    "__init_subclass__",
+    "__set_name__",
+    "__del__",
+    "__reduce__",
+    "__getstate__",
+    "__setstate__",
+)
 # Attributes of wrappers that hold what they wrap.
 WRAPPERS: tuple[tuple[type, tuple[str, ...]], ...] = (
     (functools.partial, ("func", "args", "keywords")),

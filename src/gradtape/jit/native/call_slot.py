@@ -81,12 +81,18 @@ class _Slot:
         self.in_python = function.__dict__["__call__"]
         value = Value(buffers.allocate(8), Variable(0.0).current().spec)
         objects = {
-            "recording_name": sys.intern("recording"), "tapes_name": sys.intern("tapes"),
+            "recording_name": sys.intern("recording"),
+            "tapes_name": sys.intern("tapes"),
             "address_name": sys.intern("address"),
-            "local_dictionary": native.local_dictionary, "zero": 0, "None": None,
-            "False": False, "unentered": value.entry, "allocate": buffers.allocate,
-            "team": threads.team, "in_python": self.in_python,
-        }  # fmt: skip
+            "local_dictionary": native.local_dictionary,
+            "zero": 0,
+            "None": None,
+            "False": False,
+            "unentered": value.entry,
+            "allocate": buffers.allocate,
+            "team": threads.team,
+            "in_python": self.in_python,
+        }
         types = (Exception, Recording, Tensor, Value, float, list, tuple)
         facts = {
             **layout,

@@ -81,14 +81,19 @@ class NativeCall:
         self._kept: list[object] = [run, result, tuple(assigned), differs, table, unflatten]
         rows = self._keep(ArgumentRows(arguments, self.end, pins))
         fields = {
-            "owner": id(self), "thread": _thread(), "world": World.number[0], "live": 1,
+            "owner": id(self),
+            "thread": _thread(),
+            "world": World.number[0],
+            "live": 1,
             "until_check": until_check,
             "guards": 0 if table is None else table.count,
             "guard_rows": 0 if table is None else table.address,
             "differs": 0 if differs is None else id(differs),
-            "argument_rows": self._table(rows.rows), **self._space("inputs", "passed", rows.inputs),
-            **self._plan_fields(run, layout, rows), **self._result_fields(result, place, rows),
-        }  # fmt: skip
+            "argument_rows": self._table(rows.rows),
+            **self._space("inputs", "passed", rows.inputs),
+            **self._plan_fields(run, layout, rows),
+            **self._result_fields(result, place, rows),
+        }
         locks = [self._keep((each.lock.acquire, each.lock.release)) for each in assigned]
         # Tensors that the function reaches without being given them.
         fields |= self._rows("tensors", [(id(self._keep(each)),) for each in steps.tensors])
@@ -128,13 +133,17 @@ class NativeCall:
         return {
             **self._rows("sources", sources.rows),
             **self._space("sources", "values", sources.rows),
-            **self._rows("words", words), **self._rows("numbers", numbers),
+            **self._rows("words", words),
+            **self._rows("numbers", numbers),
             **self._rows("buffers", [self._buffer_row(*each) for each in taken]),
             **self._space("buffers", "taken", taken),
-            "slots": base, "instructions": stretch.instructions.address,
-            "count": stretch.instructions.count, "parallel": int(stretch.parallel),
-            "keep_gil": int(stretch.quick), "ops": layout.ops,
-        }  # fmt: skip
+            "slots": base,
+            "instructions": stretch.instructions.address,
+            "count": stretch.instructions.count,
+            "parallel": int(stretch.parallel),
+            "keep_gil": int(stretch.quick),
+            "ops": layout.ops,
+        }
 
     def _result_fields(
         self, result: Result, place: dict[Node, int], rows: ArgumentRows
@@ -143,10 +152,13 @@ class NativeCall:
         structure = result.structure
         return {
             **self._rows("leaves", [*self._leaf_rows(result.leaves, place, rows)], "leaf_rows"),
-            "shape": _shape(structure), "unflatten": id(unflatten), "structure": id(structure),
+            "shape": _shape(structure),
+            "unflatten": id(unflatten),
+            "structure": id(structure),
             **self._rows("updates", [_update_row(source, place) for _, source in result.updates]),
-            **self._space("updates", "handles", result.updates), "assign": id(result.assignment),
-        }  # fmt: skip
+            **self._space("updates", "handles", result.updates),
+            "assign": id(result.assignment),
+        }
 
     # Tables of words.
 

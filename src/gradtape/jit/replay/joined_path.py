@@ -46,8 +46,17 @@ _BOOL = spec((), np.dtype(bool))
 class PathReplay:
     """The replay of a tree with guards: by a joined path while it pays, else step by step."""
 
-    __slots__ = ("_fastmath", "_hits", "_joined", "_latest", "_misses", "_repeats", "_root",
-                 "_steps", "_tried")  # fmt: skip
+    __slots__ = (
+        "_fastmath",
+        "_hits",
+        "_joined",
+        "_latest",
+        "_misses",
+        "_repeats",
+        "_root",
+        "_steps",
+        "_tried",
+    )
 
     def __init__(self, root: Step, fastmath: bool) -> None:
         self._root = root

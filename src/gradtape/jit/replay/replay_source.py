@@ -99,9 +99,16 @@ class _Writer:
         self._root = root
         self._note_path = note_path
         self._text = SourceText(
-            Handle=Handle, Tensor=Tensor, Value=Value, branch_key=branch_key, give_back=_give_back,
-            own_value=_own_value, change_all=change_all, unflatten=unflatten, unknown=self._unknown,
-        )  # fmt: skip
+            Handle=Handle,
+            Tensor=Tensor,
+            Value=Value,
+            branch_key=branch_key,
+            give_back=_give_back,
+            own_value=_own_value,
+            change_all=change_all,
+            unflatten=unflatten,
+            unknown=self._unknown,
+        )
         self._count = 0
         steps = list(_steps(root))
         self._draws = any(step.draws for step in steps)

@@ -48,8 +48,10 @@ def _read_promote(name: str) -> Rule:
 
 def _write_promote(name: str) -> Rule:
     return lambda inputs: (
-        inputs[0], as_positions(name, inputs[1]), cast_value(name, inputs[0], inputs[2])
-    )  # fmt: skip
+        inputs[0],
+        as_positions(name, inputs[1]),
+        cast_value(name, inputs[0], inputs[2]),
+    )
 
 
 def _lines(shape: Shape, result: Shape, axis: int, tail: int) -> Reads:
@@ -163,14 +165,25 @@ def _gather_samples() -> list[Sample]:
     return found
 
 
-GATHER = declare(Op(
-    "gather", "indexing", params=("axis",),
-    spec=lambda x, indices, axis: spec(gathered_shape(x.shape, indices.shape, axis), x.dtype),
-    numpy=lambda x, indices, axis: np.take(x, indices, axis), promote=_read_promote("gather"),
-    weak=(0,), jvp=_read_jvp, vjp=_gather_vjp, mask=mask_by_vjp, batch=batching.gather,
-    examples=examples.gathered, sparsity=_read_sparsity, copies=copies.gather,
-    samples=_gather_samples,
-))  # fmt: skip
+GATHER = declare(
+    Op(
+        "gather",
+        "indexing",
+        params=("axis",),
+        spec=lambda x, indices, axis: spec(gathered_shape(x.shape, indices.shape, axis), x.dtype),
+        numpy=lambda x, indices, axis: np.take(x, indices, axis),
+        promote=_read_promote("gather"),
+        weak=(0,),
+        jvp=_read_jvp,
+        vjp=_gather_vjp,
+        mask=mask_by_vjp,
+        batch=batching.gather,
+        examples=examples.gathered,
+        sparsity=_read_sparsity,
+        copies=copies.gather,
+        samples=_gather_samples,
+    )
+)
 
 
 def _scatter_samples(rows: bool) -> list[Sample]:
@@ -195,13 +208,26 @@ def _scatter_add(name: str, params: tuple[str, ...], examples: Rule | None = Non
     def vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...], axis: int = 0) -> Node:
         return g if index == 0 else apply(GATHER, (g, inputs[1]), (axis,))
 
-    return declare(Op(
-        name, "indexing", params=params, spec=rule, numpy=_scatter_add_numpy,
-        promote=_write_promote(name), weak=(0, 2), jvp=_write_jvp, vjp=vjp, mask=mask_by_vjp,
-        batch=batching.write, examples=examples, sparsity=_added_sparsity(np.take),
-        copies=copies.scatter(adds=True), expensive=True,
-        samples=lambda: _scatter_samples(rows=not params),
-    ))  # fmt: skip
+    return declare(
+        Op(
+            name,
+            "indexing",
+            params=params,
+            spec=rule,
+            numpy=_scatter_add_numpy,
+            promote=_write_promote(name),
+            weak=(0, 2),
+            jvp=_write_jvp,
+            vjp=vjp,
+            mask=mask_by_vjp,
+            batch=batching.write,
+            examples=examples,
+            sparsity=_added_sparsity(np.take),
+            copies=copies.scatter(adds=True),
+            expensive=True,
+            samples=lambda: _scatter_samples(rows=not params),
+        )
+    )
 
 
 SCATTER_ADD = _scatter_add("scatter_add", ("axis",), examples.scattered)
@@ -221,18 +247,26 @@ def _last_writer_natively(y: Node) -> NativeCall:
     return NativeCall("last_writers", (), (y.size,), 1, 2 * y.size, 8 * length)
 
 
-LAST_WRITER = declare(Op(
-    "last_writer", "indexing", params=("length",),
-    spec=lambda indices, length: spec(indices.shape, np.dtype(bool)), numpy=_last_writer_numpy,
-    jvp=Undefined("last_writer gives booleans"), vjp=Undefined("last_writer gives booleans"),
-    batch=batching.last_writer, sparsity=nothing, native=_last_writer_natively,
-    samples=lambda: [
-        Sample((np.array([[1, 0], [1, 2]]),), {"length": 3}),
-        Sample((np.array(1),), {"length": 2}),
-        Sample((np.zeros(0, int),), {"length": 0}),
-    ],
-    doc="Which of the writes to one position comes last, and so is the one that stays.",
-))  # fmt: skip
+LAST_WRITER = declare(
+    Op(
+        "last_writer",
+        "indexing",
+        params=("length",),
+        spec=lambda indices, length: spec(indices.shape, np.dtype(bool)),
+        numpy=_last_writer_numpy,
+        jvp=Undefined("last_writer gives booleans"),
+        vjp=Undefined("last_writer gives booleans"),
+        batch=batching.last_writer,
+        sparsity=nothing,
+        native=_last_writer_natively,
+        samples=lambda: [
+            Sample((np.array([[1, 0], [1, 2]]),), {"length": 3}),
+            Sample((np.array(1),), {"length": 2}),
+            Sample((np.zeros(0, int),), {"length": 0}),
+        ],
+        doc="Which of the writes to one position comes last, and so is the one that stays.",
+    )
+)
 
 
 def _winners(x: Node, indices: Node, values: Node, axis: int) -> Node:
@@ -259,18 +293,28 @@ def _scatter_set_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...], axi
     return apply(WHERE, (stays, apply(GATHER, (g, indices), (axis,)), nothing))
 
 
-SCATTER_SET = declare(Op(
-    "scatter_set", "indexing", params=("axis",),
-    spec=lambda x, indices, values, axis: _same_shape(
-        "scatter_set", x, values, gathered_shape(x.shape, indices.shape, axis)
-    ),
-    numpy=_scatter_set_numpy, promote=_write_promote("scatter_set"), weak=(0, 2), jvp=_write_jvp,
-    vjp=_scatter_set_vjp,
-    # The reverse rule only moves elements or drops them, so it also carries the mask back.
-    mask=lambda index, mask, y, inputs, axis: _scatter_set_vjp(index, mask, y, inputs, axis),
-    batch=batching.write, examples=examples.scattered, sparsity=_set_sparsity,
-    copies=copies.scatter(adds=False), samples=lambda: _scatter_samples(rows=False),
-))  # fmt: skip
+SCATTER_SET = declare(
+    Op(
+        "scatter_set",
+        "indexing",
+        params=("axis",),
+        spec=lambda x, indices, values, axis: _same_shape(
+            "scatter_set", x, values, gathered_shape(x.shape, indices.shape, axis)
+        ),
+        numpy=_scatter_set_numpy,
+        promote=_write_promote("scatter_set"),
+        weak=(0, 2),
+        jvp=_write_jvp,
+        vjp=_scatter_set_vjp,
+        # The reverse rule only moves elements or drops them, so it also carries the mask back.
+        mask=lambda index, mask, y, inputs, axis: _scatter_set_vjp(index, mask, y, inputs, axis),
+        batch=batching.write,
+        examples=examples.scattered,
+        sparsity=_set_sparsity,
+        copies=copies.scatter(adds=False),
+        samples=lambda: _scatter_samples(rows=False),
+    )
+)
 
 
 def _along_spec(x: Spec, indices: Spec, axis: int) -> Spec:
@@ -314,29 +358,51 @@ def _along_samples(values: bool) -> Rule:
     return samples
 
 
-TAKE_ALONG_AXIS = declare(Op(
-    "take_along_axis", "indexing", params=("axis",), spec=_along_spec,
-    numpy=lambda x, indices, axis: np.take_along_axis(x, indices, axis),
-    promote=_read_promote("take_along_axis"), weak=(0,), jvp=_read_jvp,
-    vjp=lambda index, g, y, inputs, axis: apply(
-        ADD_ALONG_AXIS, (constant(0, inputs[0].spec), inputs[1], g), (axis,)
-    ),
-    mask=mask_by_vjp, batch=batching.shifted("axis"), examples=examples.along_axis,
-    sparsity=_read_sparsity, copies=copies.take_along_axis, samples=_along_samples(values=False),
-))  # fmt: skip
-ADD_ALONG_AXIS: Op = declare(Op(
-    "add_along_axis", "indexing", params=("axis",),
-    spec=lambda x, indices, values, axis: _same_shape(
-        "add_along_axis", x, values, _along_spec(x, indices, axis).shape
-    ),
-    numpy=_add_along_numpy, promote=_write_promote("add_along_axis"), weak=(0, 2), jvp=_write_jvp,
-    vjp=lambda index, g, y, inputs, axis: (
-        g if index == 0 else apply(TAKE_ALONG_AXIS, (g, inputs[1]), (axis,))
-    ),
-    mask=mask_by_vjp, batch=batching.shifted("axis"), examples=examples.along_axis,
-    sparsity=_added_sparsity(np.take_along_axis), copies=copies.scatter(adds=True, along=True),
-    expensive=True, samples=_along_samples(values=True),
-))  # fmt: skip
+TAKE_ALONG_AXIS = declare(
+    Op(
+        "take_along_axis",
+        "indexing",
+        params=("axis",),
+        spec=_along_spec,
+        numpy=lambda x, indices, axis: np.take_along_axis(x, indices, axis),
+        promote=_read_promote("take_along_axis"),
+        weak=(0,),
+        jvp=_read_jvp,
+        vjp=lambda index, g, y, inputs, axis: apply(
+            ADD_ALONG_AXIS, (constant(0, inputs[0].spec), inputs[1], g), (axis,)
+        ),
+        mask=mask_by_vjp,
+        batch=batching.shifted("axis"),
+        examples=examples.along_axis,
+        sparsity=_read_sparsity,
+        copies=copies.take_along_axis,
+        samples=_along_samples(values=False),
+    )
+)
+ADD_ALONG_AXIS: Op = declare(
+    Op(
+        "add_along_axis",
+        "indexing",
+        params=("axis",),
+        spec=lambda x, indices, values, axis: _same_shape(
+            "add_along_axis", x, values, _along_spec(x, indices, axis).shape
+        ),
+        numpy=_add_along_numpy,
+        promote=_write_promote("add_along_axis"),
+        weak=(0, 2),
+        jvp=_write_jvp,
+        vjp=lambda index, g, y, inputs, axis: (
+            g if index == 0 else apply(TAKE_ALONG_AXIS, (g, inputs[1]), (axis,))
+        ),
+        mask=mask_by_vjp,
+        batch=batching.shifted("axis"),
+        examples=examples.along_axis,
+        sparsity=_added_sparsity(np.take_along_axis),
+        copies=copies.scatter(adds=True, along=True),
+        expensive=True,
+        samples=_along_samples(values=True),
+    )
+)
 
 
 @kind_of_operand

@@ -322,18 +322,25 @@ def _one_hot_composition(indices: Node, num_classes: int, dtype: DType) -> Node:
     return cast(equal(column, classes), dtype)
 
 
-ONE_HOT = declare(Op(
-    "one_hot", "indexing", params=("num_classes", "dtype"),
-    spec=lambda indices, num_classes, dtype: spec((*indices.shape, num_classes), dtype),
-    numpy=_one_hot_numpy, jvp=Undefined("one_hot is a function of integers"),
-    vjp=Undefined("one_hot is a function of integers"), batch=batching.leading, sparsity=nothing,
-    composition=_one_hot_composition,
-    samples=lambda: [
-        Sample((np.array([[1, 0], [2, 5]]),), {"num_classes": 3, "dtype": np.dtype("float64")}),
-        Sample((np.array(1, np.uint8),), {"num_classes": 2, "dtype": np.dtype("bool")}),
-        Sample((np.zeros(0, int),), {"num_classes": 2, "dtype": np.dtype("int32")}),
-    ],
-))  # fmt: skip
+ONE_HOT = declare(
+    Op(
+        "one_hot",
+        "indexing",
+        params=("num_classes", "dtype"),
+        spec=lambda indices, num_classes, dtype: spec((*indices.shape, num_classes), dtype),
+        numpy=_one_hot_numpy,
+        jvp=Undefined("one_hot is a function of integers"),
+        vjp=Undefined("one_hot is a function of integers"),
+        batch=batching.leading,
+        sparsity=nothing,
+        composition=_one_hot_composition,
+        samples=lambda: [
+            Sample((np.array([[1, 0], [2, 5]]),), {"num_classes": 3, "dtype": np.dtype("float64")}),
+            Sample((np.array(1, np.uint8),), {"num_classes": 2, "dtype": np.dtype("bool")}),
+            Sample((np.zeros(0, int),), {"num_classes": 2, "dtype": np.dtype("int32")}),
+        ],
+    )
+)
 
 
 @kind_of_operand
@@ -351,6 +358,15 @@ def one_hot(indices: TensorLike, num_classes: int, dtype: DTypeLike | None = Non
 
 
 __all__ = [
-    "gather", "get_item", "one_hot", "read_along", "scatter_add", "scatter_add_rows",
-    "scatter_max", "scatter_set", "set_item", "take", "take_along_axis",
-]  # fmt: skip
+    "gather",
+    "get_item",
+    "one_hot",
+    "read_along",
+    "scatter_add",
+    "scatter_add_rows",
+    "scatter_max",
+    "scatter_set",
+    "set_item",
+    "take",
+    "take_along_axis",
+]

@@ -55,20 +55,32 @@ def _stack_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...], axis: int
     return apply(SLICE, (g,), (*axis_part(g.shape, axis, index, 1), inputs[index].shape))
 
 
-STACK = declare(Op(
-    "stack", "movement", params=("axis",), spec=_stack_spec,
-    numpy=lambda *parts, axis: np.stack(parts, axis), promote=promotion("stack", "same", "any"),
-    jvp=_joined_jvp, vjp=_stack_vjp, mask=mask_moved, batch=batching.shifted("axis"),
-    examples=examples.joined, sparsity=moved, join=Join.STACK, copies=copies.stack,
-    samples=lambda: [
-        Sample((np.array([1.0, 2.0]), np.array([3.0, 4.0])), {"axis": 0}),
-        Sample((np.array([1.0, 2.0]), np.array([3.0, 4.0])), {"axis": 1}),
-        Sample((np.array(1.5), np.array(2.0), np.array(3.0)), {"axis": 0}),
-        Sample((np.array([1j, 2.0]), np.array([3.0, 4.0])), {"axis": 0}),
-        Sample((np.zeros((0, 2)),), {"axis": 2}),
-        Sample((np.array([1, 2]), np.array([True, False])), {"axis": 0}),
-    ],
-))  # fmt: skip
+STACK = declare(
+    Op(
+        "stack",
+        "movement",
+        params=("axis",),
+        spec=_stack_spec,
+        numpy=lambda *parts, axis: np.stack(parts, axis),
+        promote=promotion("stack", "same", "any"),
+        jvp=_joined_jvp,
+        vjp=_stack_vjp,
+        mask=mask_moved,
+        batch=batching.shifted("axis"),
+        examples=examples.joined,
+        sparsity=moved,
+        join=Join.STACK,
+        copies=copies.stack,
+        samples=lambda: [
+            Sample((np.array([1.0, 2.0]), np.array([3.0, 4.0])), {"axis": 0}),
+            Sample((np.array([1.0, 2.0]), np.array([3.0, 4.0])), {"axis": 1}),
+            Sample((np.array(1.5), np.array(2.0), np.array(3.0)), {"axis": 0}),
+            Sample((np.array([1j, 2.0]), np.array([3.0, 4.0])), {"axis": 0}),
+            Sample((np.zeros((0, 2)),), {"axis": 2}),
+            Sample((np.array([1, 2]), np.array([True, False])), {"axis": 0}),
+        ],
+    )
+)
 
 
 @kind_of_parts
@@ -123,19 +135,30 @@ def _concat_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...], axis: in
     return along_axis(g, axis, start, inputs[index].shape[axis])
 
 
-CONCAT = declare(Op(
-    "concat", "movement", params=("axis",), spec=_concat_spec,
-    numpy=lambda *parts, axis: np.concatenate(parts, axis),
-    promote=promotion("concat", "same", "any"), jvp=_joined_jvp, vjp=_concat_vjp, mask=mask_moved,
-    batch=batching.shifted("axis"), examples=examples.joined, sparsity=moved, join=Join.CONCAT,
-    copies=copies.concat,
-    samples=lambda: [
-        Sample((np.array([1.0, 2.0]), np.array([3.0])), {"axis": 0}),
-        Sample((np.ones((2, 1)), np.zeros((2, 3)), np.zeros((2, 0))), {"axis": 1}),
-        Sample((np.array([1j, 2.0]), np.array([3.0, 4.0])), {"axis": 0}),
-        Sample((np.array([1, 2]), np.array([True, False])), {"axis": 0}),
-    ],
-))  # fmt: skip
+CONCAT = declare(
+    Op(
+        "concat",
+        "movement",
+        params=("axis",),
+        spec=_concat_spec,
+        numpy=lambda *parts, axis: np.concatenate(parts, axis),
+        promote=promotion("concat", "same", "any"),
+        jvp=_joined_jvp,
+        vjp=_concat_vjp,
+        mask=mask_moved,
+        batch=batching.shifted("axis"),
+        examples=examples.joined,
+        sparsity=moved,
+        join=Join.CONCAT,
+        copies=copies.concat,
+        samples=lambda: [
+            Sample((np.array([1.0, 2.0]), np.array([3.0])), {"axis": 0}),
+            Sample((np.ones((2, 1)), np.zeros((2, 3)), np.zeros((2, 0))), {"axis": 1}),
+            Sample((np.array([1j, 2.0]), np.array([3.0, 4.0])), {"axis": 0}),
+            Sample((np.array([1, 2]), np.array([True, False])), {"axis": 0}),
+        ],
+    )
+)
 
 
 @kind_of_parts
@@ -179,19 +202,28 @@ def _split_composition(x: Node, sizes: tuple[int, ...], axis: int) -> tuple[Node
     return tuple(found)
 
 
-SPLIT = declare(Op(
-    "split", "movement", params=("sizes", "axis"), spec=_split_spec,
-    numpy=lambda x, sizes, axis: tuple(np.split(x, np.cumsum(sizes)[:-1], axis)), jvp=_split_jvp,
-    vjp=lambda index, g, y, inputs, sizes, axis: apply(CONCAT, g, (axis,)),
-    batch=batching.shifted("axis"), examples=examples.along_axis, sparsity=moved, view=View.OTHER,
-    composition=_split_composition,
-    samples=lambda: [
-        Sample((np.arange(6.0).reshape(3, 2),), {"sizes": (1, 2), "axis": 0}),
-        Sample((np.arange(6.0).reshape(2, 3) * 1j,), {"sizes": (1, 0, 2), "axis": 1}),
-        Sample((np.arange(3),), {"sizes": (3,), "axis": 0}),
-        Sample((np.zeros((0, 2)),), {"sizes": (0, 0), "axis": 0}),
-    ],
-))  # fmt: skip
+SPLIT = declare(
+    Op(
+        "split",
+        "movement",
+        params=("sizes", "axis"),
+        spec=_split_spec,
+        numpy=lambda x, sizes, axis: tuple(np.split(x, np.cumsum(sizes)[:-1], axis)),
+        jvp=_split_jvp,
+        vjp=lambda index, g, y, inputs, sizes, axis: apply(CONCAT, g, (axis,)),
+        batch=batching.shifted("axis"),
+        examples=examples.along_axis,
+        sparsity=moved,
+        view=View.OTHER,
+        composition=_split_composition,
+        samples=lambda: [
+            Sample((np.arange(6.0).reshape(3, 2),), {"sizes": (1, 2), "axis": 0}),
+            Sample((np.arange(6.0).reshape(2, 3) * 1j,), {"sizes": (1, 0, 2), "axis": 1}),
+            Sample((np.arange(3),), {"sizes": (3,), "axis": 0}),
+            Sample((np.zeros((0, 2)),), {"sizes": (0, 0), "axis": 0}),
+        ],
+    )
+)
 
 
 @parts_of_kind

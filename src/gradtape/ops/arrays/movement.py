@@ -48,20 +48,25 @@ def _reshape_spec(x: Spec, shape: Shape) -> Spec:
 
 
 RESHAPE = linear(
-    "reshape", "movement", params=("shape",), spec=_reshape_spec,
+    "reshape",
+    "movement",
+    params=("shape",),
+    spec=_reshape_spec,
     numpy=lambda x, shape: np.reshape(x, shape),
     mask=lambda index, mask, y, inputs, shape: reshape_node(mask, inputs[0].shape),
     transpose=lambda g, x, shape: reshape_node(g, x.shape),
     batch=lambda inputs, batched, y, shape: apply(y.op, inputs, ((inputs[0].shape[0], *shape),)),
-    examples=examples.in_place, sparsity=each(lambda operand, result, shape: SAME),
-    view=View.RESHAPE, simpler=identities.view,
+    examples=examples.in_place,
+    sparsity=each(lambda operand, result, shape: SAME),
+    view=View.RESHAPE,
+    simpler=identities.view,
     samples=movement_samples(
         ((2, 3), {"shape": (3, 2)}),
         ((2, 3), {"shape": (6,)}),
         ((), {"shape": (1, 1)}),
         ((0, 3), {"shape": (3, 0)}),
     ),
-)  # fmt: skip
+)
 
 
 def reshape_node(node: Node, shape: Shape) -> Node:
@@ -100,21 +105,27 @@ def _broadcast_spec(x: Spec, shape: Shape) -> Spec:
 
 
 BROADCAST_TO = linear(
-    "broadcast_to", "movement", params=("shape",), spec=_broadcast_spec,
+    "broadcast_to",
+    "movement",
+    params=("shape",),
+    spec=_broadcast_spec,
     numpy=lambda x, shape: np.broadcast_to(x, shape),
     mask=lambda index, mask, y, inputs, shape: shapes.reduce_to(mask, inputs[0].shape, "any"),
     transpose=lambda g, x, shape: shapes.reduce_to(g, x.shape),
     batch=lambda inputs, batched, y, shape: apply(
         y.op, (batching.lifted(inputs[0], y.ndim),), ((inputs[0].shape[0], *shape),)
     ),
-    examples=examples.elementwise, sparsity=moved, view=View.BROADCAST, simpler=identities.view,
+    examples=examples.elementwise,
+    sparsity=moved,
+    view=View.BROADCAST,
+    simpler=identities.view,
     samples=movement_samples(
         ((3,), {"shape": (2, 3)}),
         ((2, 1), {"shape": (2, 3)}),
         ((), {"shape": (2,)}),
         ((1, 3), {"shape": (0, 3)}),
     ),
-)  # fmt: skip
+)
 
 
 @kind_of_operand
@@ -143,21 +154,27 @@ def _inverse(axes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 PERMUTE_DIMS = linear(
-    "permute_dims", "movement", params=("axes",),
+    "permute_dims",
+    "movement",
+    params=("axes",),
     spec=lambda x, axes: spec(tuple(x.shape[axis] for axis in axes), x.dtype),
-    numpy=lambda x, axes: np.transpose(x, axes), mask=mask_moved,
+    numpy=lambda x, axes: np.transpose(x, axes),
+    mask=mask_moved,
     transpose=lambda g, x, axes: permute(g, _inverse(axes)),
     batch=lambda inputs, batched, y, axes: apply(
         y.op, inputs, ((0, *(axis + 1 for axis in axes)),)
     ),
-    examples=examples.permuted, sparsity=moved, view=View.PERMUTE, simpler=identities.view,
+    examples=examples.permuted,
+    sparsity=moved,
+    view=View.PERMUTE,
+    simpler=identities.view,
     samples=movement_samples(
         ((2, 3), {"axes": (1, 0)}),
         ((2, 3, 4), {"axes": (1, 2, 0)}),
         ((2, 0), {"axes": (1, 0)}),
         ((), {"axes": ()}),
     ),
-)  # fmt: skip
+)
 
 
 def permute(x: TensorOrNode, axes: tuple[int, ...]) -> TensorOrNode:
@@ -296,10 +313,16 @@ def flip(x: TensorLike, /, *, axis: Axis = None) -> Tensor:
 
 
 ROLL: Op = linear(
-    "roll", "movement", params=("shift", "axis"), spec=lambda x, shift, axis: x,
-    numpy=lambda x, shift, axis: np.roll(x, shift, axis), mask=mask_moved,
+    "roll",
+    "movement",
+    params=("shift", "axis"),
+    spec=lambda x, shift, axis: x,
+    numpy=lambda x, shift, axis: np.roll(x, shift, axis),
+    mask=mask_moved,
     transpose=lambda g, x, shift, axis: apply(ROLL, (g,), (tuple(-n for n in shift), axis)),
-    batch=batching.shifted("axis"), examples=examples.along_axis, sparsity=moved,
+    batch=batching.shifted("axis"),
+    examples=examples.along_axis,
+    sparsity=moved,
     copies=copies.roll,
     samples=movement_samples(
         ((2, 3), {"shift": (1,), "axis": (1,)}),
@@ -307,7 +330,7 @@ ROLL: Op = linear(
         ((3,), {"shift": (7,), "axis": (0,)}),
         ((0, 2), {"shift": (1,), "axis": (0,)}),
     ),
-)  # fmt: skip
+)
 
 
 @kind_of_operand

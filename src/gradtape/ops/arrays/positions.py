@@ -45,19 +45,27 @@ def _check_natively(y: Node) -> NativeCall:
     return NativeCall("check_positions", (code,), (y.params[2],), y.size, y.size)
 
 
-CHECKED = declare(Op(
-    "checked_positions", "indexing", params=("name", "axis", "length"),
-    spec=lambda indices, name, axis, length: spec(indices.shape, np.dtype(np.int64)),
-    numpy=lambda indices, name, axis, length: wrap(name, indices, axis, length),
-    jvp=Undefined("positions are integers"), vjp=Undefined("positions are integers"),
-    batch=batching.leading, sparsity=nothing, may_fail=True, native=_check_natively,
-    samples=lambda: [
-        Sample((np.array([[0, -1], [2, -3]]),), {"name": "take", "axis": 0, "length": 3}),
-        Sample((np.array(1, np.uint8),), {"name": "take", "axis": 1, "length": 2}),
-        Sample((np.zeros(0, np.int32),), {"name": "take", "axis": 0, "length": 0}),
-    ],
-    doc="Indices in range as non-negative int64; an IndexError for any other.",
-))  # fmt: skip
+CHECKED = declare(
+    Op(
+        "checked_positions",
+        "indexing",
+        params=("name", "axis", "length"),
+        spec=lambda indices, name, axis, length: spec(indices.shape, np.dtype(np.int64)),
+        numpy=lambda indices, name, axis, length: wrap(name, indices, axis, length),
+        jvp=Undefined("positions are integers"),
+        vjp=Undefined("positions are integers"),
+        batch=batching.leading,
+        sparsity=nothing,
+        may_fail=True,
+        native=_check_natively,
+        samples=lambda: [
+            Sample((np.array([[0, -1], [2, -3]]),), {"name": "take", "axis": 0, "length": 3}),
+            Sample((np.array(1, np.uint8),), {"name": "take", "axis": 1, "length": 2}),
+            Sample((np.zeros(0, np.int32),), {"name": "take", "axis": 0, "length": 0}),
+        ],
+        doc="Indices in range as non-negative int64; an IndexError for any other.",
+    )
+)
 
 
 def is_symbolic(x: object) -> bool:

@@ -103,13 +103,23 @@ def _argmax_natively(y: Node) -> NativeCall | None:
     return NativeCall("scatter_winners", (code,), words, width, x.size + 3 * values.size)
 
 
-SCATTER_ARGMAX = declare(Op(
-    "scatter_argmax", "indexing", spec=lambda x, indices, values: spec(x.shape, np.dtype(np.int64)),
-    numpy=_argmax_numpy, promote=_argmax_promote, weak=(0, 2),
-    jvp=Undefined("scatter_argmax gives integers"), vjp=Undefined("scatter_argmax gives integers"),
-    batch=batching.scatter_argmax, sparsity=nothing, expensive=True, native=_argmax_natively,
-    samples=_argmax_samples,
-))  # fmt: skip
+SCATTER_ARGMAX = declare(
+    Op(
+        "scatter_argmax",
+        "indexing",
+        spec=lambda x, indices, values: spec(x.shape, np.dtype(np.int64)),
+        numpy=_argmax_numpy,
+        promote=_argmax_promote,
+        weak=(0, 2),
+        jvp=Undefined("scatter_argmax gives integers"),
+        vjp=Undefined("scatter_argmax gives integers"),
+        batch=batching.scatter_argmax,
+        sparsity=nothing,
+        expensive=True,
+        native=_argmax_natively,
+        samples=_argmax_samples,
+    )
+)
 
 
 @kind_of_operand

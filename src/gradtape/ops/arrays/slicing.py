@@ -111,16 +111,28 @@ def _slice_jvp(
 
 
 def _slice_vjp(
-    index: int, g: Node, y: Node, inputs: tuple[Node, ...],
-    starts: Starts, lengths: Ints, steps: Ints, shape: Shape,
-) -> Node:  # fmt: skip
+    index: int,
+    g: Node,
+    y: Node,
+    inputs: tuple[Node, ...],
+    starts: Starts,
+    lengths: Ints,
+    steps: Ints,
+    shape: Shape,
+) -> Node:
     return apply(UNSLICE, (g, *inputs[1:]), (starts, lengths, steps, inputs[0].shape))
 
 
 def _unslice_vjp(
-    index: int, g: Node, y: Node, inputs: tuple[Node, ...],
-    starts: Starts, lengths: Ints, steps: Ints, shape: Shape,
-) -> Node:  # fmt: skip
+    index: int,
+    g: Node,
+    y: Node,
+    inputs: tuple[Node, ...],
+    starts: Starts,
+    lengths: Ints,
+    steps: Ints,
+    shape: Shape,
+) -> Node:
     return apply(SLICE, (g, *inputs[1:]), (starts, lengths, steps, inputs[0].shape))
 
 
@@ -174,18 +186,44 @@ def _slice_samples(name: str, whole: bool) -> Rule:
 
 
 _PART = ("starts", "lengths", "steps", "shape")
-SLICE = declare(Op(
-    "slice", "movement", params=_PART, spec=lambda x, *moving, shape, **_: spec(shape, x.dtype),
-    numpy=_slice_numpy, weak=(), jvp=_slice_jvp, vjp=_slice_vjp, mask=mask_moved, batch=_part_batch,
-    examples=examples.part_read, sparsity=moved, view=View.SLICE, simpler=identities.view,
-    copies=copies.slice_, samples=_slice_samples("slice", whole=True),
-))  # fmt: skip
-UNSLICE = declare(Op(
-    "unslice", "movement", params=_PART, spec=_unslice_spec, numpy=_unslice_numpy, weak=(),
-    jvp=_slice_jvp, vjp=_unslice_vjp, mask=mask_moved, batch=_part_batch,
-    examples=examples.part_of_zeros, sparsity=moved, copies=copies.unslice,
-    samples=_slice_samples("unslice", whole=False),
-))  # fmt: skip
+SLICE = declare(
+    Op(
+        "slice",
+        "movement",
+        params=_PART,
+        spec=lambda x, *moving, shape, **_: spec(shape, x.dtype),
+        numpy=_slice_numpy,
+        weak=(),
+        jvp=_slice_jvp,
+        vjp=_slice_vjp,
+        mask=mask_moved,
+        batch=_part_batch,
+        examples=examples.part_read,
+        sparsity=moved,
+        view=View.SLICE,
+        simpler=identities.view,
+        copies=copies.slice_,
+        samples=_slice_samples("slice", whole=True),
+    )
+)
+UNSLICE = declare(
+    Op(
+        "unslice",
+        "movement",
+        params=_PART,
+        spec=_unslice_spec,
+        numpy=_unslice_numpy,
+        weak=(),
+        jvp=_slice_jvp,
+        vjp=_unslice_vjp,
+        mask=mask_moved,
+        batch=_part_batch,
+        examples=examples.part_of_zeros,
+        sparsity=moved,
+        copies=copies.unslice,
+        samples=_slice_samples("unslice", whole=False),
+    )
+)
 
 
 def cast_value(what: str, x: Node, value: Node) -> Node:
@@ -264,11 +302,25 @@ def _set_samples() -> list[Sample]:
     return found
 
 
-SET_SLICE = declare(Op(
-    "set_slice", "movement", params=_PART, spec=_set_spec, numpy=_set_numpy, promote=_set_promote,
-    weak=(0, 1), jvp=_set_jvp, vjp=_set_vjp, mask=_set_mask, batch=_set_batch,
-    examples=examples.part_replaced, sparsity=moved, copies=copies.set_slice, samples=_set_samples,
-))  # fmt: skip
+SET_SLICE = declare(
+    Op(
+        "set_slice",
+        "movement",
+        params=_PART,
+        spec=_set_spec,
+        numpy=_set_numpy,
+        promote=_set_promote,
+        weak=(0, 1),
+        jvp=_set_jvp,
+        vjp=_set_vjp,
+        mask=_set_mask,
+        batch=_set_batch,
+        examples=examples.part_replaced,
+        sparsity=moved,
+        copies=copies.set_slice,
+        samples=_set_samples,
+    )
+)
 
 
 def moving_starts(full: Shape, starts: Ints, lengths: Ints, steps: Ints) -> tuple[Starts, Ints]:

@@ -61,11 +61,21 @@ def _bits() -> list[Sample]:
     return [Sample((x, np.array([0, 600, 2000])), order=0)]
 
 
-SPLIT = declare(Op(
-    "split_pieces", "sorting", spec=_split_spec, numpy=_split_numpy, jvp=_WHY, vjp=_WHY,
-    batch=batching.one_by_one, sparsity=dense, native=_split_natively, samples=_bits,
-    doc="The pieces of an array, each in two: smaller elements, and larger ones.",
-))  # fmt: skip
+SPLIT = declare(
+    Op(
+        "split_pieces",
+        "sorting",
+        spec=_split_spec,
+        numpy=_split_numpy,
+        jvp=_WHY,
+        vjp=_WHY,
+        batch=batching.one_by_one,
+        sparsity=dense,
+        native=_split_natively,
+        samples=_bits,
+        doc="The pieces of an array, each in two: smaller elements, and larger ones.",
+    )
+)
 
 
 def _sort_numpy(x: np.ndarray, bounds: np.ndarray) -> np.ndarray:
@@ -75,19 +85,28 @@ def _sort_numpy(x: np.ndarray, bounds: np.ndarray) -> np.ndarray:
 def _sort_natively(y: Node) -> NativeCall:
     x, bounds = y.inputs
     work = x.size * x.size.bit_length()
-    return NativeCall(
-        "sort_each", (_code(x),), (), bounds.size - 1, work, shared=x.spec.nbytes
-    )  # fmt: skip
+    return NativeCall("sort_each", (_code(x),), (), bounds.size - 1, work, shared=x.spec.nbytes)
 
 
-SORT_PIECES = declare(Op(
-    "sort_pieces", "sorting", spec=lambda x, bounds: x, numpy=_sort_numpy, jvp=_WHY, vjp=_WHY,
-    batch=batching.one_by_one, sparsity=dense, native=_sort_natively,
-    samples=lambda: [
-        Sample((generator("sort_pieces").permutation(900) * 0.5, np.array([0, 300, 900])), order=0)
-    ],
-    doc="Each piece of an array in ascending order.",
-))  # fmt: skip
+SORT_PIECES = declare(
+    Op(
+        "sort_pieces",
+        "sorting",
+        spec=lambda x, bounds: x,
+        numpy=_sort_numpy,
+        jvp=_WHY,
+        vjp=_WHY,
+        batch=batching.one_by_one,
+        sparsity=dense,
+        native=_sort_natively,
+        samples=lambda: [
+            Sample(
+                (generator("sort_pieces").permutation(900) * 0.5, np.array([0, 300, 900])), order=0
+            )
+        ],
+        doc="Each piece of an array in ascending order.",
+    )
+)
 
 
 def sorted_in_pieces(x: Node) -> Node:

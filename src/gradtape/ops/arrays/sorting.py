@@ -117,13 +117,23 @@ def _sort_composition(x: Node, axis: int, descending: bool) -> Node | None:
     return reshape_node(found, x.shape)
 
 
-ARGSORT: Op = declare(Op(
-    "argsort", "sorting", params=("axis", "descending", "stable"),
-    spec=lambda x, axis, descending, stable: spec(x.shape, INT64), numpy=_argsort_numpy,
-    jvp=Undefined("argsort gives integers"), vjp=Undefined("argsort gives integers"),
-    batch=batching.shifted("axis"), sparsity=nothing, expensive=True, samples=_argsort_samples,
-    composition=_on_last_axis, native=_rows_natively("order_rows", 8, 3),
-))  # fmt: skip
+ARGSORT: Op = declare(
+    Op(
+        "argsort",
+        "sorting",
+        params=("axis", "descending", "stable"),
+        spec=lambda x, axis, descending, stable: spec(x.shape, INT64),
+        numpy=_argsort_numpy,
+        jvp=Undefined("argsort gives integers"),
+        vjp=Undefined("argsort gives integers"),
+        batch=batching.shifted("axis"),
+        sparsity=nothing,
+        expensive=True,
+        samples=_argsort_samples,
+        composition=_on_last_axis,
+        native=_rows_natively("order_rows", 8, 3),
+    )
+)
 
 
 @kind_of_operand
@@ -153,18 +163,28 @@ def _sorted_like(
     return apply(TAKE_ALONG_AXIS, (tangents[0], order), (axis,))
 
 
-SORT: Op = declare(Op(
-    "sort", "sorting", params=("axis", "descending"), spec=lambda x, axis, descending: x,
-    numpy=_sort_numpy, jvp=_sorted_like, batch=batching.shifted("axis"),
-    examples=examples.along_axis, sparsity=lanes, expensive=True,
-    composition=_sort_composition, native=_rows_natively("sort_rows", 4, 2),
-    samples=lambda: [
-        Sample((distinct_values(generator("sort"), (3, 4), dtype),), {"axis": axis, **turned})
-        for dtype in ("float64", "float32", "int32")
-        for axis, turned in ((1, {"descending": False}), (0, {"descending": True}))
-    ],
-    doc="The argsort is computed only for derivatives: it takes many times as long.",
-))  # fmt: skip
+SORT: Op = declare(
+    Op(
+        "sort",
+        "sorting",
+        params=("axis", "descending"),
+        spec=lambda x, axis, descending: x,
+        numpy=_sort_numpy,
+        jvp=_sorted_like,
+        batch=batching.shifted("axis"),
+        examples=examples.along_axis,
+        sparsity=lanes,
+        expensive=True,
+        composition=_sort_composition,
+        native=_rows_natively("sort_rows", 4, 2),
+        samples=lambda: [
+            Sample((distinct_values(generator("sort"), (3, 4), dtype),), {"axis": axis, **turned})
+            for dtype in ("float64", "float32", "int32")
+            for axis, turned in ((1, {"descending": False}), (0, {"descending": True}))
+        ],
+        doc="The argsort is computed only for derivatives: it takes many times as long.",
+    )
+)
 
 
 @kind_of_operand
@@ -228,18 +248,27 @@ def _search_natively(y: Node) -> NativeCall | None:
     return NativeCall("search_rows", (_code(x1.dtype), y.params[0]), (length,), y.size, work)
 
 
-SEARCHSORTED = declare(Op(
-    "searchsorted", "sorting", params=("side",), spec=_searchsorted_spec,
-    numpy=lambda x1, x2, side: np.searchsorted(x1, x2, side),
-    promote=promotion("searchsorted", "same", "any"), jvp=Undefined("searchsorted gives integers"),
-    vjp=Undefined("searchsorted gives integers"), batch=_search_batch(0), sparsity=nothing,
-    expensive=True, native=_search_natively,
-    samples=lambda: [
-        Sample((np.array([1.0, 2.0, 2.0]), np.array([[2.0], [0.5]])), {"side": "left"}),
-        Sample((np.array([1, 2, 2]), np.array(2.0)), {"side": "right"}),
-        Sample((np.zeros(0), np.zeros(2)), {"side": "left"}),
-    ],
-))  # fmt: skip
+SEARCHSORTED = declare(
+    Op(
+        "searchsorted",
+        "sorting",
+        params=("side",),
+        spec=_searchsorted_spec,
+        numpy=lambda x1, x2, side: np.searchsorted(x1, x2, side),
+        promote=promotion("searchsorted", "same", "any"),
+        jvp=Undefined("searchsorted gives integers"),
+        vjp=Undefined("searchsorted gives integers"),
+        batch=_search_batch(0),
+        sparsity=nothing,
+        expensive=True,
+        native=_search_natively,
+        samples=lambda: [
+            Sample((np.array([1.0, 2.0, 2.0]), np.array([[2.0], [0.5]])), {"side": "left"}),
+            Sample((np.array([1, 2, 2]), np.array(2.0)), {"side": "right"}),
+            Sample((np.zeros(0), np.zeros(2)), {"side": "left"}),
+        ],
+    )
+)
 
 
 @kind_of_operand
@@ -272,19 +301,27 @@ def _isin_composition(x1: Node, x2: Node, invert: bool) -> Node | None:
     return (not_equal if invert else equal)(nearest, x1)
 
 
-ISIN = declare(Op(
-    "isin", "sorting", params=("invert",),
-    spec=lambda x1, x2, invert: spec(x1.shape, np.dtype(bool)),
-    numpy=lambda x1, x2, invert: np.isin(x1, x2, invert=invert),
-    promote=promotion("isin", "same", "any"), jvp=Undefined("isin gives booleans"),
-    vjp=Undefined("isin gives booleans"), batch=_search_batch(1), sparsity=nothing, expensive=True,
-    composition=_isin_composition,
-    samples=lambda: [
-        Sample((np.array([[1.0, 2.0]]), np.array([2.0, 3.0])), {"invert": False}),
-        Sample((np.array(1), np.array([2, 3])), {"invert": True}),
-        Sample((np.array([1, 2]), np.zeros((0, 2), int)), {"invert": False}),
-    ],
-))  # fmt: skip
+ISIN = declare(
+    Op(
+        "isin",
+        "sorting",
+        params=("invert",),
+        spec=lambda x1, x2, invert: spec(x1.shape, np.dtype(bool)),
+        numpy=lambda x1, x2, invert: np.isin(x1, x2, invert=invert),
+        promote=promotion("isin", "same", "any"),
+        jvp=Undefined("isin gives booleans"),
+        vjp=Undefined("isin gives booleans"),
+        batch=_search_batch(1),
+        sparsity=nothing,
+        expensive=True,
+        composition=_isin_composition,
+        samples=lambda: [
+            Sample((np.array([[1.0, 2.0]]), np.array([2.0, 3.0])), {"invert": False}),
+            Sample((np.array(1), np.array([2, 3])), {"invert": True}),
+            Sample((np.array([1, 2]), np.zeros((0, 2), int)), {"invert": False}),
+        ],
+    )
+)
 
 
 @kind_of_operand

@@ -30,16 +30,24 @@ def _mask(rows: int, columns: int, k: int, lower: bool) -> np.ndarray:
 
 
 # Which entries a triangle keeps. It appears in compiled programs only, after differentiation.
-TRIANGLE_MASK = declare(Op(
-    "triangle_mask", "creation", params=("rows", "columns", "k", "lower"),
-    spec=lambda rows, columns, k, lower: spec((rows, columns), np.dtype(bool)), numpy=_mask,
-    jvp=_LATER, vjp=_LATER, batch=_LATER, sparsity=nothing,
-    composition=large_constants.triangle_mask,
-    samples=lambda: [
-        Sample((), {"rows": rows, "columns": columns, "k": k, "lower": lower})
-        for rows, columns, k, lower in ((2, 3, 0, True), (3, 2, -1, False), (0, 2, 0, True))
-    ],
-))  # fmt: skip
+TRIANGLE_MASK = declare(
+    Op(
+        "triangle_mask",
+        "creation",
+        params=("rows", "columns", "k", "lower"),
+        spec=lambda rows, columns, k, lower: spec((rows, columns), np.dtype(bool)),
+        numpy=_mask,
+        jvp=_LATER,
+        vjp=_LATER,
+        batch=_LATER,
+        sparsity=nothing,
+        composition=large_constants.triangle_mask,
+        samples=lambda: [
+            Sample((), {"rows": rows, "columns": columns, "k": k, "lower": lower})
+            for rows, columns, k, lower in ((2, 3, 0, True), (3, 2, -1, False), (0, 2, 0, True))
+        ],
+    )
+)
 
 
 def _triangle(name: str, kernel: Callable[..., Any], lower: bool) -> Op:
@@ -62,14 +70,22 @@ def _triangle(name: str, kernel: Callable[..., Any], lower: bool) -> Op:
         return x
 
     op = linear(
-        name, "movement", params=("k",), spec=rule, numpy=lambda x, k: kernel(x, k),
-        mask=mask_moved, transpose=lambda g, x, k: apply(op, (g,), (k,)), batch=batching.leading,
+        name,
+        "movement",
+        params=("k",),
+        spec=rule,
+        numpy=lambda x, k: kernel(x, k),
+        mask=mask_moved,
+        transpose=lambda g, x, k: apply(op, (g,), (k,)),
+        batch=batching.leading,
         # The elements that are kept stay in place.
-        examples=examples.in_place, sparsity=moved, composition=composed,
+        examples=examples.in_place,
+        sparsity=moved,
+        composition=composed,
         samples=movement_samples(
             ((3, 3), {"k": 0}), ((2, 3), {"k": 1}), ((2, 3, 2), {"k": -1}), ((0, 2), {"k": 0})
         ),
-    )  # fmt: skip
+    )
     return op
 
 

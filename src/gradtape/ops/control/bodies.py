@@ -159,10 +159,8 @@ def batched(body: Program, flags: Flags, size: int, least: Flags) -> tuple[Progr
             for node, flag in zip(body.inputs, flags, strict=True)
         ]
         given = {
-            one: many
-            for one, many, flag in zip(body.inputs, inputs, flags, strict=True)
-            if flag
-        }  # fmt: skip
+            one: many for one, many, flag in zip(body.inputs, inputs, flags, strict=True) if flag
+        }
         found = hooks.batch(body.outputs, given)
         results = []
         having = []

@@ -152,7 +152,18 @@ def _samples() -> list[Sample]:
     return found
 
 
-BRANCH = declare(Op(
-    "branch", "control", params=("branches",), spec=_spec, numpy=_kernel, jvp=_jvp, batch=_batch,
-    sparsity=branch_reads, pullback=_pullback, expensive=True, samples=_samples,
-))  # fmt: skip
+BRANCH = declare(
+    Op(
+        "branch",
+        "control",
+        params=("branches",),
+        spec=_spec,
+        numpy=_kernel,
+        jvp=_jvp,
+        batch=_batch,
+        sparsity=branch_reads,
+        pullback=_pullback,
+        expensive=True,
+        samples=_samples,
+    )
+)

@@ -144,10 +144,11 @@ def _body_with_tangents(scan: Scan, active: Flags, having: Flags) -> Program:
     ordered = [node for own, more in groups for node in (*own, *more) if node is not None]
     carried = [
         bodies.zero_if_absent(slope, node.spec)
-        for slope, node, flag in zip(by_output, values[:carries], scan.parts(active)[1],
-                                     strict=False)
+        for slope, node, flag in zip(
+            by_output, values[:carries], scan.parts(active)[1], strict=False
+        )
         if flag
-    ]  # fmt: skip
+    ]
     stacked = [slope for slope in by_output[carries:] if slope is not None]
     return closed(ordered, (*values[:carries], *carried, *values[carries:], *stacked))
 
@@ -174,9 +175,14 @@ def _batch(inputs: Inputs, flags: Flags, y: Node, **params: Any) -> tuple[Node, 
         for node, flag in zip(sequences, flags[scan.first :], strict=True)
     ]
     node = scan_node(
-        found, constants, carried, elements, scan.length,
-        reverse=scan.reverse, recompute=scan.recompute,
-    )  # fmt: skip
+        found,
+        constants,
+        carried,
+        elements,
+        scan.length,
+        reverse=scan.reverse,
+        recompute=scan.recompute,
+    )
     results = []
     for number, (result, flag) in enumerate(zip(outputs(node), having, strict=True)):
         if not flag:
@@ -238,8 +244,19 @@ def _composition(*inputs: Node, **params: Any) -> tuple[Node, ...] | None:
     return (*scan.parts(inputs)[1], *empty)
 
 
-SCAN = declare(Op(
-    "scan", "control", params=PARAMS, spec=_spec, numpy=_kernel, jvp=_jvp, batch=_batch,
-    sparsity=scan_reads, pullback=pull_scan, composition=_composition, expensive=True,
-    samples=_samples,
-))  # fmt: skip
+SCAN = declare(
+    Op(
+        "scan",
+        "control",
+        params=PARAMS,
+        spec=_spec,
+        numpy=_kernel,
+        jvp=_jvp,
+        batch=_batch,
+        sparsity=scan_reads,
+        pullback=pull_scan,
+        composition=_composition,
+        expensive=True,
+        samples=_samples,
+    )
+)

@@ -146,9 +146,14 @@ def pull_scan(
         return _Making(scan, more).backward(tuple(wanted), given, stacks=not scan.recompute)
 
     key = of_structure(
-        "scan pullback", scan.constants, scan.carries, scan.length, scan.recompute,
-        tuple(wanted), given,
-    )  # fmt: skip
+        "scan pullback",
+        scan.constants,
+        scan.carries,
+        scan.length,
+        scan.recompute,
+        tuple(wanted),
+        given,
+    )
     back: Backward = bodies.remembered(scan.body, key, build)
     if all(result is None for result in back.results):
         return [None] * len(wanted)
@@ -214,8 +219,9 @@ class _Making:
             for n in states
         ]
         products = self._products(wanted if stacks else (), pulled, seeds)
-        summed = [p for p in wanted if p < constants and pulled[p] is not None
-                  and p not in products.found]  # fmt: skip
+        summed = [
+            p for p in wanted if p < constants and pulled[p] is not None and p not in products.found
+        ]
         sums = [placeholder(body.inputs[p].spec) for p in summed]
         totals = [total + _slope(pulled, p) for total, p in zip(sums, summed, strict=True)]
         rows = [p for p in wanted if p >= first and pulled[p] is not None]

@@ -65,10 +65,12 @@ class Backward:
         there = self._state_at(start)
         replacement = dict(zip(chunk.inputs, (*fixed, *there, k - start), strict=True))
         roots = [
-            *[slopes[constants + n] if constants + n in slopes
-              else constant(0, carried[n].spec) for n in self.states],
+            *[
+                slopes[constants + n] if constants + n in slopes else constant(0, carried[n].spec)
+                for n in self.states
+            ],
             *[slopes[at] for at in self.sums],
-        ]  # fmt: skip
+        ]
         results = substitute(roots, replacement)
         cut = len(self.states)
         totals = [old + new for old, new in zip(sums, results[cut:], strict=True)]
@@ -211,10 +213,11 @@ def _jvp(
     tested, step = bodies.remembered(body, key, build)
     initial = [
         bodies.zero_if_absent(tangent, node.spec)
-        for tangent, node, flag in zip(tangents[constants:], inputs[constants:], moving,
-                                       strict=True)
+        for tangent, node, flag in zip(
+            tangents[constants:], inputs[constants:], moving, strict=True
+        )
         if flag
-    ]  # fmt: skip
+    ]
     node = while_node(
         tested,
         step,
@@ -290,9 +293,10 @@ def _batch(
         kept = zip(results, (*having, False), strict=True)
         return tuple(result if flag else spread(result, size) for result, flag in kept)
     any_left, step = bodies.remembered(
-        body, of_structure("while apart", condition, constants, given, size),
+        body,
+        of_structure("while apart", condition, constants, given, size),
         lambda: _apart(tested, found, constants, size),
-    )  # fmt: skip
+    )
     (first,) = bodies.inlined(tested, (*inputs[:constants], *carried))
     counted = constant(0, spec((size,), INTEGER))
     initial = (first, counted, *carried)
@@ -340,7 +344,18 @@ def _samples() -> list[Sample]:
     return found
 
 
-WHILE = declare(Op(
-    "while", "control", params=PARAMS, spec=_spec, numpy=_kernel, jvp=_jvp, batch=_batch,
-    sparsity=while_reads, pullback=_pullback, expensive=True, samples=_samples,
-))  # fmt: skip
+WHILE = declare(
+    Op(
+        "while",
+        "control",
+        params=PARAMS,
+        spec=_spec,
+        numpy=_kernel,
+        jvp=_jvp,
+        batch=_batch,
+        sparsity=while_reads,
+        pullback=_pullback,
+        expensive=True,
+        samples=_samples,
+    )
+)

@@ -189,22 +189,31 @@ def _callback_batch(
     return apply(y.op, inputs, (*later, gradient))
 
 
-NUMPY_FUNCTION = declare(Op(
-    "numpy_function", "callback", params=("function", "specs"),
-    spec=lambda *inputs, function, specs: specs, numpy=_numpy_kernel,
-    jvp=Undefined(
-        "numpy_function is a black box. Use py_function with tensor code, or wrap it in "
-        "custom_gradient."
-    ),
-    vjp=Undefined(
-        "numpy_function is a black box. Use py_function with tensor code, or wrap it in "
-        "custom_gradient."
-    ),
-    batch=_callback_batch, sparsity=dense, expensive=True, opaque=True, may_fail=True,
-    samples=lambda: [
-        Sample((np.array([1.0, 4.0]),), {"function": _sample_root, "specs": _sample_specs()}, 0)
-    ],
-))  # fmt: skip
+NUMPY_FUNCTION = declare(
+    Op(
+        "numpy_function",
+        "callback",
+        params=("function", "specs"),
+        spec=lambda *inputs, function, specs: specs,
+        numpy=_numpy_kernel,
+        jvp=Undefined(
+            "numpy_function is a black box. Use py_function with tensor code, or wrap it in "
+            "custom_gradient."
+        ),
+        vjp=Undefined(
+            "numpy_function is a black box. Use py_function with tensor code, or wrap it in "
+            "custom_gradient."
+        ),
+        batch=_callback_batch,
+        sparsity=dense,
+        expensive=True,
+        opaque=True,
+        may_fail=True,
+        samples=lambda: [
+            Sample((np.array([1.0, 4.0]),), {"function": _sample_root, "specs": _sample_specs()}, 0)
+        ],
+    )
+)
 
 
 METHODS = ("sequential", "expand_dims", "broadcast_all")
@@ -244,19 +253,29 @@ def _pure_batch(
 
 
 # Pure: equal applications are shared, and an application without readers is dropped.
-PURE_CALLBACK = declare(Op(
-    "pure_callback", "callback", params=("function", "specs", "method"),
-    spec=lambda *inputs, function, specs, method: specs, numpy=_pure_kernel, jvp=Undefined(_PURE),
-    vjp=Undefined(_PURE), batch=_pure_batch, sparsity=dense, expensive=True, may_fail=True,
-    samples=lambda: [
-        Sample(
-            (np.array([1.0, 4.0]),),
-            {"function": _sample_root, "specs": _sample_specs(), "method": method},
-            0,
-        )
-        for method in METHODS
-    ],
-))  # fmt: skip
+PURE_CALLBACK = declare(
+    Op(
+        "pure_callback",
+        "callback",
+        params=("function", "specs", "method"),
+        spec=lambda *inputs, function, specs, method: specs,
+        numpy=_pure_kernel,
+        jvp=Undefined(_PURE),
+        vjp=Undefined(_PURE),
+        batch=_pure_batch,
+        sparsity=dense,
+        expensive=True,
+        may_fail=True,
+        samples=lambda: [
+            Sample(
+                (np.array([1.0, 4.0]),),
+                {"function": _sample_root, "specs": _sample_specs(), "method": method},
+                0,
+            )
+            for method in METHODS
+        ],
+    )
+)
 
 
 def _sample_specs() -> tuple[Spec, ...]:
@@ -329,14 +348,24 @@ def _tensor_vjp(
     return pick(node, 0)
 
 
-PY_FUNCTION = declare(Op(
-    "py_function", "callback", params=("function", "specs", "gradient"),
-    spec=lambda *inputs, function, specs, gradient: specs, numpy=_tensor_kernel, vjp=_tensor_vjp,
-    batch=_callback_batch, sparsity=dense, expensive=True, opaque=True, may_fail=True,
-    samples=lambda: [
-        Sample(
-            (np.array([1.0, 0.5]),),
-            {"function": _sample_tensor, "specs": _sample_specs(), "gradient": None},
-        )
-    ],
-))  # fmt: skip
+PY_FUNCTION = declare(
+    Op(
+        "py_function",
+        "callback",
+        params=("function", "specs", "gradient"),
+        spec=lambda *inputs, function, specs, gradient: specs,
+        numpy=_tensor_kernel,
+        vjp=_tensor_vjp,
+        batch=_callback_batch,
+        sparsity=dense,
+        expensive=True,
+        opaque=True,
+        may_fail=True,
+        samples=lambda: [
+            Sample(
+                (np.array([1.0, 0.5]),),
+                {"function": _sample_tensor, "specs": _sample_specs(), "gradient": None},
+            )
+        ],
+    )
+)

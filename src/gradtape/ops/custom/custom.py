@@ -41,13 +41,21 @@ def _custom_sparsity(y: Node, operands: tuple[Operand, ...], count: int, key: ob
 
 # Inputs are the computed outputs, then the sources that the rule differentiates by. `key`
 # identifies the function, not the call: the recording holds the closures of each call.
-CUSTOM = declare(Op(
-    "custom_derivative", "custom", params=("count", "key"),
-    spec=lambda *specs, count, key: tuple(specs[:count]),
-    numpy=lambda *values, count, key: tuple(values[:count]), jvp=Undefined(_WHY),
-    vjp=Undefined(_WHY), batch=_custom_batch, sparsity=_custom_sparsity, transparent=True,
-    samples=lambda: [Sample((np.array([1.0]), np.array([2.0])), {"count": 1, "key": None}, 0)],
-))  # fmt: skip
+CUSTOM = declare(
+    Op(
+        "custom_derivative",
+        "custom",
+        params=("count", "key"),
+        spec=lambda *specs, count, key: tuple(specs[:count]),
+        numpy=lambda *values, count, key: tuple(values[:count]),
+        jvp=Undefined(_WHY),
+        vjp=Undefined(_WHY),
+        batch=_custom_batch,
+        sparsity=_custom_sparsity,
+        transparent=True,
+        samples=lambda: [Sample((np.array([1.0]), np.array([2.0])), {"count": 1, "key": None}, 0)],
+    )
+)
 
 
 def _passing_batch(
@@ -70,16 +78,22 @@ def _passing_sparsity(y: Node, operands: tuple[Operand, ...], count: int, call: 
 
 # Inputs are the outputs computed for one example, then the arguments; `call` has the rule for
 # many examples. See gradtape.control.custom_vmap.
-CUSTOM_BATCH = declare(Op(
-    "custom_batch", "custom", params=("count", "call"),
-    spec=lambda *specs, count, call: tuple(specs[:count]),
-    numpy=lambda *values, count, call: tuple(values[:count]),
-    jvp=lambda tangents, y, inputs, count, call: tuple(tangents[:count]),
-    vjp=lambda index, g, y, inputs, count, call: g[index] if index < count else None,
-    batch=_passing_batch, sparsity=_passing_sparsity, transparent=True,
-    # Derivatives assume outputs computed from the arguments, so samples test values only.
-    samples=lambda: [Sample((np.array([1.0]), np.array([2.0])), {"count": 1, "call": None}, 0)],
-))  # fmt: skip
+CUSTOM_BATCH = declare(
+    Op(
+        "custom_batch",
+        "custom",
+        params=("count", "call"),
+        spec=lambda *specs, count, call: tuple(specs[:count]),
+        numpy=lambda *values, count, call: tuple(values[:count]),
+        jvp=lambda tangents, y, inputs, count, call: tuple(tangents[:count]),
+        vjp=lambda index, g, y, inputs, count, call: g[index] if index < count else None,
+        batch=_passing_batch,
+        sparsity=_passing_sparsity,
+        transparent=True,
+        # Derivatives assume outputs computed from the arguments, so samples test values only.
+        samples=lambda: [Sample((np.array([1.0]), np.array([2.0])), {"count": 1, "call": None}, 0)],
+    )
+)
 
 
 def _barrier_spec(x: Spec) -> Spec:
@@ -88,14 +102,23 @@ def _barrier_spec(x: Spec) -> Spec:
 
 # The same value as a different node: nodes computed from it are not shared with equal nodes
 # computed from the operand, so they are recomputed, as a checkpoint wants.
-BARRIER = declare(Op(
-    "recompute", "custom", spec=_barrier_spec, numpy=lambda x: x,
-    jvp=lambda tangents, y, inputs: tangents[0], vjp=lambda index, g, y, inputs: g,
-    mask=lambda index, mask, y, inputs: mask, batch=batching.leading, examples=examples.in_place,
-    # A loop could compute it early, and all that is recomputed from it: an instruction cannot move.
-    native=lambda y: NativeCall("copy_words", (), (), y.spec.nbytes, y.size),
-    sparsity=elements, samples=lambda: [Sample((np.array([1.0, 2.0]),))],
-))  # fmt: skip
+BARRIER = declare(
+    Op(
+        "recompute",
+        "custom",
+        spec=_barrier_spec,
+        numpy=lambda x: x,
+        jvp=lambda tangents, y, inputs: tangents[0],
+        vjp=lambda index, g, y, inputs: g,
+        mask=lambda index, mask, y, inputs: mask,
+        batch=batching.leading,
+        examples=examples.in_place,
+        # A loop could compute it early; an instruction cannot move.
+        native=lambda y: NativeCall("copy_words", (), (), y.spec.nbytes, y.size),
+        sparsity=elements,
+        samples=lambda: [Sample((np.array([1.0, 2.0]),))],
+    )
+)
 
 
 def _assigned_spec(new: Spec, old: Spec) -> Spec:
@@ -106,20 +129,26 @@ def _assigned_spec(new: Spec, old: Spec) -> Spec:
 
 # The value of a variable after an assignment at which derivatives stop: `new` is the value, and
 # the derivative is that of `old`, since all reads of a variable count as one source.
-ASSIGNED = declare(Op(
-    "assigned", "elementwise", spec=_assigned_spec, numpy=lambda new, old: new,
-    jvp=lambda tangents, y, inputs: tangents[1],
-    vjp=lambda index, g, y, inputs: g if index == 1 else None,
-    mask=lambda index, mask, y, inputs: mask,
-    batch=lambda inputs, batched, y: apply(y.op, batching.spread_all(inputs, batched)),
-    examples=examples.elementwise, sparsity=lambda y, operands: (None, SAME),
-    llvm=lambda b, new, old: new,
-    samples=lambda: [
-        Sample((np.array([1.0, -2.0]), np.array([3.0, 4.0])), order=0),
-        Sample((np.array(3), np.array(4)), order=0),
-        Sample((np.array(1j), np.array(2j)), order=0),
-    ],
-))  # fmt: skip
+ASSIGNED = declare(
+    Op(
+        "assigned",
+        "elementwise",
+        spec=_assigned_spec,
+        numpy=lambda new, old: new,
+        jvp=lambda tangents, y, inputs: tangents[1],
+        vjp=lambda index, g, y, inputs: g if index == 1 else None,
+        mask=lambda index, mask, y, inputs: mask,
+        batch=lambda inputs, batched, y: apply(y.op, batching.spread_all(inputs, batched)),
+        examples=examples.elementwise,
+        sparsity=lambda y, operands: (None, SAME),
+        llvm=lambda b, new, old: new,
+        samples=lambda: [
+            Sample((np.array([1.0, -2.0]), np.array([3.0, 4.0])), order=0),
+            Sample((np.array(3), np.array(4)), order=0),
+            Sample((np.array(1j), np.array(2j)), order=0),
+        ],
+    )
+)
 
 
 def passes_through(node: Node) -> Node | None:

@@ -96,12 +96,20 @@ def _samples() -> list[Sample]:
     return [Sample(arrays, params, 0)]
 
 
-CUSTOM_BODY = declare(Op(
-    "custom_body", "custom", params=PARAMS,
-    spec=lambda *specs, count, having, body: tuple(specs[:count]),
-    numpy=lambda *values, count, having, body: tuple(values[:count]), batch=_batch, sparsity=_reads,
-    pullback=_pullback, transparent=True, samples=_samples,
-))  # fmt: skip
+CUSTOM_BODY = declare(
+    Op(
+        "custom_body",
+        "custom",
+        params=PARAMS,
+        spec=lambda *specs, count, having, body: tuple(specs[:count]),
+        numpy=lambda *values, count, having, body: tuple(values[:count]),
+        batch=_batch,
+        sparsity=_reads,
+        pullback=_pullback,
+        transparent=True,
+        samples=_samples,
+    )
+)
 
 
 def _batch_by_rule(
@@ -152,11 +160,18 @@ def _rule_samples() -> list[Sample]:
 # Inputs are three groups: the outputs computed for one example, the arguments, and further values
 # that the rule reads. `rules` has a program of the user's rule for each possible number of
 # examples; it takes the third group and the arguments of all examples.
-CUSTOM_BATCH_BODY = declare(Op(
-    "custom_batch_body", "custom", params=("count", "arguments", "name", "rules"),
-    spec=lambda *specs, count, **_: tuple(specs[:count]),
-    numpy=lambda *values, count, **_: tuple(values[:count]),
-    jvp=lambda tangents, y, inputs, *, count, **_: tuple(tangents[:count]),
-    vjp=lambda index, g, y, inputs, *, count, **_: g[index] if index < count else None,
-    batch=_batch_by_rule, sparsity=_passing_reads, transparent=True, samples=_rule_samples,
-))  # fmt: skip
+CUSTOM_BATCH_BODY = declare(
+    Op(
+        "custom_batch_body",
+        "custom",
+        params=("count", "arguments", "name", "rules"),
+        spec=lambda *specs, count, **_: tuple(specs[:count]),
+        numpy=lambda *values, count, **_: tuple(values[:count]),
+        jvp=lambda tangents, y, inputs, *, count, **_: tuple(tangents[:count]),
+        vjp=lambda index, g, y, inputs, *, count, **_: g[index] if index < count else None,
+        batch=_batch_by_rule,
+        sparsity=_passing_reads,
+        transparent=True,
+        samples=_rule_samples,
+    )
+)

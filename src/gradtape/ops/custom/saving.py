@@ -19,12 +19,22 @@ def _same_spec(x: Spec, name: str) -> Spec:
 
 
 # A value with a name, by which the policy of a checkpoint can choose to keep it.
-NAMED = declare(Op(
-    "checkpoint_name", "custom", params=("name",), spec=_same_spec, numpy=lambda x, name: x,
-    jvp=lambda tangents, y, inputs, name: tangents[0], vjp=lambda index, g, y, inputs, name: g,
-    mask=lambda index, mask, y, inputs, name: mask, batch=batching.leading, sparsity=elements,
-    transparent=True, samples=lambda: [Sample((np.array([1.0, 2.0]),), {"name": "x"})],
-))  # fmt: skip
+NAMED = declare(
+    Op(
+        "checkpoint_name",
+        "custom",
+        params=("name",),
+        spec=_same_spec,
+        numpy=lambda x, name: x,
+        jvp=lambda tangents, y, inputs, name: tangents[0],
+        vjp=lambda index, g, y, inputs, name: g,
+        mask=lambda index, mask, y, inputs, name: mask,
+        batch=batching.leading,
+        sparsity=elements,
+        transparent=True,
+        samples=lambda: [Sample((np.array([1.0, 2.0]),), {"name": "x"})],
+    )
+)
 
 
 def _saved_spec(saved: Spec, again: Spec) -> Spec:
@@ -41,12 +51,19 @@ def _saved_sparsity(y: Node, operands: tuple[Operand, ...]) -> tuple[Any, ...]:
 
 # The value of the first operand with the derivative of the second, which is equal. The pass
 # share_subexpressions replaces the node by `saved`: `again` is computed only for derivatives.
-USE_SAVED = declare(Op(
-    "use_saved", "custom", spec=_saved_spec, numpy=lambda saved, again: saved,
-    jvp=lambda tangents, y, inputs: tangents[1],
-    vjp=lambda index, g, y, inputs: g if index else None,
-    mask=lambda index, mask, y, inputs: mask if index else None, batch=_saved_batch,
-    sparsity=_saved_sparsity, transparent=True,
-    # Derivatives assume that both operands are equal, so only values are tested.
-    samples=lambda: [Sample((np.array([1.0, 2.0]), np.array([1.0, 2.0])), {}, 0)],
-))  # fmt: skip
+USE_SAVED = declare(
+    Op(
+        "use_saved",
+        "custom",
+        spec=_saved_spec,
+        numpy=lambda saved, again: saved,
+        jvp=lambda tangents, y, inputs: tangents[1],
+        vjp=lambda index, g, y, inputs: g if index else None,
+        mask=lambda index, mask, y, inputs: mask if index else None,
+        batch=_saved_batch,
+        sparsity=_saved_sparsity,
+        transparent=True,
+        # Derivatives assume that both operands are equal, so only values are tested.
+        samples=lambda: [Sample((np.array([1.0, 2.0]), np.array([1.0, 2.0])), {}, 0)],
+    )
+)

@@ -87,9 +87,20 @@ def _samples() -> list[Sample]:
     ]
 
 
-SOLVE_EQUATION = declare(Op(
-    "solve_equation", "library", params=("equation", "over"), spec=_spec, numpy=_kernel,
-    jvp=lambda tangents, y, inputs, **params: None, vjp=lambda index, g, y, inputs, **params: None,
-    batch=_batch, examples=examples.matrices, sparsity=nothing, expensive=True, may_fail=True,
-    samples=_samples,
-))  # fmt: skip
+SOLVE_EQUATION = declare(
+    Op(
+        "solve_equation",
+        "library",
+        params=("equation", "over"),
+        spec=_spec,
+        numpy=_kernel,
+        jvp=lambda tangents, y, inputs, **params: None,
+        vjp=lambda index, g, y, inputs, **params: None,
+        batch=_batch,
+        examples=examples.matrices,
+        sparsity=nothing,
+        expensive=True,
+        may_fail=True,
+        samples=_samples,
+    )
+)

@@ -36,9 +36,11 @@ from gradtape.ops.families.signatures import (
 from gradtape.trace import Handle, record
 
 _NUMERIC: dict[str, Any] = {
-    "arity": 2, "promote": "same", "accepts": "any",
+    "arity": 2,
+    "promote": "same",
+    "accepts": "any",
     "dtypes": ("float64", "float32", "complex128", "int32"),
-}  # fmt: skip
+}
 _REAL: dict[str, Any] = {
     "arity": 2,
     "promote": "same",
@@ -53,43 +55,73 @@ _FLOAT: dict[str, Any] = {
 }
 
 add: Binary = elementwise(
-    "add", np.add, "Sum of two operands.", ("float(gt.add(1.0, 2.0))", "3.0"),
-    partials=[lambda y, a, b: 1, lambda y, a, b: 1], **_NUMERIC,
-    linear=Linear((0, 1), together=True), llvm=lowering.arithmetic("fadd", "add"),
-)  # fmt: skip
+    "add",
+    np.add,
+    "Sum of two operands.",
+    ("float(gt.add(1.0, 2.0))", "3.0"),
+    partials=[lambda y, a, b: 1, lambda y, a, b: 1],
+    **_NUMERIC,
+    linear=Linear((0, 1), together=True),
+    llvm=lowering.arithmetic("fadd", "add"),
+)
 subtract: Binary = elementwise(
-    "subtract", np.subtract, "Difference of two operands.",
-    ("float(gt.subtract(1.0, 2.0))", "-1.0"), partials=[lambda y, a, b: 1, lambda y, a, b: -1],
-    **{**_NUMERIC, "accepts": "numeric"}, llvm=lowering.arithmetic("fsub", "sub"),
-    linear=Linear((0, 1), together=True), simpler=identities.subtract,
-)  # fmt: skip
+    "subtract",
+    np.subtract,
+    "Difference of two operands.",
+    ("float(gt.subtract(1.0, 2.0))", "-1.0"),
+    partials=[lambda y, a, b: 1, lambda y, a, b: -1],
+    **{**_NUMERIC, "accepts": "numeric"},
+    llvm=lowering.arithmetic("fsub", "sub"),
+    linear=Linear((0, 1), together=True),
+    simpler=identities.subtract,
+)
 multiply: Binary = elementwise(
-    "multiply", np.multiply, "Product of two operands.", ("float(gt.multiply(3.0, 2.0))", "6.0"),
-    partials=[lambda y, a, b: b, lambda y, a, b: a], **_NUMERIC,
-    llvm=lowering.arithmetic("fmul", "mul"), linear=Linear((0, 1)), simpler=identities.multiply,
-)  # fmt: skip
+    "multiply",
+    np.multiply,
+    "Product of two operands.",
+    ("float(gt.multiply(3.0, 2.0))", "6.0"),
+    partials=[lambda y, a, b: b, lambda y, a, b: a],
+    **_NUMERIC,
+    llvm=lowering.arithmetic("fmul", "mul"),
+    linear=Linear((0, 1)),
+    simpler=identities.multiply,
+)
 divide: Binary = elementwise(
-    "divide", np.divide, "Quotient of two operands.", ("float(gt.divide(3.0, 2.0))", "1.5"),
+    "divide",
+    np.divide,
+    "Quotient of two operands.",
+    ("float(gt.divide(3.0, 2.0))", "1.5"),
     # Both partial derivatives use the node 1.0 / b, so they cost one division.
-    partials=[lambda y, a, b: 1.0 / b, lambda y, a, b: -(y * (1.0 / b))], arity=2,
-    domains=[(-2.0, 2.0), (0.5, 2.0)], dtypes=("float64", "float32", "complex128"),
-    llvm=lowering.arithmetic("fdiv", "sdiv"), linear=Linear((0,)), simpler=identities.divide,
-)  # fmt: skip
+    partials=[lambda y, a, b: 1.0 / b, lambda y, a, b: -(y * (1.0 / b))],
+    arity=2,
+    domains=[(-2.0, 2.0), (0.5, 2.0)],
+    dtypes=("float64", "float32", "complex128"),
+    llvm=lowering.arithmetic("fdiv", "sdiv"),
+    linear=Linear((0,)),
+    simpler=identities.divide,
+)
 floor_divide: Binary = elementwise(
-    "floor_divide", lambda x, y: _floor_divide(x, y), "Quotient rounded down; derivative 0.",
-    ("float(gt.floor_divide(7.0, 2.0))", "3.0"), partials=[zero, zero],
-    domains=[(3.2, 3.4), (2.9, 3.1)], function=FLOOR_DIVIDE,
+    "floor_divide",
+    lambda x, y: _floor_divide(x, y),
+    "Quotient rounded down; derivative 0.",
+    ("float(gt.floor_divide(7.0, 2.0))", "3.0"),
+    partials=[zero, zero],
+    domains=[(3.2, 3.4), (2.9, 3.1)],
+    function=FLOOR_DIVIDE,
     llvm=lowering.for_integers(lowering.integer_floor_divide, lowering.call(FLOOR_DIVIDE)),
     **{**_REAL, "accepts": "real number"},
-)  # fmt: skip
+)
 remainder: Binary = elementwise(
-    "remainder", np.remainder, "Remainder with the sign of the divisor.",
+    "remainder",
+    np.remainder,
+    "Remainder with the sign of the divisor.",
     ("float(gt.remainder(-1.0, 3.0))", "2.0"),
     partials=[lambda y, a, b: 1, lambda y, a, b: -floor_divide(a, b)],
-    domains=[(4.0, 5.0), (2.9, 3.1)], function=REMAINDER,
+    domains=[(4.0, 5.0), (2.9, 3.1)],
+    function=REMAINDER,
     llvm=lowering.for_integers(lowering.integer_remainder, lowering.call(REMAINDER)),
     **{**_REAL, "accepts": "real number"},
-)  # fmt: skip
+)
 
 
 def _floor_divide(x: Array, y: Array) -> Array:
@@ -135,21 +167,32 @@ def _power_natively(y: Node) -> NativeCall | None:
 
 
 power: Binary = elementwise(
-    "pow", np.power, "First operand to the power of the second.",
-    ("float(gt.pow(2.0, 3.0))", "8.0"), partials=[_power_base, _power_exponent],
-    domains=[(0.3, 2.0), (0.2, 2.0)], **{**_NUMERIC, "accepts": "numeric"}, function=POW,
-    composition=_power_composition, native=_power_natively,
-)  # fmt: skip
+    "pow",
+    np.power,
+    "First operand to the power of the second.",
+    ("float(gt.pow(2.0, 3.0))", "8.0"),
+    partials=[_power_base, _power_exponent],
+    domains=[(0.3, 2.0), (0.2, 2.0)],
+    **{**_NUMERIC, "accepts": "numeric"},
+    function=POW,
+    composition=_power_composition,
+    native=_power_natively,
+)
 integer_power = elementwise(
-    "integer_power", lambda x, exponent: np.power(x, exponent),
+    "integer_power",
+    lambda x, exponent: np.power(x, exponent),
     "Integer power that is part of the program, not a leaf.",
-    ("float(integer_power(3, 2.0))", "8.0"), partials=[_integer_power_base], promote="same",
-    accepts="numeric", params=("exponent",),
+    ("float(integer_power(3, 2.0))", "8.0"),
+    partials=[_integer_power_base],
+    promote="same",
+    accepts="numeric",
+    params=("exponent",),
     sample_params=({"exponent": 3}, {"exponent": 0}, {"exponent": 1}),
-    dtypes=("float64", "float32", "complex128", "int32"), llvm=lowering.integer_power,
+    dtypes=("float64", "float32", "complex128", "int32"),
+    llvm=lowering.integer_power,
     simpler=identities.integer_power,
     sparsity=lambda y, operands, exponent: (elements if exponent else nothing)(y, operands),
-)  # fmt: skip
+)
 
 
 @kind_of_operands
@@ -174,50 +217,79 @@ def pow(x: TensorLike, exponent: TensorLike, /) -> Tensor:
 
 
 atan2: Binary = elementwise(
-    "atan2", np.arctan2, "Angle of the point (second, first).",
+    "atan2",
+    np.arctan2,
+    "Angle of the point (second, first).",
     ("float(gt.atan2(0.0, 1.0))", "0.0"),
-    partials=[lambda y, a, b: _over_square(b, hypot(a, b)),
-              lambda y, a, b: _over_square(-a, hypot(a, b))],
-    domains=[(0.4, 2.0)], **_FLOAT, function=ATAN2,
-)  # fmt: skip
+    partials=[
+        lambda y, a, b: _over_square(b, hypot(a, b)),
+        lambda y, a, b: _over_square(-a, hypot(a, b)),
+    ],
+    domains=[(0.4, 2.0)],
+    **_FLOAT,
+    function=ATAN2,
+)
 hypot: Binary = elementwise(
-    "hypot", np.hypot, "sqrt(x² + y²) without overflow; derivative 0 at the origin.",
+    "hypot",
+    np.hypot,
+    "sqrt(x² + y²) without overflow; derivative 0 at the origin.",
     ("float(gt.hypot(3.0, 4.0))", "5.0"),
     partials=[lambda y, a, b: _ratio(a, b, y), lambda y, a, b: _ratio(b, a, y)],
-    domains=[(0.4, 2.0)], **_FLOAT, function=HYPOT,
-)  # fmt: skip
+    domains=[(0.4, 2.0)],
+    **_FLOAT,
+    function=HYPOT,
+)
 logaddexp: Binary = elementwise(
-    "logaddexp", np.logaddexp, "log(exp(x) + exp(y)) without overflow.",
+    "logaddexp",
+    np.logaddexp,
+    "log(exp(x) + exp(y)) without overflow.",
     ("round(float(gt.logaddexp(0.0, 0.0)), 6)", "0.693147"),
-    partials=[lambda y, a, b: _share(a, b), lambda y, a, b: _share(b, a)], **_FLOAT,
+    partials=[lambda y, a, b: _share(a, b), lambda y, a, b: _share(b, a)],
+    **_FLOAT,
     function=LOGADDEXP,
-)  # fmt: skip
+)
 copysign: Binary = elementwise(
-    "copysign", np.copysign, "First operand with the sign of the second.",
+    "copysign",
+    np.copysign,
+    "First operand with the sign of the second.",
     ("float(gt.copysign(1.0, -0.0))", "-1.0"),
     partials=[
-        lambda y, a, b: where(equal(signbit(a), signbit(b)), one_like(a), -one_like(a)), zero,
+        lambda y, a, b: where(equal(signbit(a), signbit(b)), one_like(a), -one_like(a)),
+        zero,
     ],
-    domains=[(0.4, 2.0), (-2.0, -0.4)], **_FLOAT,
+    domains=[(0.4, 2.0), (-2.0, -0.4)],
+    **_FLOAT,
     llvm=lowering.call(COPYSIGN),
-)  # fmt: skip
+)
 nextafter: Binary = elementwise(
-    "nextafter", np.nextafter, "Next number from the first operand towards the second.",
+    "nextafter",
+    np.nextafter,
+    "Next number from the first operand towards the second.",
     ("bool(gt.nextafter(1.0, 2.0) > 1.0)", "True"),
-    partials=[lambda y, a, b: 1, zero], **_FLOAT, function=NEXTAFTER,
-)  # fmt: skip
+    partials=[lambda y, a, b: 1, zero],
+    **_FLOAT,
+    function=NEXTAFTER,
+)
 maximum: Binary = elementwise(
-    "maximum", np.maximum, "Larger of two operands; a tie's derivative goes to the first.",
+    "maximum",
+    np.maximum,
+    "Larger of two operands; a tie's derivative goes to the first.",
     ("float(gt.maximum(1.0, 2.0))", "2.0"),
     partials=[lambda y, a, b: ones_where(a >= b, y), lambda y, a, b: ones_where(~(a >= b), y)],
-    domains=[(0.2, 1.0), (1.1, 2.0)], **_REAL, llvm=lowering.larger,
-)  # fmt: skip
+    domains=[(0.2, 1.0), (1.1, 2.0)],
+    **_REAL,
+    llvm=lowering.larger,
+)
 minimum: Binary = elementwise(
-    "minimum", np.minimum, "Smaller of two operands; a tie's derivative goes to the first.",
+    "minimum",
+    np.minimum,
+    "Smaller of two operands; a tie's derivative goes to the first.",
     ("float(gt.minimum(1.0, 2.0))", "1.0"),
     partials=[lambda y, a, b: ones_where(a <= b, y), lambda y, a, b: ones_where(~(a <= b), y)],
-    domains=[(0.2, 1.0), (1.1, 2.0)], **_REAL, llvm=lowering.smaller,
-)  # fmt: skip
+    domains=[(0.2, 1.0), (1.1, 2.0)],
+    **_REAL,
+    llvm=lowering.smaller,
+)
 
 
 def _ratio(numerator: Node, other: Node, norm: Node) -> Node:
@@ -242,84 +314,148 @@ def _comparison(
 ) -> Binary:
     dtypes = ("float64", "int32", "bool") + (("complex128",) if accepts == "any" else ())
     return elementwise(
-        name, kernel, doc, example, arity=2, promote="same", accepts=accepts, result="bool",
-        dtypes=dtypes, llvm=lowering.comparison(*predicates),
-    )  # fmt: skip
+        name,
+        kernel,
+        doc,
+        example,
+        arity=2,
+        promote="same",
+        accepts=accepts,
+        result="bool",
+        dtypes=dtypes,
+        llvm=lowering.comparison(*predicates),
+    )
 
 
 equal: Binary = _comparison(
-    "equal", np.equal, "Whether operands are equal.", ("bool(gt.equal(1, 1))", "True"),
-    "any", "oeq", "eq",
-)  # fmt: skip
+    "equal",
+    np.equal,
+    "Whether operands are equal.",
+    ("bool(gt.equal(1, 1))", "True"),
+    "any",
+    "oeq",
+    "eq",
+)
 not_equal = _comparison(
-    "not_equal", np.not_equal, "Whether operands differ.", ("bool(gt.not_equal(1, 1))", "False"),
-    "any", "une", "ne",
-)  # fmt: skip
+    "not_equal",
+    np.not_equal,
+    "Whether operands differ.",
+    ("bool(gt.not_equal(1, 1))", "False"),
+    "any",
+    "une",
+    "ne",
+)
 less = _comparison(
     "less", np.less, "Whether x < y.", ("bool(gt.less(1, 2))", "True"), "real", "olt", "lt"
 )
 less_equal = _comparison(
-    "less_equal", np.less_equal, "Whether x <= y.", ("bool(gt.less_equal(1, 2))", "True"),
-    "real", "ole", "le",
-)  # fmt: skip
+    "less_equal",
+    np.less_equal,
+    "Whether x <= y.",
+    ("bool(gt.less_equal(1, 2))", "True"),
+    "real",
+    "ole",
+    "le",
+)
 greater = _comparison(
-    "greater", np.greater, "Whether x > y.", ("bool(gt.greater(1, 2))", "False"),
-    "real", "ogt", "gt",
-)  # fmt: skip
+    "greater",
+    np.greater,
+    "Whether x > y.",
+    ("bool(gt.greater(1, 2))", "False"),
+    "real",
+    "ogt",
+    "gt",
+)
 greater_equal = _comparison(
-    "greater_equal", np.greater_equal, "Whether x >= y.",
-    ("bool(gt.greater_equal(1, 2))", "False"), "real", "oge", "ge",
-)  # fmt: skip
+    "greater_equal",
+    np.greater_equal,
+    "Whether x >= y.",
+    ("bool(gt.greater_equal(1, 2))", "False"),
+    "real",
+    "oge",
+    "ge",
+)
 
 
 def _logic(name: str, kernel: Rule, doc: str, example: tuple[str, str], word: str) -> Binary:
     return elementwise(
-        name, kernel, doc, example, arity=2, promote="bool", result="bool", dtypes=("bool",),
+        name,
+        kernel,
+        doc,
+        example,
+        arity=2,
+        promote="bool",
+        result="bool",
+        dtypes=("bool",),
         llvm=lowering.bits(word),
-    )  # fmt: skip
+    )
 
 
 logical_and = _logic(
-    "logical_and", np.logical_and, "Logical and.",
-    ("bool(gt.logical_and(True, False))", "False"), "and",
-)  # fmt: skip
+    "logical_and",
+    np.logical_and,
+    "Logical and.",
+    ("bool(gt.logical_and(True, False))", "False"),
+    "and",
+)
 logical_or = _logic(
     "logical_or", np.logical_or, "Logical or.", ("bool(gt.logical_or(True, False))", "True"), "or"
 )
 logical_xor = _logic(
-    "logical_xor", np.logical_xor, "Logical exclusive or.",
-    ("bool(gt.logical_xor(True, True))", "False"), "xor",
-)  # fmt: skip
+    "logical_xor",
+    np.logical_xor,
+    "Logical exclusive or.",
+    ("bool(gt.logical_xor(True, True))", "False"),
+    "xor",
+)
 
 
 def _bits(name: str, kernel: Rule, doc: str, example: tuple[str, str], **more: Any) -> Binary:
     more = {"dtypes": ("int32", "uint8", "bool"), "accepts": "integer", **more}
-    return elementwise(name, kernel, doc, example, arity=2, promote="same",
-                       domains=[(0, 5)], **more)  # fmt: skip
+    return elementwise(
+        name, kernel, doc, example, arity=2, promote="same", domains=[(0, 5)], **more
+    )
 
 
 bitwise_and = _bits(
-    "bitwise_and", np.bitwise_and, "Bits set in both.", ("int(gt.bitwise_and(6, 3))", "2"),
+    "bitwise_and",
+    np.bitwise_and,
+    "Bits set in both.",
+    ("int(gt.bitwise_and(6, 3))", "2"),
     llvm=lowering.bits("and"),
-)  # fmt: skip
+)
 bitwise_or = _bits(
-    "bitwise_or", np.bitwise_or, "Bits set in either.", ("int(gt.bitwise_or(6, 3))", "7"),
+    "bitwise_or",
+    np.bitwise_or,
+    "Bits set in either.",
+    ("int(gt.bitwise_or(6, 3))", "7"),
     llvm=lowering.bits("or"),
-)  # fmt: skip
+)
 bitwise_xor = _bits(
-    "bitwise_xor", np.bitwise_xor, "Bits set in one only.", ("int(gt.bitwise_xor(6, 3))", "5"),
+    "bitwise_xor",
+    np.bitwise_xor,
+    "Bits set in one only.",
+    ("int(gt.bitwise_xor(6, 3))", "5"),
     llvm=lowering.bits("xor"),
-)  # fmt: skip
+)
 bitwise_left_shift = _bits(
-    "bitwise_left_shift", np.left_shift, "Bits shifted left.",
-    ("int(gt.bitwise_left_shift(1, 3))", "8"), dtypes=("int32", "uint8"), accepts="whole number",
+    "bitwise_left_shift",
+    np.left_shift,
+    "Bits shifted left.",
+    ("int(gt.bitwise_left_shift(1, 3))", "8"),
+    dtypes=("int32", "uint8"),
+    accepts="whole number",
     llvm=lowering.left_shift,
-)  # fmt: skip
+)
 bitwise_right_shift = _bits(
-    "bitwise_right_shift", np.right_shift, "Bits shifted right.",
-    ("int(gt.bitwise_right_shift(8, 3))", "1"), dtypes=("int32", "uint8"), accepts="whole number",
+    "bitwise_right_shift",
+    np.right_shift,
+    "Bits shifted right.",
+    ("int(gt.bitwise_right_shift(8, 3))", "1"),
+    dtypes=("int32", "uint8"),
+    accepts="whole number",
     llvm=lowering.right_shift,
-)  # fmt: skip
+)
 
 
 def _where_spec(condition: Spec, x: Spec, y: Spec) -> Spec:
@@ -352,21 +488,38 @@ def branch_mask(index: int, node: Node) -> Node:
     return reduce_to(broadcast_to(condition, node.shape), node.inputs[index].shape, "any")
 
 
-WHERE = declare(Op(
-    "where", "elementwise", spec=_where_spec, numpy=np.where, promote=_where_promote, weak=(1, 2),
-    jvp=_where_jvp, vjp=_where_vjp, mask=mask_of, linear=Linear((1, 2), together=True),
-    batch=batching.broadcasting, examples=examples.elementwise, sparsity=elements,
-    llvm=lowering.select, simpler=identities.where,
-    samples=lambda: [
-        Sample(
-            (np.array([True, False, True]), np.array([1.0, 2.0, 3.0]), np.array([4.0, 5.0, 6.0]))
-        ),
-        Sample((np.array([[True], [False]]), np.array(1.0), np.array([4.0, 5.0, 6.0]))),
-        Sample((np.array(True), np.array([1 + 2j, 2.0]), np.array([[3j, 5.0]]))),
-        Sample((np.zeros((0, 2), bool), np.zeros(2), np.array(1.0))),
-        Sample((np.array([True, False]), np.array([1, 2]), np.array([3, 4]))),
-    ],
-))  # fmt: skip
+WHERE = declare(
+    Op(
+        "where",
+        "elementwise",
+        spec=_where_spec,
+        numpy=np.where,
+        promote=_where_promote,
+        weak=(1, 2),
+        jvp=_where_jvp,
+        vjp=_where_vjp,
+        mask=mask_of,
+        linear=Linear((1, 2), together=True),
+        batch=batching.broadcasting,
+        examples=examples.elementwise,
+        sparsity=elements,
+        llvm=lowering.select,
+        simpler=identities.where,
+        samples=lambda: [
+            Sample(
+                (
+                    np.array([True, False, True]),
+                    np.array([1.0, 2.0, 3.0]),
+                    np.array([4.0, 5.0, 6.0]),
+                )
+            ),
+            Sample((np.array([[True], [False]]), np.array(1.0), np.array([4.0, 5.0, 6.0]))),
+            Sample((np.array(True), np.array([1 + 2j, 2.0]), np.array([[3j, 5.0]]))),
+            Sample((np.zeros((0, 2), bool), np.zeros(2), np.array(1.0))),
+            Sample((np.array([True, False]), np.array([1, 2]), np.array([3, 4]))),
+        ],
+    )
+)
 
 
 @overload
@@ -425,14 +578,26 @@ def _identity_rule(order: int) -> dict[str, Any]:
     }
 
 
-IDENTITY = declare(Op(
-    "identity", "elementwise", jvp=lambda tangents, y, inputs: tangents[0],
-    vjp=lambda index, g, y, inputs: g, sparsity=elements, **_identity_rule(2),
-))  # fmt: skip
-STOP_GRADIENT = declare(Op(
-    "stop_gradient", "elementwise", jvp=lambda tangents, y, inputs: None,
-    vjp=lambda index, g, y, inputs: None, sparsity=nothing, **_identity_rule(0),
-))  # fmt: skip
+IDENTITY = declare(
+    Op(
+        "identity",
+        "elementwise",
+        jvp=lambda tangents, y, inputs: tangents[0],
+        vjp=lambda index, g, y, inputs: g,
+        sparsity=elements,
+        **_identity_rule(2),
+    )
+)
+STOP_GRADIENT = declare(
+    Op(
+        "stop_gradient",
+        "elementwise",
+        jvp=lambda tangents, y, inputs: None,
+        vjp=lambda index, g, y, inputs: None,
+        sparsity=nothing,
+        **_identity_rule(0),
+    )
+)
 
 
 @kind_of_operand

@@ -99,9 +99,16 @@ def _of_order(
 
     more.setdefault("llvm", lowering.in_double(lambda order: _function_of(kind, order)))
     record = elementwise(
-        name, _kernel(kind), doc, ("float(gt.i0(0.0))", "1.0"), partials=[partial],
-        params=("order",), sample_params=_ORDERS, **_OPTIONS, **more,
-    )  # fmt: skip
+        name,
+        _kernel(kind),
+        doc,
+        ("float(gt.i0(0.0))", "1.0"),
+        partials=[partial],
+        params=("order",),
+        sample_params=_ORDERS,
+        **_OPTIONS,
+        **more,
+    )
 
     def function(order: float, x: Any, /) -> Any:
         return record(_checked(name, order), x)
@@ -118,26 +125,33 @@ def _slope_of_y(x: Node, below: Node | None, above: Node) -> Node:
 
 
 iv = _of_order(
-    "bessel_i", "iv", "Modified Bessel function of the first kind.",
+    "bessel_i",
+    "iv",
+    "Modified Bessel function of the first kind.",
     lambda x, below, above: above if below is None else 0.5 * (below + above),
     function=BESSEL_I0,
     llvm=lowering.call_of_order(
-        BESSEL_I0, BESSEL_I1,
+        BESSEL_I0,
+        BESSEL_I1,
         otherwise=lowering.in_double(lambda order: _function_of("iv", order)),
     ),
-)  # fmt: skip
+)
 jv = _of_order(
-    "bessel_j", "jv", "Bessel function of the first kind.",
+    "bessel_j",
+    "jv",
+    "Bessel function of the first kind.",
     lambda x, below, above: -above if below is None else 0.5 * (below - above),
-)  # fmt: skip
+)
 yv = _of_order(
     "bessel_y", "yv", "Bessel function of the second kind.", _slope_of_y, domains=_POSITIVE
 )
 kv = _of_order(
-    "bessel_k", "kv", "Modified Bessel function of the second kind.",
+    "bessel_k",
+    "kv",
+    "Modified Bessel function of the second kind.",
     lambda x, below, above: -above if below is None else -0.5 * (below + above),
     domains=_POSITIVE,
-)  # fmt: skip
+)
 
 
 @kind_of_operand
@@ -256,13 +270,17 @@ def _scaled_of(kind: str, order: float, times: int) -> Composition:
 
 def _scaled(name: str, kind: str, doc: str, **more: Any) -> Callable[..., Any]:
     record: Callable[..., Any] = elementwise(
-        name, _scaled_kernel(kind), doc, ("float(gt.i0(0.0))", "1.0"),
+        name,
+        _scaled_kernel(kind),
+        doc,
+        ("float(gt.i0(0.0))", "1.0"),
         partials=[lambda y, x, order, times: record(order, times + 1, x)],
         params=("order", "times"),
         sample_params=[{"order": n, "times": m} for n, m in ((0, 0), (1, 0), (1, 1), (2, 2))],
         llvm=lowering.in_double(lambda order, times: _scaled_of(kind, order, times)),
-        **_OPTIONS, **more,
-    )  # fmt: skip
+        **_OPTIONS,
+        **more,
+    )
 
     def function(order: float, x: Any, /) -> Any:
         return record(_checked(name, order), 0, x)

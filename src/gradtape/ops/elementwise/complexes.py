@@ -61,25 +61,44 @@ def _imag_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...]) -> Node:
 
 
 real: Unary = elementwise(
-    "real", lambda x: x.real, "Real part; a real operand is its own.",
+    "real",
+    lambda x: x.real,
+    "Real part; a real operand is its own.",
     ("float(gt.real(1.0 + 2.0j))", "1.0"),
     jvp=lambda tangents, y, inputs: real(tangents[0]) if _is_complex(inputs[0]) else tangents[0],
-    vjp=_real_vjp, promote="same", result="real", dtypes=(*_INEXACT, *_INTEGERS, "bool"),
-    llvm=lowering.real, linear=Linear((0,)),
-)  # fmt: skip
+    vjp=_real_vjp,
+    promote="same",
+    result="real",
+    dtypes=(*_INEXACT, *_INTEGERS, "bool"),
+    llvm=lowering.real,
+    linear=Linear((0,)),
+)
 imag = elementwise(
-    "imag", lambda x: x.imag, "Imaginary part; of a real operand 0.",
-    ("float(gt.imag(1.0 + 2.0j))", "2.0"), jvp=_imag_jvp, vjp=_imag_vjp,
-    promote="same", result="real", dtypes=(*_INEXACT, *_INTEGERS, "bool"), sparsity=_if_complex,
-    llvm=lowering.imag, linear=Linear((0,)),
-)  # fmt: skip
+    "imag",
+    lambda x: x.imag,
+    "Imaginary part; of a real operand 0.",
+    ("float(gt.imag(1.0 + 2.0j))", "2.0"),
+    jvp=_imag_jvp,
+    vjp=_imag_vjp,
+    promote="same",
+    result="real",
+    dtypes=(*_INEXACT, *_INTEGERS, "bool"),
+    sparsity=_if_complex,
+    llvm=lowering.imag,
+    linear=Linear((0,)),
+)
 conj = elementwise(
-    "conj", lambda x: np.conjugate(x) if x.dtype.kind == "c" else x, "Complex conjugate.",
+    "conj",
+    lambda x: np.conjugate(x) if x.dtype.kind == "c" else x,
+    "Complex conjugate.",
     ("complex(gt.conj(1.0 + 2.0j))", "(1-2j)"),
     jvp=lambda tangents, y, inputs: conjugate(tangents[0]),
-    vjp=lambda index, g, y, inputs: conjugate(g), promote="same",
-    dtypes=(*_INEXACT, *_INTEGERS, "bool"), linear=Linear((0,)), llvm=lowering.conjugate,
-)  # fmt: skip
+    vjp=lambda index, g, y, inputs: conjugate(g),
+    promote="same",
+    dtypes=(*_INEXACT, *_INTEGERS, "bool"),
+    linear=Linear((0,)),
+    llvm=lowering.conjugate,
+)
 
 
 def _abs_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...]) -> Node:
@@ -92,10 +111,19 @@ def _abs_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...]) -> Node:
 
 
 abs = elementwise(
-    "abs", np.abs, "Absolute value; derivative 0 at 0.", ("float(gt.abs(3.0 + 4.0j))", "5.0"),
-    jvp=_abs_jvp, vjp=_abs_vjp, promote="same", accepts="numeric", result="real", domains=_NONZERO,
-    dtypes=(*_INEXACT, *_INTEGERS), llvm=lowering.absolute,
-)  # fmt: skip
+    "abs",
+    np.abs,
+    "Absolute value; derivative 0 at 0.",
+    ("float(gt.abs(3.0 + 4.0j))", "5.0"),
+    jvp=_abs_jvp,
+    vjp=_abs_vjp,
+    promote="same",
+    accepts="numeric",
+    result="real",
+    domains=_NONZERO,
+    dtypes=(*_INEXACT, *_INTEGERS),
+    llvm=lowering.absolute,
+)
 
 
 def _turn(tangent: Node, z: Node) -> Node:
@@ -117,7 +145,9 @@ def _sign_kernel(x: Array) -> Array:
 
 
 sign = elementwise(
-    "sign", _sign_kernel, "-1, 0 or 1; z / |z| for complex numbers.",
+    "sign",
+    _sign_kernel,
+    "-1, 0 or 1; z / |z| for complex numbers.",
     ("float(gt.sign(-2.0))", "-1.0"),
     jvp=lambda tangents, y, inputs: (
         _turn(tangents[0], inputs[0]) if _is_complex(inputs[0]) else zeros_like(y)
@@ -125,9 +155,13 @@ sign = elementwise(
     vjp=lambda index, g, y, inputs: (
         _turn(g, inputs[0]) if _is_complex(inputs[0]) else zeros_like(y)
     ),
-    promote="same", accepts="numeric", domains=_NONZERO, dtypes=(*_INEXACT, *_INTEGERS),
-    llvm=lowering.for_complex(complex_formulas.sign, lowering.sign), sparsity=_if_complex,
-)  # fmt: skip
+    promote="same",
+    accepts="numeric",
+    domains=_NONZERO,
+    dtypes=(*_INEXACT, *_INTEGERS),
+    llvm=lowering.for_complex(complex_formulas.sign, lowering.sign),
+    sparsity=_if_complex,
+)
 
 
 def _angle_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...]) -> Node:
@@ -143,8 +177,16 @@ def _angle_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...]) -> Node:
 
 
 angle = elementwise(
-    "angle", lambda z: np.arctan2(z.imag, z.real), "Angle with the real axis, in radians.",
-    ("round(float(gt.angle(1.0j)), 6)", str(round(math.pi / 2, 6))), jvp=_angle_jvp, vjp=_angle_vjp,
-    result="real", domains=_NONZERO, dtypes=_INEXACT, sparsity=_if_complex, function=ATAN2,
+    "angle",
+    lambda z: np.arctan2(z.imag, z.real),
+    "Angle with the real axis, in radians.",
+    ("round(float(gt.angle(1.0j)), 6)", str(round(math.pi / 2, 6))),
+    jvp=_angle_jvp,
+    vjp=_angle_vjp,
+    result="real",
+    domains=_NONZERO,
+    dtypes=_INEXACT,
+    sparsity=_if_complex,
+    function=ATAN2,
     llvm=lowering.angle,
-)  # fmt: skip
+)

@@ -44,44 +44,73 @@ def _scipy() -> ModuleType:
 
 
 erf: Unary = elementwise(
-    "erf", lambda x: _scipy().erf(x), "Error function.", ("float(gt.erf(0.0))", "0.0"),
-    partials=[lambda y, x: _SLOPE * exp(-square(x))], **_REAL, function=mathlib.ERF,
-)  # fmt: skip
+    "erf",
+    lambda x: _scipy().erf(x),
+    "Error function.",
+    ("float(gt.erf(0.0))", "0.0"),
+    partials=[lambda y, x: _SLOPE * exp(-square(x))],
+    **_REAL,
+    function=mathlib.ERF,
+)
 erfc: Unary = elementwise(
-    "erfc", lambda x: _scipy().erfc(x), "1 - erf(x), exact where erf is close to 1.",
-    ("float(gt.erfc(0.0))", "1.0"), partials=[lambda y, x: -_SLOPE * exp(-square(x))], **_REAL,
+    "erfc",
+    lambda x: _scipy().erfc(x),
+    "1 - erf(x), exact where erf is close to 1.",
+    ("float(gt.erfc(0.0))", "1.0"),
+    partials=[lambda y, x: -_SLOPE * exp(-square(x))],
+    **_REAL,
     function=mathlib.ERFC,
-)  # fmt: skip
+)
 erfinv: Unary = elementwise(
-    "erfinv", lambda x: _scipy().erfinv(x), "Inverse of the error function.",
-    ("float(gt.erfinv(0.0))", "0.0"), partials=[lambda y, x: (1.0 / _SLOPE) * exp(square(y))],
-    domains=[(-0.8, 0.8)], **_REAL, function=mathlib.ERFINV,
-)  # fmt: skip
+    "erfinv",
+    lambda x: _scipy().erfinv(x),
+    "Inverse of the error function.",
+    ("float(gt.erfinv(0.0))", "0.0"),
+    partials=[lambda y, x: (1.0 / _SLOPE) * exp(square(y))],
+    domains=[(-0.8, 0.8)],
+    **_REAL,
+    function=mathlib.ERFINV,
+)
 erfcinv: Unary = elementwise(
     # SciPy gives -0.0 at 1; adding 0 gives 0.0.
-    "erfcinv", lambda x: _scipy().erfcinv(x) + x.dtype.type(0),
+    "erfcinv",
+    lambda x: _scipy().erfcinv(x) + x.dtype.type(0),
     "Inverse of erfc, exact for tiny arguments.",
-    ("float(gt.erfcinv(1.0))", "0.0"), partials=[lambda y, x: _erfcinv_slope(x)],
-    domains=[(0.3, 1.7)], **_REAL, function=ERFCINV,
-)  # fmt: skip
-_erfcinv_slope: Unary = elementwise(
-    "erfcinv_slope", lambda x: _erfcinv_slope_kernel(x), "Derivative of erfcinv.",
     ("float(gt.erfcinv(1.0))", "0.0"),
-    partials=[lambda y, x: 2.0 * erfcinv(x) * square(y)], domains=[(0.3, 1.7)], **_REAL,
-    function=ERFCINV_SLOPE, llvm=lowering.in_double(lambda: ERFCINV_SLOPE),
-)  # fmt: skip
+    partials=[lambda y, x: _erfcinv_slope(x)],
+    domains=[(0.3, 1.7)],
+    **_REAL,
+    function=ERFCINV,
+)
+_erfcinv_slope: Unary = elementwise(
+    "erfcinv_slope",
+    lambda x: _erfcinv_slope_kernel(x),
+    "Derivative of erfcinv.",
+    ("float(gt.erfcinv(1.0))", "0.0"),
+    partials=[lambda y, x: 2.0 * erfcinv(x) * square(y)],
+    domains=[(0.3, 1.7)],
+    **_REAL,
+    function=ERFCINV_SLOPE,
+    llvm=lowering.in_double(lambda: ERFCINV_SLOPE),
+)
 ndtr: Unary = elementwise(
-    "ndtr", lambda x: _ndtr_kernel(x), "Distribution function of the standard normal.",
+    "ndtr",
+    lambda x: _ndtr_kernel(x),
+    "Distribution function of the standard normal.",
     ("float(gt.ndtr(0.0))", "0.5"),
-    partials=[lambda y, x: (1.0 / math.sqrt(2.0 * math.pi)) * exp(-0.5 * square(x))], **_REAL,
+    partials=[lambda y, x: (1.0 / math.sqrt(2.0 * math.pi)) * exp(-0.5 * square(x))],
+    **_REAL,
     function=mathlib.NDTR,
-)  # fmt: skip
+)
 log_sigmoid: Unary = elementwise(
-    "log_sigmoid", lambda x: -np.logaddexp(-x, x.dtype.type(0)),
+    "log_sigmoid",
+    lambda x: -np.logaddexp(-x, x.dtype.type(0)),
     "Logarithm of the logistic function, without overflow.",
-    ("round(float(gt.log_sigmoid(0.0)), 6)", "-0.693147"), partials=[lambda y, x: sigmoid(-x)],
-    **_REAL, function=LOG_SIGMOID,
-)  # fmt: skip
+    ("round(float(gt.log_sigmoid(0.0)), 6)", "-0.693147"),
+    partials=[lambda y, x: sigmoid(-x)],
+    **_REAL,
+    function=LOG_SIGMOID,
+)
 
 
 @kind_of_operand
@@ -116,15 +145,25 @@ def _erfcinv_slope_kernel(x: np.ndarray) -> np.ndarray:
 
 
 lgamma: Unary = elementwise(
-    "lgamma", lambda x: _scipy().gammaln(x), "Logarithm of |Γ(x)|.",
-    ("float(gt.lgamma(1.0))", "0.0"), partials=[lambda y, x: digamma(x)], domains=_POSITIVE,
-    **_REAL, function=mathlib.LGAMMA,
-)  # fmt: skip
+    "lgamma",
+    lambda x: _scipy().gammaln(x),
+    "Logarithm of |Γ(x)|.",
+    ("float(gt.lgamma(1.0))", "0.0"),
+    partials=[lambda y, x: digamma(x)],
+    domains=_POSITIVE,
+    **_REAL,
+    function=mathlib.LGAMMA,
+)
 digamma: Unary = elementwise(
-    "digamma", lambda x: _scipy().psi(x), "Derivative of lgamma.",
-    ("round(float(gt.digamma(1.0)), 6)", "-0.577216"), partials=[lambda y, x: polygamma(1, x)],
-    domains=_POSITIVE, **_REAL, function=mathlib.DIGAMMA,
-)  # fmt: skip
+    "digamma",
+    lambda x: _scipy().psi(x),
+    "Derivative of lgamma.",
+    ("round(float(gt.digamma(1.0)), 6)", "-0.577216"),
+    partials=[lambda y, x: polygamma(1, x)],
+    domains=_POSITIVE,
+    **_REAL,
+    function=mathlib.DIGAMMA,
+)
 
 
 def _polygamma(x: np.ndarray, n: int) -> np.ndarray:
@@ -143,11 +182,17 @@ def _polygamma_natively(y: Node) -> NativeCall:
 
 
 _record_polygamma = elementwise(
-    "polygamma", _polygamma, "Derivative of digamma, of any order from 1.",
+    "polygamma",
+    _polygamma,
+    "Derivative of digamma, of any order from 1.",
     ("round(float(gt.polygamma(1, 1.0)), 6)", "1.644934"),
-    partials=[lambda y, x, n: polygamma(n + 1, x)], domains=_POSITIVE, params=("n",),
-    sample_params=({"n": 1}, {"n": 2}), **_REAL, native=_polygamma_natively,
-)  # fmt: skip
+    partials=[lambda y, x, n: polygamma(n + 1, x)],
+    domains=_POSITIVE,
+    params=("n",),
+    sample_params=({"n": 1}, {"n": 2}),
+    **_REAL,
+    native=_polygamma_natively,
+)
 
 
 @overload
@@ -185,19 +230,28 @@ def _xlogy_partial(y: Node, a: Node, b: Node) -> Node:
 
 
 xlogy = elementwise(
-    "xlogy", lambda a, b: _scipy().xlogy(a, b), "x log(y), 0 where x is 0.",
-    ("float(gt.xlogy(0.0, 0.0))", "0.0"), partials=[lambda y, a, b: log(b), _xlogy_partial],
-    arity=2, domains=[(-2.0, 2.0), (0.3, 3.0)], dtypes=("float64", "float32", "complex128"),
+    "xlogy",
+    lambda a, b: _scipy().xlogy(a, b),
+    "x log(y), 0 where x is 0.",
+    ("float(gt.xlogy(0.0, 0.0))", "0.0"),
+    partials=[lambda y, a, b: log(b), _xlogy_partial],
+    arity=2,
+    domains=[(-2.0, 2.0), (0.3, 3.0)],
+    dtypes=("float64", "float32", "complex128"),
     function=XLOGY,
-)  # fmt: skip
+)
 
 # A `where` would also work, but reverse mode would carry its mask back through all inputs of x.
 multiply_no_nan: Binary = elementwise(
-    "multiply_no_nan", lambda x, y: np.where(y == 0, y.dtype.type(0), x * y),
+    "multiply_no_nan",
+    lambda x, y: np.where(y == 0, y.dtype.type(0), x * y),
     "x y, 0 where y is 0 even if x is infinite or NaN.",
     ("float(gt.multiply_no_nan(-np.inf, 0.0))", "0.0"),
-    partials=[lambda z, x, y: y, lambda z, x, y: x], arity=2, **_REAL, function=MULTIPLY_NO_NAN,
-)  # fmt: skip
+    partials=[lambda z, x, y: y, lambda z, x, y: x],
+    arity=2,
+    **_REAL,
+    function=MULTIPLY_NO_NAN,
+)
 
 
 def _sinc_kernel(x: np.ndarray, order: int) -> np.ndarray:
@@ -238,12 +292,17 @@ def _sinc_recurrence(x: np.ndarray, u: np.ndarray, order: int) -> np.ndarray:
 
 
 _record_sinc: Callable[..., Any] = elementwise(
-    "sinc", _sinc_kernel, "Derivative of sinc, of any order from 0.",
-    ("float(gt.sinc(0.0))", "1.0"), partials=[lambda y, x, order: _record_sinc(order + 1, x)],
-    params=("order",), sample_params=({"order": 0}, {"order": 1}, {"order": 4}),
-    dtypes=("float64", "float32", "complex128"), function=SINC,
+    "sinc",
+    _sinc_kernel,
+    "Derivative of sinc, of any order from 0.",
+    ("float(gt.sinc(0.0))", "1.0"),
+    partials=[lambda y, x, order: _record_sinc(order + 1, x)],
+    params=("order",),
+    sample_params=({"order": 0}, {"order": 1}, {"order": 4}),
+    dtypes=("float64", "float32", "complex128"),
+    function=SINC,
     llvm=lowering.call_of_order(SINC, otherwise=lowering.in_double(sinc_derivative)),
-)  # fmt: skip
+)
 
 
 @kind_of_operand

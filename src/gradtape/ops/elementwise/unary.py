@@ -26,183 +26,373 @@ def ones_where(condition: Node, like: Node) -> Node:
 
 
 sin = elementwise(
-    "sin", np.sin, "Sine, in radians.", ("float(gt.sin(0.0))", "0.0"),
-    partials=[lambda y, x: cos(x)], dtypes=_COMPLEX, function=mathlib.SIN,
-)  # fmt: skip
+    "sin",
+    np.sin,
+    "Sine, in radians.",
+    ("float(gt.sin(0.0))", "0.0"),
+    partials=[lambda y, x: cos(x)],
+    dtypes=_COMPLEX,
+    function=mathlib.SIN,
+)
 cos: Unary = elementwise(
-    "cos", np.cos, "Cosine, in radians.", ("float(gt.cos(0.0))", "1.0"),
-    partials=[lambda y, x: -sin(x)], dtypes=_COMPLEX, function=mathlib.COS,
-)  # fmt: skip
+    "cos",
+    np.cos,
+    "Cosine, in radians.",
+    ("float(gt.cos(0.0))", "1.0"),
+    partials=[lambda y, x: -sin(x)],
+    dtypes=_COMPLEX,
+    function=mathlib.COS,
+)
 tan = elementwise(
-    "tan", np.tan, "Tangent, in radians.", ("float(gt.tan(0.0))", "0.0"),
-    partials=[lambda y, x: 1.0 + y * y], domains=[(-1.0, 1.0)], dtypes=_COMPLEX,
+    "tan",
+    np.tan,
+    "Tangent, in radians.",
+    ("float(gt.tan(0.0))", "0.0"),
+    partials=[lambda y, x: 1.0 + y * y],
+    domains=[(-1.0, 1.0)],
+    dtypes=_COMPLEX,
     function=mathlib.TAN,
-)  # fmt: skip
+)
 asin = elementwise(
-    "asin", np.arcsin, "Inverse sine.", ("float(gt.asin(0.0))", "0.0"),
-    partials=[lambda y, x: rsqrt(1.0 - x * x)], domains=[(-0.8, 0.8)], dtypes=_COMPLEX,
+    "asin",
+    np.arcsin,
+    "Inverse sine.",
+    ("float(gt.asin(0.0))", "0.0"),
+    partials=[lambda y, x: rsqrt(1.0 - x * x)],
+    domains=[(-0.8, 0.8)],
+    dtypes=_COMPLEX,
     function=mathlib.ASIN,
-)  # fmt: skip
+)
 acos = elementwise(
-    "acos", np.arccos, "Inverse cosine.", ("float(gt.acos(1.0))", "0.0"),
-    partials=[lambda y, x: -rsqrt(1.0 - x * x)], domains=[(-0.8, 0.8)], dtypes=_COMPLEX,
+    "acos",
+    np.arccos,
+    "Inverse cosine.",
+    ("float(gt.acos(1.0))", "0.0"),
+    partials=[lambda y, x: -rsqrt(1.0 - x * x)],
+    domains=[(-0.8, 0.8)],
+    dtypes=_COMPLEX,
     function=mathlib.ACOS,
-)  # fmt: skip
+)
 atan = elementwise(
-    "atan", np.arctan, "Inverse tangent.", ("float(gt.atan(0.0))", "0.0"),
-    partials=[lambda y, x: reciprocal(1.0 + x * x)], dtypes=_COMPLEX, function=mathlib.ATAN,
-)  # fmt: skip
+    "atan",
+    np.arctan,
+    "Inverse tangent.",
+    ("float(gt.atan(0.0))", "0.0"),
+    partials=[lambda y, x: reciprocal(1.0 + x * x)],
+    dtypes=_COMPLEX,
+    function=mathlib.ATAN,
+)
 sinh = elementwise(
-    "sinh", np.sinh, "Hyperbolic sine.", ("float(gt.sinh(0.0))", "0.0"),
-    partials=[lambda y, x: cosh(x)], dtypes=_COMPLEX, function=mathlib.SINH,
-)  # fmt: skip
+    "sinh",
+    np.sinh,
+    "Hyperbolic sine.",
+    ("float(gt.sinh(0.0))", "0.0"),
+    partials=[lambda y, x: cosh(x)],
+    dtypes=_COMPLEX,
+    function=mathlib.SINH,
+)
 cosh: Unary = elementwise(
-    "cosh", np.cosh, "Hyperbolic cosine.", ("float(gt.cosh(0.0))", "1.0"),
-    partials=[lambda y, x: sinh(x)], dtypes=_COMPLEX, function=mathlib.COSH,
-)  # fmt: skip
+    "cosh",
+    np.cosh,
+    "Hyperbolic cosine.",
+    ("float(gt.cosh(0.0))", "1.0"),
+    partials=[lambda y, x: sinh(x)],
+    dtypes=_COMPLEX,
+    function=mathlib.COSH,
+)
 tanh = elementwise(
-    "tanh", lambda x: _tanh(x), "Hyperbolic tangent.", ("float(gt.tanh(0.0))", "0.0"),
-    partials=[lambda y, x: 1.0 - y * y if x.dtype.kind == "c" else tanh_slope(x)], dtypes=_COMPLEX,
+    "tanh",
+    lambda x: _tanh(x),
+    "Hyperbolic tangent.",
+    ("float(gt.tanh(0.0))", "0.0"),
+    partials=[lambda y, x: 1.0 - y * y if x.dtype.kind == "c" else tanh_slope(x)],
+    dtypes=_COMPLEX,
     function=mathlib.TANH,
-)  # fmt: skip
+)
 # 1 - y y has no digits left where |y| is close to 1. One op, not one of sigmoid_slope: programs
 # have a slope for each tanh, and every stage takes time for every node.
 tanh_slope: Unary = elementwise(
-    "tanh_slope", lambda x: _tanh_slope(x), "Derivative of tanh, exact in its tails.",
-    ("float(tanh_slope(gt.asarray(0.0)))", "1.0"), partials=[lambda y, x: -2.0 * y * tanh(x)],
-    accepts="float", dtypes=_REAL, function=TANH_SLOPE,
-)  # fmt: skip
+    "tanh_slope",
+    lambda x: _tanh_slope(x),
+    "Derivative of tanh, exact in its tails.",
+    ("float(tanh_slope(gt.asarray(0.0)))", "1.0"),
+    partials=[lambda y, x: -2.0 * y * tanh(x)],
+    accepts="float",
+    dtypes=_REAL,
+    function=TANH_SLOPE,
+)
 asinh = elementwise(
-    "asinh", np.arcsinh, "Inverse hyperbolic sine.", ("float(gt.asinh(0.0))", "0.0"),
-    partials=[lambda y, x: _asinh_slope(x)], domains=[(-0.9, 0.9)], dtypes=_COMPLEX,
+    "asinh",
+    np.arcsinh,
+    "Inverse hyperbolic sine.",
+    ("float(gt.asinh(0.0))", "0.0"),
+    partials=[lambda y, x: _asinh_slope(x)],
+    domains=[(-0.9, 0.9)],
+    dtypes=_COMPLEX,
     function=mathlib.ASINH,
-)  # fmt: skip
+)
 acosh = elementwise(
-    "acosh", np.arccosh, "Inverse hyperbolic cosine.", ("float(gt.acosh(1.0))", "0.0"),
+    "acosh",
+    np.arccosh,
+    "Inverse hyperbolic cosine.",
+    ("float(gt.acosh(1.0))", "0.0"),
     # Two roots, not the root of the product, which has other branch cuts.
-    partials=[lambda y, x: rsqrt(x - 1.0) * rsqrt(x + 1.0)], domains=[(1.2, 3.0)], dtypes=_COMPLEX,
+    partials=[lambda y, x: rsqrt(x - 1.0) * rsqrt(x + 1.0)],
+    domains=[(1.2, 3.0)],
+    dtypes=_COMPLEX,
     function=mathlib.ACOSH,
-)  # fmt: skip
+)
 atanh = elementwise(
-    "atanh", np.arctanh, "Inverse hyperbolic tangent.", ("float(gt.atanh(0.0))", "0.0"),
-    partials=[lambda y, x: reciprocal(1.0 - x * x)], domains=[(-0.8, 0.8)], dtypes=_COMPLEX,
+    "atanh",
+    np.arctanh,
+    "Inverse hyperbolic tangent.",
+    ("float(gt.atanh(0.0))", "0.0"),
+    partials=[lambda y, x: reciprocal(1.0 - x * x)],
+    domains=[(-0.8, 0.8)],
+    dtypes=_COMPLEX,
     function=mathlib.ATANH,
-)  # fmt: skip
+)
 
 exp = elementwise(
-    "exp", np.exp, "Exponential.", ("float(gt.exp(0.0))", "1.0"), partials=[lambda y, x: y],
-    dtypes=_COMPLEX, function=mathlib.EXP,
-)  # fmt: skip
+    "exp",
+    np.exp,
+    "Exponential.",
+    ("float(gt.exp(0.0))", "1.0"),
+    partials=[lambda y, x: y],
+    dtypes=_COMPLEX,
+    function=mathlib.EXP,
+)
 exp2 = elementwise(
-    "exp2", np.exp2, "Two to the power of each element.", ("float(gt.exp2(3.0))", "8.0"),
-    partials=[lambda y, x: y * _LN2], dtypes=_COMPLEX,
-    function=mathlib.EXP2, of_complex=complex_formulas.exp2,
-)  # fmt: skip
+    "exp2",
+    np.exp2,
+    "Two to the power of each element.",
+    ("float(gt.exp2(3.0))", "8.0"),
+    partials=[lambda y, x: y * _LN2],
+    dtypes=_COMPLEX,
+    function=mathlib.EXP2,
+    of_complex=complex_formulas.exp2,
+)
 expm1 = elementwise(
-    "expm1", lambda x: _expm1(x), "exp(x) - 1, exact near zero.", ("float(gt.expm1(0.0))", "0.0"),
-    partials=[lambda y, x: exp(x)], dtypes=_COMPLEX,
-    function=mathlib.EXPM1, of_complex=complex_formulas.expm1,
-)  # fmt: skip
+    "expm1",
+    lambda x: _expm1(x),
+    "exp(x) - 1, exact near zero.",
+    ("float(gt.expm1(0.0))", "0.0"),
+    partials=[lambda y, x: exp(x)],
+    dtypes=_COMPLEX,
+    function=mathlib.EXPM1,
+    of_complex=complex_formulas.expm1,
+)
 log = elementwise(
-    "log", np.log, "Natural logarithm.", ("float(gt.log(1.0))", "0.0"),
-    partials=[lambda y, x: reciprocal(x)], domains=[(0.2, 3.0)], dtypes=_COMPLEX,
+    "log",
+    np.log,
+    "Natural logarithm.",
+    ("float(gt.log(1.0))", "0.0"),
+    partials=[lambda y, x: reciprocal(x)],
+    domains=[(0.2, 3.0)],
+    dtypes=_COMPLEX,
     function=mathlib.LOG,
-)  # fmt: skip
+)
 log1p = elementwise(
-    "log1p", np.log1p, "log(1 + x), exact near zero.", ("float(gt.log1p(0.0))", "0.0"),
-    partials=[lambda y, x: reciprocal(1.0 + x)], domains=[(-0.6, 3.0)], dtypes=_COMPLEX,
-    function=mathlib.LOG1P, of_complex=complex_formulas.log1p,
-)  # fmt: skip
+    "log1p",
+    np.log1p,
+    "log(1 + x), exact near zero.",
+    ("float(gt.log1p(0.0))", "0.0"),
+    partials=[lambda y, x: reciprocal(1.0 + x)],
+    domains=[(-0.6, 3.0)],
+    dtypes=_COMPLEX,
+    function=mathlib.LOG1P,
+    of_complex=complex_formulas.log1p,
+)
 log2 = elementwise(
-    "log2", np.log2, "Logarithm to base 2.", ("float(gt.log2(8.0))", "3.0"),
-    partials=[lambda y, x: (1.0 / _LN2) / x], domains=[(0.2, 3.0)], dtypes=_COMPLEX,
-    function=mathlib.LOG2, of_complex=complex_formulas.logarithm(2.0),
-)  # fmt: skip
+    "log2",
+    np.log2,
+    "Logarithm to base 2.",
+    ("float(gt.log2(8.0))", "3.0"),
+    partials=[lambda y, x: (1.0 / _LN2) / x],
+    domains=[(0.2, 3.0)],
+    dtypes=_COMPLEX,
+    function=mathlib.LOG2,
+    of_complex=complex_formulas.logarithm(2.0),
+)
 log10 = elementwise(
-    "log10", np.log10, "Logarithm to base 10.", ("float(gt.log10(100.0))", "2.0"),
-    partials=[lambda y, x: (1.0 / _LN10) / x], domains=[(0.2, 3.0)], dtypes=_COMPLEX,
-    function=mathlib.LOG10, of_complex=complex_formulas.logarithm(10.0),
-)  # fmt: skip
+    "log10",
+    np.log10,
+    "Logarithm to base 10.",
+    ("float(gt.log10(100.0))", "2.0"),
+    partials=[lambda y, x: (1.0 / _LN10) / x],
+    domains=[(0.2, 3.0)],
+    dtypes=_COMPLEX,
+    function=mathlib.LOG10,
+    of_complex=complex_formulas.logarithm(10.0),
+)
 
 sqrt = elementwise(
-    "sqrt", np.sqrt, "Square root; its derivative at 0 is infinite.",
-    ("float(gt.sqrt(4.0))", "2.0"), partials=[lambda y, x: 0.5 / y], domains=[(0.2, 3.0)],
-    dtypes=_COMPLEX, function=mathlib.SQRT,
-)  # fmt: skip
+    "sqrt",
+    np.sqrt,
+    "Square root; its derivative at 0 is infinite.",
+    ("float(gt.sqrt(4.0))", "2.0"),
+    partials=[lambda y, x: 0.5 / y],
+    domains=[(0.2, 3.0)],
+    dtypes=_COMPLEX,
+    function=mathlib.SQRT,
+)
 rsqrt: Unary = elementwise(
-    "rsqrt", lambda x: 1 / np.sqrt(x), "Reciprocal square root.", ("float(gt.rsqrt(4.0))", "0.5"),
-    partials=[lambda y, x: -0.5 * y / x], domains=[(0.2, 3.0)], dtypes=_COMPLEX,
-    function=mathlib.SQRT, llvm=lowering.reciprocal_root,
-)  # fmt: skip
+    "rsqrt",
+    lambda x: 1 / np.sqrt(x),
+    "Reciprocal square root.",
+    ("float(gt.rsqrt(4.0))", "0.5"),
+    partials=[lambda y, x: -0.5 * y / x],
+    domains=[(0.2, 3.0)],
+    dtypes=_COMPLEX,
+    function=mathlib.SQRT,
+    llvm=lowering.reciprocal_root,
+)
 cbrt = elementwise(
-    "cbrt", np.cbrt, "Cube root.", ("float(gt.cbrt(8.0))", "2.0"),
-    partials=[lambda y, x: 1.0 / (3.0 * y * y)], domains=[(0.2, 3.0)], accepts="float",
-    dtypes=_REAL, function=mathlib.CBRT,
-)  # fmt: skip
+    "cbrt",
+    np.cbrt,
+    "Cube root.",
+    ("float(gt.cbrt(8.0))", "2.0"),
+    partials=[lambda y, x: 1.0 / (3.0 * y * y)],
+    domains=[(0.2, 3.0)],
+    accepts="float",
+    dtypes=_REAL,
+    function=mathlib.CBRT,
+)
 square = elementwise(
-    "square", np.square, "Square.", ("float(gt.square(3.0))", "9.0"),
-    partials=[lambda y, x: 2.0 * x], promote="same", accepts="numeric", dtypes=(*_COMPLEX, "int32"),
+    "square",
+    np.square,
+    "Square.",
+    ("float(gt.square(3.0))", "9.0"),
+    partials=[lambda y, x: 2.0 * x],
+    promote="same",
+    accepts="numeric",
+    dtypes=(*_COMPLEX, "int32"),
     llvm=lowering.square,
-)  # fmt: skip
+)
 reciprocal: Unary = elementwise(
-    "reciprocal", lambda x: 1 / x, "One over each element.", ("float(gt.reciprocal(4.0))", "0.25"),
-    partials=[lambda y, x: -y * y], domains=[(0.3, 2.0)], dtypes=_COMPLEX, llvm=lowering.reciprocal,
-)  # fmt: skip
+    "reciprocal",
+    lambda x: 1 / x,
+    "One over each element.",
+    ("float(gt.reciprocal(4.0))", "0.25"),
+    partials=[lambda y, x: -y * y],
+    domains=[(0.3, 2.0)],
+    dtypes=_COMPLEX,
+    llvm=lowering.reciprocal,
+)
 negative = elementwise(
-    "negative", np.negative, "Minus each element.", ("float(gt.negative(1.0))", "-1.0"),
-    partials=[lambda y, x: -1], promote="same", accepts="numeric", dtypes=(*_COMPLEX, "int32"),
-    llvm=lowering.negative, linear=Linear((0,)), simpler=identities.negative,
-)  # fmt: skip
+    "negative",
+    np.negative,
+    "Minus each element.",
+    ("float(gt.negative(1.0))", "-1.0"),
+    partials=[lambda y, x: -1],
+    promote="same",
+    accepts="numeric",
+    dtypes=(*_COMPLEX, "int32"),
+    llvm=lowering.negative,
+    linear=Linear((0,)),
+    simpler=identities.negative,
+)
 positive = elementwise(
-    "positive", lambda x: x, "Each element as it is.", ("float(gt.positive(1.0))", "1.0"),
-    partials=[lambda y, x: 1], promote="same", accepts="numeric", dtypes=(*_COMPLEX, "int32"),
-    llvm=lowering.same, linear=Linear((0,)), transparent=True,
-)  # fmt: skip
+    "positive",
+    lambda x: x,
+    "Each element as it is.",
+    ("float(gt.positive(1.0))", "1.0"),
+    partials=[lambda y, x: 1],
+    promote="same",
+    accepts="numeric",
+    dtypes=(*_COMPLEX, "int32"),
+    llvm=lowering.same,
+    linear=Linear((0,)),
+    transparent=True,
+)
 
 _STEP: dict[str, Any] = {
-    "partials": [zero], "promote": "same", "accepts": "real", "dtypes": (*_REAL, "int32"),
+    "partials": [zero],
+    "promote": "same",
+    "accepts": "real",
+    "dtypes": (*_REAL, "int32"),
     "domains": [(0.1, 0.4)],
-}  # fmt: skip
+}
 floor: Unary = elementwise(
-    "floor", np.floor, "Largest integer not above; derivative 0.", ("float(gt.floor(1.5))", "1.0"),
-    **_STEP, function=mathlib.FLOOR, llvm=lowering.rounding(mathlib.FLOOR),
-)  # fmt: skip
+    "floor",
+    np.floor,
+    "Largest integer not above; derivative 0.",
+    ("float(gt.floor(1.5))", "1.0"),
+    **_STEP,
+    function=mathlib.FLOOR,
+    llvm=lowering.rounding(mathlib.FLOOR),
+)
 ceil: Unary = elementwise(
-    "ceil", np.ceil, "Smallest integer not below; derivative 0.", ("float(gt.ceil(1.5))", "2.0"),
-    **_STEP, function=mathlib.CEIL, llvm=lowering.rounding(mathlib.CEIL),
-)  # fmt: skip
+    "ceil",
+    np.ceil,
+    "Smallest integer not below; derivative 0.",
+    ("float(gt.ceil(1.5))", "2.0"),
+    **_STEP,
+    function=mathlib.CEIL,
+    llvm=lowering.rounding(mathlib.CEIL),
+)
 trunc: Unary = elementwise(
-    "trunc", np.trunc, "Integer part; derivative 0.", ("float(gt.trunc(-1.5))", "-1.0"), **_STEP,
-    function=mathlib.TRUNC, llvm=lowering.rounding(mathlib.TRUNC),
-)  # fmt: skip
+    "trunc",
+    np.trunc,
+    "Integer part; derivative 0.",
+    ("float(gt.trunc(-1.5))", "-1.0"),
+    **_STEP,
+    function=mathlib.TRUNC,
+    llvm=lowering.rounding(mathlib.TRUNC),
+)
 round: Unary = elementwise(
-    "round", np.round, "Nearest integer, ties to even; derivative 0.",
-    ("float(gt.round(2.5))", "2.0"), **{**_STEP, "accepts": "numeric"},
-    function=mathlib.RINT, llvm=lowering.rounding(mathlib.RINT, complex_formulas.rounded),
-)  # fmt: skip
+    "round",
+    np.round,
+    "Nearest integer, ties to even; derivative 0.",
+    ("float(gt.round(2.5))", "2.0"),
+    **{**_STEP, "accepts": "numeric"},
+    function=mathlib.RINT,
+    llvm=lowering.rounding(mathlib.RINT, complex_formulas.rounded),
+)
 
 sigmoid = elementwise(
-    "sigmoid", lambda x: _sigmoid(x), "Logistic function 1 / (1 + exp(-x)).",
-    ("float(gt.sigmoid(0.0))", "0.5"), partials=[lambda y, x: sigmoid_slope(x)],
-    accepts="float", dtypes=_REAL, function=SIGMOID,
-)  # fmt: skip
+    "sigmoid",
+    lambda x: _sigmoid(x),
+    "Logistic function 1 / (1 + exp(-x)).",
+    ("float(gt.sigmoid(0.0))", "0.5"),
+    partials=[lambda y, x: sigmoid_slope(x)],
+    accepts="float",
+    dtypes=_REAL,
+    function=SIGMOID,
+)
 # y (1 - y) has no digits left where y is close to 1.
 sigmoid_slope: Unary = elementwise(
-    "sigmoid_slope", lambda x: _sigmoid_slope(x), "Derivative of sigmoid, exact in its tails.",
+    "sigmoid_slope",
+    lambda x: _sigmoid_slope(x),
+    "Derivative of sigmoid, exact in its tails.",
     ("float(sigmoid_slope(gt.asarray(0.0)))", "0.25"),
     partials=[lambda y, x: -y * tanh(0.5 * x)],
-    accepts="float", dtypes=_REAL, function=SIGMOID_SLOPE,
-)  # fmt: skip
+    accepts="float",
+    dtypes=_REAL,
+    function=SIGMOID_SLOPE,
+)
 softplus = elementwise(
-    "softplus", lambda x: np.logaddexp(x, x.dtype.type(0)), "log(1 + exp(x)), without overflow.",
-    ("round(float(gt.softplus(0.0)), 6)", "0.693147"), partials=[lambda y, x: sigmoid(x)],
-    accepts="float", dtypes=_REAL, function=SOFTPLUS,
-)  # fmt: skip
+    "softplus",
+    lambda x: np.logaddexp(x, x.dtype.type(0)),
+    "log(1 + exp(x)), without overflow.",
+    ("round(float(gt.softplus(0.0)), 6)", "0.693147"),
+    partials=[lambda y, x: sigmoid(x)],
+    accepts="float",
+    dtypes=_REAL,
+    function=SOFTPLUS,
+)
 relu = elementwise(
-    "relu", lambda x: np.maximum(x, x.dtype.type(0)), "max(x, 0); derivative 0 at 0.",
-    ("float(gt.relu(-1.0))", "0.0"), partials=[lambda y, x: ones_where(x > 0.0, x)], promote="same",
-    accepts="real", domains=[(0.2, 2.0)], dtypes=(*_REAL, "int32"), llvm=lowering.relu,
-)  # fmt: skip
+    "relu",
+    lambda x: np.maximum(x, x.dtype.type(0)),
+    "max(x, 0); derivative 0 at 0.",
+    ("float(gt.relu(-1.0))", "0.0"),
+    partials=[lambda y, x: ones_where(x > 0.0, x)],
+    promote="same",
+    accepts="real",
+    domains=[(0.2, 2.0)],
+    dtypes=(*_REAL, "int32"),
+    llvm=lowering.relu,
+)
 
 
 def _sigmoid(x: np.ndarray) -> np.ndarray:
@@ -257,36 +447,67 @@ def _predicate(
 ) -> Unary:
     dtypes = ("float64", "int32") + (("complex128",) if accepts == "any" else ())
     return elementwise(
-        name, kernel, doc, example, promote="same", accepts=accepts, result="bool", dtypes=dtypes,
+        name,
+        kernel,
+        doc,
+        example,
+        promote="same",
+        accepts=accepts,
+        result="bool",
+        dtypes=dtypes,
         llvm=llvm,
-    )  # fmt: skip
+    )
 
 
 isnan = _predicate(
-    "isnan", np.isnan, "Whether each element is NaN.", ("bool(gt.isnan(1.0))", "False"),
+    "isnan",
+    np.isnan,
+    "Whether each element is NaN.",
+    ("bool(gt.isnan(1.0))", "False"),
     lowering.isnan,
-)  # fmt: skip
+)
 isinf = _predicate(
-    "isinf", np.isinf, "Whether each element is infinite.", ("bool(gt.isinf(1.0))", "False"),
+    "isinf",
+    np.isinf,
+    "Whether each element is infinite.",
+    ("bool(gt.isinf(1.0))", "False"),
     lowering.isinf,
-)  # fmt: skip
+)
 isfinite = _predicate(
-    "isfinite", np.isfinite, "Whether each element is finite.", ("bool(gt.isfinite(1.0))", "True"),
+    "isfinite",
+    np.isfinite,
+    "Whether each element is finite.",
+    ("bool(gt.isfinite(1.0))", "True"),
     lowering.isfinite,
-)  # fmt: skip
+)
 signbit = _predicate(
-    "signbit", lambda x: np.signbit(x) if x.dtype.kind == "f" else x < 0,
-    "Whether the sign bit is set.", ("bool(gt.signbit(-0.0))", "True"), lowering.signbit,
+    "signbit",
+    lambda x: np.signbit(x) if x.dtype.kind == "f" else x < 0,
+    "Whether the sign bit is set.",
+    ("bool(gt.signbit(-0.0))", "True"),
+    lowering.signbit,
     accepts="real",
-)  # fmt: skip
+)
 logical_not = elementwise(
-    "logical_not", np.logical_not, "Logical negation.", ("bool(gt.logical_not(True))", "False"),
-    promote="bool", result="bool", dtypes=("bool",), llvm=lowering.invert,
-)  # fmt: skip
+    "logical_not",
+    np.logical_not,
+    "Logical negation.",
+    ("bool(gt.logical_not(True))", "False"),
+    promote="bool",
+    result="bool",
+    dtypes=("bool",),
+    llvm=lowering.invert,
+)
 bitwise_invert = elementwise(
-    "bitwise_invert", np.invert, "Bits inverted.", ("int(gt.bitwise_invert(5))", "-6"),
-    promote="same", accepts="integer", dtypes=("int32", "bool", "uint8"), llvm=lowering.invert,
-)  # fmt: skip
+    "bitwise_invert",
+    np.invert,
+    "Bits inverted.",
+    ("int(gt.bitwise_invert(5))", "-6"),
+    promote="same",
+    accepts="integer",
+    dtypes=("int32", "bool", "uint8"),
+    llvm=lowering.invert,
+)
 
 
 def one_like(node: Node) -> Node:

@@ -13,6 +13,13 @@ from gradtape.ops.families.shapes import broadcast_shapes, broadcast_to, normali
 from gradtape.ops.families.signatures import kind_of_operand
 
 __all__ = [
-    "Sample", "broadcast_shapes", "broadcast_to", "cast", "generator", "kind_of_operand",
-    "normalize_axis", "nothing", "promotion",
-]  # fmt: skip
+    "Sample",
+    "broadcast_shapes",
+    "broadcast_to",
+    "cast",
+    "generator",
+    "kind_of_operand",
+    "normalize_axis",
+    "nothing",
+    "promotion",
+]

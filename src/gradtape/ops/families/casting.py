@@ -57,19 +57,31 @@ def _cast_numpy(x: Array, dtype: DType) -> Array:
         return np.asarray(x).astype(dtype)
 
 
-CAST = declare(Op(
-    "cast", "elementwise", params=("dtype",), spec=_cast_spec, numpy=_cast_numpy, jvp=_cast_jvp,
-    vjp=_cast_vjp, mask=lambda index, mask, y, inputs, dtype: mask, linear=Linear((0,)),
-    batch=batching.broadcasting, examples=examples.elementwise, sparsity=elements,
-    llvm=lowering.cast, simpler=identities.cast,
-    samples=lambda: [
-        Sample((np.array([1.5, -2.0, 0.0]),), {"dtype": np.dtype("complex128")}),
-        Sample((np.array([1.5, -2.0, 0.0]),), {"dtype": np.dtype("float32")}, order=0),
-        Sample((np.array([1.5, -2.0, 0.0]),), {"dtype": np.dtype("int32")}, order=0),
-        Sample((np.array([1, 0]),), {"dtype": np.dtype("bool")}),
-        Sample((np.array(True),), {"dtype": np.dtype("float64")}),
-    ],
-))  # fmt: skip
+CAST = declare(
+    Op(
+        "cast",
+        "elementwise",
+        params=("dtype",),
+        spec=_cast_spec,
+        numpy=_cast_numpy,
+        jvp=_cast_jvp,
+        vjp=_cast_vjp,
+        mask=lambda index, mask, y, inputs, dtype: mask,
+        linear=Linear((0,)),
+        batch=batching.broadcasting,
+        examples=examples.elementwise,
+        sparsity=elements,
+        llvm=lowering.cast,
+        simpler=identities.cast,
+        samples=lambda: [
+            Sample((np.array([1.5, -2.0, 0.0]),), {"dtype": np.dtype("complex128")}),
+            Sample((np.array([1.5, -2.0, 0.0]),), {"dtype": np.dtype("float32")}, order=0),
+            Sample((np.array([1.5, -2.0, 0.0]),), {"dtype": np.dtype("int32")}, order=0),
+            Sample((np.array([1, 0]),), {"dtype": np.dtype("bool")}),
+            Sample((np.array(True),), {"dtype": np.dtype("float64")}),
+        ],
+    )
+)
 
 
 @kind_of_operand

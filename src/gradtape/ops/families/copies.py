@@ -106,10 +106,12 @@ def stack(node: Node, access: Reader) -> list[Piece] | None:
     (axis,) = node.params
     steps = row_major(node.shape)
     target = (*steps[:axis], *steps[axis + 1 :])
-    return _known([
-        _copy(part, access, part.shape, target, number * steps[axis])
-        for number, part in enumerate(node.inputs)
-    ])  # fmt: skip
+    return _known(
+        [
+            _copy(part, access, part.shape, target, number * steps[axis])
+            for number, part in enumerate(node.inputs)
+        ]
+    )
 
 
 @dataclass(frozen=True)
@@ -148,9 +150,7 @@ def slice_(node: Node, access: Reader) -> list[Piece] | None:
     part = None if found is None else _part(found, moving, access, node)
     if part is None:
         return None
-    return [
-        Piece(lengths, x, part.strides, part.start, row_major(lengths), 0, reads=part.moving)
-    ]  # fmt: skip
+    return [Piece(lengths, x, part.strides, part.start, row_major(lengths), 0, reads=part.moving)]
 
 
 def unslice(node: Node, access: Reader) -> list[Piece] | None:
@@ -197,9 +197,7 @@ def set_slice(node: Node, access: Reader) -> list[Piece] | None:
         if lying is None:
             return None
         strides, offset = lying.strides, lying.offset
-    piece = Piece(
-        lengths, value, strides, offset, part.strides, part.start, writes=part.moving
-    )  # fmt: skip
+    piece = Piece(lengths, value, strides, offset, part.strides, part.start, writes=part.moving)
     return _known([_copy(x, access, node.shape, row_major(node.shape), 0), piece])
 
 

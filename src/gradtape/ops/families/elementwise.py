@@ -197,15 +197,32 @@ def elementwise(  # type: ignore[misc]
     elif result == "bool" or accepts in ("integer", "whole number"):
         jvp = vjp = Undefined(f"{name} gives no floating-point result")
 
-    op = declare(Op(
-        name, "elementwise", params=params, spec=spec_of(name, arity, result), numpy=numpy,
-        promote=promotion(name, promote, accepts), jvp=jvp, vjp=vjp, mask=mask_of, linear=linear,
-        batch=batching.broadcasting, examples=examples.elementwise,
-        sparsity=sparsity or (sparsity_of(partials) if partials else elements), function=function,
-        llvm=llvm, compiled_cost=1 if function is None else CALL_COST, simpler=simpler,
-        transparent=transparent, composition=composition, native=native,
-        samples=lambda: samples_of(name, arity, domains, dtypes, sample_params), doc=doc,
-    ))  # fmt: skip
+    op = declare(
+        Op(
+            name,
+            "elementwise",
+            params=params,
+            spec=spec_of(name, arity, result),
+            numpy=numpy,
+            promote=promotion(name, promote, accepts),
+            jvp=jvp,
+            vjp=vjp,
+            mask=mask_of,
+            linear=linear,
+            batch=batching.broadcasting,
+            examples=examples.elementwise,
+            sparsity=sparsity or (sparsity_of(partials) if partials else elements),
+            function=function,
+            llvm=llvm,
+            compiled_cost=1 if function is None else CALL_COST,
+            simpler=simpler,
+            transparent=transparent,
+            composition=composition,
+            native=native,
+            samples=lambda: samples_of(name, arity, domains, dtypes, sample_params),
+            doc=doc,
+        )
+    )
     make: Any = {1: unary_function, 2: binary_function}[arity]
     recorder: Any = parametric_function(op, arity) if params else make(op)
     if not params:

@@ -83,11 +83,14 @@ def same(node: Node, found: Collection[Batch]) -> Batch:
 
 def _followed(node: Node, places: Places, axis_in_result: Callable[[Node, int], int]) -> Batch:
     """The place in the result; `axis_in_result` maps the batch axis of an operand to it."""
-    return same(node, [
-        placed(node, axis_in_result(parent, place.axis(parent)), place.count)
-        for parent, place in zip(node.inputs, places, strict=True)
-        if place is not None
-    ])  # fmt: skip
+    return same(
+        node,
+        [
+            placed(node, axis_in_result(parent, place.axis(parent)), place.count)
+            for parent, place in zip(node.inputs, places, strict=True)
+            if place is not None
+        ],
+    )
 
 
 def elementwise(node: Node, places: Places) -> Batch:

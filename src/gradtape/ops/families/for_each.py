@@ -30,8 +30,10 @@ def _spec(*inputs: Spec, op: Op, params: tuple[Any, ...], over: Flags) -> Spec:
 def _kernel(*arrays: Any, op: Op, params: tuple[Any, ...], over: Flags) -> Any:
     of = _spec(
         *[spec(array.shape, array.dtype) for array in arrays],
-        op=op, params=params, over=over,
-    )  # fmt: skip
+        op=op,
+        params=params,
+        over=over,
+    )
     result = np.empty(of.shape, of.dtype)
     keywords = op.keywords(params)
     for number in range(of.shape[0]):
@@ -96,13 +98,23 @@ def _composition(*inputs: Node, op: Op, params: tuple[Any, ...], over: Flags) ->
     return outputs(apply(REGISTRY["scan"], (*shared, *rows), scan))[0]
 
 
-FOR_EACH = declare(Op(
-    "for_each", "library", params=("op", "params", "over"), spec=_spec, numpy=_kernel,
-    jvp=Undefined("it serves ops that give integers or booleans"),
-    vjp=Undefined("it serves ops that give integers or booleans"), batch=_batch,
-    examples=examples.matrices, sparsity=dense, expensive=True, composition=_composition,
-    samples=_samples,
-))  # fmt: skip
+FOR_EACH = declare(
+    Op(
+        "for_each",
+        "library",
+        params=("op", "params", "over"),
+        spec=_spec,
+        numpy=_kernel,
+        jvp=Undefined("it serves ops that give integers or booleans"),
+        vjp=Undefined("it serves ops that give integers or booleans"),
+        batch=_batch,
+        examples=examples.matrices,
+        sparsity=dense,
+        expensive=True,
+        composition=_composition,
+        samples=_samples,
+    )
+)
 
 
 def each(inputs: Inputs, batched: Flags, y: Node, **params: Any) -> Node:

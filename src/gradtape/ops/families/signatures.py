@@ -30,10 +30,22 @@ else:
     Tensor = TensorLike = Any
 
 __all__ = [
-    "Axis", "BinaryFunction", "DTypeLike", "NodeLike", "ShapeLike", "SomeTensor", "Tensor",
-    "TensorFunction", "TensorLike", "TensorOrNode", "UnaryFunction", "kind_of_operand",
-    "kind_of_operands", "kind_of_parts", "parts_of_kind",
-]  # fmt: skip
+    "Axis",
+    "BinaryFunction",
+    "DTypeLike",
+    "NodeLike",
+    "ShapeLike",
+    "SomeTensor",
+    "Tensor",
+    "TensorFunction",
+    "TensorLike",
+    "TensorOrNode",
+    "UnaryFunction",
+    "kind_of_operand",
+    "kind_of_operands",
+    "kind_of_parts",
+    "parts_of_kind",
+]
 
 ShapeLike: TypeAlias = SupportsIndex | tuple[SupportsIndex, ...] | list[int]
 Axis: TypeAlias = ShapeLike | None

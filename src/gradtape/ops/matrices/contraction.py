@@ -420,12 +420,25 @@ def _summed_products(a: Node, b: Node) -> Node:
     return cast(add_up(products, (products.ndim + depth,), False), a.dtype)
 
 
-MATMUL = declare(Op(
-    "matmul", "contraction", spec=_matmul_spec, numpy=_matmul_kernel,
-    promote=promotion("matmul", "same", "any"), jvp=_matmul_jvp, vjp=_matmul_vjp, mask=_matmul_mask,
-    batch=_matmul_batch, examples=examples.labelled, sparsity=_matmul_sparsity,
-    labels=_matmul_labels, composition=product_composition, expensive=True, samples=_matmul_samples,
-))  # fmt: skip
+MATMUL = declare(
+    Op(
+        "matmul",
+        "contraction",
+        spec=_matmul_spec,
+        numpy=_matmul_kernel,
+        promote=promotion("matmul", "same", "any"),
+        jvp=_matmul_jvp,
+        vjp=_matmul_vjp,
+        mask=_matmul_mask,
+        batch=_matmul_batch,
+        examples=examples.labelled,
+        sparsity=_matmul_sparsity,
+        labels=_matmul_labels,
+        composition=product_composition,
+        expensive=True,
+        samples=_matmul_samples,
+    )
+)
 
 # The fast path of recording is shared with element-wise functions: one look-up per operand.
 _record_matmul = binary_function(MATMUL)

@@ -196,9 +196,13 @@ def _by_kernel_of_g(g: Node, x: Node, shape: Shape, steps: Steps) -> Node:
     ):
         padding.append((before, d * (w - 1) + s * (count - 1) - e * (n - 1) - before))
     found = convolve(
-        _examples_last(x), _examples_inside(g), steps.dilations, steps.strides, steps.spreads,
+        _examples_last(x),
+        _examples_inside(g),
+        steps.dilations,
+        steps.strides,
+        steps.spreads,
         tuple(padding),
-    )  # fmt: skip
+    )
     return movement.permute_dims(found, (0, *range(2, found.ndim - 1), 1, found.ndim - 1))
 
 
@@ -210,9 +214,13 @@ def _by_kernel_of_x(g: Node, x: Node, shape: Shape, steps: Steps) -> Node:
     ):
         padding.append((d * (w - 1) - before, e * (n - 1) - s * (count - 1) + before))
     found = convolve(
-        _examples_last(g), _examples_inside(x), steps.dilations, steps.spreads, steps.strides,
+        _examples_last(g),
+        _examples_inside(x),
+        steps.dilations,
+        steps.spreads,
+        steps.strides,
         tuple(padding),
-    )  # fmt: skip
+    )
     last = found.ndim - 1
     return movement.permute_dims(_reversed(found, 2), (0, *range(2, last), last, 1))
 
@@ -376,9 +384,23 @@ def _samples() -> list[Sample]:
     return found
 
 
-CONVOLVE = declare(Op(
-    "convolve", "contraction", params=Steps._fields, spec=_spec, numpy=_numpy,
-    promote=promotion("convolve", "same", "any"), jvp=_jvp, vjp=_vjp, mask=_mask, batch=_batch,
-    examples=_examples, sparsity=_sparsity, nest=_nest, composition=composed, expensive=True,
-    samples=_samples,
-))  # fmt: skip
+CONVOLVE = declare(
+    Op(
+        "convolve",
+        "contraction",
+        params=Steps._fields,
+        spec=_spec,
+        numpy=_numpy,
+        promote=promotion("convolve", "same", "any"),
+        jvp=_jvp,
+        vjp=_vjp,
+        mask=_mask,
+        batch=_batch,
+        examples=_examples,
+        sparsity=_sparsity,
+        nest=_nest,
+        composition=composed,
+        expensive=True,
+        samples=_samples,
+    )
+)

@@ -72,14 +72,27 @@ def _positive_samples() -> list[Sample]:
 
 _POSITIVE = unrolled.definiteness_test("positive_diagonal", _cholesky_kernel)
 
-CHOLESKY = declare(Op(
-    "cholesky", "library", spec=_cholesky_spec, numpy=_cholesky_kernel,
-    promote=promotion("cholesky", "float", "inexact"), jvp=_cholesky_jvp, mask=checks.batch_mask(2),
-    batch=batching.leading, examples=examples.matrices, sparsity=matrices, solves=True,
-    flops=operation_counts.of_matrices(operation_counts.cholesky), expensive=True, may_fail=True,
-    composition=lambda x: unrolled.cholesky_factor(x, _POSITIVE), native=lapack_calls.cholesky,
-    samples=_positive_samples,
-))  # fmt: skip
+CHOLESKY = declare(
+    Op(
+        "cholesky",
+        "library",
+        spec=_cholesky_spec,
+        numpy=_cholesky_kernel,
+        promote=promotion("cholesky", "float", "inexact"),
+        jvp=_cholesky_jvp,
+        mask=checks.batch_mask(2),
+        batch=batching.leading,
+        examples=examples.matrices,
+        sparsity=matrices,
+        solves=True,
+        flops=operation_counts.of_matrices(operation_counts.cholesky),
+        expensive=True,
+        may_fail=True,
+        composition=lambda x: unrolled.cholesky_factor(x, _POSITIVE),
+        native=lapack_calls.cholesky,
+        samples=_positive_samples,
+    )
+)
 
 
 @kind_of_operand
@@ -139,18 +152,30 @@ def _qr_jvp(
     return dq, matmul(adjoint(q), dx - matmul(dq, r))
 
 
-QR_OP = declare(Op(
-    "qr", "library", params=("complete",), spec=_qr_spec,
-    numpy=lambda x, complete: tuple(np.linalg.qr(x, "complete" if complete else "reduced")),
-    promote=promotion("qr", "float", "inexact"), jvp=_qr_jvp, batch=batching.leading,
-    examples=examples.matrices, sparsity=matrices, flops=operation_counts.qr_flops, expensive=True,
-    native=lapack_calls.qr,
-    samples=lambda: [
-        Sample((x,), {"complete": complete}, order=0 if complete else 2)
-        for complete in (False, True)
-        for x in checks.sample_matrices("qr", _TALL_AND_WIDE, ("float64", "complex128", "float32"))
-    ],
-))  # fmt: skip
+QR_OP = declare(
+    Op(
+        "qr",
+        "library",
+        params=("complete",),
+        spec=_qr_spec,
+        numpy=lambda x, complete: tuple(np.linalg.qr(x, "complete" if complete else "reduced")),
+        promote=promotion("qr", "float", "inexact"),
+        jvp=_qr_jvp,
+        batch=batching.leading,
+        examples=examples.matrices,
+        sparsity=matrices,
+        flops=operation_counts.qr_flops,
+        expensive=True,
+        native=lapack_calls.qr,
+        samples=lambda: [
+            Sample((x,), {"complete": complete}, order=0 if complete else 2)
+            for complete in (False, True)
+            for x in checks.sample_matrices(
+                "qr", _TALL_AND_WIDE, ("float64", "complex128", "float32")
+            )
+        ],
+    )
+)
 
 
 def qr(x: TensorLike, /, *, mode: str = "reduced") -> QR:

@@ -222,13 +222,26 @@ def _einsum_labels(y: Node) -> tuple[tuple[Labels, Labels], Labels]:
     return (tuple(left), tuple(right)), tuple(output)
 
 
-EINSUM = declare(Op(
-    "einsum", "contraction", params=("subscripts",), spec=_einsum_spec,
-    numpy=lambda a, b, subscripts: _lowering(subscripts).contract(a, b, _WITH_NUMPY),
-    promote=promotion("einsum", "same", "any"), jvp=_einsum_jvp, vjp=_einsum_vjp, mask=_einsum_mask,
-    batch=_einsum_batch, examples=examples.labelled, sparsity=_einsum_sparsity,
-    labels=_einsum_labels, composition=_einsum_composition, expensive=True, samples=_einsum_samples,
-))  # fmt: skip
+EINSUM = declare(
+    Op(
+        "einsum",
+        "contraction",
+        params=("subscripts",),
+        spec=_einsum_spec,
+        numpy=lambda a, b, subscripts: _lowering(subscripts).contract(a, b, _WITH_NUMPY),
+        promote=promotion("einsum", "same", "any"),
+        jvp=_einsum_jvp,
+        vjp=_einsum_vjp,
+        mask=_einsum_mask,
+        batch=_einsum_batch,
+        examples=examples.labelled,
+        sparsity=_einsum_sparsity,
+        labels=_einsum_labels,
+        composition=_einsum_composition,
+        expensive=True,
+        samples=_einsum_samples,
+    )
+)
 
 
 def arrange(x: TensorOrNode, have: Labels, want: Labels) -> TensorOrNode:

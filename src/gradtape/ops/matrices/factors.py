@@ -109,37 +109,80 @@ def _slogdet_spec(factors: Spec, pivots: Spec) -> tuple[Spec, Spec]:
 
 
 # The factors of the matrix, column after column, and LAPACK's pivots, which count from 1.
-LU_FACTORS = declare(Op(
-    "lu_factors", "library", spec=_factor_spec,
-    numpy=over_stacks(_factor_kernel, _factor_spec, 2), jvp=_LATER, vjp=_LATER, batch=batch_all,
-    sparsity=matrices, flops=operation_counts.of_matrices(operation_counts.lu), solves=True,
-    expensive=True, native=lapack_calls.lu_factors,
-    samples=lambda: [Sample((f,)) for f, _ in _sample_factors()],
-))  # fmt: skip
-LU_SOLVE = declare(Op(
-    "lu_solve", "library", params=("transposed",), spec=_solve_spec,
-    numpy=over_stacks(_solve_kernel, _solve_spec, 2, 1, 2), jvp=_LATER, vjp=_LATER, batch=batch_all,
-    flops=operation_counts.of_systems(operation_counts.nothing, operation_counts.two_triangles),
-    sparsity=dense, solves=True, expensive=True, may_fail=True, native=lapack_calls.lu_solve,
-    samples=lambda: [
-        Sample((f, p, f[:, :1].copy()), {"transposed": turned})
-        for f, p in _sample_factors() for turned in (False, True)
-    ],
-))  # fmt: skip
-LU_INVERSE = declare(Op(
-    "lu_inverse", "library", spec=_inverse_spec,
-    numpy=over_stacks(_inverse_kernel, _inverse_spec, 2, 1), jvp=_LATER, vjp=_LATER,
-    batch=batch_all, sparsity=dense, solves=True, expensive=True, may_fail=True,
-    flops=operation_counts.of_matrices(operation_counts.lu_inverse), native=lapack_calls.lu_inverse,
-    samples=lambda: [Sample(pair) for pair in _sample_factors()],
-))  # fmt: skip
-LU_SLOGDET = declare(Op(
-    "lu_slogdet", "library", spec=_slogdet_spec,
-    numpy=over_stacks(_slogdet_kernel, _slogdet_spec, 2, 1), jvp=_LATER, vjp=_LATER,
-    batch=batch_all, sparsity=dense, expensive=True,
-    flops=operation_counts.of_matrices(lambda n, _: float(n)), native=lapack_calls.lu_slogdet,
-    samples=lambda: [Sample(pair) for pair in _sample_factors()],
-))  # fmt: skip
+LU_FACTORS = declare(
+    Op(
+        "lu_factors",
+        "library",
+        spec=_factor_spec,
+        numpy=over_stacks(_factor_kernel, _factor_spec, 2),
+        jvp=_LATER,
+        vjp=_LATER,
+        batch=batch_all,
+        sparsity=matrices,
+        flops=operation_counts.of_matrices(operation_counts.lu),
+        solves=True,
+        expensive=True,
+        native=lapack_calls.lu_factors,
+        samples=lambda: [Sample((f,)) for f, _ in _sample_factors()],
+    )
+)
+LU_SOLVE = declare(
+    Op(
+        "lu_solve",
+        "library",
+        params=("transposed",),
+        spec=_solve_spec,
+        numpy=over_stacks(_solve_kernel, _solve_spec, 2, 1, 2),
+        jvp=_LATER,
+        vjp=_LATER,
+        batch=batch_all,
+        flops=operation_counts.of_systems(operation_counts.nothing, operation_counts.two_triangles),
+        sparsity=dense,
+        solves=True,
+        expensive=True,
+        may_fail=True,
+        native=lapack_calls.lu_solve,
+        samples=lambda: [
+            Sample((f, p, f[:, :1].copy()), {"transposed": turned})
+            for f, p in _sample_factors()
+            for turned in (False, True)
+        ],
+    )
+)
+LU_INVERSE = declare(
+    Op(
+        "lu_inverse",
+        "library",
+        spec=_inverse_spec,
+        numpy=over_stacks(_inverse_kernel, _inverse_spec, 2, 1),
+        jvp=_LATER,
+        vjp=_LATER,
+        batch=batch_all,
+        sparsity=dense,
+        solves=True,
+        expensive=True,
+        may_fail=True,
+        flops=operation_counts.of_matrices(operation_counts.lu_inverse),
+        native=lapack_calls.lu_inverse,
+        samples=lambda: [Sample(pair) for pair in _sample_factors()],
+    )
+)
+LU_SLOGDET = declare(
+    Op(
+        "lu_slogdet",
+        "library",
+        spec=_slogdet_spec,
+        numpy=over_stacks(_slogdet_kernel, _slogdet_spec, 2, 1),
+        jvp=_LATER,
+        vjp=_LATER,
+        batch=batch_all,
+        sparsity=dense,
+        expensive=True,
+        flops=operation_counts.of_matrices(lambda n, _: float(n)),
+        native=lapack_calls.lu_slogdet,
+        samples=lambda: [Sample(pair) for pair in _sample_factors()],
+    )
+)
 
 
 def _has_factors(a: Node) -> bool:

@@ -82,13 +82,22 @@ def _fft_numpy(x: np.ndarray, axes: tuple[int, ...], inverse: bool, norm: Any) -
 
 
 FFT: Op = linear(
-    "fft", "library", params=("axes", "inverse", "norm"), spec=lambda x, axes, inverse, norm: x,
-    numpy=_fft_numpy, promote=_to_complex, mask=_mask,
+    "fft",
+    "library",
+    params=("axes", "inverse", "norm"),
+    spec=lambda x, axes, inverse, norm: x,
+    numpy=_fft_numpy,
+    promote=_to_complex,
+    mask=_mask,
     transpose=lambda g, x, axes, inverse, norm: apply(
         FFT, (g,), (axes, not inverse, ADJOINT[norm])
     ),
-    batch=batching.shifted("axes"), examples=examples.along_axis, sparsity=lanes, expensive=True,
-    flops=complex_transform, composition=compose_complex,
+    batch=batching.shifted("axes"),
+    examples=examples.along_axis,
+    sparsity=lanes,
+    expensive=True,
+    flops=complex_transform,
+    composition=compose_complex,
     samples=_samples(
         "fft",
         ("complex128", "complex64"),
@@ -98,15 +107,19 @@ FFT: Op = linear(
         ((2, 1, 3), {"axes": (1, 2), "inverse": True, "norm": "forward"}),
         ((0, 2), {"axes": (1,), "inverse": False, "norm": "forward"}),
     ),
-)  # fmt: skip
+)
 
 WEIGH_INNER: Op = linear(
-    "weigh_inner_frequencies", "library", params=("axis", "length", "factor"),
+    "weigh_inner_frequencies",
+    "library",
+    params=("axis", "length", "factor"),
     spec=lambda x, axis, length, factor: x,
     numpy=lambda x, axis, length, factor: _weigh_inner(x, axis, length, factor),
     mask=lambda index, mask, y, inputs, **params: mask,
     transpose=lambda g, x, axis, length, factor: apply(WEIGH_INNER, (g,), (axis, length, factor)),
-    batch=batching.shifted("axis"), examples=examples.along_axis, sparsity=elements,
+    batch=batching.shifted("axis"),
+    examples=examples.along_axis,
+    sparsity=elements,
     composition=lambda x, axis, length, factor: _weigh_by_number(x, axis, length, factor),
     samples=_samples(
         "weigh_inner_frequencies",
@@ -116,7 +129,7 @@ WEIGH_INNER: Op = linear(
         ((2, 1), {"axis": 1, "length": 1, "factor": 2.0}),
         ((0, 2), {"axis": 1, "length": 2, "factor": 2.0}),
     ),
-)  # fmt: skip
+)
 
 
 def _weigh_inner(x: np.ndarray, axis: int, length: int, factor: float) -> np.ndarray:
@@ -147,11 +160,20 @@ def _irfft_transpose(g: Node, x: Node, axis: int, length: int, norm: str) -> Nod
 
 
 RFFT: Op = linear(
-    "rfft", "library", params=("axis", "norm"),
+    "rfft",
+    "library",
+    params=("axis", "norm"),
     spec=lambda x, axis, norm: _changed(x, axis, x.shape[axis] // 2 + 1, COMPLEX_OF[x.dtype]),
-    numpy=lambda x, axis, norm: np.fft.rfft(x, axis=axis, norm=norm), promote=_to_real, mask=_mask,
-    transpose=_rfft_transpose, batch=batching.shifted("axis"), examples=examples.along_axis,
-    sparsity=lanes, expensive=True, flops=real_transform, composition=compose_real,
+    numpy=lambda x, axis, norm: np.fft.rfft(x, axis=axis, norm=norm),
+    promote=_to_real,
+    mask=_mask,
+    transpose=_rfft_transpose,
+    batch=batching.shifted("axis"),
+    examples=examples.along_axis,
+    sparsity=lanes,
+    expensive=True,
+    flops=real_transform,
+    composition=compose_real,
     samples=_samples(
         "rfft",
         ("float64", "float32"),
@@ -161,14 +183,22 @@ RFFT: Op = linear(
         ((2, 1), {"axis": 1, "norm": "backward"}),
         ((0, 4), {"axis": 1, "norm": "backward"}),
     ),
-)  # fmt: skip
+)
 
 IRFFT: Op = linear(
-    "irfft", "library", params=("axis", "length", "norm"),
+    "irfft",
+    "library",
+    params=("axis", "length", "norm"),
     spec=lambda x, axis, length, norm: _changed(x, axis, length, REAL_OF[x.dtype]),
     numpy=lambda x, axis, length, norm: np.fft.irfft(x, length, axis=axis, norm=norm),
-    promote=_to_complex, mask=_mask, transpose=_irfft_transpose, batch=batching.shifted("axis"),
-    examples=examples.along_axis, sparsity=lanes, expensive=True, flops=real_transform,
+    promote=_to_complex,
+    mask=_mask,
+    transpose=_irfft_transpose,
+    batch=batching.shifted("axis"),
+    examples=examples.along_axis,
+    sparsity=lanes,
+    expensive=True,
+    flops=real_transform,
     composition=compose_half,
     samples=_samples(
         "irfft",
@@ -179,7 +209,7 @@ IRFFT: Op = linear(
         ((2, 1), {"axis": 1, "length": 1, "norm": "backward"}),
         ((0, 2), {"axis": 1, "length": 2, "norm": "backward"}),
     ),
-)  # fmt: skip
+)
 
 
 def _norm(name: str, norm: Any) -> str:

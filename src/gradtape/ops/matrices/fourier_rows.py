@@ -35,15 +35,23 @@ def _table_spec(kind: str, length: int, dtype: Any) -> Spec:
     return spec((RowPlan(kind, length).table_size(),), dtype)
 
 
-FOURIER_TABLE = declare(Op(
-    "fourier_table", "creation", params=("kind", "length", "dtype"), spec=_table_spec,
-    numpy=lambda kind, length, dtype: RowPlan(kind, length).table(dtype), jvp=_LATER, vjp=_LATER,
-    batch=_LATER, sparsity=nothing,
-    samples=lambda: [
-        Sample((), {"kind": kind, "length": length, "dtype": np.dtype(np.float64)})
-        for kind, length in (("complex", 64), ("to_half", 12), ("from_half", 17))
-    ],
-))  # fmt: skip
+FOURIER_TABLE = declare(
+    Op(
+        "fourier_table",
+        "creation",
+        params=("kind", "length", "dtype"),
+        spec=_table_spec,
+        numpy=lambda kind, length, dtype: RowPlan(kind, length).table(dtype),
+        jvp=_LATER,
+        vjp=_LATER,
+        batch=_LATER,
+        sparsity=nothing,
+        samples=lambda: [
+            Sample((), {"kind": kind, "length": length, "dtype": np.dtype(np.float64)})
+            for kind, length in (("complex", 64), ("to_half", 12), ("from_half", 17))
+        ],
+    )
+)
 
 
 def _rows_spec(x: Spec, table: Spec, kind: str, length: int, inverse: bool, norm: str) -> Spec:
@@ -93,9 +101,14 @@ def _rows_natively(y: Node) -> NativeCall | None:
 def _rows_samples() -> list[Sample]:
     rng = generator("fourier_rows")
     found = []
-    cases = (("complex", 6, False, "backward"), ("complex", 17, True, "ortho"),
-             ("to_half", 8, False, "forward"), ("to_half", 5, False, "backward"),
-             ("from_half", 8, True, "backward"), ("from_half", 7, True, "forward"))  # fmt: skip
+    cases = (
+        ("complex", 6, False, "backward"),
+        ("complex", 17, True, "ortho"),
+        ("to_half", 8, False, "forward"),
+        ("to_half", 5, False, "backward"),
+        ("from_half", 8, True, "backward"),
+        ("from_half", 7, True, "forward"),
+    )
     for kind, length, inverse, norm in cases:
         points = length // 2 + 1 if kind == "from_half" else length
         x = uniform(rng, (-1.0, 1.0), (2, points), "float64" if kind == "to_half" else "complex128")
@@ -110,11 +123,23 @@ def _rows_batch(inputs: batching.Inputs, batched: batching.Flags, y: Node, **par
     return (each if batched[1] else batching.leading)(inputs, batched, y, **params)
 
 
-FOURIER_ROWS = declare(Op(
-    "fourier_rows", "library", params=("kind", "length", "inverse", "norm"), spec=_rows_spec,
-    numpy=_rows_numpy, jvp=_LATER, vjp=_LATER, batch=_rows_batch, sparsity=dense, expensive=True,
-    flops=_rows_flops, native=_rows_natively, samples=_rows_samples,
-))  # fmt: skip
+FOURIER_ROWS = declare(
+    Op(
+        "fourier_rows",
+        "library",
+        params=("kind", "length", "inverse", "norm"),
+        spec=_rows_spec,
+        numpy=_rows_numpy,
+        jvp=_LATER,
+        vjp=_LATER,
+        batch=_rows_batch,
+        sparsity=dense,
+        expensive=True,
+        flops=_rows_flops,
+        native=_rows_natively,
+        samples=_rows_samples,
+    )
+)
 
 
 def _along(x: Node, axis: int, kind: str, length: int, inverse: bool, norm: str) -> Node | None:

@@ -62,9 +62,13 @@ class Areas:
 
 
 def _call(
-    y: Node, routine: str, cores: Sequence[int], sizes: Sequence[int], areas: Areas,
+    y: Node,
+    routine: str,
+    cores: Sequence[int],
+    sizes: Sequence[int],
+    areas: Areas,
     *options: str,
-) -> NativeCall | None:  # fmt: skip
+) -> NativeCall | None:
     """The call of a routine for each item of the stack that results."""
     specs = [*[parent.spec for parent in y.inputs], *specs_of(y)]
     letter = LETTERS.get(specs[0].dtype.name)
@@ -251,9 +255,13 @@ def _singular(y: Node, job: str, cores: Sequence[int]) -> NativeCall | None:
     if job == "N":
         more = min(more, 7 * short)
     areas = Areas(
-        rows * columns * size, rows * wide * size, high * columns * size, length * size,
-        more * real, 8 * 8 * short,
-    )  # fmt: skip
+        rows * columns * size,
+        rows * wide * size,
+        high * columns * size,
+        length * size,
+        more * real,
+        8 * 8 * short,
+    )
     return _call(
         y, "decompose_singular", cores, (rows, columns, short, wide, high, length), areas, job
     )

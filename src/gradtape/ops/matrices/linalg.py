@@ -120,15 +120,29 @@ def _solve_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...]) -> Node:
     return reduce_to(back, inputs[index].shape)
 
 
-SOLVE = declare(Op(
-    "solve", "library", spec=lambda a, b: _system_spec("solve", a, b),
-    numpy=lambda a, b: checks.explained("solve", _SINGULAR, _PSEUDO, lambda: np.linalg.solve(a, b)),
-    promote=promotion("solve", "float", "inexact"), jvp=_solve_jvp, vjp=_solve_vjp,
-    mask=checks.batch_mask(2), batch=_system_batch, examples=examples.matrices,
-    sparsity=_system_sparsity, composition=solve_by_factors,
-    flops=operation_counts.of_systems(operation_counts.lu, operation_counts.two_triangles),
-    solves=True, expensive=True, may_fail=True, samples=lambda: _system_samples("solve"),
-))  # fmt: skip
+SOLVE = declare(
+    Op(
+        "solve",
+        "library",
+        spec=lambda a, b: _system_spec("solve", a, b),
+        numpy=lambda a, b: checks.explained(
+            "solve", _SINGULAR, _PSEUDO, lambda: np.linalg.solve(a, b)
+        ),
+        promote=promotion("solve", "float", "inexact"),
+        jvp=_solve_jvp,
+        vjp=_solve_vjp,
+        mask=checks.batch_mask(2),
+        batch=_system_batch,
+        examples=examples.matrices,
+        sparsity=_system_sparsity,
+        composition=solve_by_factors,
+        flops=operation_counts.of_systems(operation_counts.lu, operation_counts.two_triangles),
+        solves=True,
+        expensive=True,
+        may_fail=True,
+        samples=lambda: _system_samples("solve"),
+    )
+)
 
 
 def solve_matrix(a: TensorOrNode, b: TensorOrNode) -> TensorOrNode:
@@ -231,19 +245,32 @@ def _triangular_composition(a: Node, b: Node, lower: bool, unit_diagonal: bool) 
     return apply(TRIANGULAR_SOLVE, operands, (lower, unit_diagonal))
 
 
-TRIANGULAR_SOLVE = declare(Op(
-    "triangular_solve", "library", params=("lower", "unit_diagonal"),
-    spec=lambda a, b, lower, unit_diagonal: _system_spec("triangular_solve", a, b),
-    numpy=_triangular_kernel, promote=promotion("triangular_solve", "float", "inexact"),
-    jvp=_triangular_jvp, vjp=_triangular_vjp, mask=checks.batch_mask(2), batch=_system_batch,
-    examples=examples.matrices, sparsity=_system_sparsity, solves=True, expensive=True,
-    flops=operation_counts.of_systems(operation_counts.nothing, operation_counts.one_triangle),
-    may_fail=True, composition=_triangular_composition, native=lapack_calls.triangular_solve,
-    samples=lambda: [
-        *_system_samples("triangular_solve", lower=True, unit_diagonal=False),
-        *_system_samples("triangular_solve", lower=False, unit_diagonal=True),
-    ],
-))  # fmt: skip
+TRIANGULAR_SOLVE = declare(
+    Op(
+        "triangular_solve",
+        "library",
+        params=("lower", "unit_diagonal"),
+        spec=lambda a, b, lower, unit_diagonal: _system_spec("triangular_solve", a, b),
+        numpy=_triangular_kernel,
+        promote=promotion("triangular_solve", "float", "inexact"),
+        jvp=_triangular_jvp,
+        vjp=_triangular_vjp,
+        mask=checks.batch_mask(2),
+        batch=_system_batch,
+        examples=examples.matrices,
+        sparsity=_system_sparsity,
+        solves=True,
+        expensive=True,
+        flops=operation_counts.of_systems(operation_counts.nothing, operation_counts.one_triangle),
+        may_fail=True,
+        composition=_triangular_composition,
+        native=lapack_calls.triangular_solve,
+        samples=lambda: [
+            *_system_samples("triangular_solve", lower=True, unit_diagonal=False),
+            *_system_samples("triangular_solve", lower=False, unit_diagonal=True),
+        ],
+    )
+)
 
 
 @kind_of_operand
@@ -271,17 +298,27 @@ def _square_spec(name: str) -> Callable[[Spec], Spec]:
     return rule
 
 
-INV = declare(Op(
-    "inv", "library", spec=_square_spec("inv"),
-    numpy=lambda x: checks.explained("inv", _SINGULAR, _PSEUDO, lambda: np.linalg.inv(x)),
-    promote=promotion("inv", "float", "inexact"),
-    jvp=lambda tangents, y, inputs: -matmul(matmul(y, tangents[0]), y),
-    vjp=lambda index, g, y, inputs: -matmul(matmul(adjoint(y), g), adjoint(y)),
-    mask=checks.batch_mask(2), batch=batching.leading, examples=examples.matrices,
-    sparsity=matrices, composition=inverse_by_factors, solves=True, expensive=True, may_fail=True,
-    flops=operation_counts.of_matrices(operation_counts.inverse),
-    samples=lambda: [Sample((x,)) for x in checks.sample_matrices("inv", _SQUARE, _DTYPES)],
-))  # fmt: skip
+INV = declare(
+    Op(
+        "inv",
+        "library",
+        spec=_square_spec("inv"),
+        numpy=lambda x: checks.explained("inv", _SINGULAR, _PSEUDO, lambda: np.linalg.inv(x)),
+        promote=promotion("inv", "float", "inexact"),
+        jvp=lambda tangents, y, inputs: -matmul(matmul(y, tangents[0]), y),
+        vjp=lambda index, g, y, inputs: -matmul(matmul(adjoint(y), g), adjoint(y)),
+        mask=checks.batch_mask(2),
+        batch=batching.leading,
+        examples=examples.matrices,
+        sparsity=matrices,
+        composition=inverse_by_factors,
+        solves=True,
+        expensive=True,
+        may_fail=True,
+        flops=operation_counts.of_matrices(operation_counts.inverse),
+        samples=lambda: [Sample((x,)) for x in checks.sample_matrices("inv", _SQUARE, _DTYPES)],
+    )
+)
 
 
 @kind_of_operand
@@ -336,14 +373,26 @@ def _cofactor_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...])
     return size * movement.matrix_transpose(change)
 
 
-COFACTOR = declare(Op(
-    "cofactor", "library", spec=_square_spec("cofactor"), numpy=_cofactor_kernel,
-    promote=promotion("cofactor", "float", "inexact"), jvp=_cofactor_jvp, mask=checks.batch_mask(2),
-    batch=batching.leading, examples=examples.matrices, sparsity=matrices, expensive=True,
-    flops=operation_counts.of_matrices(operation_counts.cofactors),
-    composition=_cofactor_composition,
-    samples=lambda: [Sample((x,)) for x in checks.sample_matrices("cofactor", _SQUARE, _DTYPES)],
-))  # fmt: skip
+COFACTOR = declare(
+    Op(
+        "cofactor",
+        "library",
+        spec=_square_spec("cofactor"),
+        numpy=_cofactor_kernel,
+        promote=promotion("cofactor", "float", "inexact"),
+        jvp=_cofactor_jvp,
+        mask=checks.batch_mask(2),
+        batch=batching.leading,
+        examples=examples.matrices,
+        sparsity=matrices,
+        expensive=True,
+        flops=operation_counts.of_matrices(operation_counts.cofactors),
+        composition=_cofactor_composition,
+        samples=lambda: [
+            Sample((x,)) for x in checks.sample_matrices("cofactor", _SQUARE, _DTYPES)
+        ],
+    )
+)
 
 
 def _det_spec(x: Spec) -> Spec:
@@ -356,15 +405,25 @@ def _det_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...]) -> Node:
     return scale * conjugate(record(COFACTOR, inputs))
 
 
-DET = declare(Op(
-    "det", "library", spec=_det_spec, numpy=lambda x: np.asarray(np.linalg.det(x)),
-    promote=promotion("det", "float", "inexact"),
-    jvp=lambda tangents, y, inputs: sum(record(COFACTOR, inputs) * tangents[0], axis=(-2, -1)),
-    vjp=_det_vjp, mask=checks.batch_mask(0), batch=batching.leading, examples=examples.matrices,
-    sparsity=matrices, expensive=True, flops=operation_counts.of_matrices(operation_counts.lu),
-    composition=det_by_factors,
-    samples=lambda: [Sample((x,)) for x in checks.sample_matrices("det", _SQUARE, _DTYPES)],
-))  # fmt: skip
+DET = declare(
+    Op(
+        "det",
+        "library",
+        spec=_det_spec,
+        numpy=lambda x: np.asarray(np.linalg.det(x)),
+        promote=promotion("det", "float", "inexact"),
+        jvp=lambda tangents, y, inputs: sum(record(COFACTOR, inputs) * tangents[0], axis=(-2, -1)),
+        vjp=_det_vjp,
+        mask=checks.batch_mask(0),
+        batch=batching.leading,
+        examples=examples.matrices,
+        sparsity=matrices,
+        expensive=True,
+        flops=operation_counts.of_matrices(operation_counts.lu),
+        composition=det_by_factors,
+        samples=lambda: [Sample((x,)) for x in checks.sample_matrices("det", _SQUARE, _DTYPES)],
+    )
+)
 
 
 @kind_of_operand
@@ -403,14 +462,23 @@ def _slogdet_jvp(
     return y[0] * (cast(imag(change), change.dtype) * 1j), real(change)
 
 
-SLOGDET = declare(Op(
-    "slogdet", "library", spec=_slogdet_spec,
-    numpy=lambda x: tuple(map(np.asarray, np.linalg.slogdet(x))),
-    promote=promotion("slogdet", "float", "inexact"), jvp=_slogdet_jvp, batch=batching.leading,
-    examples=examples.matrices, sparsity=matrices, composition=slogdet_by_factors, expensive=True,
-    flops=operation_counts.of_matrices(operation_counts.lu),
-    samples=lambda: [Sample((x,)) for x in checks.sample_matrices("slogdet", _SQUARE, _DTYPES)],
-))  # fmt: skip
+SLOGDET = declare(
+    Op(
+        "slogdet",
+        "library",
+        spec=_slogdet_spec,
+        numpy=lambda x: tuple(map(np.asarray, np.linalg.slogdet(x))),
+        promote=promotion("slogdet", "float", "inexact"),
+        jvp=_slogdet_jvp,
+        batch=batching.leading,
+        examples=examples.matrices,
+        sparsity=matrices,
+        composition=slogdet_by_factors,
+        expensive=True,
+        flops=operation_counts.of_matrices(operation_counts.lu),
+        samples=lambda: [Sample((x,)) for x in checks.sample_matrices("slogdet", _SQUARE, _DTYPES)],
+    )
+)
 
 
 def slogdet(x: TensorLike, /) -> Slogdet:

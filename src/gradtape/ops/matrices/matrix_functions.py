@@ -119,14 +119,26 @@ def _pinv_samples() -> list[Sample]:
     return [*found, Sample((deficient,), {"rtol": 1e-10}, order=0)]
 
 
-PINV = declare(Op(
-    "pinv", "library", params=("rtol",), spec=_pinv_spec, numpy=_pinv_kernel,
-    promote=promotion("pinv", "float", "inexact"), jvp=_pinv_jvp, mask=checks.batch_mask(2),
-    batch=batching.leading, examples=examples.matrices, sparsity=matrices, expensive=True,
-    flops=operation_counts.of_matrices(operation_counts.pseudo_inverse), may_fail=True,
-    composition=_pinv_composition,
-    samples=_pinv_samples,
-))  # fmt: skip
+PINV = declare(
+    Op(
+        "pinv",
+        "library",
+        params=("rtol",),
+        spec=_pinv_spec,
+        numpy=_pinv_kernel,
+        promote=promotion("pinv", "float", "inexact"),
+        jvp=_pinv_jvp,
+        mask=checks.batch_mask(2),
+        batch=batching.leading,
+        examples=examples.matrices,
+        sparsity=matrices,
+        expensive=True,
+        flops=operation_counts.of_matrices(operation_counts.pseudo_inverse),
+        may_fail=True,
+        composition=_pinv_composition,
+        samples=_pinv_samples,
+    )
+)
 
 
 @kind_of_operand
@@ -179,18 +191,28 @@ def _expm_along(x: Node, direction: Node) -> Node:
     return along_axis(corner, whole.ndim - 1, n, n)
 
 
-EXPM = declare(Op(
-    "expm", "library", spec=_expm_spec, numpy=_expm_kernel,
-    promote=promotion("expm", "float", "inexact"),
-    jvp=lambda tangents, y, inputs: _expm_along(inputs[0], tangents[0]),
-    vjp=lambda index, g, y, inputs: _expm_along(adjoint(inputs[0]), g), mask=checks.batch_mask(2),
-    batch=batching.leading, examples=examples.matrices, sparsity=matrices, expensive=True,
-    flops=operation_counts.of_matrices(operation_counts.exponential), native=lapack_calls.expm,
-    samples=lambda: [
-        Sample((x * np.array(0.2, x.dtype),))
-        for x in checks.sample_matrices("expm", ((2, 2), (2, 3, 3), (0, 0)), _DTYPES)
-    ],
-))  # fmt: skip
+EXPM = declare(
+    Op(
+        "expm",
+        "library",
+        spec=_expm_spec,
+        numpy=_expm_kernel,
+        promote=promotion("expm", "float", "inexact"),
+        jvp=lambda tangents, y, inputs: _expm_along(inputs[0], tangents[0]),
+        vjp=lambda index, g, y, inputs: _expm_along(adjoint(inputs[0]), g),
+        mask=checks.batch_mask(2),
+        batch=batching.leading,
+        examples=examples.matrices,
+        sparsity=matrices,
+        expensive=True,
+        flops=operation_counts.of_matrices(operation_counts.exponential),
+        native=lapack_calls.expm,
+        samples=lambda: [
+            Sample((x * np.array(0.2, x.dtype),))
+            for x in checks.sample_matrices("expm", ((2, 2), (2, 3, 3), (0, 0)), _DTYPES)
+        ],
+    )
+)
 
 
 @kind_of_operand
@@ -215,17 +237,28 @@ def _rank_kernel(x: np.ndarray, rtol: Any) -> np.ndarray | np.int64:
     return np.sum(values > limit, axis=-1, dtype=np.int64)
 
 
-MATRIX_RANK = declare(Op(
-    "matrix_rank", "library", params=("rtol",), spec=_rank_spec, numpy=_rank_kernel,
-    promote=promotion("matrix_rank", "float", "inexact"), jvp=Undefined("a rank is an integer"),
-    vjp=Undefined("a rank is an integer"), batch=batching.leading, examples=examples.matrices,
-    flops=operation_counts.of_matrices(operation_counts.singular_values),
-    sparsity=nothing, expensive=True, composition=_rank_composition,
-    samples=lambda: [
-        Sample((x,), {"rtol": None}, order=0)
-        for x in checks.sample_matrices("matrix_rank", ((3, 2), (2, 2, 2), (0, 2)), _DTYPES)
-    ],
-))  # fmt: skip
+MATRIX_RANK = declare(
+    Op(
+        "matrix_rank",
+        "library",
+        params=("rtol",),
+        spec=_rank_spec,
+        numpy=_rank_kernel,
+        promote=promotion("matrix_rank", "float", "inexact"),
+        jvp=Undefined("a rank is an integer"),
+        vjp=Undefined("a rank is an integer"),
+        batch=batching.leading,
+        examples=examples.matrices,
+        flops=operation_counts.of_matrices(operation_counts.singular_values),
+        sparsity=nothing,
+        expensive=True,
+        composition=_rank_composition,
+        samples=lambda: [
+            Sample((x,), {"rtol": None}, order=0)
+            for x in checks.sample_matrices("matrix_rank", ((3, 2), (2, 2, 2), (0, 2)), _DTYPES)
+        ],
+    )
+)
 
 
 @kind_of_operand
@@ -363,13 +396,25 @@ def _cross_samples() -> list[Sample]:
     ]
 
 
-CROSS = declare(Op(
-    "cross", "contraction", params=("axis",), spec=_cross_spec,
-    numpy=lambda a, b, axis: np.cross(a, b, axis=axis),
-    promote=promotion("cross", "same", "numeric"), jvp=_cross_jvp, vjp=_cross_vjp, mask=_cross_mask,
-    batch=batching.broadcasting, examples=examples.crossed, sparsity=each(_cross_reads),
-    composition=cross_by_components, expensive=True, samples=_cross_samples,
-))  # fmt: skip
+CROSS = declare(
+    Op(
+        "cross",
+        "contraction",
+        params=("axis",),
+        spec=_cross_spec,
+        numpy=lambda a, b, axis: np.cross(a, b, axis=axis),
+        promote=promotion("cross", "same", "numeric"),
+        jvp=_cross_jvp,
+        vjp=_cross_vjp,
+        mask=_cross_mask,
+        batch=batching.broadcasting,
+        examples=examples.crossed,
+        sparsity=each(_cross_reads),
+        composition=cross_by_components,
+        expensive=True,
+        samples=_cross_samples,
+    )
+)
 
 
 @kind_of_operand

@@ -41,11 +41,22 @@ def _samples() -> list[Sample]:
     ]
 
 
-PRODUCT_DIFFERENCE = declare(Op(
-    "product_difference", "elementwise", spec=_spec, numpy=lambda a, b, c, d: a * b - c * d,
-    jvp=_LATER, vjp=_LATER, batch=batching.broadcasting, examples=examples.elementwise,
-    sparsity=elements, llvm=_llvm, compiled_cost=3, samples=_samples,
-))  # fmt: skip
+PRODUCT_DIFFERENCE = declare(
+    Op(
+        "product_difference",
+        "elementwise",
+        spec=_spec,
+        numpy=lambda a, b, c, d: a * b - c * d,
+        jvp=_LATER,
+        vjp=_LATER,
+        batch=batching.broadcasting,
+        examples=examples.elementwise,
+        sparsity=elements,
+        llvm=_llvm,
+        compiled_cost=3,
+        samples=_samples,
+    )
+)
 
 
 def cross_by_components(a: Node, b: Node, axis: int) -> Node | None:

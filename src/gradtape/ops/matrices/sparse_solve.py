@@ -121,11 +121,23 @@ def _samples() -> list[Sample]:
     return found
 
 
-SYSTEM = declare(Op(
-    "solve_system", "library", params=("system",), spec=_spec, numpy=_kernel, jvp=_jvp, vjp=_vjp,
-    batch=_batch, examples=examples.matrices, sparsity=dense, expensive=True, may_fail=True,
-    samples=_samples,
-))  # fmt: skip
+SYSTEM = declare(
+    Op(
+        "solve_system",
+        "library",
+        params=("system",),
+        spec=_spec,
+        numpy=_kernel,
+        jvp=_jvp,
+        vjp=_vjp,
+        batch=_batch,
+        examples=examples.matrices,
+        sparsity=dense,
+        expensive=True,
+        may_fail=True,
+        samples=_samples,
+    )
+)
 
 
 @dataclass(frozen=True)

@@ -151,15 +151,25 @@ def _eigh_samples(name: str, vectors: bool) -> Any:
     return samples
 
 
-EIGH = declare(Op(
-    "eigh", "library", spec=lambda x: (_eigvalsh_spec("eigh", x), x),
-    numpy=lambda x: _converged("eigh", lambda: tuple(np.linalg.eigh(symmetric_part(x)))),
-    promote=promotion("eigh", "float", "inexact"), jvp=_eigh_jvp,
-    spectrum=Spectrum("eigenvalues", 0, _direction, _eigh_poles), batch=batching.leading,
-    flops=operation_counts.of_matrices(operation_counts.eigenvectors),
-    examples=examples.matrices, sparsity=matrices, expensive=True,
-    may_fail=True, native=lapack_calls.eigh, samples=_eigh_samples("eigh", vectors=True),
-))  # fmt: skip
+EIGH = declare(
+    Op(
+        "eigh",
+        "library",
+        spec=lambda x: (_eigvalsh_spec("eigh", x), x),
+        numpy=lambda x: _converged("eigh", lambda: tuple(np.linalg.eigh(symmetric_part(x)))),
+        promote=promotion("eigh", "float", "inexact"),
+        jvp=_eigh_jvp,
+        spectrum=Spectrum("eigenvalues", 0, _direction, _eigh_poles),
+        batch=batching.leading,
+        flops=operation_counts.of_matrices(operation_counts.eigenvectors),
+        examples=examples.matrices,
+        sparsity=matrices,
+        expensive=True,
+        may_fail=True,
+        native=lapack_calls.eigh,
+        samples=_eigh_samples("eigh", vectors=True),
+    )
+)
 
 
 def _eigvalsh_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...]) -> Node:
@@ -167,16 +177,26 @@ def _eigvalsh_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...])
     return real(sum(conjugate(v) * matmul(symmetric_part(tangents[0]), v), axis=-2))
 
 
-EIGVALSH = declare(Op(
-    "eigvalsh", "library", spec=lambda x: _eigvalsh_spec("eigvalsh", x),
-    numpy=lambda x: _converged("eigvalsh", lambda: np.linalg.eigvalsh(symmetric_part(x))),
-    promote=promotion("eigvalsh", "float", "inexact"), jvp=_eigvalsh_jvp,
-    spectrum=Spectrum("eigenvalues", 0, _direction), mask=batch_mask(1),
-    batch=batching.leading, examples=examples.matrices, sparsity=matrices, expensive=True,
-    flops=operation_counts.of_matrices(operation_counts.eigenvalues),
-    may_fail=True, native=lapack_calls.eigvalsh,
-    samples=_eigh_samples("eigvalsh", vectors=False),
-))  # fmt: skip
+EIGVALSH = declare(
+    Op(
+        "eigvalsh",
+        "library",
+        spec=lambda x: _eigvalsh_spec("eigvalsh", x),
+        numpy=lambda x: _converged("eigvalsh", lambda: np.linalg.eigvalsh(symmetric_part(x))),
+        promote=promotion("eigvalsh", "float", "inexact"),
+        jvp=_eigvalsh_jvp,
+        spectrum=Spectrum("eigenvalues", 0, _direction),
+        mask=batch_mask(1),
+        batch=batching.leading,
+        examples=examples.matrices,
+        sparsity=matrices,
+        expensive=True,
+        flops=operation_counts.of_matrices(operation_counts.eigenvalues),
+        may_fail=True,
+        native=lapack_calls.eigvalsh,
+        samples=_eigh_samples("eigvalsh", vectors=False),
+    )
+)
 
 
 def eigh(x: TensorLike, /) -> Eigh:
@@ -273,22 +293,33 @@ def _svd_matrices(name: str) -> list[np.ndarray]:
     return sample_matrices(name, _TALL_AND_WIDE, ("float64", "complex128", "float32"))
 
 
-SVD_OP = declare(Op(
-    "svd", "library", params=("full_matrices",), spec=_svd_spec,
-    numpy=lambda x, full_matrices: _converged(
-        "svd", lambda: tuple(np.linalg.svd(x, full_matrices))
-    ),
-    promote=promotion("svd", "float", "inexact"), jvp=_svd_jvp,
-    spectrum=Spectrum("singular values", 1, _direction, _svd_poles), batch=batching.leading,
-    examples=examples.matrices, sparsity=matrices, flops=operation_counts.svd_flops,
-    expensive=True, may_fail=True, native=lapack_calls.svd,
-    samples=lambda: [
-        # LAPACK chooses the phases of complex vectors, so finite differences cannot check them.
-        Sample((x,), {"full_matrices": full}, order=0 if full or x.dtype.kind == "c" else 2)
-        for full in (False, True)
-        for x in _svd_matrices("svd")
-    ],
-))  # fmt: skip
+SVD_OP = declare(
+    Op(
+        "svd",
+        "library",
+        params=("full_matrices",),
+        spec=_svd_spec,
+        numpy=lambda x, full_matrices: _converged(
+            "svd", lambda: tuple(np.linalg.svd(x, full_matrices))
+        ),
+        promote=promotion("svd", "float", "inexact"),
+        jvp=_svd_jvp,
+        spectrum=Spectrum("singular values", 1, _direction, _svd_poles),
+        batch=batching.leading,
+        examples=examples.matrices,
+        sparsity=matrices,
+        flops=operation_counts.svd_flops,
+        expensive=True,
+        may_fail=True,
+        native=lapack_calls.svd,
+        samples=lambda: [
+            # LAPACK chooses the phases of complex vectors, so finite differences cannot check them.
+            Sample((x,), {"full_matrices": full}, order=0 if full or x.dtype.kind == "c" else 2)
+            for full in (False, True)
+            for x in _svd_matrices("svd")
+        ],
+    )
+)
 
 
 def _svdvals_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...]) -> Node:
@@ -296,16 +327,26 @@ def _svdvals_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...]) 
     return real(sum(conjugate(u) * matmul(tangents[0], adjoint(vh)), axis=-2))
 
 
-SVDVALS = declare(Op(
-    "svdvals", "library", spec=lambda x: _svd_spec(x, False)[1],
-    numpy=lambda x: _converged("svdvals", lambda: np.linalg.svd(x, compute_uv=False)),
-    promote=promotion("svdvals", "float", "inexact"), jvp=_svdvals_jvp,
-    spectrum=Spectrum("singular values", 0, _direction), mask=batch_mask(1),
-    batch=batching.leading, examples=examples.matrices, sparsity=matrices, expensive=True,
-    flops=operation_counts.of_matrices(operation_counts.singular_values),
-    may_fail=True, native=lapack_calls.svdvals,
-    samples=lambda: [Sample((x,)) for x in _svd_matrices("svdvals")],
-))  # fmt: skip
+SVDVALS = declare(
+    Op(
+        "svdvals",
+        "library",
+        spec=lambda x: _svd_spec(x, False)[1],
+        numpy=lambda x: _converged("svdvals", lambda: np.linalg.svd(x, compute_uv=False)),
+        promote=promotion("svdvals", "float", "inexact"),
+        jvp=_svdvals_jvp,
+        spectrum=Spectrum("singular values", 0, _direction),
+        mask=batch_mask(1),
+        batch=batching.leading,
+        examples=examples.matrices,
+        sparsity=matrices,
+        expensive=True,
+        flops=operation_counts.of_matrices(operation_counts.singular_values),
+        may_fail=True,
+        native=lapack_calls.svdvals,
+        samples=lambda: [Sample((x,)) for x in _svd_matrices("svdvals")],
+    )
+)
 
 
 def svd(x: TensorLike, /, *, full_matrices: bool = True) -> SVD:

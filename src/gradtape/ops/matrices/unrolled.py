@@ -39,11 +39,22 @@ def _test_op(name: str, kernel: Kernel, test: str, samples: Callable[[], Sequenc
     def batch(inputs: batching.Inputs, batched: batching.Flags, y: Node) -> Node:
         return apply(y.op, batching.spread_all(inputs, batched))
 
-    return declare(Op(
-        name, "library", spec=rule, numpy=kernel, jvp=_LATER, vjp=_LATER, batch=batch,
-        sparsity=dense, expensive=True, may_fail=True, native=lapack_calls.tested(test),
-        samples=samples,
-    ))  # fmt: skip
+    return declare(
+        Op(
+            name,
+            "library",
+            spec=rule,
+            numpy=kernel,
+            jvp=_LATER,
+            vjp=_LATER,
+            batch=batch,
+            sparsity=dense,
+            expensive=True,
+            may_fail=True,
+            native=lapack_calls.tested(test),
+            samples=samples,
+        )
+    )
 
 
 def zero_test(name: str, error: Callable[[int], Exception]) -> Op:

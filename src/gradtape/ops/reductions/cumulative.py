@@ -49,35 +49,41 @@ def _resize_kernel(x: Array, axis: int, before: int, after: int, fill: complex) 
     return result
 
 
-RESIZE_AXIS = declare(Op(
-    "resize_axis", "movement", params=("axis", "before", "after", "fill"), spec=_resize_spec,
-    numpy=_resize_kernel,
-    jvp=lambda tangents, y, inputs, axis, before, after, fill: resize_axis(
-        tangents[0], axis, before, after
-    ),
-    vjp=lambda index, g, y, inputs, axis, before, after, fill: resize_axis(
-        g, axis, -before, -after
-    ),
-    mask=lambda index, mask, y, inputs, axis, before, after, fill: resize_axis(
-        mask, axis, -before, -after
-    ),
-    batch=batching.shifted("axis"), examples=examples.along_axis,
-    sparsity=lambda y, operands, **params: moved(y, operands, **{**params, "fill": 0}),
-    copies=copies.resize_axis,
-    samples=lambda: (
-        [
-            Sample(
-                (np.arange(1.0, 7.0).reshape(2, 3),),
-                {"axis": axis, "before": before, "after": after, "fill": fill},
-            )
-            for axis, before, after, fill in [(0, 1, -1, 0), (1, -1, 1, 1), (1, 1, 0, 1)]
-        ]
-        + [
-            Sample((np.zeros((0, 2)),), {"axis": 0, "before": 1, "after": -1, "fill": 1}),
-            Sample((np.arange(3),), {"axis": 0, "before": 1, "after": 0, "fill": 1}),
-        ]
-    ),
-))  # fmt: skip
+RESIZE_AXIS = declare(
+    Op(
+        "resize_axis",
+        "movement",
+        params=("axis", "before", "after", "fill"),
+        spec=_resize_spec,
+        numpy=_resize_kernel,
+        jvp=lambda tangents, y, inputs, axis, before, after, fill: resize_axis(
+            tangents[0], axis, before, after
+        ),
+        vjp=lambda index, g, y, inputs, axis, before, after, fill: resize_axis(
+            g, axis, -before, -after
+        ),
+        mask=lambda index, mask, y, inputs, axis, before, after, fill: resize_axis(
+            mask, axis, -before, -after
+        ),
+        batch=batching.shifted("axis"),
+        examples=examples.along_axis,
+        sparsity=lambda y, operands, **params: moved(y, operands, **{**params, "fill": 0}),
+        copies=copies.resize_axis,
+        samples=lambda: (
+            [
+                Sample(
+                    (np.arange(1.0, 7.0).reshape(2, 3),),
+                    {"axis": axis, "before": before, "after": after, "fill": fill},
+                )
+                for axis, before, after, fill in [(0, 1, -1, 0), (1, -1, 1, 1), (1, 1, 0, 1)]
+            ]
+            + [
+                Sample((np.zeros((0, 2)),), {"axis": 0, "before": 1, "after": -1, "fill": 1}),
+                Sample((np.arange(3),), {"axis": 0, "before": 1, "after": 0, "fill": 1}),
+            ]
+        ),
+    )
+)
 
 
 def resize_axis(
@@ -127,13 +133,20 @@ def _samples(name: str) -> Rule:
 
 
 CUMULATIVE_SUM: Op = linear(
-    "cumulative_sum", "cumulative", params=("axis", "reverse"), spec=_cumulative_spec,
+    "cumulative_sum",
+    "cumulative",
+    params=("axis", "reverse"),
+    spec=_cumulative_spec,
     numpy=_in_direction(np.cumsum),
     mask=lambda index, mask, y, inputs, axis, reverse: _reached(mask, axis, reverse),
     transpose=lambda g, x, axis, reverse: apply(CUMULATIVE_SUM, (g,), (axis, not reverse)),
-    batch=batching.shifted("axis"), examples=examples.along_axis, sparsity=running,
-    scan=Accumulation.SUM, expensive=True, samples=_samples("cumulative_sum"),
-)  # fmt: skip
+    batch=batching.shifted("axis"),
+    examples=examples.along_axis,
+    sparsity=running,
+    scan=Accumulation.SUM,
+    expensive=True,
+    samples=_samples("cumulative_sum"),
+)
 
 
 def _reached(mask: Node, axis: int, reverse: bool) -> Node:
@@ -205,15 +218,26 @@ def _recurrence_vjp(
     return adjoint if index == 1 else adjoint * conjugate(previous(y, axis, reverse))
 
 
-LINEAR_RECURRENCE = declare(Op(
-    "linear_recurrence", "cumulative", params=("axis", "reverse"), spec=_recurrence_spec,
-    numpy=_recurrence_kernel, promote=promotion("linear_recurrence", "float", "inexact"),
-    jvp=_recurrence_jvp, vjp=_recurrence_vjp,
-    mask=lambda index, mask, y, inputs, axis, reverse: _reached(mask, axis, reverse),
-    batch=batching.shifted("axis"), examples=examples.along_axis, sparsity=running,
-    scan=Accumulation.RECURRENCE, expensive=True, samples=lambda: _recurrence_samples(),
-    doc="h_i = a_i h_(i-1) + b_i along an axis, from h_(-1) = 0; a state of 0 takes no part.",
-))  # fmt: skip
+LINEAR_RECURRENCE = declare(
+    Op(
+        "linear_recurrence",
+        "cumulative",
+        params=("axis", "reverse"),
+        spec=_recurrence_spec,
+        numpy=_recurrence_kernel,
+        promote=promotion("linear_recurrence", "float", "inexact"),
+        jvp=_recurrence_jvp,
+        vjp=_recurrence_vjp,
+        mask=lambda index, mask, y, inputs, axis, reverse: _reached(mask, axis, reverse),
+        batch=batching.shifted("axis"),
+        examples=examples.along_axis,
+        sparsity=running,
+        scan=Accumulation.RECURRENCE,
+        expensive=True,
+        samples=lambda: _recurrence_samples(),
+        doc="h_i = a_i h_(i-1) + b_i along an axis, from h_(-1) = 0; a state of 0 takes no part.",
+    )
+)
 
 
 def _recurrence_samples() -> list[Sample]:
@@ -244,13 +268,23 @@ def _cumulative_prod_jvp(
     return apply(LINEAR_RECURRENCE, (inputs[0], before * tangents[0]), (axis, reverse))
 
 
-CUMULATIVE_PROD = declare(Op(
-    "cumulative_prod", "cumulative", params=("axis", "reverse"), spec=_cumulative_spec,
-    numpy=_in_direction(np.cumprod), jvp=_cumulative_prod_jvp,
-    mask=lambda index, mask, y, inputs, axis, reverse: _reached(mask, axis, reverse),
-    batch=batching.shifted("axis"), examples=examples.along_axis, sparsity=running,
-    scan=Accumulation.PROD, expensive=True, samples=_samples("cumulative_prod"),
-))  # fmt: skip
+CUMULATIVE_PROD = declare(
+    Op(
+        "cumulative_prod",
+        "cumulative",
+        params=("axis", "reverse"),
+        spec=_cumulative_spec,
+        numpy=_in_direction(np.cumprod),
+        jvp=_cumulative_prod_jvp,
+        mask=lambda index, mask, y, inputs, axis, reverse: _reached(mask, axis, reverse),
+        batch=batching.shifted("axis"),
+        examples=examples.along_axis,
+        sparsity=running,
+        scan=Accumulation.PROD,
+        expensive=True,
+        samples=_samples("cumulative_prod"),
+    )
+)
 
 
 def product_of_others(x: Node, axis: int) -> Node:

@@ -59,17 +59,27 @@ def _chosen(name: str, kernel: Rule) -> Op:
         extreme = kernel(x, axis=axis, keepdims=True)
         return (x == extreme) | ((x != x) & (extreme != extreme))
 
-    return declare(Op(
-        f"{name}_mask", "reduction", params=("axis",), spec=lambda x, axis: spec(x.shape, _BOOL),
-        numpy=choose, jvp=Undefined(f"{name}_mask gives booleans"),
-        vjp=Undefined(f"{name}_mask gives booleans"), batch=batching.shifted("axis"),
-        examples=examples.reduction, sparsity=nothing, composition=composition, expensive=True,
-        samples=lambda: [
-            Sample((np.array([[1.0, 3.0, 3.0], [np.nan, 2.0, 1.0]]),), {"axis": (1,)}),
-            Sample((np.array(2),), {"axis": ()}),
-            Sample((np.zeros((0, 2)),), {"axis": (1,)}),
-        ],
-    ))  # fmt: skip
+    return declare(
+        Op(
+            f"{name}_mask",
+            "reduction",
+            params=("axis",),
+            spec=lambda x, axis: spec(x.shape, _BOOL),
+            numpy=choose,
+            jvp=Undefined(f"{name}_mask gives booleans"),
+            vjp=Undefined(f"{name}_mask gives booleans"),
+            batch=batching.shifted("axis"),
+            examples=examples.reduction,
+            sparsity=nothing,
+            composition=composition,
+            expensive=True,
+            samples=lambda: [
+                Sample((np.array([[1.0, 3.0, 3.0], [np.nan, 2.0, 1.0]]),), {"axis": (1,)}),
+                Sample((np.array(2),), {"axis": ()}),
+                Sample((np.zeros((0, 2)),), {"axis": (1,)}),
+            ],
+        )
+    )
 
 
 def _extremum(name: str, kernel: Rule, reduction: Accumulation) -> Op:
@@ -96,13 +106,25 @@ def _extremum(name: str, kernel: Rule, reduction: Accumulation) -> Op:
         share = g / number_chosen(mask, y.dtype, axis, keepdims)
         return where(mask, expand_reduced(share, inputs[0].shape, axis), 0.0)
 
-    return declare(Op(
-        name, "reduction", params=("axis", "keepdims"), spec=spec_rule,
-        numpy=lambda x, axis, keepdims: kernel(x, axis=axis, keepdims=keepdims), jvp=jvp, vjp=vjp,
-        mask=mask_reduced, batch=batching.shifted("axis"), examples=examples.reduction,
-        sparsity=reduced, reduction=reduction, simpler=identities.reduction, expensive=True,
-        samples=reduction_samples(name, _ORDERED),
-    ))  # fmt: skip
+    return declare(
+        Op(
+            name,
+            "reduction",
+            params=("axis", "keepdims"),
+            spec=spec_rule,
+            numpy=lambda x, axis, keepdims: kernel(x, axis=axis, keepdims=keepdims),
+            jvp=jvp,
+            vjp=vjp,
+            mask=mask_reduced,
+            batch=batching.shifted("axis"),
+            examples=examples.reduction,
+            sparsity=reduced,
+            reduction=reduction,
+            simpler=identities.reduction,
+            expensive=True,
+            samples=reduction_samples(name, _ORDERED),
+        )
+    )
 
 
 MAX = _extremum("max", np.max, Accumulation.MAX)
@@ -163,13 +185,25 @@ def _position(name: str, kernel: Rule, reduction: Accumulation) -> Op:
             for shape, axis, keepdims in cases
         ]
 
-    return declare(Op(
-        name, "reduction", params=("axis", "keepdims"), spec=spec_rule,
-        numpy=lambda x, axis, keepdims: np.asarray(kernel(x, axis=axis, keepdims=keepdims), _INDEX),
-        jvp=Undefined(f"{name} gives integers"), vjp=Undefined(f"{name} gives integers"),
-        batch=_position_batch, examples=examples.reduction, sparsity=nothing, reduction=reduction,
-        expensive=True, samples=samples,
-    ))  # fmt: skip
+    return declare(
+        Op(
+            name,
+            "reduction",
+            params=("axis", "keepdims"),
+            spec=spec_rule,
+            numpy=lambda x, axis, keepdims: np.asarray(
+                kernel(x, axis=axis, keepdims=keepdims), _INDEX
+            ),
+            jvp=Undefined(f"{name} gives integers"),
+            vjp=Undefined(f"{name} gives integers"),
+            batch=_position_batch,
+            examples=examples.reduction,
+            sparsity=nothing,
+            reduction=reduction,
+            expensive=True,
+            samples=samples,
+        )
+    )
 
 
 ARGMAX = _position("argmax", np.argmax, Accumulation.ARGMAX)
@@ -319,13 +353,23 @@ def _order_samples(**more: Any) -> Rule:
 
 
 # A small change of the operand does not change which elements are chosen: the derivative is 0.
-ORDER_WEIGHTS = declare(Op(
-    "order_weights", "reduction", params=("axis", "ranks", "weights"),
-    spec=lambda x, axis, ranks, weights: x, numpy=_order_weights_kernel,
-    jvp=lambda tangents, y, inputs, **params: None, vjp=lambda index, g, y, inputs, **params: None,
-    batch=batching.shifted("axis"), examples=examples.reduction, sparsity=nothing, expensive=True,
-    composition=_weights_composition, samples=_order_samples(),
-))  # fmt: skip
+ORDER_WEIGHTS = declare(
+    Op(
+        "order_weights",
+        "reduction",
+        params=("axis", "ranks", "weights"),
+        spec=lambda x, axis, ranks, weights: x,
+        numpy=_order_weights_kernel,
+        jvp=lambda tangents, y, inputs, **params: None,
+        vjp=lambda index, g, y, inputs, **params: None,
+        batch=batching.shifted("axis"),
+        examples=examples.reduction,
+        sparsity=nothing,
+        expensive=True,
+        composition=_weights_composition,
+        samples=_order_samples(),
+    )
+)
 
 
 def _weighted(values: Node, x: Node, axis: Axes, ranks: Any, weights: Any) -> Node:
@@ -335,23 +379,31 @@ def _weighted(values: Node, x: Node, axis: Axes, ranks: Any, weights: Any) -> No
     return where(chosen, found * values, 0.0)
 
 
-ORDER_STATISTIC = declare(Op(
-    "order_statistic", "reduction", params=("axis", "keepdims", "ranks", "weights"),
-    spec=lambda x, axis, keepdims, ranks, weights: spec(
-        reduced_shape(x.shape, axis, keepdims), x.dtype
-    ),
-    numpy=_order_kernel,
-    jvp=lambda tangents, y, inputs, axis, keepdims, ranks, weights: add_up(
-        _weighted(tangents[0], inputs[0], axis, ranks, weights), axis, keepdims
-    ),
-    vjp=lambda index, g, y, inputs, axis, keepdims, ranks, weights: _weighted(
-        expand_reduced(g, inputs[0].shape, axis), inputs[0], axis, ranks, weights
-    ),
-    mask=mask_reduced, batch=batching.shifted("axis"), examples=examples.reduction,
-    sparsity=reduced, expensive=True, composition=_order_composition,
-    samples=_order_samples(keepdims=False),
-    doc="Weighted sum of the elements with the given ranks; NaN where there is one.",
-))  # fmt: skip
+ORDER_STATISTIC = declare(
+    Op(
+        "order_statistic",
+        "reduction",
+        params=("axis", "keepdims", "ranks", "weights"),
+        spec=lambda x, axis, keepdims, ranks, weights: spec(
+            reduced_shape(x.shape, axis, keepdims), x.dtype
+        ),
+        numpy=_order_kernel,
+        jvp=lambda tangents, y, inputs, axis, keepdims, ranks, weights: add_up(
+            _weighted(tangents[0], inputs[0], axis, ranks, weights), axis, keepdims
+        ),
+        vjp=lambda index, g, y, inputs, axis, keepdims, ranks, weights: _weighted(
+            expand_reduced(g, inputs[0].shape, axis), inputs[0], axis, ranks, weights
+        ),
+        mask=mask_reduced,
+        batch=batching.shifted("axis"),
+        examples=examples.reduction,
+        sparsity=reduced,
+        expensive=True,
+        composition=_order_composition,
+        samples=_order_samples(keepdims=False),
+        doc="Weighted sum of the elements with the given ranks; NaN where there is one.",
+    )
+)
 
 
 def _interpolated(name: str, x: Any, fraction: float, axis: Any, keepdims: bool) -> Any:

@@ -172,13 +172,27 @@ def _samples() -> list[Sample]:
     return found
 
 
-NORM = declare(Op(
-    "norm", "reduction", params=("ord", "axis", "keepdims"), spec=_spec, numpy=_kernel,
-    promote=promotion("norm", "float", "inexact"), jvp=_jvp, vjp=_vjp, mask=mask_reduced,
-    batch=batching.shifted("axis"), examples=examples.reduction,
-    sparsity=lambda y, operands, ord, **axes: (reduced if ord else nothing)(y, operands, **axes),
-    composition=_composition, expensive=True, samples=_samples,
-))  # fmt: skip
+NORM = declare(
+    Op(
+        "norm",
+        "reduction",
+        params=("ord", "axis", "keepdims"),
+        spec=_spec,
+        numpy=_kernel,
+        promote=promotion("norm", "float", "inexact"),
+        jvp=_jvp,
+        vjp=_vjp,
+        mask=mask_reduced,
+        batch=batching.shifted("axis"),
+        examples=examples.reduction,
+        sparsity=lambda y, operands, ord, **axes: (reduced if ord else nothing)(
+            y, operands, **axes
+        ),
+        composition=_composition,
+        expensive=True,
+        samples=_samples,
+    )
+)
 
 
 @kind_of_operand

@@ -51,9 +51,24 @@ from gradtape.ops.reductions.norm import norm
 from gradtape.trace import record
 
 __all__ = [
-    "all", "any", "argmax", "argmin", "count_nonzero", "cumulative_prod", "cumulative_sum", "max",
-    "mean", "median", "min", "norm", "prod", "quantile", "std", "sum", "var",
-]  # fmt: skip
+    "all",
+    "any",
+    "argmax",
+    "argmin",
+    "count_nonzero",
+    "cumulative_prod",
+    "cumulative_sum",
+    "max",
+    "mean",
+    "median",
+    "min",
+    "norm",
+    "prod",
+    "quantile",
+    "std",
+    "sum",
+    "var",
+]
 
 
 def _accumulated_spec(x: Spec, axis: Axes, keepdims: bool) -> Spec:
@@ -61,13 +76,21 @@ def _accumulated_spec(x: Spec, axis: Axes, keepdims: bool) -> Spec:
 
 
 SUM = linear(
-    "sum", "reduction", params=("axis", "keepdims"), spec=_accumulated_spec,
-    numpy=lambda x, axis, keepdims: np.sum(x, axis=axis, keepdims=keepdims), mask=mask_reduced,
+    "sum",
+    "reduction",
+    params=("axis", "keepdims"),
+    spec=_accumulated_spec,
+    numpy=lambda x, axis, keepdims: np.sum(x, axis=axis, keepdims=keepdims),
+    mask=mask_reduced,
     transpose=lambda g, x, axis, keepdims: expand_reduced(g, x.shape, axis),
-    batch=batching.shifted("axis"), examples=examples.reduction, sparsity=reduced,
-    reduction=Accumulation.SUM, simpler=identities.reduction, expensive=True,
+    batch=batching.shifted("axis"),
+    examples=examples.reduction,
+    sparsity=reduced,
+    reduction=Accumulation.SUM,
+    simpler=identities.reduction,
+    expensive=True,
     samples=reduction_samples("sum", ("float64", "float32", "complex128", "int32", "bool")),
-)  # fmt: skip
+)
 
 
 def _accumulate(op: Op, x: Any, axis: Any, dtype: Any, keepdims: bool) -> Any:
@@ -123,13 +146,25 @@ def _prod_samples() -> list[Sample]:
     return found + [Sample((zeros,), {"axis": axis, "keepdims": False}) for axis in cases]
 
 
-PROD = declare(Op(
-    "prod", "reduction", params=("axis", "keepdims"), spec=_accumulated_spec,
-    numpy=lambda x, axis, keepdims: np.prod(x, axis=axis, keepdims=keepdims), jvp=_prod_jvp,
-    vjp=_prod_vjp, mask=mask_reduced, batch=batching.shifted("axis"), examples=examples.reduction,
-    sparsity=reduced, reduction=Accumulation.PROD, simpler=identities.reduction, expensive=True,
-    samples=_prod_samples,
-))  # fmt: skip
+PROD = declare(
+    Op(
+        "prod",
+        "reduction",
+        params=("axis", "keepdims"),
+        spec=_accumulated_spec,
+        numpy=lambda x, axis, keepdims: np.prod(x, axis=axis, keepdims=keepdims),
+        jvp=_prod_jvp,
+        vjp=_prod_vjp,
+        mask=mask_reduced,
+        batch=batching.shifted("axis"),
+        examples=examples.reduction,
+        sparsity=reduced,
+        reduction=Accumulation.PROD,
+        simpler=identities.reduction,
+        expensive=True,
+        samples=_prod_samples,
+    )
+)
 
 
 @kind_of_operand
@@ -145,15 +180,25 @@ def prod(
 
 
 def _logical(name: str, kernel: Rule, reduction: Accumulation) -> Op:
-    return declare(Op(
-        name, "reduction", params=("axis", "keepdims"),
-        spec=lambda x, axis, keepdims: spec(reduced_shape(x.shape, axis, keepdims), np.dtype(bool)),
-        numpy=lambda x, axis, keepdims: kernel(x, axis=axis, keepdims=keepdims),
-        jvp=Undefined(f"{name} gives booleans"), vjp=Undefined(f"{name} gives booleans"),
-        batch=batching.shifted("axis"), examples=examples.reduction, sparsity=nothing,
-        reduction=reduction, expensive=True,
-        samples=reduction_samples(name, ("bool", "float64", "int32")),
-    ))  # fmt: skip
+    return declare(
+        Op(
+            name,
+            "reduction",
+            params=("axis", "keepdims"),
+            spec=lambda x, axis, keepdims: spec(
+                reduced_shape(x.shape, axis, keepdims), np.dtype(bool)
+            ),
+            numpy=lambda x, axis, keepdims: kernel(x, axis=axis, keepdims=keepdims),
+            jvp=Undefined(f"{name} gives booleans"),
+            vjp=Undefined(f"{name} gives booleans"),
+            batch=batching.shifted("axis"),
+            examples=examples.reduction,
+            sparsity=nothing,
+            reduction=reduction,
+            expensive=True,
+            samples=reduction_samples(name, ("bool", "float64", "int32")),
+        )
+    )
 
 
 ANY = _logical("any", np.any, Accumulation.ANY)
@@ -251,17 +296,28 @@ def _squared_deviations_vjp(
     return twice * _from_mean(inputs[0], axis)
 
 
-SQUARED_DEVIATIONS = declare(Op(
-    "squared_deviations", "reduction", params=("axis", "keepdims"),
-    spec=lambda x, axis, keepdims: spec(reduced_shape(x.shape, axis, keepdims), x.dtype),
-    numpy=_squared_deviations_kernel, promote=promotion("squared_deviations", "float", "float"),
-    jvp=_squared_deviations_jvp, vjp=_squared_deviations_vjp, mask=mask_reduced,
-    batch=batching.shifted("axis"), examples=examples.reduction, sparsity=reduced,
-    reduction=Accumulation.SQUARED_DEVIATIONS, composition=_squared_deviations_composition,
-    counts_elements=True, expensive=True,
-    samples=reduction_samples("squared_deviations", ("float64", "float32")),
-    doc="The sum of squared distances from the mean: the variance is this over n.",
-))  # fmt: skip
+SQUARED_DEVIATIONS = declare(
+    Op(
+        "squared_deviations",
+        "reduction",
+        params=("axis", "keepdims"),
+        spec=lambda x, axis, keepdims: spec(reduced_shape(x.shape, axis, keepdims), x.dtype),
+        numpy=_squared_deviations_kernel,
+        promote=promotion("squared_deviations", "float", "float"),
+        jvp=_squared_deviations_jvp,
+        vjp=_squared_deviations_vjp,
+        mask=mask_reduced,
+        batch=batching.shifted("axis"),
+        examples=examples.reduction,
+        sparsity=reduced,
+        reduction=Accumulation.SQUARED_DEVIATIONS,
+        composition=_squared_deviations_composition,
+        counts_elements=True,
+        expensive=True,
+        samples=reduction_samples("squared_deviations", ("float64", "float32")),
+        doc="The sum of squared distances from the mean: the variance is this over n.",
+    )
+)
 
 
 def _divisor(name: str, x: Any, axes: Axes, correction: float) -> float:
@@ -348,39 +404,56 @@ def _weights_tangent(tangent: Node, y: Node, axis: Axes) -> Node:
 
 
 # Weights are computed from the operand: exp(x - logsumexp(x)) loses digits if the result is large.
-LOGSUMEXP_WEIGHTS = declare(Op(
-    "logsumexp_weights", "reduction", params=("axis",), spec=lambda x, axis: x,
-    numpy=_weights_kernel,
-    jvp=lambda tangents, y, inputs, axis: _weights_tangent(tangents[0], y, axis),
-    vjp=lambda index, g, y, inputs, axis: _weights_tangent(g, y, axis),
-    mask=lambda index, mask, y, inputs, axis: expand_reduced(
-        apply(ANY, (mask,), (axis, True)), mask.shape, axis
-    ),
-    batch=batching.shifted("axis"), examples=examples.reduction, sparsity=lanes,
-    composition=_weights_composition, expensive=True,
-    samples=lambda: (
-        [
-            Sample((np.array([[0.3, -1.0, 0.7], [2.0, 0.1, 0.4]]),), {"axis": axis})
-            for axis in ((1,), (0, 1), ())
-        ]
-        + [Sample((np.zeros((0, 2), np.float32),), {"axis": (0,)})]
-    ),
-    doc="The derivative of log-sum-exp: exp(x) over its sum; 0 where all are -inf.",
-))  # fmt: skip
-LOGSUMEXP = declare(Op(
-    "logsumexp", "reduction", params=("axis", "keepdims"),
-    spec=lambda x, axis, keepdims: spec(reduced_shape(x.shape, axis, keepdims), x.dtype),
-    numpy=_logsumexp_kernel, promote=promotion("logsumexp", "float", "float"),
-    jvp=lambda tangents, y, inputs, axis, keepdims: apply(
-        SUM, (apply(LOGSUMEXP_WEIGHTS, inputs, (axis,)) * tangents[0],), (axis, keepdims)
-    ),
-    vjp=lambda index, g, y, inputs, axis, keepdims: (
-        apply(LOGSUMEXP_WEIGHTS, inputs, (axis,)) * expand_reduced(g, inputs[0].shape, axis)
-    ),
-    mask=mask_reduced, batch=batching.shifted("axis"), examples=examples.reduction,
-    sparsity=reduced, composition=_logsumexp_composition, expensive=True,
-    samples=reduction_samples("logsumexp", ("float64", "float32")),
-))  # fmt: skip
+LOGSUMEXP_WEIGHTS = declare(
+    Op(
+        "logsumexp_weights",
+        "reduction",
+        params=("axis",),
+        spec=lambda x, axis: x,
+        numpy=_weights_kernel,
+        jvp=lambda tangents, y, inputs, axis: _weights_tangent(tangents[0], y, axis),
+        vjp=lambda index, g, y, inputs, axis: _weights_tangent(g, y, axis),
+        mask=lambda index, mask, y, inputs, axis: expand_reduced(
+            apply(ANY, (mask,), (axis, True)), mask.shape, axis
+        ),
+        batch=batching.shifted("axis"),
+        examples=examples.reduction,
+        sparsity=lanes,
+        composition=_weights_composition,
+        expensive=True,
+        samples=lambda: (
+            [
+                Sample((np.array([[0.3, -1.0, 0.7], [2.0, 0.1, 0.4]]),), {"axis": axis})
+                for axis in ((1,), (0, 1), ())
+            ]
+            + [Sample((np.zeros((0, 2), np.float32),), {"axis": (0,)})]
+        ),
+        doc="The derivative of log-sum-exp: exp(x) over its sum; 0 where all are -inf.",
+    )
+)
+LOGSUMEXP = declare(
+    Op(
+        "logsumexp",
+        "reduction",
+        params=("axis", "keepdims"),
+        spec=lambda x, axis, keepdims: spec(reduced_shape(x.shape, axis, keepdims), x.dtype),
+        numpy=_logsumexp_kernel,
+        promote=promotion("logsumexp", "float", "float"),
+        jvp=lambda tangents, y, inputs, axis, keepdims: apply(
+            SUM, (apply(LOGSUMEXP_WEIGHTS, inputs, (axis,)) * tangents[0],), (axis, keepdims)
+        ),
+        vjp=lambda index, g, y, inputs, axis, keepdims: (
+            apply(LOGSUMEXP_WEIGHTS, inputs, (axis,)) * expand_reduced(g, inputs[0].shape, axis)
+        ),
+        mask=mask_reduced,
+        batch=batching.shifted("axis"),
+        examples=examples.reduction,
+        sparsity=reduced,
+        composition=_logsumexp_composition,
+        expensive=True,
+        samples=reduction_samples("logsumexp", ("float64", "float32")),
+    )
+)
 
 
 @kind_of_operand

@@ -77,9 +77,13 @@ def _lowest(dtype: DType) -> Any:
 
 
 def _lanes(
-    x: np.ndarray, window: Ints, strides: Ints, dilations: Ints, padding: Pairs,
+    x: np.ndarray,
+    window: Ints,
+    strides: Ints,
+    dilations: Ints,
+    padding: Pairs,
     filler: int | None = None,
-) -> np.ndarray:  # fmt: skip
+) -> np.ndarray:
     """The elements of each window along a last axis."""
     if any(map(any, padding)):
         value = _lowest(x.dtype) if filler is None else filler
@@ -110,10 +114,12 @@ def _factors(windows: _Windows) -> Ints:
 
 def _codes(windows: _Windows) -> list[int]:
     """The code of each place in a window, in their order."""
-    places = itertools.product(*(
-        [(q * d + s) * factor for q in range(w)]
-        for w, s, d, factor in zip(*windows[:3], _factors(windows), strict=True)
-    ))  # fmt: skip
+    places = itertools.product(
+        *(
+            [(q * d + s) * factor for q in range(w)]
+            for w, s, d, factor in zip(*windows[:3], _factors(windows), strict=True)
+        )
+    )
     return list(map(sum, places))
 
 
@@ -271,22 +277,39 @@ def _samples() -> list[Sample]:
     return found
 
 
-WINDOW_MAX = declare(Op(
-    "window_max", "windows", params=_Windows._fields,
-    spec=lambda x, **params: spec(_counts(x, **params), x.dtype),
-    numpy=lambda x, **params: np.max(_lanes(x, **params), axis=-1),
-    jvp=_jvp, vjp=_vjp, batch=_batch, examples=_examples, sparsity=_sparsity,
-    composition=lambda x, **params: _chosen(x, _Windows(**params))[0], expensive=True,
-    samples=_samples,
-))  # fmt: skip
-WINDOW_ARGMAX = declare(Op(
-    "window_argmax", "windows", params=_Windows._fields,
-    spec=lambda x, **params: spec(_counts(x, **params), _CODE),
-    numpy=lambda x, **params: np.take(
-        np.array(_codes(_Windows(**params)), _CODE), np.argmax(_lanes(x, **params), axis=-1)
-    ),
-    jvp=Undefined("window_argmax gives integers"), vjp=Undefined("window_argmax gives integers"),
-    batch=_batch, examples=_examples, sparsity=nothing,
-    composition=lambda x, **params: _chosen(x, _Windows(**params))[1], expensive=True,
-    samples=_samples,
-))  # fmt: skip
+WINDOW_MAX = declare(
+    Op(
+        "window_max",
+        "windows",
+        params=_Windows._fields,
+        spec=lambda x, **params: spec(_counts(x, **params), x.dtype),
+        numpy=lambda x, **params: np.max(_lanes(x, **params), axis=-1),
+        jvp=_jvp,
+        vjp=_vjp,
+        batch=_batch,
+        examples=_examples,
+        sparsity=_sparsity,
+        composition=lambda x, **params: _chosen(x, _Windows(**params))[0],
+        expensive=True,
+        samples=_samples,
+    )
+)
+WINDOW_ARGMAX = declare(
+    Op(
+        "window_argmax",
+        "windows",
+        params=_Windows._fields,
+        spec=lambda x, **params: spec(_counts(x, **params), _CODE),
+        numpy=lambda x, **params: np.take(
+            np.array(_codes(_Windows(**params)), _CODE), np.argmax(_lanes(x, **params), axis=-1)
+        ),
+        jvp=Undefined("window_argmax gives integers"),
+        vjp=Undefined("window_argmax gives integers"),
+        batch=_batch,
+        examples=_examples,
+        sparsity=nothing,
+        composition=lambda x, **params: _chosen(x, _Windows(**params))[1],
+        expensive=True,
+        samples=_samples,
+    )
+)

@@ -43,9 +43,11 @@ __all__ = ["constant", "convert_to_tensor"]
 
 # The dtype of Python numbers, by the kind of the array that NumPy makes of them.
 _DEFAULTS: dict[str, np.dtype[Any]] = {
-    "f": np.dtype(np.float32), "i": np.dtype(np.int32), "c": np.dtype(np.complex128),
+    "f": np.dtype(np.float32),
+    "i": np.dtype(np.int32),
+    "c": np.dtype(np.complex128),
     "b": np.dtype(bool),
-}  # fmt: skip
+}
 _INT32 = np.iinfo(np.int32)
 # Kinds of dtype from narrow to wide: a number may be widened, and never narrowed.
 _ORDER = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
@@ -286,9 +288,11 @@ def refuse_mixture(name: str, first: Tensor, other: Tensor) -> NoReturn:
 
 @operation
 def constant(
-    value: TensorLike, dtype: DTypeLike | None = None, shape: ShapeLike | None = None,
+    value: TensorLike,
+    dtype: DTypeLike | None = None,
+    shape: ShapeLike | None = None,
     name: str = "Const",
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """A tensor of a number, an array or a nest of lists.
 
     >>> tf.constant([1, 2, 3])
@@ -313,9 +317,12 @@ def constant(
 
 @operation
 def convert_to_tensor(
-    value: TensorLike, dtype: DTypeLike | None = None, dtype_hint: DTypeLike | None = None,
-    name: Name = None, preferred_dtype: DTypeLike | None = None,
-) -> Tensor:  # fmt: skip
+    value: TensorLike,
+    dtype: DTypeLike | None = None,
+    dtype_hint: DTypeLike | None = None,
+    name: Name = None,
+    preferred_dtype: DTypeLike | None = None,
+) -> Tensor:
     """A tensor of anything that can be one. If a dtype is passed, a tensor must have it already.
 
     >>> tf.convert_to_tensor([1.0, 2.0]).dtype

@@ -11,9 +11,23 @@ from gradtape import dtypes as core
 from gradtape.errors import DtypeError, shown
 
 __all__ = [
-    "DType", "as_dtype", "bool", "complex64", "complex128", "double", "float32", "float64", "int8",
-    "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
-]  # fmt: skip
+    "DType",
+    "as_dtype",
+    "bool",
+    "complex64",
+    "complex128",
+    "double",
+    "float32",
+    "float64",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+]
 
 
 class DType:
@@ -140,13 +154,29 @@ double = float64
 
 _known: dict[np.dtype[Any], DType] = {
     each.dtype: each
-    for each in (bool, int8, int16, int32, int64, uint8, uint16, uint32, uint64,
-                  float32, float64, complex64, complex128)
-}  # fmt: skip
+    for each in (
+        bool,
+        int8,
+        int16,
+        int32,
+        int64,
+        uint8,
+        uint16,
+        uint32,
+        uint64,
+        float32,
+        float64,
+        complex64,
+        complex128,
+    )
+}
 # Python's types have TensorFlow's widths.
 _python: dict[type, DType] = {
-    builtins.bool: bool, int: int32, float: float32, builtins.complex: complex128,
-}  # fmt: skip
+    builtins.bool: bool,
+    int: int32,
+    float: float32,
+    builtins.complex: complex128,
+}
 
 
 def of_numpy(dtype: np.dtype[Any]) -> DType:

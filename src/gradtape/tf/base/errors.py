@@ -5,12 +5,25 @@ from __future__ import annotations
 from gradtape.errors import ArgumentError, NotRecordingError, UndefinedRuleError
 
 __all__ = [
-    "AbortedError", "AlreadyExistsError", "CancelledError", "DataLossError",
-    "DeadlineExceededError", "FailedPreconditionError", "InternalError", "InvalidArgumentError",
-    "NotFoundError", "OpError", "OperatorNotAllowedInGraphError", "OutOfRangeError",
-    "PermissionDeniedError", "ResourceExhaustedError", "UnauthenticatedError",
-    "UnavailableError", "UnimplementedError", "UnknownError",
-]  # fmt: skip
+    "AbortedError",
+    "AlreadyExistsError",
+    "CancelledError",
+    "DataLossError",
+    "DeadlineExceededError",
+    "FailedPreconditionError",
+    "InternalError",
+    "InvalidArgumentError",
+    "NotFoundError",
+    "OpError",
+    "OperatorNotAllowedInGraphError",
+    "OutOfRangeError",
+    "PermissionDeniedError",
+    "ResourceExhaustedError",
+    "UnauthenticatedError",
+    "UnavailableError",
+    "UnimplementedError",
+    "UnknownError",
+]
 
 # The base of gradtape's errors about shapes and dtypes, so that `except` finds all of them.
 InvalidArgumentError = ArgumentError

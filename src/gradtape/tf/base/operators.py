@@ -205,28 +205,54 @@ left_shift = binary("left_shift", arithmetic.bitwise_left_shift, "iu")
 right_shift = binary("right_shift", arithmetic.bitwise_right_shift, "iu")
 
 OPERATORS: dict[str, Any] = {
-    "add": add, "sub": subtract, "mul": times, "truediv": truediv, "floordiv": floordiv,
-    "mod": floormod, "pow": power, "matmul": matmul, "and": bitwise_and, "or": bitwise_or,
-    "xor": bitwise_xor, "lshift": left_shift, "rshift": right_shift,
-}  # fmt: skip
+    "add": add,
+    "sub": subtract,
+    "mul": times,
+    "truediv": truediv,
+    "floordiv": floordiv,
+    "mod": floormod,
+    "pow": power,
+    "matmul": matmul,
+    "and": bitwise_and,
+    "or": bitwise_or,
+    "xor": bitwise_xor,
+    "lshift": left_shift,
+    "rshift": right_shift,
+}
 COMPARISONS = {"lt": less, "le": less_equal, "gt": greater, "ge": greater_equal}
 UNARY = {
-    "neg": elementwise.negative, "pos": elementwise.positive, "abs": complexes.abs,
+    "neg": elementwise.negative,
+    "pos": elementwise.positive,
+    "abs": complexes.abs,
     "invert": elementwise.bitwise_invert,
-}  # fmt: skip
+}
 # In-place operators that a variable refuses, and the method to call instead.
 _REFUSED = {
-    "iadd": ("+=", "assign_add"), "isub": ("-=", "assign_sub"), "imul": ("*=", "assign"),
+    "iadd": ("+=", "assign_add"),
+    "isub": ("-=", "assign_sub"),
+    "imul": ("*=", "assign"),
     "itruediv": ("/=", "assign"),
-}  # fmt: skip
+}
 # NumPy calls these when an array is the left operand of a tensor.
 UFUNCS = {
-    np.add: add, np.subtract: subtract, np.multiply: multiply, np.true_divide: truediv,
-    np.floor_divide: floordiv, np.remainder: floormod, np.power: power, np.matmul: matmul,
-    np.less: less, np.less_equal: less_equal, np.greater: greater,
-    np.greater_equal: greater_equal, np.equal: equal, np.not_equal: not_equal,
-    np.bitwise_and: bitwise_and, np.bitwise_or: bitwise_or, np.bitwise_xor: bitwise_xor,
-}  # fmt: skip
+    np.add: add,
+    np.subtract: subtract,
+    np.multiply: multiply,
+    np.true_divide: truediv,
+    np.floor_divide: floordiv,
+    np.remainder: floormod,
+    np.power: power,
+    np.matmul: matmul,
+    np.less: less,
+    np.less_equal: less_equal,
+    np.greater: greater,
+    np.greater_equal: greater_equal,
+    np.equal: equal,
+    np.not_equal: not_equal,
+    np.bitwise_and: bitwise_and,
+    np.bitwise_or: bitwise_or,
+    np.bitwise_xor: bitwise_xor,
+}
 
 
 def _reflected(function: Binary) -> Binary:

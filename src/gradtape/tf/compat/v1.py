@@ -30,9 +30,19 @@ from gradtape.tf.v1.symbolic import group, placeholder, placeholder_with_default
 from gradtape.tf.v1.variables import *
 
 __all__ = [
-    "group", "log", "matrix_inverse", "name_scope", "nn", "placeholder", "placeholder_with_default",
-    "random_normal", "random_uniform", "set_random_seed", "train", "truncated_normal",
-]  # fmt: skip
+    "group",
+    "log",
+    "matrix_inverse",
+    "name_scope",
+    "nn",
+    "placeholder",
+    "placeholder_with_default",
+    "random_normal",
+    "random_uniform",
+    "set_random_seed",
+    "train",
+    "truncated_normal",
+]
 __all__ += _graphs.__all__
 __all__ += _renamed.__all__
 __all__ += _session.__all__

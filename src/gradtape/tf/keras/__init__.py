@@ -31,7 +31,25 @@ from gradtape.tf.keras.optimizers import Optimizer
 from gradtape.tf.keras.regularizers import Regularizer
 
 __all__ = [
-    "Initializer", "Input", "Layer", "Loss", "Metric", "Model", "Optimizer", "Regularizer",
-    "Sequential", "activations", "backend", "callbacks", "constraints", "initializers", "layers",
-    "losses", "metrics", "models", "optimizers", "regularizers", "utils",
-]  # fmt: skip
+    "Initializer",
+    "Input",
+    "Layer",
+    "Loss",
+    "Metric",
+    "Model",
+    "Optimizer",
+    "Regularizer",
+    "Sequential",
+    "activations",
+    "backend",
+    "callbacks",
+    "constraints",
+    "initializers",
+    "layers",
+    "losses",
+    "metrics",
+    "models",
+    "optimizers",
+    "regularizers",
+    "utils",
+]

@@ -21,11 +21,36 @@ if TYPE_CHECKING:
     from gradtape.tf.base.tensor import Tensor
 
 __all__ = [
-    "celu", "deserialize", "elu", "exponential", "gelu", "get", "glu", "hard_sigmoid", "hard_silu",
-    "hard_swish", "hard_tanh", "leaky_relu", "linear", "log_sigmoid", "log_softmax", "mish", "relu",
-    "relu6", "selu", "serialize", "sigmoid", "silu", "softmax", "softplus", "softsign",
-    "squareplus", "swish", "tanh", "tanh_shrink",
-]  # fmt: skip
+    "celu",
+    "deserialize",
+    "elu",
+    "exponential",
+    "gelu",
+    "get",
+    "glu",
+    "hard_sigmoid",
+    "hard_silu",
+    "hard_swish",
+    "hard_tanh",
+    "leaky_relu",
+    "linear",
+    "log_sigmoid",
+    "log_softmax",
+    "mish",
+    "relu",
+    "relu6",
+    "selu",
+    "serialize",
+    "sigmoid",
+    "silu",
+    "softmax",
+    "softplus",
+    "softsign",
+    "squareplus",
+    "swish",
+    "tanh",
+    "tanh_shrink",
+]
 
 
 def _of_x(

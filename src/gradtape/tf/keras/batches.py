@@ -104,9 +104,13 @@ _END = object()
 
 
 def batches(
-    x: Any, y: Any = None, sample_weight: Any = None, batch_size: int | None = None,
-    shuffle: bool = False, class_weight: Any = None,
-) -> Batches:  # fmt: skip
+    x: Any,
+    y: Any = None,
+    sample_weight: Any = None,
+    batch_size: int | None = None,
+    shuffle: bool = False,
+    class_weight: Any = None,
+) -> Batches:
     """The batches of arrays, or of anything that can be iterated over."""
     if not is_in_arrays(x):
         for name, given in (("y", y), ("sample_weight", sample_weight)):

@@ -13,9 +13,15 @@ from gradtape.annotated_kinds import Count, Decay, Finite, NonNegative
 from gradtape.tf.keras import metrics as all_metrics
 
 __all__ = [
-    "Callback", "CallbackList", "EarlyStopping", "History", "LambdaCallback",
-    "LearningRateScheduler", "ReduceLROnPlateau", "TerminateOnNaN",
-]  # fmt: skip
+    "Callback",
+    "CallbackList",
+    "EarlyStopping",
+    "History",
+    "LambdaCallback",
+    "LearningRateScheduler",
+    "ReduceLROnPlateau",
+    "TerminateOnNaN",
+]
 
 Logs = dict[str, Any]
 
@@ -115,9 +121,13 @@ class CallbackList(Callback):
     """
 
     def __init__(
-        self, callbacks: Any = None, add_history: bool = False, add_progbar: bool = False,
-        model: Any = None, **params: Any,
-    ) -> None:  # fmt: skip
+        self,
+        callbacks: Any = None,
+        add_history: bool = False,
+        add_progbar: bool = False,
+        model: Any = None,
+        **params: Any,
+    ) -> None:
         if add_progbar:
             raise ValueError("CallbackList: there is no progress bar. Leave add_progbar out.")
         given = [callbacks] if isinstance(callbacks, Callback) else list(callbacks or ())
@@ -202,21 +212,29 @@ class LambdaCallback(Callback):
     """
 
     def __init__(
-        self, on_epoch_begin: Any = None, on_epoch_end: Any = None, on_train_begin: Any = None,
-        on_train_end: Any = None, on_train_batch_begin: Any = None, on_train_batch_end: Any = None,
+        self,
+        on_epoch_begin: Any = None,
+        on_epoch_end: Any = None,
+        on_train_begin: Any = None,
+        on_train_end: Any = None,
+        on_train_batch_begin: Any = None,
+        on_train_batch_end: Any = None,
         **kwargs: Any,
-    ) -> None:  # fmt: skip
+    ) -> None:
         unknown = [name for name in kwargs if name not in _HOOKS]
         if unknown:
             raise TypeError(
                 f"LambdaCallback: {unknown} are never called. There are {', '.join(_HOOKS)}."
             )
         named = {
-            "on_epoch_begin": on_epoch_begin, "on_epoch_end": on_epoch_end,
-            "on_train_begin": on_train_begin, "on_train_end": on_train_end,
-            "on_train_batch_begin": on_train_batch_begin, "on_train_batch_end": on_train_batch_end,
+            "on_epoch_begin": on_epoch_begin,
+            "on_epoch_end": on_epoch_end,
+            "on_train_begin": on_train_begin,
+            "on_train_end": on_train_end,
+            "on_train_batch_begin": on_train_batch_begin,
+            "on_train_batch_end": on_train_batch_end,
             **kwargs,
-        }  # fmt: skip
+        }
         for name, function in named.items():
             if function is not None:
                 setattr(self, name, function)
@@ -279,10 +297,16 @@ class EarlyStopping(_Monitor):
     """
 
     def __init__(
-        self, monitor: str = "val_loss", min_delta: Finite = 0, patience: Count = 0,
-        verbose: int = 0, mode: str = "auto", baseline: float | None = None,
-        restore_best_weights: bool = False, start_from_epoch: Count = 0,
-    ) -> None:  # fmt: skip
+        self,
+        monitor: str = "val_loss",
+        min_delta: Finite = 0,
+        patience: Count = 0,
+        verbose: int = 0,
+        mode: str = "auto",
+        baseline: float | None = None,
+        restore_best_weights: bool = False,
+        start_from_epoch: Count = 0,
+    ) -> None:
         super().__init__(monitor, mode, min_delta)
         self.patience, self.verbose, self.baseline = patience, verbose, baseline
         self.restore_best_weights = restore_best_weights
@@ -333,10 +357,16 @@ class ReduceLROnPlateau(_Monitor):
     """
 
     def __init__(
-        self, monitor: str = "val_loss", factor: Decay = 0.1, patience: Count = 10,
-        verbose: int = 0, mode: str = "auto", min_delta: Finite = 1e-4, cooldown: Count = 0,
+        self,
+        monitor: str = "val_loss",
+        factor: Decay = 0.1,
+        patience: Count = 10,
+        verbose: int = 0,
+        mode: str = "auto",
+        min_delta: Finite = 1e-4,
+        cooldown: Count = 0,
         min_lr: NonNegative = 0.0,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(monitor, mode, min_delta)
         self.factor, self.patience, self.verbose = factor, patience, verbose
         self.cooldown, self.min_lr = cooldown, min_lr

@@ -15,9 +15,17 @@ if TYPE_CHECKING:
     from gradtape.tf.base.tensor import Tensor
 
 __all__ = [
-    "Constraint", "MaxNorm", "MinMaxNorm", "NonNeg", "UnitNorm", "get", "max_norm", "min_max_norm",
-    "non_neg", "unit_norm",
-]  # fmt: skip
+    "Constraint",
+    "MaxNorm",
+    "MinMaxNorm",
+    "NonNeg",
+    "UnitNorm",
+    "get",
+    "max_norm",
+    "min_max_norm",
+    "non_neg",
+    "unit_norm",
+]
 
 _SMALL = 1e-7
 
@@ -109,9 +117,7 @@ class UnitNorm(Constraint):
 
 
 max_norm, min_max_norm, non_neg, unit_norm = MaxNorm, MinMaxNorm, NonNeg, UnitNorm
-_BY_NAME = {
-    kind.__name__.lower(): kind for kind in (MaxNorm, MinMaxNorm, NonNeg, UnitNorm)
-}  # fmt: skip
+_BY_NAME = {kind.__name__.lower(): kind for kind in (MaxNorm, MinMaxNorm, NonNeg, UnitNorm)}
 
 
 def get(identifier: Any) -> Any:

@@ -16,9 +16,15 @@ from gradtape.tf.keras.batches import pack, unpack
 from gradtape.tf.ops.indexing import one_hot
 
 __all__ = [
-    "PyDataset", "Sequence", "normalize", "pack_x_y_sample_weight", "pad_sequences",
-    "set_random_seed", "to_categorical", "unpack_x_y_sample_weight",
-]  # fmt: skip
+    "PyDataset",
+    "Sequence",
+    "normalize",
+    "pack_x_y_sample_weight",
+    "pad_sequences",
+    "set_random_seed",
+    "to_categorical",
+    "unpack_x_y_sample_weight",
+]
 
 
 def pack_x_y_sample_weight(x: Any, y: Any = None, sample_weight: Any = None) -> Any:
@@ -76,9 +82,13 @@ Sequence = PyDataset
 
 
 def pad_sequences(
-    sequences: Any, maxlen: Count | None = None, dtype: Any = "int32",
-    padding: str = "pre", truncating: str = "pre", value: float = 0.0,
-) -> Any:  # fmt: skip
+    sequences: Any,
+    maxlen: Count | None = None,
+    dtype: Any = "int32",
+    padding: str = "pre",
+    truncating: str = "pre",
+    value: float = 0.0,
+) -> Any:
     """Lists of different lengths as the rows of one array.
 
     >>> tf.keras.utils.pad_sequences([[1], [2, 3]]).tolist()

@@ -16,13 +16,39 @@ if TYPE_CHECKING:
     from gradtape.tf.base.tensor import Tensor
 
 __all__ = [
-    "Constant", "GlorotNormal", "GlorotUniform", "HeNormal", "HeUniform", "Identity", "Initializer",
-    "LecunNormal", "LecunUniform", "Ones", "Orthogonal", "RandomNormal", "RandomUniform",
-    "TruncatedNormal", "VarianceScaling", "Zeros", "constant", "get", "glorot_normal",
-    "glorot_uniform", "he_normal", "he_uniform", "identity", "lecun_normal", "lecun_uniform",
-    "ones", "orthogonal", "random_normal", "random_uniform", "truncated_normal", "variance_scaling",
+    "Constant",
+    "GlorotNormal",
+    "GlorotUniform",
+    "HeNormal",
+    "HeUniform",
+    "Identity",
+    "Initializer",
+    "LecunNormal",
+    "LecunUniform",
+    "Ones",
+    "Orthogonal",
+    "RandomNormal",
+    "RandomUniform",
+    "TruncatedNormal",
+    "VarianceScaling",
+    "Zeros",
+    "constant",
+    "get",
+    "glorot_normal",
+    "glorot_uniform",
+    "he_normal",
+    "he_uniform",
+    "identity",
+    "lecun_normal",
+    "lecun_uniform",
+    "ones",
+    "orthogonal",
+    "random_normal",
+    "random_uniform",
+    "truncated_normal",
+    "variance_scaling",
     "zeros",
-]  # fmt: skip
+]
 
 
 class Initializer:
@@ -85,13 +111,24 @@ def _identity(gain: float = 1.0) -> Any:
 Identity = _class("Identity", _identity, "The identity matrix, scaled.")
 
 _BY_NAME = {
-    "constant": Constant, "glorot_normal": GlorotNormal, "glorot_uniform": GlorotUniform,
-    "he_normal": HeNormal, "he_uniform": HeUniform, "identity": Identity,
-    "lecun_normal": LecunNormal, "lecun_uniform": LecunUniform, "normal": RandomNormal,
-    "ones": Ones, "orthogonal": Orthogonal, "random_normal": RandomNormal,
-    "random_uniform": RandomUniform, "truncated_normal": TruncatedNormal,
-    "uniform": RandomUniform, "variance_scaling": VarianceScaling, "zeros": Zeros,
-}  # fmt: skip
+    "constant": Constant,
+    "glorot_normal": GlorotNormal,
+    "glorot_uniform": GlorotUniform,
+    "he_normal": HeNormal,
+    "he_uniform": HeUniform,
+    "identity": Identity,
+    "lecun_normal": LecunNormal,
+    "lecun_uniform": LecunUniform,
+    "normal": RandomNormal,
+    "ones": Ones,
+    "orthogonal": Orthogonal,
+    "random_normal": RandomNormal,
+    "random_uniform": RandomUniform,
+    "truncated_normal": TruncatedNormal,
+    "uniform": RandomUniform,
+    "variance_scaling": VarianceScaling,
+    "zeros": Zeros,
+}
 
 
 # The names that old code has for them.

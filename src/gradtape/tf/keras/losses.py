@@ -38,16 +38,55 @@ if TYPE_CHECKING:
     from gradtape.tf.base.types import TensorLike
 
 __all__ = [
-    "BinaryCrossentropy", "CategoricalCrossentropy", "CategoricalHinge", "CosineSimilarity",
-    "Hinge", "Huber", "KLD", "KLDivergence", "LogCosh", "Loss", "LossFunctionWrapper", "MAE",
-    "MAPE", "MSE", "MSLE", "MeanAbsoluteError", "MeanAbsolutePercentageError", "MeanSquaredError",
-    "MeanSquaredLogarithmicError", "Poisson", "Reduction", "SparseCategoricalCrossentropy",
-    "SquaredHinge", "binary_crossentropy", "categorical_crossentropy", "categorical_hinge",
-    "cosine_similarity", "deserialize", "get", "hinge", "huber", "kl_divergence", "kld",
-    "kullback_leibler_divergence", "log_cosh", "logcosh", "mae", "mape", "mean_absolute_error",
-    "mean_absolute_percentage_error", "mean_squared_error", "mean_squared_logarithmic_error",
-    "mse", "msle", "poisson", "serialize", "sparse_categorical_crossentropy", "squared_hinge",
-]  # fmt: skip
+    "BinaryCrossentropy",
+    "CategoricalCrossentropy",
+    "CategoricalHinge",
+    "CosineSimilarity",
+    "Hinge",
+    "Huber",
+    "KLD",
+    "KLDivergence",
+    "LogCosh",
+    "Loss",
+    "LossFunctionWrapper",
+    "MAE",
+    "MAPE",
+    "MSE",
+    "MSLE",
+    "MeanAbsoluteError",
+    "MeanAbsolutePercentageError",
+    "MeanSquaredError",
+    "MeanSquaredLogarithmicError",
+    "Poisson",
+    "Reduction",
+    "SparseCategoricalCrossentropy",
+    "SquaredHinge",
+    "binary_crossentropy",
+    "categorical_crossentropy",
+    "categorical_hinge",
+    "cosine_similarity",
+    "deserialize",
+    "get",
+    "hinge",
+    "huber",
+    "kl_divergence",
+    "kld",
+    "kullback_leibler_divergence",
+    "log_cosh",
+    "logcosh",
+    "mae",
+    "mape",
+    "mean_absolute_error",
+    "mean_absolute_percentage_error",
+    "mean_squared_error",
+    "mean_squared_logarithmic_error",
+    "mse",
+    "msle",
+    "poisson",
+    "serialize",
+    "sparse_categorical_crossentropy",
+    "squared_hinge",
+]
 
 
 def _matched(name: str, y_true: Any, y_pred: Any) -> tuple[Any, Any]:
@@ -93,9 +132,14 @@ cosine_similarity = _loss(core.cosine_similarity, "Minus the cosine of the angle
 
 
 def _binary(
-    y_true: Tensor, y_pred: Tensor, from_logits: bool = False, label_smoothing: Probability = 0.0,
-    axis: int = -1, *, reduction: str,
-) -> Tensor:  # fmt: skip
+    y_true: Tensor,
+    y_pred: Tensor,
+    from_logits: bool = False,
+    label_smoothing: Probability = 0.0,
+    axis: int = -1,
+    *,
+    reduction: str,
+) -> Tensor:
     if axis != -1:
         y_true, y_pred = (moveaxis(y, axis, -1) for y in (y_true, y_pred))
     return core.binary_crossentropy(
@@ -132,17 +176,22 @@ def _categorical_hinge(y_true: Tensor, y_pred: Tensor, reduction: str) -> Tensor
 
 mean_absolute_percentage_error = _loss(
     _own(lambda t, p: 100.0 * size((t - p) / maximum(size(t), 1e-7))),
-    "The mean of differences as percentages of the targets.", "2500000...",
+    "The mean of differences as percentages of the targets.",
+    "2500000...",
     "mean_absolute_percentage_error",
-)  # fmt: skip
+)
 mean_squared_logarithmic_error = _loss(
     _own(lambda t, p: square(log(maximum(p, 1e-7) + 1.0) - log(maximum(t, 1e-7) + 1.0))),
-    "The mean of squared differences of log(1 + x).", "0.1236", "mean_squared_logarithmic_error",
-)  # fmt: skip
+    "The mean of squared differences of log(1 + x).",
+    "0.1236",
+    "mean_squared_logarithmic_error",
+)
 squared_hinge = _loss(
     _own(lambda t, p: square(maximum(1.0 - _signed(t) * p, 0.0))),
-    "The mean of max(1 - t * p, 0) squared.", "1.25", "squared_hinge",
-)  # fmt: skip
+    "The mean of max(1 - t * p, 0) squared.",
+    "1.25",
+    "squared_hinge",
+)
 categorical_hinge = _loss(
     _categorical_hinge, "max(wrong - right + 1, 0).", "1.0", "categorical_hinge"
 )
@@ -203,8 +252,14 @@ class Reduction:
 
 
 _REDUCTIONS = (
-    "sum_over_batch_size", "mean", "mean_with_sample_weight", "auto", "sum", "none", None,
-)  # fmt: skip
+    "sum_over_batch_size",
+    "mean",
+    "mean_with_sample_weight",
+    "auto",
+    "sum",
+    "none",
+    None,
+)
 
 
 class Loss:
@@ -276,10 +331,11 @@ def _as_tensors(y_true: Any, y_pred: Any, dtype: Any, labels: bool) -> Any:
         return y if whole and y.dtype.is_integer else cast(y, dtype)
 
     return tuple(
-        map_leaves(lambda leaf, whole=whole: tensor(leaf, whole), y if isinstance(y, dict) else
-                   convert(y))
+        map_leaves(
+            lambda leaf, whole=whole: tensor(leaf, whole), y if isinstance(y, dict) else convert(y)
+        )
         for y, whole in ((y_true, labels), (y_pred, False))
-    )  # fmt: skip
+    )
 
 
 @operation
@@ -329,9 +385,13 @@ class LossFunctionWrapper(Loss):
     """
 
     def __init__(
-        self, fn: Any, reduction: Any = "sum_over_batch_size", name: Any = None,
-        dtype: Any = None, **kwargs: Any,
-    ) -> None:  # fmt: skip
+        self,
+        fn: Any,
+        reduction: Any = "sum_over_batch_size",
+        name: Any = None,
+        dtype: Any = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(name=name, reduction=reduction, dtype=dtype)
         self.fn, self._fn_kwargs = fn, kwargs
 
@@ -347,8 +407,12 @@ class LossFunctionWrapper(Loss):
 def _class(name: str, function: Callable[..., Tensor], doc: str, **options: Any) -> Any:
     """A loss of a function, with its options in their order."""
     options = options if "reduction" in options else {**options, "reduction": None}
-    defaults = {**options, "reduction": "sum_over_batch_size", "name": function.__name__,
-                "dtype": None}  # fmt: skip
+    defaults = {
+        **options,
+        "reduction": "sum_over_batch_size",
+        "name": function.__name__,
+        "dtype": None,
+    }
     signature = inspect.Signature([parameter(key, value) for key, value in defaults.items()])
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
@@ -366,10 +430,14 @@ def _class(name: str, function: Callable[..., Tensor], doc: str, **options: Any)
     arguments = "[1], [[0.5, 0.5]]" if "Sparse" in name else "[[0.0, 1.0]], [[0.5, 0.5]]"
     example = f">>> tf.keras.losses.{name}()({arguments}).shape\n    TensorShape([])"
     members = {
-        "__init__": __init__, "call": call, "__doc__": f"{doc}\n\n    {example}\n    ",
-        "__module__": __name__, "__signature__": signature, "get_config": get_config,
+        "__init__": __init__,
+        "call": call,
+        "__doc__": f"{doc}\n\n    {example}\n    ",
+        "__module__": __name__,
+        "__signature__": signature,
+        "get_config": get_config,
         "_takes_labels": "Sparse" in name,
-    }  # fmt: skip
+    }
     return type(name, (Loss,), members)
 
 
@@ -390,18 +458,30 @@ KLDivergence = _class("KLDivergence", kl_divergence, "t * log(t / p).")
 Poisson = _class("Poisson", poisson, "p - t log(p).")
 CosineSimilarity = _class("CosineSimilarity", cosine_similarity, "Minus the cosine.", axis=-1)
 BinaryCrossentropy = _class(
-    "BinaryCrossentropy", binary_crossentropy, "Cross-entropy of labels 0 and 1.",
-    from_logits=False, label_smoothing=0.0, axis=-1,
-)  # fmt: skip
-CategoricalCrossentropy = _class(
-    "CategoricalCrossentropy", categorical_crossentropy, "Cross-entropy of distributions.",
-    from_logits=False, label_smoothing=0.0, axis=-1,
-)  # fmt: skip
-SparseCategoricalCrossentropy = _class(
-    "SparseCategoricalCrossentropy", sparse_categorical_crossentropy,
-    "Cross-entropy of integer labels.", from_logits=False, ignore_class=None, reduction=None,
+    "BinaryCrossentropy",
+    binary_crossentropy,
+    "Cross-entropy of labels 0 and 1.",
+    from_logits=False,
+    label_smoothing=0.0,
     axis=-1,
-)  # fmt: skip
+)
+CategoricalCrossentropy = _class(
+    "CategoricalCrossentropy",
+    categorical_crossentropy,
+    "Cross-entropy of distributions.",
+    from_logits=False,
+    label_smoothing=0.0,
+    axis=-1,
+)
+SparseCategoricalCrossentropy = _class(
+    "SparseCategoricalCrossentropy",
+    sparse_categorical_crossentropy,
+    "Cross-entropy of integer labels.",
+    from_logits=False,
+    ignore_class=None,
+    reduction=None,
+    axis=-1,
+)
 
 
 def _counted_labels(self: Any, y_true: Any) -> Tensor | None:
@@ -413,17 +493,28 @@ def _counted_labels(self: Any, y_true: Any) -> Tensor | None:
 SparseCategoricalCrossentropy.counted = _counted_labels
 
 _CLASSES = {
-    "mean_squared_error": MeanSquaredError, "mse": MeanSquaredError,
-    "mean_absolute_error": MeanAbsoluteError, "mae": MeanAbsoluteError, "huber": Huber,
-    "log_cosh": LogCosh, "hinge": Hinge, "kl_divergence": KLDivergence, "poisson": Poisson,
-    "cosine_similarity": CosineSimilarity, "binary_crossentropy": BinaryCrossentropy,
+    "mean_squared_error": MeanSquaredError,
+    "mse": MeanSquaredError,
+    "mean_absolute_error": MeanAbsoluteError,
+    "mae": MeanAbsoluteError,
+    "huber": Huber,
+    "log_cosh": LogCosh,
+    "hinge": Hinge,
+    "kl_divergence": KLDivergence,
+    "poisson": Poisson,
+    "cosine_similarity": CosineSimilarity,
+    "binary_crossentropy": BinaryCrossentropy,
     "categorical_crossentropy": CategoricalCrossentropy,
     "sparse_categorical_crossentropy": SparseCategoricalCrossentropy,
-    "categorical_hinge": CategoricalHinge, "kld": KLDivergence, "logcosh": LogCosh,
-    "mape": MeanAbsolutePercentageError, "msle": MeanSquaredLogarithmicError,
+    "categorical_hinge": CategoricalHinge,
+    "kld": KLDivergence,
+    "logcosh": LogCosh,
+    "mape": MeanAbsolutePercentageError,
+    "msle": MeanSquaredLogarithmicError,
     "mean_absolute_percentage_error": MeanAbsolutePercentageError,
-    "mean_squared_logarithmic_error": MeanSquaredLogarithmicError, "squared_hinge": SquaredHinge,
-}  # fmt: skip
+    "mean_squared_logarithmic_error": MeanSquaredLogarithmicError,
+    "squared_hinge": SquaredHinge,
+}
 
 
 def get(identifier: Any) -> Callable[..., Tensor]:

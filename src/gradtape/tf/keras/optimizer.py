@@ -147,10 +147,15 @@ class Optimizer(core.Optimizer):
     """
 
     def __init__(
-        self, *args: Any, use_ema: bool = False, ema_momentum: float = 0.99,
-        ema_overwrite_frequency: int | None = None, loss_scale_factor: Positive | None = None,
-        gradient_accumulation_steps: int | None = None, **kwargs: Any,
-    ) -> None:  # fmt: skip
+        self,
+        *args: Any,
+        use_ema: bool = False,
+        ema_momentum: float = 0.99,
+        ema_overwrite_frequency: int | None = None,
+        loss_scale_factor: Positive | None = None,
+        gradient_accumulation_steps: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         known = inspect.signature(super().__init__).parameters
         unknown = {key: value for key, value in kwargs.items() if key not in known}
         if unknown:
@@ -239,8 +244,14 @@ class Optimizer(core.Optimizer):
         found = super().get_config()
         if not found.get("lazy"):
             found.pop("lazy", None)
-        shared = ("name", "learning_rate", "weight_decay", "clipnorm", "global_clipnorm",
-                  "clipvalue")  # fmt: skip
+        shared = (
+            "name",
+            "learning_rate",
+            "weight_decay",
+            "clipnorm",
+            "global_clipnorm",
+            "clipvalue",
+        )
         first = {key: found.pop(key) for key in shared}
         more = {key: getattr(self, key) for key in _SHARED}
         return {**first, **more, **found}
@@ -400,8 +411,13 @@ class Optimizer(core.Optimizer):
         return numbers.index(variable.number)
 
 
-_SHARED = ("use_ema", "ema_momentum", "ema_overwrite_frequency", "loss_scale_factor",
-           "gradient_accumulation_steps")  # fmt: skip
+_SHARED = (
+    "use_ema",
+    "ema_momentum",
+    "ema_overwrite_frequency",
+    "loss_scale_factor",
+    "gradient_accumulation_steps",
+)
 
 
 def _scaled(gradient: Any, factor: float) -> Any:

@@ -11,9 +11,22 @@ from gradtape.tf.keras.optimizer import Optimizer
 from gradtape.tf.keras.weights import snake_case
 
 __all__ = [
-    "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "Ftrl", "Lion", "Nadam", "Optimizer",
-    "RMSprop", "SGD", "deserialize", "get", "schedules", "serialize",
-]  # fmt: skip
+    "Adadelta",
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "Adamax",
+    "Ftrl",
+    "Lion",
+    "Nadam",
+    "Optimizer",
+    "RMSprop",
+    "SGD",
+    "deserialize",
+    "get",
+    "schedules",
+    "serialize",
+]
 
 
 def _derived(kind: Any) -> Any:
@@ -21,19 +34,25 @@ def _derived(kind: Any) -> Any:
     name = kind.__name__
     example = f">>> tf.keras.optimizers.{name}(learning_rate=0.1).name\n    {snake_case(name)!r}\n"
     formula = (kind.__doc__ or "").partition(">>>")[0].rstrip()
-    return type(name, (Optimizer, kind), {
-        "__doc__": f"{formula}\n\n    {example}    ", "__module__": __name__,
-        "__signature__": _signature(kind),
-    })  # fmt: skip
+    return type(
+        name,
+        (Optimizer, kind),
+        {
+            "__doc__": f"{formula}\n\n    {example}    ",
+            "__module__": __name__,
+            "__signature__": _signature(kind),
+        },
+    )
 
 
 def _signature(kind: Any) -> inspect.Signature:
     """The arguments of an optimizer and, before its name, those that all share."""
     own = list(inspect.signature(kind).parameters.values())
     more = [
-        parameter for parameter in inspect.signature(Optimizer.__init__).parameters.values()
+        parameter
+        for parameter in inspect.signature(Optimizer.__init__).parameters.values()
         if parameter.kind is parameter.KEYWORD_ONLY
-    ]  # fmt: skip
+    ]
     named = [parameter for parameter in own if parameter.name == "name"]
     rest = [parameter for parameter in own if parameter.kind is parameter.KEYWORD_ONLY]
     first = [parameter for parameter in own if parameter not in named and parameter not in rest]
@@ -43,9 +62,17 @@ def _signature(kind: Any) -> inspect.Signature:
 
 
 _KINDS = (
-    core.SGD, core.Adam, core.AdamW, core.RMSprop, core.Adagrad, rarer_optimizers.Adadelta,
-    rarer_optimizers.Adamax, rarer_optimizers.Ftrl, rarer_optimizers.Lion, rarer_optimizers.Nadam,
-)  # fmt: skip
+    core.SGD,
+    core.Adam,
+    core.AdamW,
+    core.RMSprop,
+    core.Adagrad,
+    rarer_optimizers.Adadelta,
+    rarer_optimizers.Adamax,
+    rarer_optimizers.Ftrl,
+    rarer_optimizers.Lion,
+    rarer_optimizers.Nadam,
+)
 SGD, Adam, AdamW, RMSprop, Adagrad, Adadelta, Adamax, Ftrl, Lion, Nadam = map(_derived, _KINDS)
 _BY_NAME = {
     kind.__name__.lower(): kind

@@ -13,23 +13,42 @@ from typing import Any
 from gradtape.public_face import check_arguments
 
 _KINDS = {
-    "units": "Size", "k": "Size", "dropout": "Probability", "recurrent_dropout": "Probability",
-    "label_smoothing": "Probability", "delta": "Positive", "threshold": "float", "axis": "Axis",
-    "seed": "Seed", "ignore_class": "int | None",
+    "units": "Size",
+    "k": "Size",
+    "dropout": "Probability",
+    "recurrent_dropout": "Probability",
+    "label_smoothing": "Probability",
+    "delta": "Positive",
+    "threshold": "float",
+    "axis": "Axis",
+    "seed": "Seed",
+    "ignore_class": "int | None",
     **dict.fromkeys(
-        ("use_bias", "unit_forget_bias", "reset_after", "return_sequences", "return_state",
-         "go_backwards", "stateful", "unroll", "from_logits"), "bool",
+        (
+            "use_bias",
+            "unit_forget_bias",
+            "reset_after",
+            "return_sequences",
+            "return_state",
+            "go_backwards",
+            "stateful",
+            "unroll",
+            "from_logits",
+        ),
+        "bool",
     ),
-}  # fmt: skip
+}
 REQUIRED = inspect.Parameter.empty
 
 
 def parameter(name: str, default: Any = REQUIRED) -> inspect.Parameter:
     """A parameter with the kind that its name says."""
     return inspect.Parameter(
-        name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default,
+        name,
+        inspect.Parameter.POSITIONAL_OR_KEYWORD,
+        default=default,
         annotation=_KINDS.get(name, REQUIRED),
-    )  # fmt: skip
+    )
 
 
 def checked(

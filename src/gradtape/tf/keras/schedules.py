@@ -11,10 +11,16 @@ from gradtape.tf.base.conversion import convert
 from gradtape.tf.base.dispatch import operation
 
 __all__ = [
-    "CosineDecay", "CosineDecayRestarts", "ExponentialDecay", "InverseTimeDecay",
-    "LearningRateSchedule", "PiecewiseConstantDecay", "PolynomialDecay", "deserialize",
+    "CosineDecay",
+    "CosineDecayRestarts",
+    "ExponentialDecay",
+    "InverseTimeDecay",
+    "LearningRateSchedule",
+    "PiecewiseConstantDecay",
+    "PolynomialDecay",
+    "deserialize",
     "serialize",
-]  # fmt: skip
+]
 
 
 def _derived(kind: Any) -> Any:
@@ -39,9 +45,13 @@ PiecewiseConstantDecay = _derived(core.PiecewiseConstantDecay)
 CosineDecay = _derived(core.CosineDecay)
 CosineDecayRestarts = _derived(core.CosineDecayRestarts)
 _KINDS = (
-    ExponentialDecay, InverseTimeDecay, PolynomialDecay, PiecewiseConstantDecay, CosineDecay,
+    ExponentialDecay,
+    InverseTimeDecay,
+    PolynomialDecay,
+    PiecewiseConstantDecay,
+    CosineDecay,
     CosineDecayRestarts,
-)  # fmt: skip
+)
 _BY_NAME = {kind.__name__: kind for kind in _KINDS}
 
 

@@ -34,10 +34,17 @@ class Trainer(Layer):
     _steps_per_execution = 1
 
     def compile(
-        self, optimizer: Any = "rmsprop", loss: Any = None, loss_weights: Any = None,
-        metrics: Any = None, weighted_metrics: Any = None, run_eagerly: bool = False,
-        steps_per_execution: int = 1, jit_compile: Any = "auto", auto_scale_loss: bool = True,
-    ) -> None:  # fmt: skip
+        self,
+        optimizer: Any = "rmsprop",
+        loss: Any = None,
+        loss_weights: Any = None,
+        metrics: Any = None,
+        weighted_metrics: Any = None,
+        run_eagerly: bool = False,
+        steps_per_execution: int = 1,
+        jit_compile: Any = "auto",
+        auto_scale_loss: bool = True,
+    ) -> None:
         """Choose the optimizer, the loss and what else to report.
 
         With `run_eagerly` the steps of `fit` run as Python; else they are one program, unless
@@ -98,9 +105,13 @@ class Trainer(Layer):
         return self(unpack(data)[0], training=False)
 
     def compute_loss(
-        self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None,
+        self,
+        x: Any = None,
+        y: Any = None,
+        y_pred: Any = None,
+        sample_weight: Any = None,
         training: bool = True,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         """The loss of a batch, with what layers add to it."""
         loss = None
         if self._compiled_loss is not None:
@@ -157,19 +168,33 @@ class Trainer(Layer):
     # What users call.
 
     def fit(
-        self, x: Any = None, y: Any = None, batch_size: int | None = None, epochs: int = 1,
-        verbose: Any = "auto", callbacks: Any = None, validation_split: float = 0.0,
-        validation_data: Any = None, shuffle: bool = True, class_weight: Any = None,
-        sample_weight: Any = None, initial_epoch: Count = 0, steps_per_epoch: int | None = None,
-        validation_steps: int | None = None, validation_batch_size: int | None = None,
+        self,
+        x: Any = None,
+        y: Any = None,
+        batch_size: int | None = None,
+        epochs: int = 1,
+        verbose: Any = "auto",
+        callbacks: Any = None,
+        validation_split: float = 0.0,
+        validation_data: Any = None,
+        shuffle: bool = True,
+        class_weight: Any = None,
+        sample_weight: Any = None,
+        initial_epoch: Count = 0,
+        steps_per_epoch: int | None = None,
+        validation_steps: int | None = None,
+        validation_batch_size: int | None = None,
         validation_freq: Any = 1,
-    ) -> History:  # fmt: skip
+    ) -> History:
         """Train on arrays, or on an iterable of batches, and give the history of the metrics."""
         self._require_compiled()
         _check_counts(
-            "fit", batch_size=batch_size, steps_per_epoch=steps_per_epoch,
-            validation_steps=validation_steps, validation_batch_size=validation_batch_size,
-        )  # fmt: skip
+            "fit",
+            batch_size=batch_size,
+            steps_per_epoch=steps_per_epoch,
+            validation_steps=validation_steps,
+            validation_batch_size=validation_batch_size,
+        )
         if validation_split:
             if not is_in_arrays(x):
                 raise ValueError(
@@ -210,10 +235,16 @@ class Trainer(Layer):
         return history
 
     def evaluate(
-        self, x: Any = None, y: Any = None, batch_size: int | None = None, verbose: Any = "auto",
-        sample_weight: Any = None, steps: int | None = None, callbacks: Any = None,
+        self,
+        x: Any = None,
+        y: Any = None,
+        batch_size: int | None = None,
+        verbose: Any = "auto",
+        sample_weight: Any = None,
+        steps: int | None = None,
+        callbacks: Any = None,
         return_dict: bool = False,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         """The loss, and the metrics if there are any."""
         self._require_compiled()
         _check_counts("evaluate", batch_size=batch_size, steps=steps)
@@ -225,9 +256,13 @@ class Trainer(Layer):
         return logs if return_dict else _numbers(logs)
 
     def predict(
-        self, x: Any, batch_size: int | None = None, verbose: Any = "auto",
-        steps: int | None = None, callbacks: Any = None,
-    ) -> Any:  # fmt: skip
+        self,
+        x: Any,
+        batch_size: int | None = None,
+        verbose: Any = "auto",
+        steps: int | None = None,
+        callbacks: Any = None,
+    ) -> Any:
         """The outputs for all inputs, as NumPy arrays. There is no progress bar to be verbose."""
         _check_counts("predict", batch_size=batch_size, steps=steps)
         data = batches(x, batch_size=batch_size)
@@ -244,9 +279,13 @@ class Trainer(Layer):
         return joined(parts)
 
     def train_on_batch(
-        self, x: Any, y: Any = None, sample_weight: Any = None, class_weight: Any = None,
+        self,
+        x: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        class_weight: Any = None,
         return_dict: bool = False,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         """One step on a batch; the loss, and the metrics if there are any."""
         self._require_compiled()
         self.reset_metrics()

@@ -12,9 +12,13 @@ from gradtape.tf.programs.variable import Variable
 
 
 def weight(
-    shape: Any, initializer: Any, dtype: Any, trainable: bool, name: str | None,
+    shape: Any,
+    initializer: Any,
+    dtype: Any,
+    trainable: bool,
+    name: str | None,
     constraint: Any = None,
-) -> Variable:  # fmt: skip
+) -> Variable:
     """A variable that begins with what an initializer gives."""
     start = initializers.get(initializer)(() if shape is None else tuple(shape), dtype)
     if graphs.in_use:

@@ -29,10 +29,29 @@ from gradtape.tf.base.types import (
 from gradtape.trace.value import host_value
 
 __all__ = [
-    "broadcast_to", "concat", "ensure_shape", "expand_dims", "identity", "identity_n", "pad",
-    "rank", "repeat", "reshape", "reverse", "roll", "shape", "shape_n", "size", "split", "squeeze",
-    "stack", "tile", "transpose", "unstack", "broadcast_dynamic_shape",
-]  # fmt: skip
+    "broadcast_to",
+    "concat",
+    "ensure_shape",
+    "expand_dims",
+    "identity",
+    "identity_n",
+    "pad",
+    "rank",
+    "repeat",
+    "reshape",
+    "reverse",
+    "roll",
+    "shape",
+    "shape_n",
+    "size",
+    "split",
+    "squeeze",
+    "stack",
+    "tile",
+    "transpose",
+    "unstack",
+    "broadcast_dynamic_shape",
+]
 
 
 @operation
@@ -245,9 +264,12 @@ def unstack(
 
 @operation
 def split(
-    value: TensorLike, num_or_size_splits: IntsLike, axis: IntLike = 0,
-    num: CountLike | None = None, name: str = "split",
-) -> list[Tensor]:  # fmt: skip
+    value: TensorLike,
+    num_or_size_splits: IntsLike,
+    axis: IntLike = 0,
+    num: CountLike | None = None,
+    name: str = "split",
+) -> list[Tensor]:
     """Parts along an axis: a number of equal ones, or a list of sizes, one of which may be -1.
 
     >>> [x.numpy().tolist() for x in tf.split([1, 2, 3, 4], 2)]
@@ -316,9 +338,12 @@ def _with_dense_gradient(x: Tensor) -> Tensor:
 
 @operation
 def pad(
-    tensor: TensorLike, paddings: TensorLike, mode: str = "CONSTANT",
-    constant_values: TensorLike = 0, name: Name = None,
-) -> Tensor:  # fmt: skip
+    tensor: TensorLike,
+    paddings: TensorLike,
+    mode: str = "CONSTANT",
+    constant_values: TensorLike = 0,
+    name: Name = None,
+) -> Tensor:
     """Elements added before and after along each axis; `paddings` has a pair for each axis.
 
     >>> tf.pad([1, 2], [[1, 1]], "REFLECT").numpy().tolist()

@@ -23,15 +23,28 @@ from gradtape.tf.ops.windows import (
 )
 
 __all__ = [
-    "atrous_conv2d", "conv1d", "conv1d_transpose", "conv2d", "conv2d_transpose", "conv3d",
-    "conv3d_transpose", "conv_transpose", "convolution", "depthwise_conv2d", "separable_conv2d",
-]  # fmt: skip
+    "atrous_conv2d",
+    "conv1d",
+    "conv1d_transpose",
+    "conv2d",
+    "conv2d_transpose",
+    "conv3d",
+    "conv3d_transpose",
+    "conv_transpose",
+    "convolution",
+    "depthwise_conv2d",
+    "separable_conv2d",
+]
 
 
 def _operands(
-    name: str, input: TensorLike, filters: TensorLike, spatial: int, last: bool,
+    name: str,
+    input: TensorLike,
+    filters: TensorLike,
+    spatial: int,
+    last: bool,
     inside: int | None = None,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+) -> tuple[Tensor, Tensor]:
     """Input, with channels last, and filters, whose axis `inside` has the input's channels."""
     x, kernel = common([input, filters], name)
     if x.ndim != spatial + 2 or kernel.ndim != spatial + 2:
@@ -62,9 +75,15 @@ def _grouped(x: Tensor, kernel: Tensor, steps: Steps) -> Tensor:
 
 
 def _convolved(
-    name: str, input: TensorLike, filters: TensorLike, strides: PerAxis | None, padding: Padding,
-    last: bool, dilations: PerAxis | None, spatial: int,
-) -> Tensor:  # fmt: skip
+    name: str,
+    input: TensorLike,
+    filters: TensorLike,
+    strides: PerAxis | None,
+    padding: Padding,
+    last: bool,
+    dilations: PerAxis | None,
+    spatial: int,
+) -> Tensor:
     x, kernel = _operands(name, input, filters, spatial, last)
     channels, (inside, outside) = x.spec.shape[-1], kernel.spec.shape[-2:]
     groups = channels // inside if inside else 1
@@ -75,9 +94,13 @@ def _convolved(
             "of the number of groups."
         )
     windows = Windows(
-        name, x.spec.shape[1:-1], kernel.spec.shape[:-2], per_axis(name, strides, spatial, last),
-        per_axis(name, dilations, spatial, last), spatial_padding(padding, spatial, last),
-    )  # fmt: skip
+        name,
+        x.spec.shape[1:-1],
+        kernel.spec.shape[:-2],
+        per_axis(name, strides, spatial, last),
+        per_axis(name, dilations, spatial, last),
+        spatial_padding(padding, spatial, last),
+    )
     if groups > 1:
         parted = reshape(kernel, (*kernel.spec.shape[:-1], groups, outside // groups))
         x, kernel = reshape(x, (*x.spec.shape[:-1], groups, inside)), moveaxis(parted, -2, -3)
@@ -87,9 +110,14 @@ def _convolved(
 
 @operation
 def conv1d(
-    input: TensorLike, filters: TensorLike, stride: PerAxis, padding: Padding,
-    data_format: str = "NWC", dilations: PerAxis | None = None, name: Name = None,
-) -> Tensor:  # fmt: skip
+    input: TensorLike,
+    filters: TensorLike,
+    stride: PerAxis,
+    padding: Padding,
+    data_format: str = "NWC",
+    dilations: PerAxis | None = None,
+    name: Name = None,
+) -> Tensor:
     """Convolution along one axis: input (batch, length, channels), filters (width, in, out).
 
     >>> x = tf.reshape([1.0, 2.0, 3.0], [1, 3, 1])
@@ -107,25 +135,34 @@ def _convolution(
     own = named_in(example)
 
     def conv(
-        input: TensorLike, filters: TensorLike, strides: PerAxis, padding: Padding,
-        data_format: str = layout, dilations: PerAxis | None = None, name: Name = None,
-    ) -> Tensor:  # fmt: skip
+        input: TensorLike,
+        filters: TensorLike,
+        strides: PerAxis,
+        padding: Padding,
+        data_format: str = layout,
+        dilations: PerAxis | None = None,
+        name: Name = None,
+    ) -> Tensor:
         last = channels_last(data_format)
         return _convolved(own, input, filters, strides, padding, last, dilations, spatial)
 
     return operation(documented(conv, __name__, sentence, example, result))
 
 
-# fmt: off
-conv2d = _convolution(2, "NHWC",
+conv2d = _convolution(
+    2,
+    "NHWC",
     "Convolution along two axes: filters of shape (height, width, in, out).",
     "tf.nn.conv2d(tf.ones([1, 3, 3, 1]), tf.ones([2, 2, 1, 1]), 1, 'VALID').numpy()[0, 0, :, 0]",
-    "array([4., 4.], dtype=float32)")
-conv3d = _convolution(3, "NDHWC",
+    "array([4., 4.], dtype=float32)",
+)
+conv3d = _convolution(
+    3,
+    "NDHWC",
     "Convolution along three axes: filters of shape (depth, height, width, in, out).",
     "tf.nn.conv3d(tf.ones([1, 2, 2, 2, 1]), tf.ones([2, 2, 2, 1, 1]), 1, 'VALID').numpy().item()",
-    "8.0")
-# fmt: on
+    "8.0",
+)
 
 
 @operation
@@ -142,10 +179,14 @@ def atrous_conv2d(
 
 @operation
 def convolution(
-    input: TensorLike, filters: TensorLike, strides: PerAxis | None = None,
-    padding: Padding = "VALID", data_format: str | None = None, dilations: PerAxis | None = None,
+    input: TensorLike,
+    filters: TensorLike,
+    strides: PerAxis | None = None,
+    padding: Padding = "VALID",
+    data_format: str | None = None,
+    dilations: PerAxis | None = None,
     name: Name = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Convolution along all spatial axes.
 
     >>> tf.nn.convolution(tf.ones([1, 3, 1]), tf.ones([2, 1, 1])).shape
@@ -156,9 +197,16 @@ def convolution(
 
 
 def _transposed(
-    name: str, input: TensorLike, filters: TensorLike, output_shape: ShapeLike, strides: PerAxis,
-    padding: Padding, last: bool, dilations: PerAxis | None, spatial: int,
-) -> Tensor:  # fmt: skip
+    name: str,
+    input: TensorLike,
+    filters: TensorLike,
+    output_shape: ShapeLike,
+    strides: PerAxis,
+    padding: Padding,
+    last: bool,
+    dilations: PerAxis | None,
+    spatial: int,
+) -> Tensor:
     """The derivative of a convolution by its input: windows over an input that is spread out."""
     x, kernel = _operands(name, input, filters, spatial, last, -1)
     shape = as_shape(output_shape)
@@ -196,10 +244,15 @@ def _transpose(
     own = named_in(example)
 
     def conv_transpose(
-        input: TensorLike, filters: TensorLike, output_shape: ShapeLike, strides: PerAxis,
-        padding: Padding = "SAME", data_format: str | None = layout,
-        dilations: PerAxis | None = None, name: Name = None,
-    ) -> Tensor:  # fmt: skip
+        input: TensorLike,
+        filters: TensorLike,
+        output_shape: ShapeLike,
+        strides: PerAxis,
+        padding: Padding = "SAME",
+        data_format: str | None = layout,
+        dilations: PerAxis | None = None,
+        name: Name = None,
+    ) -> Tensor:
         axes = convert(input).ndim - 2 if spatial is None else spatial
         last = channels_last(data_format)
         return _transposed(
@@ -209,30 +262,46 @@ def _transpose(
     return operation(documented(conv_transpose, __name__, sentence, example, result))
 
 
-# fmt: off
-conv1d_transpose = _transpose(1, "NWC",
+conv1d_transpose = _transpose(
+    1,
+    "NWC",
     "The transpose of conv1d: filters have shape (width, out, in).",
     "tf.nn.conv1d_transpose(tf.ones([1, 2, 1]), tf.ones([2, 1, 1]), [1, 4, 1], 2).numpy()[0, :, 0]",
-    "array([1., 1., 1., 1.], dtype=float32)")
-conv2d_transpose = _transpose(2, "NHWC",
+    "array([1., 1., 1., 1.], dtype=float32)",
+)
+conv2d_transpose = _transpose(
+    2,
+    "NHWC",
     "The transpose of conv2d: filters have shape (height, width, out, in).",
     "tf.nn.conv2d_transpose(tf.ones([1, 2, 2, 1]), tf.ones([2, 2, 1, 1]), [4, 4], 2).shape",
-    "TensorShape([1, 4, 4, 1])")
-conv3d_transpose = _transpose(3, "NDHWC",
+    "TensorShape([1, 4, 4, 1])",
+)
+conv3d_transpose = _transpose(
+    3,
+    "NDHWC",
     "The transpose of conv3d: filters have shape (depth, height, width, out, in).",
     "tf.nn.conv3d_transpose(tf.ones([1] * 5), tf.ones([2, 2, 2, 1, 1]), [2, 2, 2], 2).shape",
-    "TensorShape([1, 2, 2, 2, 1])")
-conv_transpose = _transpose(None, None, "The transpose of a convolution along all spatial axes.",
+    "TensorShape([1, 2, 2, 2, 1])",
+)
+conv_transpose = _transpose(
+    None,
+    None,
+    "The transpose of a convolution along all spatial axes.",
     "tf.nn.conv_transpose(tf.ones([1, 2, 1]), tf.ones([2, 1, 1]), [1, 4, 1], 2).shape",
-    "TensorShape([1, 4, 1])")
-# fmt: on
+    "TensorShape([1, 4, 1])",
+)
 
 
 @operation
 def depthwise_conv2d(
-    input: TensorLike, filter: TensorLike, strides: PerAxis, padding: Padding,
-    data_format: str | None = None, dilations: PerAxis | None = None, name: Name = None,
-) -> Tensor:  # fmt: skip
+    input: TensorLike,
+    filter: TensorLike,
+    strides: PerAxis,
+    padding: Padding,
+    data_format: str | None = None,
+    dilations: PerAxis | None = None,
+    name: Name = None,
+) -> Tensor:
     """Each channel convolved with its own filters, of shape (height, width, channels, multiplier).
 
     >>> x = tf.ones([1, 2, 2, 3])
@@ -244,9 +313,13 @@ def depthwise_conv2d(
     _, *lengths, channels = x.spec.shape
     *window, _, multiplier = kernel.spec.shape
     windows = Windows(
-        own, lengths, window, per_axis(own, strides, 2, last), per_axis(own, dilations, 2, last),
+        own,
+        lengths,
+        window,
+        per_axis(own, strides, 2, last),
+        per_axis(own, dilations, 2, last),
         spatial_padding(padding, 2, last),
-    )  # fmt: skip
+    )
     # Each channel is a group.
     parted = reshape(x, (*x.spec.shape, 1))
     taps = reshape(kernel, (*window, channels, 1, multiplier))
@@ -256,10 +329,15 @@ def depthwise_conv2d(
 
 @operation
 def separable_conv2d(
-    input: TensorLike, depthwise_filter: TensorLike, pointwise_filter: TensorLike, strides: PerAxis,
-    padding: Padding, data_format: str | None = None, dilations: PerAxis | None = None,
+    input: TensorLike,
+    depthwise_filter: TensorLike,
+    pointwise_filter: TensorLike,
+    strides: PerAxis,
+    padding: Padding,
+    data_format: str | None = None,
+    dilations: PerAxis | None = None,
     name: Name = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Each channel convolved on its own, and then all channels mixed element by element.
 
     >>> deep, point = tf.ones([2, 2, 3, 1]), tf.ones([1, 1, 3, 1])

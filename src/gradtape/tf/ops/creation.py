@@ -23,9 +23,17 @@ from gradtape.tf.base.tensor import Tensor, adopt
 from gradtape.tf.base.types import CountLike, DTypeLike, Name, ShapeLike, TensorLike
 
 __all__ = [
-    "eye", "fill", "linspace", "meshgrid", "ones", "ones_like", "range",
-    "sequence_mask", "zeros", "zeros_like",
-]  # fmt: skip
+    "eye",
+    "fill",
+    "linspace",
+    "meshgrid",
+    "ones",
+    "ones_like",
+    "range",
+    "sequence_mask",
+    "zeros",
+    "zeros_like",
+]
 
 
 def _filled(
@@ -56,14 +64,20 @@ def _filled_like(
     return operation(documented(fill, __name__, sentence, example, result))
 
 
-# fmt: off
 zeros = _filled(core.zeros, "A tensor of zeros.", "tf.zeros([2, 3]).shape", "TensorShape([2, 3])")
 ones = _filled(core.ones, "A tensor of ones.", "tf.ones(2, tf.int32).numpy().tolist()", "[1, 1]")
-zeros_like = _filled_like(core.zeros, "Zeros in the shape and dtype of another tensor.",
-    "tf.zeros_like([1, 2]).numpy().tolist()", "[0, 0]")
-ones_like = _filled_like(core.ones, "Ones in the shape and dtype of another tensor.",
-    "tf.ones_like([1.5, 2.5]).numpy().tolist()", "[1.0, 1.0]")
-# fmt: on
+zeros_like = _filled_like(
+    core.zeros,
+    "Zeros in the shape and dtype of another tensor.",
+    "tf.zeros_like([1, 2]).numpy().tolist()",
+    "[0, 0]",
+)
+ones_like = _filled_like(
+    core.ones,
+    "Ones in the shape and dtype of another tensor.",
+    "tf.ones_like([1.5, 2.5]).numpy().tolist()",
+    "[1.0, 1.0]",
+)
 
 
 @operation
@@ -81,9 +95,12 @@ def fill(dims: ShapeLike, value: TensorLike, name: Name = None, layout: object =
 
 @operation
 def eye(
-    num_rows: CountLike, num_columns: CountLike | None = None, batch_shape: ShapeLike | None = None,
-    dtype: DTypeLike = float32, name: Name = None,
-) -> Tensor:  # fmt: skip
+    num_rows: CountLike,
+    num_columns: CountLike | None = None,
+    batch_shape: ShapeLike | None = None,
+    dtype: DTypeLike = float32,
+    name: Name = None,
+) -> Tensor:
     """The identity matrix, or a stack of them.
 
     >>> tf.eye(2).numpy().tolist()
@@ -97,9 +114,12 @@ def eye(
 
 @operation
 def range(
-    start: TensorLike, limit: TensorLike | None = None, delta: TensorLike = 1,
-    dtype: DTypeLike | None = None, name: str = "range",
-) -> Tensor:  # fmt: skip
+    start: TensorLike,
+    limit: TensorLike | None = None,
+    delta: TensorLike = 1,
+    dtype: DTypeLike | None = None,
+    name: str = "range",
+) -> Tensor:
     """Numbers from start up to, but without, limit; with one argument, from 0 up to it.
 
     >>> tf.range(3), tf.range(1.0, 2.0, 0.5).numpy().tolist()
@@ -170,9 +190,11 @@ def meshgrid(*args: TensorLike, **kwargs: Any) -> list[Tensor]:
 
 @operation
 def sequence_mask(
-    lengths: TensorLike, maxlen: CountLike | None = None, dtype: DTypeLike = boolean,
+    lengths: TensorLike,
+    maxlen: CountLike | None = None,
+    dtype: DTypeLike = boolean,
     name: Name = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """For each length, a row with as many true elements, and false ones after them.
 
     >>> tf.sequence_mask([1, 3], 3).numpy().tolist()

@@ -22,9 +22,13 @@ from gradtape.tf.base.tensor import Tensor, adopt
 from gradtape.tf.base.types import Name, TensorLike, UserFunction
 
 __all__ = [
-    "custom_gradient", "grad_pass_through", "numpy_function", "py_function", "recompute_grad",
+    "custom_gradient",
+    "grad_pass_through",
+    "numpy_function",
+    "py_function",
+    "recompute_grad",
     "stop_gradient",
-]  # fmt: skip
+]
 
 
 def _as_tensor(leaf: object) -> object:
@@ -173,9 +177,12 @@ def _returned(result: object, declared: Any) -> Any:
 
 @operation
 def numpy_function(
-    func: Callable[..., object], inp: Sequence[TensorLike], Tout: object, stateful: bool = True,
+    func: Callable[..., object],
+    inp: Sequence[TensorLike],
+    Tout: object,
+    stateful: bool = True,
     name: Name = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """Call a function on NumPy arrays as part of the program; it has no derivative.
 
     >>> tf.numpy_function(np.cumsum, [tf.constant([1.0, 2.0])], tf.float32).numpy().tolist()

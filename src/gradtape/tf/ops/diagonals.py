@@ -83,9 +83,14 @@ def _spread(x: Tensor, band: _Band, otherwise: Tensor) -> Tensor:
 
 @operation
 def diag(
-    diagonal: TensorLike, name: str = "diag", k: IntsLike = 0, num_rows: int = -1,
-    num_cols: int = -1, padding_value: TensorLike = 0, align: str = "RIGHT_LEFT",
-) -> Tensor:  # fmt: skip
+    diagonal: TensorLike,
+    name: str = "diag",
+    k: IntsLike = 0,
+    num_rows: int = -1,
+    num_cols: int = -1,
+    padding_value: TensorLike = 0,
+    align: str = "RIGHT_LEFT",
+) -> Tensor:
     """Matrices with these values on diagonal `k`, or on a range of diagonals, and zeros elsewhere.
 
     >>> tf.linalg.diag([1, 2]).numpy().tolist()
@@ -116,9 +121,12 @@ def diag(
 
 @operation
 def diag_part(
-    input: TensorLike, name: str = "diag_part", k: IntsLike = 0, padding_value: TensorLike = 0,
+    input: TensorLike,
+    name: str = "diag_part",
+    k: IntsLike = 0,
+    padding_value: TensorLike = 0,
     align: str = "RIGHT_LEFT",
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Diagonal `k` of the last two axes, or a range of diagonals.
 
     >>> tf.linalg.diag_part([[1, 2], [3, 4]]).numpy().tolist()
@@ -138,9 +146,12 @@ def diag_part(
 
 @operation
 def set_diag(
-    input: TensorLike, diagonal: TensorLike, name: str = "set_diag", k: IntsLike = 0,
+    input: TensorLike,
+    diagonal: TensorLike,
+    name: str = "set_diag",
+    k: IntsLike = 0,
     align: str = "RIGHT_LEFT",
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Matrices with diagonal `k`, or a range of diagonals, replaced.
 
     >>> tf.linalg.set_diag([[1, 2], [3, 4]], [7, 8]).numpy().tolist()

@@ -21,17 +21,88 @@ from gradtape.tf.base.tensor import Tensor
 from gradtape.tf.base.types import Name, TensorLike
 
 __all__ = [
-    "abs", "acos", "acosh", "add", "angle", "asin", "asinh", "atan", "atan2", "atanh",
-    "bessel_i0", "bessel_i1", "ceil", "conj", "cos", "cosh", "digamma", "divide",
-    "divide_no_nan", "equal", "erf", "erfc", "erfcinv", "erfinv", "exp", "expm1", "floor",
-    "floordiv", "floormod", "greater", "greater_equal", "imag", "is_finite", "is_inf", "is_nan",
-    "less", "less_equal", "lgamma", "log", "log1p", "log_sigmoid", "logical_and", "logical_not",
-    "logical_or", "logical_xor", "maximum", "minimum", "mod", "multiply", "multiply_no_nan",
-    "ndtri", "negative", "nextafter", "not_equal", "polyval", "pow", "real", "reciprocal",
-    "reciprocal_no_nan", "rint", "round", "rsqrt", "scalar_mul", "sigmoid", "sign", "sin",
-    "sinh", "softplus", "softsign", "sqrt", "square", "squared_difference", "subtract", "tan",
-    "tanh", "truediv", "truncatediv", "truncatemod", "xdivy", "xlog1py", "xlogy",
-]  # fmt: skip
+    "abs",
+    "acos",
+    "acosh",
+    "add",
+    "angle",
+    "asin",
+    "asinh",
+    "atan",
+    "atan2",
+    "atanh",
+    "bessel_i0",
+    "bessel_i1",
+    "ceil",
+    "conj",
+    "cos",
+    "cosh",
+    "digamma",
+    "divide",
+    "divide_no_nan",
+    "equal",
+    "erf",
+    "erfc",
+    "erfcinv",
+    "erfinv",
+    "exp",
+    "expm1",
+    "floor",
+    "floordiv",
+    "floormod",
+    "greater",
+    "greater_equal",
+    "imag",
+    "is_finite",
+    "is_inf",
+    "is_nan",
+    "less",
+    "less_equal",
+    "lgamma",
+    "log",
+    "log1p",
+    "log_sigmoid",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "logical_xor",
+    "maximum",
+    "minimum",
+    "mod",
+    "multiply",
+    "multiply_no_nan",
+    "ndtri",
+    "negative",
+    "nextafter",
+    "not_equal",
+    "polyval",
+    "pow",
+    "real",
+    "reciprocal",
+    "reciprocal_no_nan",
+    "rint",
+    "round",
+    "rsqrt",
+    "scalar_mul",
+    "sigmoid",
+    "sign",
+    "sin",
+    "sinh",
+    "softplus",
+    "softsign",
+    "sqrt",
+    "square",
+    "squared_difference",
+    "subtract",
+    "tan",
+    "tanh",
+    "truediv",
+    "truncatediv",
+    "truncatemod",
+    "xdivy",
+    "xlog1py",
+    "xlogy",
+]
 
 _WANTED = {"fc": "float32 or complex64", "f": "float32", "b": "bool", "c": "complex64"}
 
@@ -91,9 +162,15 @@ def _x1_x2(function: operators.Binary) -> Callable[..., Tensor]:
 
 
 def unary(
-    function: Callable[[Any], Any], accepts: str, sentence: str, example: str, result: str,
-    called: Callable[[Unary], Any] = _x, namespace: str = "tf.math", digits: int = 10,
-) -> Unary:  # fmt: skip
+    function: Callable[[Any], Any],
+    accepts: str,
+    sentence: str,
+    example: str,
+    result: str,
+    called: Callable[[Unary], Any] = _x,
+    namespace: str = "tf.math",
+    digits: int = 10,
+) -> Unary:
     """A row for a function of one operand."""
     own = example.partition("(")[0]
 
@@ -130,18 +207,27 @@ def activation(
 
 
 def binary(
-    function: operators.Binary, accepts: str, sentence: str, example: str, result: str,
-    called: Callable[[operators.Binary], Any] = _x_y, namespace: str = "tf.math",
-) -> Binary:  # fmt: skip
+    function: operators.Binary,
+    accepts: str,
+    sentence: str,
+    example: str,
+    result: str,
+    called: Callable[[operators.Binary], Any] = _x_y,
+    namespace: str = "tf.math",
+) -> Binary:
     """A row for a function of two operands of one dtype."""
     operate = operators.binary(example.partition("(")[0], function, accepts)
     return _operator(operate, sentence, example, result, called, namespace)
 
 
 def _operator(
-    operate: operators.Binary, sentence: str, example: str, result: str,
-    called: Callable[[operators.Binary], Any] = _x_y, namespace: str = "tf.math",
-) -> Binary:  # fmt: skip
+    operate: operators.Binary,
+    sentence: str,
+    example: str,
+    result: str,
+    called: Callable[[operators.Binary], Any] = _x_y,
+    namespace: str = "tf.math",
+) -> Binary:
     """A row for the function behind one of Python's operators."""
     shown = f"{namespace}.{example}.numpy().item()"
     return documented(called(operate), "gradtape.tf", sentence, shown, result)
@@ -221,7 +307,6 @@ def _squared_difference(x: Any, y: Any) -> Tensor:
     return core.square(difference)
 
 
-# fmt: off
 abs = unary(complexes.abs, "iufc", "Absolute value.", "abs(-2.0)", "2.0")
 negative = unary(core.negative, "iufc", "The value with the other sign.", "negative(2.0)", "-2.0")
 sign = unary(complexes.sign, "iufc", "-1, 0 or 1.", "sign(-2.0)", "-1.0")
@@ -246,79 +331,129 @@ asinh = unary(core.asinh, "fc", "Inverse hyperbolic sine.", "asinh(0.0)", "0.0")
 acosh = unary(core.acosh, "fc", "Inverse hyperbolic cosine.", "acosh(1.0)", "0.0")
 atanh = unary(core.atanh, "fc", "Inverse hyperbolic tangent.", "atanh(0.0)", "0.0")
 sigmoid = unary(_sigmoid, "fc", "1 / (1 + exp(-x)).", "sigmoid(0.0)", "0.5")
-log_sigmoid = unary(special.log_sigmoid, "f", "The logarithm of sigmoid.", "log_sigmoid(-1e4)",
-    "-10000.0")
-softplus: Callable[..., Tensor] = unary(core.softplus, "f", "log(1 + exp(x)).", "softplus(-1e4)",
-    "0.0", _features)
-softsign: Callable[..., Tensor] = unary(lambda x: x / (1.0 + complexes.abs(x)), "f",
-    "x / (1 + |x|).", "softsign(1.0)", "0.5", _features)
+log_sigmoid = unary(
+    special.log_sigmoid, "f", "The logarithm of sigmoid.", "log_sigmoid(-1e4)", "-10000.0"
+)
+softplus: Callable[..., Tensor] = unary(
+    core.softplus, "f", "log(1 + exp(x)).", "softplus(-1e4)", "0.0", _features
+)
+softsign: Callable[..., Tensor] = unary(
+    lambda x: x / (1.0 + complexes.abs(x)), "f", "x / (1 + |x|).", "softsign(1.0)", "0.5", _features
+)
 erf = unary(special.erf, "f", "The error function.", "erf(0.0)", "0.0")
 erfc = unary(special.erfc, "f", "One minus the error function.", "erfc(0.0)", "1.0")
 erfinv = unary(special.erfinv, "f", "The inverse of the error function.", "erfinv(0.0)", "0.0")
-erfcinv = unary(special.erfcinv, "f", "The inverse of erfc.", "erfcinv(1.0)",
-    "0.0")
-ndtri = unary(special.ndtri, "f",
-    "The quantile function of the standard normal.", "ndtri(0.5)", "0.0")
+erfcinv = unary(special.erfcinv, "f", "The inverse of erfc.", "erfcinv(1.0)", "0.0")
+ndtri = unary(
+    special.ndtri, "f", "The quantile function of the standard normal.", "ndtri(0.5)", "0.0"
+)
 lgamma = unary(special.lgamma, "f", "The logarithm of |gamma(x)|.", "lgamma(1.0)", "0.0")
 digamma = unary(special.digamma, "f", "The derivative of lgamma.", "digamma(1e30)", "69.0775527954")
 floor = unary(core.floor, "f", "The largest integer that is not larger.", "floor(-1.5)", "-2.0")
 ceil = unary(core.ceil, "f", "The smallest integer that is not smaller.", "ceil(-1.5)", "-1.0")
-round = unary(core.round, "iuf", "The nearest integer; halves go to the even one.", "round(2.5)",
-    "2.0")
+round = unary(
+    core.round, "iuf", "The nearest integer; halves go to the even one.", "round(2.5)", "2.0"
+)
 rint = unary(core.round, "f", "The nearest integer; halves go to the even one.", "rint(3.5)", "4.0")
 is_nan = unary(core.isnan, "f", "Whether the value is not a number.", "is_nan(1.0)", "False")
 is_inf = unary(core.isinf, "f", "Whether the value is infinite.", "is_inf(1.0)", "False")
 is_finite = unary(core.isfinite, "f", "Whether the value is finite.", "is_finite(1.0)", "True")
-logical_not = unary(core.logical_not, "b", "The opposite truth value.", "logical_not(True)",
-    "False")
+logical_not = unary(
+    core.logical_not, "b", "The opposite truth value.", "logical_not(True)", "False"
+)
 conj = unary(complexes.conj, "iufc", "The complex conjugate.", "conj(2j)", "-2j")
-real: Callable[..., Tensor] = unary(complexes.real, "iufc", "The real part.", "real(1 + 2j)", "1.0",
-    _input)
-imag: Callable[..., Tensor] = unary(complexes.imag, "iufc", "The imaginary part.", "imag(1 + 2j)",
-    "2.0", _input)
-angle: Callable[..., Tensor] = unary(_angle, "fc", "The angle in the complex plane.",
-    "angle(1 + 0j)", "0.0", _input)
-bessel_i0 = unary(bessel.i0, "f", "The modified Bessel function of order 0.", "bessel_i0(0.0)",
-    "1.0")
-bessel_i1 = unary(bessel.i1, "f", "The modified Bessel function of order 1.", "bessel_i1(0.0)",
-    "0.0")
+real: Callable[..., Tensor] = unary(
+    complexes.real, "iufc", "The real part.", "real(1 + 2j)", "1.0", _input
+)
+imag: Callable[..., Tensor] = unary(
+    complexes.imag, "iufc", "The imaginary part.", "imag(1 + 2j)", "2.0", _input
+)
+angle: Callable[..., Tensor] = unary(
+    _angle, "fc", "The angle in the complex plane.", "angle(1 + 0j)", "0.0", _input
+)
+bessel_i0 = unary(
+    bessel.i0, "f", "The modified Bessel function of order 0.", "bessel_i0(0.0)", "1.0"
+)
+bessel_i1 = unary(
+    bessel.i1, "f", "The modified Bessel function of order 1.", "bessel_i1(0.0)", "0.0"
+)
 
-maximum = binary(arithmetic.maximum, "iuf", "The larger operand, element by element.",
-    "maximum(1.0, 2.0)", "2.0")
-minimum = binary(arithmetic.minimum, "iuf", "The smaller operand, element by element.",
-    "minimum(1.0, 2.0)", "1.0")
-atan2: Callable[..., Tensor] = binary(arithmetic.atan2, "f", "The angle of the point (y, x).",
-    "atan2(0.0, 1.0)", "0.0", _y_x)
-logical_and = binary(arithmetic.logical_and, "b", "Whether both hold.", "logical_and(True, False)",
-    "False")
-logical_or = binary(arithmetic.logical_or, "b", "Whether at least one holds.",
-    "logical_or(True, False)", "True")
-logical_xor = binary(arithmetic.logical_xor, "b", "Whether exactly one holds.",
-    "logical_xor(True, True)", "False")
-squared_difference = binary(_squared_difference, "iufc", "(x - y)².",
-    "squared_difference(5.0, 2.0)", "9.0")
-divide_no_nan = binary(_over_nonzero, "iufc", "x / y, and 0 where y is 0.",
-    "divide_no_nan(5.0, 0.0)", "0.0")
-multiply_no_nan = binary(_times_nonzero, "fc",
-    "x * y, and 0 where y is 0, even if x is not finite.", "multiply_no_nan(np.inf, 0.0)", "0.0")
-xlogy = binary(_nonzero_times(core.log), "fc", "x log(y), and 0 where x is 0.", "xlogy(0.0, 0.0)",
-    "0.0")
-xlog1py = binary(_nonzero_times(core.log1p), "fc", "x log(1 + y), and 0 where x is 0.",
-    "xlog1py(0.0, -1.0)", "0.0")
+maximum = binary(
+    arithmetic.maximum, "iuf", "The larger operand, element by element.", "maximum(1.0, 2.0)", "2.0"
+)
+minimum = binary(
+    arithmetic.minimum,
+    "iuf",
+    "The smaller operand, element by element.",
+    "minimum(1.0, 2.0)",
+    "1.0",
+)
+atan2: Callable[..., Tensor] = binary(
+    arithmetic.atan2, "f", "The angle of the point (y, x).", "atan2(0.0, 1.0)", "0.0", _y_x
+)
+logical_and = binary(
+    arithmetic.logical_and, "b", "Whether both hold.", "logical_and(True, False)", "False"
+)
+logical_or = binary(
+    arithmetic.logical_or, "b", "Whether at least one holds.", "logical_or(True, False)", "True"
+)
+logical_xor = binary(
+    arithmetic.logical_xor, "b", "Whether exactly one holds.", "logical_xor(True, True)", "False"
+)
+squared_difference = binary(
+    _squared_difference, "iufc", "(x - y)².", "squared_difference(5.0, 2.0)", "9.0"
+)
+divide_no_nan = binary(
+    _over_nonzero, "iufc", "x / y, and 0 where y is 0.", "divide_no_nan(5.0, 0.0)", "0.0"
+)
+multiply_no_nan = binary(
+    _times_nonzero,
+    "fc",
+    "x * y, and 0 where y is 0, even if x is not finite.",
+    "multiply_no_nan(np.inf, 0.0)",
+    "0.0",
+)
+xlogy = binary(
+    _nonzero_times(core.log), "fc", "x log(y), and 0 where x is 0.", "xlogy(0.0, 0.0)", "0.0"
+)
+xlog1py = binary(
+    _nonzero_times(core.log1p),
+    "fc",
+    "x log(1 + y), and 0 where x is 0.",
+    "xlog1py(0.0, -1.0)",
+    "0.0",
+)
 xdivy = binary(_nonzero_over, "fc", "x / y, and 0 where x is 0.", "xdivy(0.0, 0.0)", "0.0")
-nextafter: Callable[..., Tensor] = binary(arithmetic.nextafter, "f",
-    "The next number from x towards y.", "nextafter(0.0, 0.0)", "0.0", _x1_x2)
-truncatediv = binary(operators.by_nonzero(_truncated), "iuf",
-    "The quotient, rounded towards zero.", "truncatediv(-3, 2)", "-1")
-truncatemod = binary(operators.by_nonzero(_truncated_remainder), "iuf",
-    "The remainder of truncatediv.", "truncatemod(-3, 2)", "-1")
+nextafter: Callable[..., Tensor] = binary(
+    arithmetic.nextafter,
+    "f",
+    "The next number from x towards y.",
+    "nextafter(0.0, 0.0)",
+    "0.0",
+    _x1_x2,
+)
+truncatediv = binary(
+    operators.by_nonzero(_truncated),
+    "iuf",
+    "The quotient, rounded towards zero.",
+    "truncatediv(-3, 2)",
+    "-1",
+)
+truncatemod = binary(
+    operators.by_nonzero(_truncated_remainder),
+    "iuf",
+    "The remainder of truncatediv.",
+    "truncatemod(-3, 2)",
+    "-1",
+)
 
 add = _operator(operators.add, "The sum.", "add(1.0, 2.0)", "3.0")
 subtract = _operator(operators.subtract, "The difference.", "subtract(1.0, 2.0)", "-1.0")
 multiply = _operator(operators.multiply, "The product.", "multiply(3.0, 2.0)", "6.0")
 divide = _operator(operators.truediv, "The quotient; integers give floats.", "divide(3, 2)", "1.5")
-truediv = _operator(operators.truediv, "The quotient; integers give floats.", "truediv(3, 2)",
-    "1.5")
+truediv = _operator(
+    operators.truediv, "The quotient; integers give floats.", "truediv(3, 2)", "1.5"
+)
 floordiv = _operator(operators.floordiv, "The quotient, rounded down.", "floordiv(-3, 2)", "-2")
 floormod = _operator(operators.floormod, "The remainder of floordiv.", "floormod(-3, 2)", "1")
 mod = _operator(operators.floormod, "The remainder of floordiv.", "mod(-3, 2)", "1")
@@ -328,9 +463,9 @@ not_equal = _operator(operators.not_equal, "Whether operands differ.", "not_equa
 less = _operator(operators.less, "Whether x < y.", "less(1, 2)", "True")
 less_equal = _operator(operators.less_equal, "Whether x <= y.", "less_equal(1, 2)", "True")
 greater = _operator(operators.greater, "Whether x > y.", "greater(1, 2)", "False")
-greater_equal = _operator(operators.greater_equal, "Whether x >= y.", "greater_equal(1, 2)",
-    "False")
-# fmt: on
+greater_equal = _operator(
+    operators.greater_equal, "Whether x >= y.", "greater_equal(1, 2)", "False"
+)
 
 
 @operation

@@ -21,8 +21,15 @@ from gradtape.tf.base.types import Array, DTypeLike, Name, TensorLike
 from gradtape.tf.ops.custom import custom_gradient, numpy_function
 
 __all__ = [
-    "eig", "eigvals", "logm", "lu", "lu_matrix_inverse", "lu_reconstruct", "lu_solve", "sqrtm",
-]  # fmt: skip
+    "eig",
+    "eigvals",
+    "logm",
+    "lu",
+    "lu_matrix_inverse",
+    "lu_reconstruct",
+    "lu_solve",
+    "sqrtm",
+]
 
 
 class Lu(NamedTuple):
@@ -101,9 +108,12 @@ def lu_reconstruct(
 
 @operation
 def lu_solve(
-    lower_upper: TensorLike, perm: TensorLike, rhs: TensorLike, validate_args: bool = False,
+    lower_upper: TensorLike,
+    perm: TensorLike,
+    rhs: TensorLike,
+    validate_args: bool = False,
     name: Name = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The solution of linear systems, given the factors of their matrices.
 
     >>> tf.linalg.lu_solve(*tf.linalg.lu([[0.0, 2.0], [1.0, 3.0]]), [[4.0], [7.0]]).numpy().tolist()

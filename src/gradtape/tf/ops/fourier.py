@@ -17,9 +17,21 @@ from gradtape.tf.base.tensor import Tensor, adopt
 from gradtape.tf.base.types import Axis, Name, ShapeLike, TensorLike
 
 __all__ = [
-    "fft", "fft2d", "fft3d", "fftshift", "ifft", "ifft2d", "ifft3d", "ifftshift", "irfft",
-    "irfft2d", "irfft3d", "rfft", "rfft2d", "rfft3d",
-]  # fmt: skip
+    "fft",
+    "fft2d",
+    "fft3d",
+    "fftshift",
+    "ifft",
+    "ifft2d",
+    "ifft3d",
+    "ifftshift",
+    "irfft",
+    "irfft2d",
+    "irfft3d",
+    "rfft",
+    "rfft2d",
+    "rfft3d",
+]
 
 
 def _checked(name: str, x: TensorLike, kind: str) -> Tensor:

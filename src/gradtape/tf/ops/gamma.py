@@ -91,9 +91,11 @@ def igammac(a: TensorLike, x: TensorLike, name: Name = None) -> Tensor:
     0.406
     """
     return _called(
-        lambda a, x: scipy_special().gammaincc(a, x), _floats("igammac", a, x),
-        lambda a, x: -_by_shape(a, x), lambda a, x: -_density(a, x),
-    )  # fmt: skip
+        lambda a, x: scipy_special().gammaincc(a, x),
+        _floats("igammac", a, x),
+        lambda a, x: -_by_shape(a, x),
+        lambda a, x: -_density(a, x),
+    )
 
 
 @operation
@@ -104,9 +106,11 @@ def zeta(x: TensorLike, q: TensorLike, name: Name = None) -> Tensor:
     1.6449
     """
     return _called(
-        lambda x, q: scipy_special().zeta(x, q), _floats("zeta", x, q), None,
+        lambda x, q: scipy_special().zeta(x, q),
+        _floats("zeta", x, q),
+        None,
         lambda x, q: -x * zeta(x + 1.0, q),
-    )  # fmt: skip
+    )
 
 
 @operation

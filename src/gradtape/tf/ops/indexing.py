@@ -29,10 +29,20 @@ from gradtape.tf.base.types import Array, CountLike, DTypeLike, IntLike, Name, S
 from gradtape.tf.ops.custom import custom_gradient
 
 __all__ = [
-    "boolean_mask", "gather", "gather_nd", "one_hot", "scatter_nd", "slice", "strided_slice",
-    "tensor_scatter_nd_add", "tensor_scatter_nd_max", "tensor_scatter_nd_min",
-    "tensor_scatter_nd_sub", "tensor_scatter_nd_update", "where",
-]  # fmt: skip
+    "boolean_mask",
+    "gather",
+    "gather_nd",
+    "one_hot",
+    "scatter_nd",
+    "slice",
+    "strided_slice",
+    "tensor_scatter_nd_add",
+    "tensor_scatter_nd_max",
+    "tensor_scatter_nd_min",
+    "tensor_scatter_nd_sub",
+    "tensor_scatter_nd_update",
+    "where",
+]
 
 
 def as_indices(name: str, indices: TensorLike) -> Tensor:
@@ -50,9 +60,13 @@ def as_indices(name: str, indices: TensorLike) -> Tensor:
 
 @operation
 def gather(
-    params: TensorLike, indices: TensorLike, validate_indices: object = None,
-    axis: IntLike | None = None, batch_dims: IntLike = 0, name: Name = None,
-) -> Tensor:  # fmt: skip
+    params: TensorLike,
+    indices: TensorLike,
+    validate_indices: object = None,
+    axis: IntLike | None = None,
+    batch_dims: IntLike = 0,
+    name: Name = None,
+) -> Tensor:
     """Slices of `params` at indices along an axis, separately for the first `batch_dims` axes.
 
     >>> tf.gather([[1, 2], [3, 4], [5, 6]], [2, 0]).numpy().tolist()
@@ -79,9 +93,12 @@ def require_no_policy(name: str, policy: str) -> None:
 
 @operation
 def gather_nd(
-    params: TensorLike, indices: TensorLike, batch_dims: IntLike = 0, name: Name = None,
+    params: TensorLike,
+    indices: TensorLike,
+    batch_dims: IntLike = 0,
+    name: Name = None,
     bad_indices_policy: str = "",
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Elements or slices of `params` at positions along its first axes.
 
     >>> tf.gather_nd([[1, 2], [3, 4]], [[0, 1], [1, 0]]).numpy().tolist()
@@ -114,9 +131,11 @@ def gather_nd(
 
 @operation
 def where(
-    condition: TensorLike, x: TensorLike | None = None, y: TensorLike | None = None,
+    condition: TensorLike,
+    x: TensorLike | None = None,
+    y: TensorLike | None = None,
     name: Name = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """x where the condition holds, y elsewhere; without them, the indices where it holds.
 
     >>> tf.where([True, False], [1.0, 2.0], 0.0).numpy().tolist()
@@ -191,10 +210,18 @@ _part = builtins.slice
 
 @operation
 def strided_slice(
-    input_: TensorLike, begin: ShapeLike, end: ShapeLike, strides: ShapeLike | None = None,
-    begin_mask: int = 0, end_mask: int = 0, ellipsis_mask: int = 0, new_axis_mask: int = 0,
-    shrink_axis_mask: int = 0, var: object = None, name: Name = None,
-) -> Tensor:  # fmt: skip
+    input_: TensorLike,
+    begin: ShapeLike,
+    end: ShapeLike,
+    strides: ShapeLike | None = None,
+    begin_mask: int = 0,
+    end_mask: int = 0,
+    ellipsis_mask: int = 0,
+    new_axis_mask: int = 0,
+    shrink_axis_mask: int = 0,
+    var: object = None,
+    name: Name = None,
+) -> Tensor:
     """`x[begin:end:strides]`, with one entry for each axis.
 
     >>> tf.strided_slice([1, 2, 3, 4], [0], [4], [2]).numpy().tolist()
@@ -226,10 +253,14 @@ def strided_slice(
 
 @operation
 def one_hot(
-    indices: TensorLike, depth: CountLike, on_value: TensorLike | None = None,
-    off_value: TensorLike | None = None, axis: IntLike | None = None,
-    dtype: DTypeLike | None = None, name: Name = None,
-) -> Tensor:  # fmt: skip
+    indices: TensorLike,
+    depth: CountLike,
+    on_value: TensorLike | None = None,
+    off_value: TensorLike | None = None,
+    axis: IntLike | None = None,
+    dtype: DTypeLike | None = None,
+    name: Name = None,
+) -> Tensor:
     """One value at the index and another elsewhere, along a new axis, the last by default.
 
     >>> tf.one_hot([0, 2], 3).numpy().tolist()
@@ -301,9 +332,12 @@ def _scattered(
 
 @operation
 def scatter_nd(
-    indices: TensorLike, updates: TensorLike, shape: ShapeLike, bad_indices_policy: str = "",
+    indices: TensorLike,
+    updates: TensorLike,
+    shape: ShapeLike,
+    bad_indices_policy: str = "",
     name: Name = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """A tensor of zeros with updates added at positions.
 
     >>> tf.scatter_nd([[0], [2], [0]], [1.0, 2.0, 3.0], [4]).numpy().tolist()
@@ -334,9 +368,12 @@ def _scatter(
     own = named_in(example)
 
     def scattered(
-        tensor: TensorLike, indices: TensorLike, updates: TensorLike, bad_indices_policy: str = "",
+        tensor: TensorLike,
+        indices: TensorLike,
+        updates: TensorLike,
+        bad_indices_policy: str = "",
         name: Name = None,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         require_no_policy(own, bad_indices_policy)
         x = convert(tensor)
         if function is scatter.scatter_max and x.spec.inexact:
@@ -374,17 +411,31 @@ def _extreme(name: str, x: Tensor, indices: TensorLike, updates: Tensor, lowest:
     return chosen(x, updates)
 
 
-# fmt: off
-tensor_scatter_nd_add = _scatter(scatter.scatter_add, "",
+tensor_scatter_nd_add = _scatter(
+    scatter.scatter_add,
+    "",
     "The tensor with updates added at positions.",
-    "tf.tensor_scatter_nd_add([1, 2, 3], [[0], [0]], [7, 8]).numpy().tolist()", "[16, 2, 3]")
-tensor_scatter_nd_sub = _scatter(scatter.scatter_add, "updates",
+    "tf.tensor_scatter_nd_add([1, 2, 3], [[0], [0]], [7, 8]).numpy().tolist()",
+    "[16, 2, 3]",
+)
+tensor_scatter_nd_sub = _scatter(
+    scatter.scatter_add,
+    "updates",
     "The tensor with updates subtracted at positions.",
-    "tf.tensor_scatter_nd_sub([1, 2, 3], [[0]], [7]).numpy().tolist()", "[-6, 2, 3]")
-tensor_scatter_nd_max = _scatter(scatter.scatter_max, "",
+    "tf.tensor_scatter_nd_sub([1, 2, 3], [[0]], [7]).numpy().tolist()",
+    "[-6, 2, 3]",
+)
+tensor_scatter_nd_max = _scatter(
+    scatter.scatter_max,
+    "",
     "The tensor with elements raised to the updates where these are larger.",
-    "tf.tensor_scatter_nd_max([1, 2, 3], [[0], [2]], [7, 0]).numpy().tolist()", "[7, 2, 3]")
-tensor_scatter_nd_min = _scatter(scatter.scatter_max, "all",
+    "tf.tensor_scatter_nd_max([1, 2, 3], [[0], [2]], [7, 0]).numpy().tolist()",
+    "[7, 2, 3]",
+)
+tensor_scatter_nd_min = _scatter(
+    scatter.scatter_max,
+    "all",
     "The tensor with elements lowered to the updates where these are smaller.",
-    "tf.tensor_scatter_nd_min([1, 2, 3], [[0], [2]], [7, 0]).numpy().tolist()", "[1, 2, 0]")
-# fmt: on
+    "tf.tensor_scatter_nd_min([1, 2, 3], [[0], [2]], [7, 0]).numpy().tolist()",
+    "[1, 2, 0]",
+)

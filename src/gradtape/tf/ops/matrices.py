@@ -24,10 +24,28 @@ from gradtape.tf.base.types import Axis, Name, TensorLike
 from gradtape.tf.ops.products import norm
 
 __all__ = [
-    "adjoint", "cholesky", "cholesky_solve", "cross", "det", "eigh", "eigvalsh", "expm", "inv",
-    "logdet", "lstsq", "matrix_rank", "matrix_transpose", "normalize", "pinv", "qr", "slogdet",
-    "solve", "svd", "trace", "triangular_solve",
-]  # fmt: skip
+    "adjoint",
+    "cholesky",
+    "cholesky_solve",
+    "cross",
+    "det",
+    "eigh",
+    "eigvalsh",
+    "expm",
+    "inv",
+    "logdet",
+    "lstsq",
+    "matrix_rank",
+    "matrix_transpose",
+    "normalize",
+    "pinv",
+    "qr",
+    "slogdet",
+    "solve",
+    "svd",
+    "trace",
+    "triangular_solve",
+]
 
 
 # Each tensor is of the class of the operand, which the tuples of gradtape.linalg do not say: lines
@@ -108,14 +126,24 @@ def _row(
     return operation(documented(call, __name__, sentence, example, result))
 
 
-# fmt: off
-det = _row(core.det, "The determinant of square matrices.",
-    "round(tf.linalg.det([[2.0, 0.0], [0.0, 4.0]]).numpy().item(), 4)", "8.0")
-cholesky = _row(core.cholesky, "The lower triangular L with L @ L^H = input.",
-    "tf.linalg.cholesky([[4.0, 2.0], [2.0, 2.0]]).numpy().tolist()", "[[2.0, 0.0], [1.0, 1.0]]")
-expm = _row(core.expm, "The exponential of square matrices.",
-    "tf.linalg.expm([[0.0, 1.0], [0.0, 0.0]]).numpy().tolist()", "[[1.0, 1.0], [0.0, 1.0]]")
-# fmt: on
+det = _row(
+    core.det,
+    "The determinant of square matrices.",
+    "round(tf.linalg.det([[2.0, 0.0], [0.0, 4.0]]).numpy().item(), 4)",
+    "8.0",
+)
+cholesky = _row(
+    core.cholesky,
+    "The lower triangular L with L @ L^H = input.",
+    "tf.linalg.cholesky([[4.0, 2.0], [2.0, 2.0]]).numpy().tolist()",
+    "[[2.0, 0.0], [1.0, 1.0]]",
+)
+expm = _row(
+    core.expm,
+    "The exponential of square matrices.",
+    "tf.linalg.expm([[0.0, 1.0], [0.0, 0.0]]).numpy().tolist()",
+    "[[1.0, 1.0], [0.0, 1.0]]",
+)
 
 
 @operation
@@ -149,9 +177,12 @@ def _require_matrices(name: str, *matrices: Tensor) -> None:
 
 @operation
 def triangular_solve(
-    matrix: TensorLike, rhs: TensorLike, lower: bool = True, adjoint: bool = False,
+    matrix: TensorLike,
+    rhs: TensorLike,
+    lower: bool = True,
+    adjoint: bool = False,
     name: Name = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The x for which matrix @ x = rhs, where only one triangle of the matrix is read.
 
     >>> tf.linalg.triangular_solve([[2.0, 0.0], [1.0, 1.0]], [[2.0], [3.0]]).numpy().tolist()
@@ -236,9 +267,12 @@ def eigvalsh(tensor: TensorLike, name: Name = None) -> Tensor:
 
 @operation
 def lstsq(
-    matrix: TensorLike, rhs: TensorLike, l2_regularizer: NonNegative = 0.0, fast: bool = True,
+    matrix: TensorLike,
+    rhs: TensorLike,
+    l2_regularizer: NonNegative = 0.0,
+    fast: bool = True,
     name: Name = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The x for which matrix @ x is nearest to rhs, with a penalty on its length if asked for.
 
     >>> tf.linalg.lstsq([[1.0], [1.0]], [[1.0], [3.0]]).numpy().round(4).tolist()

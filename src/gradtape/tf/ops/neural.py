@@ -33,13 +33,36 @@ from gradtape.tf.ops.indexing import as_indices, gather
 from gradtape.tf.ops.random_numbers import bernoulli_mask
 
 __all__ = [
-    "batch_normalization", "bias_add", "compute_average_loss", "crelu", "dropout", "elu",
-    "embedding_lookup", "gelu", "l2_loss", "leaky_relu", "local_response_normalization",
-    "log_poisson_loss", "log_softmax", "lrn", "moments", "normalize_moments", "relu", "relu6",
-    "scale_regularization_loss", "selu", "sigmoid_cross_entropy_with_logits", "silu", "softmax",
-    "softmax_cross_entropy_with_logits", "sparse_softmax_cross_entropy_with_logits",
-    "sufficient_statistics", "swish", "weighted_cross_entropy_with_logits", "weighted_moments",
-]  # fmt: skip
+    "batch_normalization",
+    "bias_add",
+    "compute_average_loss",
+    "crelu",
+    "dropout",
+    "elu",
+    "embedding_lookup",
+    "gelu",
+    "l2_loss",
+    "leaky_relu",
+    "local_response_normalization",
+    "log_poisson_loss",
+    "log_softmax",
+    "lrn",
+    "moments",
+    "normalize_moments",
+    "relu",
+    "relu6",
+    "scale_regularization_loss",
+    "selu",
+    "sigmoid_cross_entropy_with_logits",
+    "silu",
+    "softmax",
+    "softmax_cross_entropy_with_logits",
+    "sparse_softmax_cross_entropy_with_logits",
+    "sufficient_statistics",
+    "swish",
+    "weighted_cross_entropy_with_logits",
+    "weighted_moments",
+]
 
 
 def _floats(name: str, operand: TensorLike) -> Tensor:
@@ -51,12 +74,11 @@ def _floats(name: str, operand: TensorLike) -> Tensor:
     return x
 
 
-# fmt: off
 relu = activation(core_relu, "iuf", "The value where it is positive, else 0.", "relu(-1.0)", "0.0")
 elu = activation(activations.elu, "f", "x where positive, exp(x) - 1 elsewhere.", "elu(2.0)", "2.0")
-selu = activation(activations.selu, "f", "Scaled elu, which keeps mean 0 and variance 1.",
-    "selu(0.0)", "0.0")
-# fmt: on
+selu = activation(
+    activations.selu, "f", "Scaled elu, which keeps mean 0 and variance 1.", "selu(0.0)", "0.0"
+)
 
 
 @operation
@@ -238,9 +260,12 @@ def bias_add(
 
 @operation
 def moments(
-    x: TensorLike, axes: Axis, shift: TensorLike | None = None, keepdims: bool = False,
+    x: TensorLike,
+    axes: Axis,
+    shift: TensorLike | None = None,
+    keepdims: bool = False,
     name: Name = None,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+) -> tuple[Tensor, Tensor]:
     """Mean and variance over axes.
 
     >>> [m.numpy().tolist() for m in tf.nn.moments([[1.0, 2.0], [3.0, 4.0]], [0])]
@@ -258,9 +283,14 @@ def moments(
 
 @operation
 def batch_normalization(
-    x: TensorLike, mean: TensorLike, variance: TensorLike, offset: TensorLike, scale: TensorLike,
-    variance_epsilon: NonNegative, name: Name = None,
-) -> Tensor:  # fmt: skip
+    x: TensorLike,
+    mean: TensorLike,
+    variance: TensorLike,
+    offset: TensorLike,
+    scale: TensorLike,
+    variance_epsilon: NonNegative,
+    name: Name = None,
+) -> Tensor:
     """(x - mean) / sqrt(variance + epsilon) * scale + offset.
 
     >>> tf.nn.batch_normalization([3.0], 1.0, 4.0, None, None, 0.0).numpy().tolist()
@@ -276,9 +306,12 @@ def batch_normalization(
 
 @operation
 def dropout(
-    x: TensorLike, rate: float, noise_shape: Sequence[IntLike | None] | None = None,
-    seed: IntsLike | None = None, name: Name = None,
-) -> Tensor:  # fmt: skip
+    x: TensorLike,
+    rate: float,
+    noise_shape: Sequence[IntLike | None] | None = None,
+    seed: IntsLike | None = None,
+    name: Name = None,
+) -> Tensor:
     """Elements set to 0 with probability `rate`, the others scaled up to keep the mean.
 
     >>> bool(tf.reduce_all(tf.nn.dropout(tf.ones([100]), 0.5) % 2.0 == 0.0))
@@ -319,9 +352,12 @@ def embedding_lookup(
 
 @operation
 def weighted_moments(
-    x: TensorLike, axes: Axis, frequency_weights: TensorLike, keepdims: bool = False,
+    x: TensorLike,
+    axes: Axis,
+    frequency_weights: TensorLike,
+    keepdims: bool = False,
     name: Name = None,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+) -> tuple[Tensor, Tensor]:
     """Mean and variance over axes, of elements with weights.
 
     >>> mean, variance = tf.nn.weighted_moments([1.0, 3.0], 0, [3.0, 1.0])
@@ -342,9 +378,12 @@ def weighted_moments(
 
 @operation
 def sufficient_statistics(
-    x: TensorLike, axes: Axis, shift: TensorLike | None = None, keepdims: bool = False,
+    x: TensorLike,
+    axes: Axis,
+    shift: TensorLike | None = None,
+    keepdims: bool = False,
     name: Name = None,
-) -> tuple[Tensor | None, ...]:  # fmt: skip
+) -> tuple[Tensor | None, ...]:
     """The count, the sum and the sum of squares over axes, of elements less a shift.
 
     >>> [y.numpy().item() for y in tf.nn.sufficient_statistics([1.0, 3.0], [0])[:3]]
@@ -362,9 +401,12 @@ def sufficient_statistics(
 
 @operation
 def normalize_moments(
-    counts: TensorLike, mean_ss: TensorLike, variance_ss: TensorLike, shift: TensorLike,
+    counts: TensorLike,
+    mean_ss: TensorLike,
+    variance_ss: TensorLike,
+    shift: TensorLike,
     name: Name = None,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+) -> tuple[Tensor, Tensor]:
     """Mean and variance from the result of sufficient_statistics.
 
     >>> mean, variance = tf.nn.normalize_moments(2.0, 4.0, 10.0, None)
@@ -379,9 +421,13 @@ def normalize_moments(
 
 @operation
 def local_response_normalization(
-    input: TensorLike, depth_radius: Count = 5, bias: float = 1, alpha: float = 1,
-    beta: float = 0.5, name: Name = None,
-) -> Tensor:  # fmt: skip
+    input: TensorLike,
+    depth_radius: Count = 5,
+    bias: float = 1,
+    alpha: float = 1,
+    beta: float = 0.5,
+    name: Name = None,
+) -> Tensor:
     """Each channel divided by a power of the sum of squares of the channels around it.
 
     >>> tf.nn.lrn(tf.ones([1, 1, 1, 3]), depth_radius=0, bias=3.0).numpy().reshape(-1).tolist()

@@ -28,9 +28,17 @@ from gradtape.tf.base.types import Axis, DTypeLike, Name, TensorLike
 from gradtape.trace.thread_state import state
 
 __all__ = [
-    "clip_by_global_norm", "clip_by_norm", "clip_by_value", "einsum", "global_norm",
-    "l2_normalize", "matmul", "matvec", "norm", "tensordot",
-]  # fmt: skip
+    "clip_by_global_norm",
+    "clip_by_norm",
+    "clip_by_value",
+    "einsum",
+    "global_norm",
+    "l2_normalize",
+    "matmul",
+    "matvec",
+    "norm",
+    "tensordot",
+]
 
 
 def _oriented(x: Tensor, transpose: bool, adjoint: bool) -> Tensor:
@@ -44,11 +52,19 @@ def _oriented(x: Tensor, transpose: bool, adjoint: bool) -> Tensor:
 
 @operation
 def matmul(
-    a: TensorLike, b: TensorLike, transpose_a: bool = False, transpose_b: bool = False,
-    adjoint_a: bool = False, adjoint_b: bool = False, a_is_sparse: bool = False,
-    b_is_sparse: bool = False, output_type: DTypeLike | None = None, grad_a: bool = False,
-    grad_b: bool = False, name: Name = None,
-) -> Tensor:  # fmt: skip
+    a: TensorLike,
+    b: TensorLike,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    adjoint_a: bool = False,
+    adjoint_b: bool = False,
+    a_is_sparse: bool = False,
+    b_is_sparse: bool = False,
+    output_type: DTypeLike | None = None,
+    grad_a: bool = False,
+    grad_b: bool = False,
+    name: Name = None,
+) -> Tensor:
     """The product of matrices in the last two axes; others broadcast.
 
     >>> tf.matmul([[1.0, 2.0]], [[3.0, 4.0]], transpose_b=True).numpy().tolist()
@@ -69,9 +85,14 @@ def matmul(
 
 @operation
 def matvec(
-    a: TensorLike, b: TensorLike, transpose_a: bool = False, adjoint_a: bool = False,
-    a_is_sparse: bool = False, b_is_sparse: bool = False, name: Name = None,
-) -> Tensor:  # fmt: skip
+    a: TensorLike,
+    b: TensorLike,
+    transpose_a: bool = False,
+    adjoint_a: bool = False,
+    a_is_sparse: bool = False,
+    b_is_sparse: bool = False,
+    name: Name = None,
+) -> Tensor:
     """The product of matrices with vectors in the last axis; others broadcast.
 
     >>> tf.linalg.matvec([[1.0, 2.0], [3.0, 4.0]], [1.0, 1.0]).numpy().tolist()
@@ -112,9 +133,12 @@ def einsum(equation: str, *inputs: TensorLike, **kwargs: object) -> Tensor:
 
 @operation
 def norm(
-    tensor: TensorLike, ord: float | str = "euclidean", axis: Axis = None,
-    keepdims: bool | None = None, name: Name = None,
-) -> Tensor:  # fmt: skip
+    tensor: TensorLike,
+    ord: float | str = "euclidean",
+    axis: Axis = None,
+    keepdims: bool | None = None,
+    name: Name = None,
+) -> Tensor:
     """The norm of vectors along an axis, of matrices along two, or of all elements.
 
     >>> tf.norm([3.0, 4.0]).numpy().item(), tf.norm([3.0, -4.0], ord=1).numpy().item()
@@ -220,9 +244,11 @@ def global_norm(t_list: Iterable[TensorLike | None], name: Name = None) -> Tenso
 
 @operation
 def clip_by_global_norm(
-    t_list: Sequence[TensorLike | None], clip_norm: TensorLike, use_norm: TensorLike | None = None,
+    t_list: Sequence[TensorLike | None],
+    clip_norm: TensorLike,
+    use_norm: TensorLike | None = None,
     name: Name = None,
-) -> tuple[list[Tensor | None], Tensor]:  # fmt: skip
+) -> tuple[list[Tensor | None], Tensor]:
     """Tensors, scaled down by one factor if their common norm is larger, and that norm.
 
     >>> clipped, norm = tf.clip_by_global_norm([[3.0], [4.0]], 1.0)

@@ -36,11 +36,27 @@ from gradtape.tf.base.types import (
 from gradtape.tf.ops.custom import numpy_function
 
 __all__ = [
-    "Generator", "categorical", "fold_in", "gamma", "get_global_generator", "normal", "poisson",
-    "set_global_generator", "set_seed", "shuffle", "split", "stateless_binomial",
-    "stateless_categorical", "stateless_gamma", "stateless_normal", "stateless_poisson",
-    "stateless_truncated_normal", "stateless_uniform", "truncated_normal", "uniform",
-]  # fmt: skip
+    "Generator",
+    "categorical",
+    "fold_in",
+    "gamma",
+    "get_global_generator",
+    "normal",
+    "poisson",
+    "set_global_generator",
+    "set_seed",
+    "shuffle",
+    "split",
+    "stateless_binomial",
+    "stateless_categorical",
+    "stateless_gamma",
+    "stateless_normal",
+    "stateless_poisson",
+    "stateless_truncated_normal",
+    "stateless_uniform",
+    "truncated_normal",
+    "uniform",
+]
 
 
 def set_seed(seed: IntLike) -> None:
@@ -112,9 +128,12 @@ def _categorical(
 
 
 def _drawn(
-    stream: Any, draw: Callable[..., Any], shape: tuple[int, ...], dtype: DTypeLike,
+    stream: Any,
+    draw: Callable[..., Any],
+    shape: tuple[int, ...],
+    dtype: DTypeLike,
     *parameters: object,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Numbers drawn by a method of NumPy's generators; they have no derivative."""
     kind = as_dtype(dtype)
 
@@ -130,9 +149,12 @@ def _drawn(
 
 
 def _gamma(
-    stream: Any, shape: tuple[int, ...], alpha: TensorLike, beta: TensorLike | None,
+    stream: Any,
+    shape: tuple[int, ...],
+    alpha: TensorLike,
+    beta: TensorLike | None,
     dtype: DTypeLike,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     a, b = (convert(x, dtype) for x in (alpha, 1.0 if beta is None else beta))
     return _drawn(stream, np.random.Generator.standard_gamma, shape, dtype, a) / b
 
@@ -161,9 +183,13 @@ def _from_shared(draw: _Draw, sentence: str, example: str, result: str) -> Calla
     """A row for a normal distribution, drawn from the shared stream."""
 
     def drawn(
-        shape: ShapeLike, mean: TensorLike = 0.0, stddev: TensorLike = 1.0,
-        dtype: DTypeLike = float32, seed: IntsLike | None = None, name: Name = None,
-    ) -> Tensor:  # fmt: skip
+        shape: ShapeLike,
+        mean: TensorLike = 0.0,
+        stddev: TensorLike = 1.0,
+        dtype: DTypeLike = float32,
+        seed: IntsLike | None = None,
+        name: Name = None,
+    ) -> Tensor:
         return draw(_stream(seed), shape, mean, stddev, dtype)
 
     return operation(documented(drawn, __name__, sentence, example, result))
@@ -173,35 +199,54 @@ def _from_seed(draw: _Draw, sentence: str, example: str, result: str) -> Callabl
     """A row for a normal distribution that depends on the seed alone."""
 
     def drawn(
-        shape: ShapeLike, seed: IntsLike, mean: TensorLike = 0.0, stddev: TensorLike = 1.0,
-        dtype: DTypeLike = float32, name: Name = None, alg: object = "auto_select",
-    ) -> Tensor:  # fmt: skip
+        shape: ShapeLike,
+        seed: IntsLike,
+        mean: TensorLike = 0.0,
+        stddev: TensorLike = 1.0,
+        dtype: DTypeLike = float32,
+        name: Name = None,
+        alg: object = "auto_select",
+    ) -> Tensor:
         return draw(_stream(seed), shape, mean, stddev, dtype)
 
     return operation(documented(drawn, __name__, sentence, example, result))
 
 
-# fmt: off
-normal = _from_shared(_normal,
+normal = _from_shared(
+    _normal,
     "Normally distributed numbers; mean and stddev broadcast to the shape.",
-    "tf.random.normal([2, 3]).shape", "TensorShape([2, 3])")
-truncated_normal = _from_shared(_truncated_normal,
+    "tf.random.normal([2, 3]).shape",
+    "TensorShape([2, 3])",
+)
+truncated_normal = _from_shared(
+    _truncated_normal,
     "Normal numbers that lie within two standard deviations of the mean.",
-    "bool(tf.random.truncated_normal([100]).numpy().max() <= 2.0)", "True")
-stateless_normal = _from_seed(_normal,
+    "bool(tf.random.truncated_normal([100]).numpy().max() <= 2.0)",
+    "True",
+)
+stateless_normal = _from_seed(
+    _normal,
     "Normally distributed numbers that depend on the seed alone.",
-    "tf.random.stateless_normal([2], seed=[1, 2]).shape", "TensorShape([2])")
-stateless_truncated_normal = _from_seed(_truncated_normal,
+    "tf.random.stateless_normal([2], seed=[1, 2]).shape",
+    "TensorShape([2])",
+)
+stateless_truncated_normal = _from_seed(
+    _truncated_normal,
     "Truncated normal numbers that depend on the seed alone.",
-    "tf.random.stateless_truncated_normal([2], seed=[1, 2]).shape", "TensorShape([2])")
-# fmt: on
+    "tf.random.stateless_truncated_normal([2], seed=[1, 2]).shape",
+    "TensorShape([2])",
+)
 
 
 @operation
 def uniform(
-    shape: ShapeLike, minval: TensorLike = 0, maxval: TensorLike | None = None,
-    dtype: DTypeLike = float32, seed: IntsLike | None = None, name: Name = None,
-) -> Tensor:  # fmt: skip
+    shape: ShapeLike,
+    minval: TensorLike = 0,
+    maxval: TensorLike | None = None,
+    dtype: DTypeLike = float32,
+    seed: IntsLike | None = None,
+    name: Name = None,
+) -> Tensor:
     """Numbers from minval up to, but without, maxval, which is 1 for floats if it is left out.
 
     >>> x = tf.random.uniform([100], 0, 10, dtype=tf.int32)
@@ -213,9 +258,14 @@ def uniform(
 
 @operation
 def stateless_uniform(
-    shape: ShapeLike, seed: IntsLike, minval: TensorLike = 0, maxval: TensorLike | None = None,
-    dtype: DTypeLike = float32, name: Name = None, alg: object = "auto_select",
-) -> Tensor:  # fmt: skip
+    shape: ShapeLike,
+    seed: IntsLike,
+    minval: TensorLike = 0,
+    maxval: TensorLike | None = None,
+    dtype: DTypeLike = float32,
+    name: Name = None,
+    alg: object = "auto_select",
+) -> Tensor:
     """Uniform numbers that depend on the seed alone.
 
     >>> tf.random.stateless_uniform([2], seed=[1, 2]).shape
@@ -236,9 +286,12 @@ def shuffle(value: TensorLike, seed: IntsLike | None = None, name: Name = None) 
 
 @operation
 def categorical(
-    logits: TensorLike, num_samples: CountLike, dtype: DTypeLike | None = None,
-    seed: IntsLike | None = None, name: Name = None,
-) -> Tensor:  # fmt: skip
+    logits: TensorLike,
+    num_samples: CountLike,
+    dtype: DTypeLike | None = None,
+    seed: IntsLike | None = None,
+    name: Name = None,
+) -> Tensor:
     """Classes drawn with probabilities softmax(logits), `num_samples` for each row.
 
     >>> tf.random.categorical([[0.0, -1e9]], 3).numpy().tolist()
@@ -249,9 +302,12 @@ def categorical(
 
 @operation
 def stateless_categorical(
-    logits: TensorLike, num_samples: CountLike, seed: IntsLike, dtype: DTypeLike = int64,
+    logits: TensorLike,
+    num_samples: CountLike,
+    seed: IntsLike,
+    dtype: DTypeLike = int64,
     name: Name = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Classes drawn with probabilities softmax(logits), which depend on the seed alone.
 
     >>> tf.random.stateless_categorical([[0.0, -1e9]], 3, [1, 2]).numpy().tolist()
@@ -262,9 +318,13 @@ def stateless_categorical(
 
 @operation
 def gamma(
-    shape: ShapeLike, alpha: TensorLike, beta: TensorLike | None = None, dtype: DTypeLike = float32,
-    seed: IntsLike | None = None, name: Name = None,
-) -> Tensor:  # fmt: skip
+    shape: ShapeLike,
+    alpha: TensorLike,
+    beta: TensorLike | None = None,
+    dtype: DTypeLike = float32,
+    seed: IntsLike | None = None,
+    name: Name = None,
+) -> Tensor:
     """Numbers of gamma distributions; the derivative passes to beta, and not to alpha.
 
     >>> tf.random.gamma([3], alpha=[1.0, 2.0]).shape
@@ -276,9 +336,13 @@ def gamma(
 
 @operation
 def stateless_gamma(
-    shape: ShapeLike, seed: IntsLike, alpha: TensorLike, beta: TensorLike | None = None,
-    dtype: DTypeLike = float32, name: Name = None,
-) -> Tensor:  # fmt: skip
+    shape: ShapeLike,
+    seed: IntsLike,
+    alpha: TensorLike,
+    beta: TensorLike | None = None,
+    dtype: DTypeLike = float32,
+    name: Name = None,
+) -> Tensor:
     """Numbers of gamma distributions that depend on the seed alone.
 
     >>> tf.random.stateless_gamma([2], seed=[1, 2], alpha=1.0).shape
@@ -289,9 +353,12 @@ def stateless_gamma(
 
 @operation
 def poisson(
-    shape: ShapeLike, lam: TensorLike, dtype: DTypeLike = float32, seed: IntsLike | None = None,
+    shape: ShapeLike,
+    lam: TensorLike,
+    dtype: DTypeLike = float32,
+    seed: IntsLike | None = None,
     name: Name = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Numbers of Poisson distributions.
 
     >>> tf.random.poisson([3], lam=[1.0, 2.0]).shape
@@ -314,9 +381,13 @@ def stateless_poisson(
 
 @operation
 def stateless_binomial(
-    shape: ShapeLike, seed: IntsLike, counts: TensorLike, probs: TensorLike,
-    output_dtype: DTypeLike = int32, name: Name = None,
-) -> Tensor:  # fmt: skip
+    shape: ShapeLike,
+    seed: IntsLike,
+    counts: TensorLike,
+    probs: TensorLike,
+    output_dtype: DTypeLike = int32,
+    name: Name = None,
+) -> Tensor:
     """Numbers of binomial distributions that depend on the seed alone.
 
     >>> tf.random.stateless_binomial([2], [1, 2], [3.0, 3.0], [0.0, 1.0]).numpy().tolist()
@@ -379,30 +450,46 @@ class Generator:
         return cls(core.Generator())
 
     def normal(
-        self, shape: ShapeLike, mean: TensorLike = 0.0, stddev: TensorLike = 1.0,
-        dtype: DTypeLike = float32, name: Name = None,
-    ) -> Tensor:  # fmt: skip
+        self,
+        shape: ShapeLike,
+        mean: TensorLike = 0.0,
+        stddev: TensorLike = 1.0,
+        dtype: DTypeLike = float32,
+        name: Name = None,
+    ) -> Tensor:
         """Normally distributed numbers."""
         return convert(_normal(self._stream, shape, mean, stddev, dtype))
 
     def truncated_normal(
-        self, shape: ShapeLike, mean: TensorLike = 0.0, stddev: TensorLike = 1.0,
-        dtype: DTypeLike = float32, name: Name = None,
-    ) -> Tensor:  # fmt: skip
+        self,
+        shape: ShapeLike,
+        mean: TensorLike = 0.0,
+        stddev: TensorLike = 1.0,
+        dtype: DTypeLike = float32,
+        name: Name = None,
+    ) -> Tensor:
         """Normal numbers that lie within two standard deviations of the mean."""
         return convert(_truncated_normal(self._stream, shape, mean, stddev, dtype))
 
     def uniform(
-        self, shape: ShapeLike, minval: TensorLike = 0, maxval: TensorLike | None = None,
-        dtype: DTypeLike = float32, name: Name = None,
-    ) -> Tensor:  # fmt: skip
+        self,
+        shape: ShapeLike,
+        minval: TensorLike = 0,
+        maxval: TensorLike | None = None,
+        dtype: DTypeLike = float32,
+        name: Name = None,
+    ) -> Tensor:
         """Uniform numbers."""
         return convert(_uniform(self._stream, shape, minval, maxval, dtype))
 
     def binomial(
-        self, shape: ShapeLike, counts: TensorLike, probs: TensorLike, dtype: DTypeLike = "int32",
+        self,
+        shape: ShapeLike,
+        counts: TensorLike,
+        probs: TensorLike,
+        dtype: DTypeLike = "int32",
         name: Name = None,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         """Numbers of binomial distributions."""
         return convert(_binomial(self._stream, shape, counts, probs, dtype))
 

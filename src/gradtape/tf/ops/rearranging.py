@@ -22,9 +22,16 @@ from gradtape.tf.base.types import DTypeLike, IntLike, Name, ShapeLike, SizeLike
 from gradtape.tf.ops.indexing import as_indices
 
 __all__ = [
-    "batch_to_space", "bitcast", "depth_to_space", "dynamic_partition", "dynamic_stitch",
-    "reverse_sequence", "space_to_batch", "space_to_depth", "unravel_index",
-]  # fmt: skip
+    "batch_to_space",
+    "bitcast",
+    "depth_to_space",
+    "dynamic_partition",
+    "dynamic_stitch",
+    "reverse_sequence",
+    "space_to_batch",
+    "space_to_depth",
+    "unravel_index",
+]
 
 
 @operation
@@ -198,9 +205,12 @@ def dynamic_stitch(
 
 @operation
 def reverse_sequence(
-    input: TensorLike, seq_lengths: TensorLike, seq_axis: IntLike | None = None,
-    batch_axis: IntLike | None = None, name: Name = None,
-) -> Tensor:  # fmt: skip
+    input: TensorLike,
+    seq_lengths: TensorLike,
+    seq_axis: IntLike | None = None,
+    batch_axis: IntLike | None = None,
+    name: Name = None,
+) -> Tensor:
     """Each sequence with its first elements, as many as its length says, in reverse order.
 
     >>> tf.reverse_sequence([[1, 2, 3], [4, 5, 6]], [2, 3], seq_axis=1).numpy().tolist()

@@ -33,11 +33,29 @@ from gradtape.tf.base.types import Axis, DTypeLike, IntLike, Name, ShapeLike, Te
 from gradtape.tf.ops.elementwise import truncatediv
 
 __all__ = [
-    "accumulate_n", "add_n", "argmax", "argmin", "count_nonzero", "cumprod", "cumsum",
-    "cumulative_logsumexp", "is_non_decreasing", "is_strictly_increasing", "reduce_all",
-    "reduce_any", "reduce_euclidean_norm", "reduce_logsumexp", "reduce_max", "reduce_mean",
-    "reduce_min", "reduce_prod", "reduce_std", "reduce_sum", "reduce_variance", "zero_fraction",
-]  # fmt: skip
+    "accumulate_n",
+    "add_n",
+    "argmax",
+    "argmin",
+    "count_nonzero",
+    "cumprod",
+    "cumsum",
+    "cumulative_logsumexp",
+    "is_non_decreasing",
+    "is_strictly_increasing",
+    "reduce_all",
+    "reduce_any",
+    "reduce_euclidean_norm",
+    "reduce_logsumexp",
+    "reduce_max",
+    "reduce_mean",
+    "reduce_min",
+    "reduce_prod",
+    "reduce_std",
+    "reduce_sum",
+    "reduce_variance",
+    "zero_fraction",
+]
 
 # Axes as gradtape's functions take them.
 Axes: TypeAlias = "int | tuple[int, ...] | None"
@@ -59,9 +77,15 @@ def _require(name: str, x: Tensor, kinds: str, what: str) -> None:
 
 
 def _reduction(
-    function: Callable[..., Any], accepts: str, what: str, sentence: str, example: str, result: str,
-    in_own_dtype: bool = False, of_integers: Callable[[Tensor, Axes, bool], Tensor] | None = None,
-) -> Reduction:  # fmt: skip
+    function: Callable[..., Any],
+    accepts: str,
+    what: str,
+    sentence: str,
+    example: str,
+    result: str,
+    in_own_dtype: bool = False,
+    of_integers: Callable[[Tensor, Axes, bool], Tensor] | None = None,
+) -> Reduction:
     """A row. `in_own_dtype` is for functions that would widen the dtype of the operand."""
     own = named_in(example)
 
@@ -106,48 +130,107 @@ def _euclidean_norm(x: Tensor, axis: Axes, keepdims: bool) -> Tensor:
     return result if x.spec.dtype.kind == "f" else cast(result, x.spec.dtype)
 
 
-# fmt: off
-reduce_sum = _reduction(core.sum, "iufc", "sum",
+reduce_sum = _reduction(
+    core.sum,
+    "iufc",
+    "sum",
     "The sum over axes, all by default.",
-    "tf.reduce_sum([[1, 2], [3, 4]], axis=0).numpy().tolist()", "[4, 6]", True)
-reduce_prod = _reduction(core.prod, "iufc", "product",
+    "tf.reduce_sum([[1, 2], [3, 4]], axis=0).numpy().tolist()",
+    "[4, 6]",
+    True,
+)
+reduce_prod = _reduction(
+    core.prod,
+    "iufc",
+    "product",
     "The product over axes, all by default.",
-    "tf.reduce_prod([[1, 2], [3, 4]], axis=0).numpy().tolist()", "[3, 8]", True)
-reduce_mean = _reduction(core.mean, "iufc", "mean",
+    "tf.reduce_prod([[1, 2], [3, 4]], axis=0).numpy().tolist()",
+    "[3, 8]",
+    True,
+)
+reduce_mean = _reduction(
+    core.mean,
+    "iufc",
+    "mean",
     "The mean over axes, all by default; integers give an integer.",
-    "tf.reduce_mean([[1.0, 2.0], [3.0, 4.0]], axis=0).numpy().tolist()", "[2.0, 3.0]",
-    of_integers=_mean_of_integers)
+    "tf.reduce_mean([[1.0, 2.0], [3.0, 4.0]], axis=0).numpy().tolist()",
+    "[2.0, 3.0]",
+    of_integers=_mean_of_integers,
+)
 reduce_max = _reduction(
     _extremum(core.max, lambda d: -math.inf if d.kind == "f" else d.min),
-    "iuf", "order", "The maximum over axes, all by default.",
-    "tf.reduce_max([[1, 2], [3, 4]], axis=1).numpy().tolist()", "[2, 4]")
+    "iuf",
+    "order",
+    "The maximum over axes, all by default.",
+    "tf.reduce_max([[1, 2], [3, 4]], axis=1).numpy().tolist()",
+    "[2, 4]",
+)
 reduce_min = _reduction(
     _extremum(core.min, lambda d: math.inf if d.kind == "f" else d.max),
-    "iuf", "order", "The minimum over axes, all by default.",
-    "tf.reduce_min([[1, 2], [3, 4]], axis=1).numpy().tolist()", "[1, 3]")
-reduce_all = _reduction(core.all, "b", "truth value", "Whether all elements are true, over axes.",
-    "bool(tf.reduce_all([True, False]))", "False")
-reduce_any = _reduction(core.any, "b", "truth value", "Whether any element is true, over axes.",
-    "bool(tf.reduce_any([True, False]))", "True")
-reduce_logsumexp = _reduction(logsumexp, "f", "exponential",
+    "iuf",
+    "order",
+    "The minimum over axes, all by default.",
+    "tf.reduce_min([[1, 2], [3, 4]], axis=1).numpy().tolist()",
+    "[1, 3]",
+)
+reduce_all = _reduction(
+    core.all,
+    "b",
+    "truth value",
+    "Whether all elements are true, over axes.",
+    "bool(tf.reduce_all([True, False]))",
+    "False",
+)
+reduce_any = _reduction(
+    core.any,
+    "b",
+    "truth value",
+    "Whether any element is true, over axes.",
+    "bool(tf.reduce_any([True, False]))",
+    "True",
+)
+reduce_logsumexp = _reduction(
+    logsumexp,
+    "f",
+    "exponential",
     "log(sum(exp(x))) over axes, without overflow.",
-    "tf.reduce_logsumexp([1000.0, -1000.0]).numpy().item()", "1000.0")
-reduce_variance = _reduction(core.var, "fc", "variance",
+    "tf.reduce_logsumexp([1000.0, -1000.0]).numpy().item()",
+    "1000.0",
+)
+reduce_variance = _reduction(
+    core.var,
+    "fc",
+    "variance",
     "The variance over axes: the mean of squared distances from the mean.",
-    "tf.math.reduce_variance([1.0, 3.0]).numpy().item()", "1.0")
-reduce_std = _reduction(core.std, "fc", "standard deviation", "The standard deviation over axes.",
-    "tf.math.reduce_std([1.0, 3.0]).numpy().item()", "1.0")
-reduce_euclidean_norm = _reduction(_euclidean_norm, "iufc", "norm",
+    "tf.math.reduce_variance([1.0, 3.0]).numpy().item()",
+    "1.0",
+)
+reduce_std = _reduction(
+    core.std,
+    "fc",
+    "standard deviation",
+    "The standard deviation over axes.",
+    "tf.math.reduce_std([1.0, 3.0]).numpy().item()",
+    "1.0",
+)
+reduce_euclidean_norm = _reduction(
+    _euclidean_norm,
+    "iufc",
+    "norm",
     "The square root of the sum of squares over axes.",
-    "tf.math.reduce_euclidean_norm([3.0, 4.0]).numpy().item()", "5.0")
-# fmt: on
+    "tf.math.reduce_euclidean_norm([3.0, 4.0]).numpy().item()",
+    "5.0",
+)
 
 
 @operation
 def count_nonzero(
-    input: TensorLike, axis: Axis = None, keepdims: bool = False, dtype: DTypeLike = int64,
+    input: TensorLike,
+    axis: Axis = None,
+    keepdims: bool = False,
+    dtype: DTypeLike = int64,
     name: Name = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The number of elements that are not zero, over axes.
 
     >>> tf.math.count_nonzero([0.0, 1.0, -2.0]).numpy().item()
@@ -172,21 +255,29 @@ def _position(
     function: Callable[..., Any], sentence: str, example: str, result: str
 ) -> Callable[..., Tensor]:
     def position(
-        input: TensorLike, axis: IntLike | None = None, output_type: DTypeLike = int64,
+        input: TensorLike,
+        axis: IntLike | None = None,
+        output_type: DTypeLike = int64,
         name: Name = None,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         found = function(convert(input), axis=0 if axis is None else int(axis))
         return cast(found, as_dtype(output_type).dtype)
 
     return operation(documented(position, __name__, sentence, example, result))
 
 
-# fmt: off
-argmax = _position(core.argmax, "The index of the maximum along an axis, 0 by default.",
-    "tf.argmax([[1.0, 5.0], [3.0, 2.0]]).numpy().tolist()", "[1, 0]")
-argmin = _position(core.argmin, "The index of the minimum along an axis, 0 by default.",
-    "tf.argmin([[1.0, 5.0], [3.0, 2.0]], axis=1).numpy().tolist()", "[0, 1]")
-# fmt: on
+argmax = _position(
+    core.argmax,
+    "The index of the maximum along an axis, 0 by default.",
+    "tf.argmax([[1.0, 5.0], [3.0, 2.0]]).numpy().tolist()",
+    "[1, 0]",
+)
+argmin = _position(
+    core.argmin,
+    "The index of the minimum along an axis, 0 by default.",
+    "tf.argmin([[1.0, 5.0], [3.0, 2.0]], axis=1).numpy().tolist()",
+    "[0, 1]",
+)
 
 
 @operation
@@ -209,9 +300,11 @@ def add_n(inputs: TensorLike, name: Name = None) -> Tensor:
 
 @operation
 def accumulate_n(
-    inputs: TensorLike, shape: ShapeLike | None = None, tensor_dtype: DTypeLike | None = None,
+    inputs: TensorLike,
+    shape: ShapeLike | None = None,
+    tensor_dtype: DTypeLike | None = None,
     name: Name = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The sum of a list of tensors of one shape.
 
     >>> tf.math.accumulate_n([[1.0, 2.0], [3.0, 4.0]]).numpy().tolist()
@@ -255,9 +348,12 @@ def _running(
     own = named_in(example)
 
     def running(
-        x: TensorLike, axis: IntLike = 0, exclusive: bool = False, reverse: bool = False,
+        x: TensorLike,
+        axis: IntLike = 0,
+        exclusive: bool = False,
+        reverse: bool = False,
         name: Name = None,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         x = convert(x)
         _require(own, x, "iufc", "sum or product")
         at = normalize_axis(own, int(axis), x.ndim)
@@ -294,15 +390,21 @@ def _delayed(x: Tensor, axis: int, steps: int) -> Tensor:
     return adopt(concat([front, kept], axis=axis))
 
 
-# fmt: off
-cumsum = _running(functools.partial(_accumulated, cumulative_sum),
+cumsum = _running(
+    functools.partial(_accumulated, cumulative_sum),
     "Running sums along an axis; without the element itself if `exclusive`.",
-    "tf.cumsum([1, 2, 3], exclusive=True, reverse=True).numpy().tolist()", "[5, 3, 0]")
-cumprod = _running(functools.partial(_accumulated, cumulative_prod),
+    "tf.cumsum([1, 2, 3], exclusive=True, reverse=True).numpy().tolist()",
+    "[5, 3, 0]",
+)
+cumprod = _running(
+    functools.partial(_accumulated, cumulative_prod),
     "Running products along an axis; without the element itself if `exclusive`.",
-    "tf.math.cumprod([1, 2, 3]).numpy().tolist()", "[1, 2, 6]")
-cumulative_logsumexp = _running(_accumulated_logsumexp,
+    "tf.math.cumprod([1, 2, 3]).numpy().tolist()",
+    "[1, 2, 6]",
+)
+cumulative_logsumexp = _running(
+    _accumulated_logsumexp,
     "The logarithm of running sums of exp(x) along an axis.",
     "tf.math.cumulative_logsumexp([0.0, 0.0]).numpy().round(4)",
-    "array([0.    , 0.6931], dtype=float32)")
-# fmt: on
+    "array([0.    , 0.6931], dtype=float32)",
+)

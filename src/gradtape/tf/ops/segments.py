@@ -26,10 +26,18 @@ from gradtape.tf.ops.elementwise import truediv, truncatediv
 from gradtape.tf.ops.indexing import as_indices
 
 __all__ = [
-    "segment_max", "segment_mean", "segment_min", "segment_prod", "segment_sum",
-    "unsorted_segment_max", "unsorted_segment_mean", "unsorted_segment_min",
-    "unsorted_segment_prod", "unsorted_segment_sqrt_n", "unsorted_segment_sum",
-]  # fmt: skip
+    "segment_max",
+    "segment_mean",
+    "segment_min",
+    "segment_prod",
+    "segment_sum",
+    "unsorted_segment_max",
+    "unsorted_segment_mean",
+    "unsorted_segment_min",
+    "unsorted_segment_prod",
+    "unsorted_segment_sqrt_n",
+    "unsorted_segment_sum",
+]
 
 
 class _Segments:
@@ -161,36 +169,69 @@ def _of_unsorted(
     return operation(documented(segment, __name__, sentence, example, result))
 
 
-# fmt: off
-segment_sum = _of_sorted(_sum, "The sum of each run of rows; ids are sorted.",
-    "tf.math.segment_sum([1.0, 2.0, 3.0], [0, 0, 1]).numpy().tolist()", "[3.0, 3.0]")
-segment_mean = _of_sorted(_mean, "The mean of each run of rows; integers give integers.",
-    "tf.math.segment_mean([1.0, 2.0, 3.0], [0, 0, 1]).numpy().tolist()", "[1.5, 3.0]")
-segment_max = _of_sorted(_max, "The maximum of each run of rows, 0 without rows; ids are sorted.",
-    "tf.math.segment_max([1.0, 2.0, 3.0], [0, 0, 1]).numpy().tolist()", "[2.0, 3.0]")
-segment_min = _of_sorted(_min, "The minimum of each run of rows, 0 without rows; ids are sorted.",
-    "tf.math.segment_min([1.0, 2.0, 3.0], [0, 0, 1]).numpy().tolist()", "[1.0, 3.0]")
-segment_prod = _of_sorted(_prod, "The product of each run of rows, 1 without rows; ids are sorted.",
-    "tf.math.segment_prod([1.0, 2.0, 3.0], [0, 0, 1]).numpy().tolist()", "[2.0, 3.0]")
-unsorted_segment_sum = _of_unsorted(_sum,
+segment_sum = _of_sorted(
+    _sum,
+    "The sum of each run of rows; ids are sorted.",
+    "tf.math.segment_sum([1.0, 2.0, 3.0], [0, 0, 1]).numpy().tolist()",
+    "[3.0, 3.0]",
+)
+segment_mean = _of_sorted(
+    _mean,
+    "The mean of each run of rows; integers give integers.",
+    "tf.math.segment_mean([1.0, 2.0, 3.0], [0, 0, 1]).numpy().tolist()",
+    "[1.5, 3.0]",
+)
+segment_max = _of_sorted(
+    _max,
+    "The maximum of each run of rows, 0 without rows; ids are sorted.",
+    "tf.math.segment_max([1.0, 2.0, 3.0], [0, 0, 1]).numpy().tolist()",
+    "[2.0, 3.0]",
+)
+segment_min = _of_sorted(
+    _min,
+    "The minimum of each run of rows, 0 without rows; ids are sorted.",
+    "tf.math.segment_min([1.0, 2.0, 3.0], [0, 0, 1]).numpy().tolist()",
+    "[1.0, 3.0]",
+)
+segment_prod = _of_sorted(
+    _prod,
+    "The product of each run of rows, 1 without rows; ids are sorted.",
+    "tf.math.segment_prod([1.0, 2.0, 3.0], [0, 0, 1]).numpy().tolist()",
+    "[2.0, 3.0]",
+)
+unsorted_segment_sum = _of_unsorted(
+    _sum,
     "The sum of the rows of each segment; rows with a negative id are left out.",
     "tf.math.unsorted_segment_sum([1.0, 2.0, 3.0], [1, 0, 1], 3).numpy().tolist()",
-    "[2.0, 4.0, 0.0]")
-unsorted_segment_mean = _of_unsorted(_mean, "The mean of the rows of each segment, 0 without rows.",
+    "[2.0, 4.0, 0.0]",
+)
+unsorted_segment_mean = _of_unsorted(
+    _mean,
+    "The mean of the rows of each segment, 0 without rows.",
     "tf.math.unsorted_segment_mean([1.0, 2.0, 3.0], [1, 0, 1], 3).numpy().tolist()",
-    "[2.0, 2.0, 0.0]")
-unsorted_segment_sqrt_n = _of_unsorted(_sqrt_n,
+    "[2.0, 2.0, 0.0]",
+)
+unsorted_segment_sqrt_n = _of_unsorted(
+    _sqrt_n,
     "The sum of the rows of each segment over the square root of their number.",
     "tf.math.unsorted_segment_sqrt_n([2.0, 2.0, 2.0, 2.0], [0, 0, 0, 0], 1).numpy().tolist()",
-    "[4.0]")
-unsorted_segment_max = _of_unsorted(_max,
+    "[4.0]",
+)
+unsorted_segment_max = _of_unsorted(
+    _max,
     "The maximum of the rows of each segment; the lowest number without rows.",
-    "tf.math.unsorted_segment_max([1.0, 2.0, 3.0], [1, 0, 1], 2).numpy().tolist()", "[2.0, 3.0]")
-unsorted_segment_min = _of_unsorted(_min,
+    "tf.math.unsorted_segment_max([1.0, 2.0, 3.0], [1, 0, 1], 2).numpy().tolist()",
+    "[2.0, 3.0]",
+)
+unsorted_segment_min = _of_unsorted(
+    _min,
     "The minimum of the rows of each segment; the highest number without rows.",
-    "tf.math.unsorted_segment_min([1.0, 2.0, 3.0], [1, 0, 1], 2).numpy().tolist()", "[2.0, 1.0]")
-unsorted_segment_prod = _of_unsorted(_prod,
+    "tf.math.unsorted_segment_min([1.0, 2.0, 3.0], [1, 0, 1], 2).numpy().tolist()",
+    "[2.0, 1.0]",
+)
+unsorted_segment_prod = _of_unsorted(
+    _prod,
     "The product of the rows of each segment, 1 without rows.",
     "tf.math.unsorted_segment_prod([1.0, 2.0, 3.0], [1, 0, 1], 3).numpy().tolist()",
-    "[2.0, 3.0, 1.0]")
-# fmt: on
+    "[2.0, 3.0, 1.0]",
+)

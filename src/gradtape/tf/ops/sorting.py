@@ -25,10 +25,22 @@ from gradtape.tf.base.types import Array, CountLike, DTypeLike, IntLike, Name, S
 from gradtape.tf.ops.indexing import as_indices
 
 __all__ = [
-    "TopKV2", "Unique", "UniqueWithCounts", "argsort", "bincount", "confusion_matrix",
-    "histogram_fixed_width", "histogram_fixed_width_bins", "in_top_k", "invert_permutation",
-    "searchsorted", "sort", "top_k", "unique", "unique_with_counts",
-]  # fmt: skip
+    "TopKV2",
+    "Unique",
+    "UniqueWithCounts",
+    "argsort",
+    "bincount",
+    "confusion_matrix",
+    "histogram_fixed_width",
+    "histogram_fixed_width_bins",
+    "in_top_k",
+    "invert_permutation",
+    "searchsorted",
+    "sort",
+    "top_k",
+    "unique",
+    "unique_with_counts",
+]
 
 
 class TopKV2(NamedTuple):
@@ -85,9 +97,12 @@ def sort(
 
 @operation
 def argsort(
-    values: TensorLike, axis: IntLike = -1, direction: str = "ASCENDING", stable: bool = False,
+    values: TensorLike,
+    axis: IntLike = -1,
+    direction: str = "ASCENDING",
+    stable: bool = False,
     name: Name = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The indices that sort along an axis.
 
     >>> tf.argsort([3, 1, 2]).numpy().tolist()
@@ -101,9 +116,12 @@ def argsort(
 
 @operation
 def top_k(
-    input: TensorLike, k: CountLike = 1, sorted: bool = True, index_type: DTypeLike = int32,
+    input: TensorLike,
+    k: CountLike = 1,
+    sorted: bool = True,
+    index_type: DTypeLike = int32,
     name: Name = None,
-) -> TopKV2:  # fmt: skip
+) -> TopKV2:
     """The k largest elements along the last axis, largest first, and their indices.
 
     >>> values, indices = tf.math.top_k([1.0, 3.0, 2.0], k=2)
@@ -179,9 +197,12 @@ def _distinct(name: str, x: TensorLike, out_idx: DTypeLike) -> tuple[Tensor, Ten
 
 @operation
 def searchsorted(
-    sorted_sequence: TensorLike, values: TensorLike, side: str = "left",
-    out_type: DTypeLike = int32, name: Name = None,
-) -> Tensor:  # fmt: skip
+    sorted_sequence: TensorLike,
+    values: TensorLike,
+    side: str = "left",
+    out_type: DTypeLike = int32,
+    name: Name = None,
+) -> Tensor:
     """The indices at which values keep sorted rows sorted.
 
     >>> tf.searchsorted([1.0, 2.0, 3.0], [2.5, 0.0]).numpy().tolist()
@@ -201,10 +222,15 @@ def searchsorted(
 
 @operation
 def bincount(
-    arr: TensorLike, weights: TensorLike | None = None, minlength: CountLike | None = None,
-    maxlength: CountLike | None = None, dtype: DTypeLike = int32, name: Name = None,
-    axis: IntLike | None = None, binary_output: bool = False,
-) -> Tensor:  # fmt: skip
+    arr: TensorLike,
+    weights: TensorLike | None = None,
+    minlength: CountLike | None = None,
+    maxlength: CountLike | None = None,
+    dtype: DTypeLike = int32,
+    name: Name = None,
+    axis: IntLike | None = None,
+    binary_output: bool = False,
+) -> Tensor:
     """How often each integer from 0 on occurs, or the sum of the weights of its occurrences.
 
     >>> tf.math.bincount([1, 1, 3]).numpy().tolist()
@@ -238,9 +264,12 @@ def bincount(
 
 @operation
 def histogram_fixed_width(
-    values: TensorLike, value_range: TensorLike, nbins: SizeLike = 100, dtype: DTypeLike = int32,
+    values: TensorLike,
+    value_range: TensorLike,
+    nbins: SizeLike = 100,
+    dtype: DTypeLike = int32,
     name: Name = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The number of values in each of equal bins; values outside count in the end bins.
 
     >>> tf.histogram_fixed_width([0.0, 1.0, 9.0], [0.0, 3.0], nbins=3).numpy().tolist()
@@ -252,9 +281,12 @@ def histogram_fixed_width(
 
 @operation
 def histogram_fixed_width_bins(
-    values: TensorLike, value_range: TensorLike, nbins: SizeLike = 100, dtype: DTypeLike = int32,
+    values: TensorLike,
+    value_range: TensorLike,
+    nbins: SizeLike = 100,
+    dtype: DTypeLike = int32,
     name: Name = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The number of the bin of each value; values outside are in the first or the last bin.
 
     >>> tf.histogram_fixed_width_bins([0.0, 1.0, 9.0], [0.0, 3.0], nbins=3).numpy().tolist()
@@ -288,9 +320,13 @@ def invert_permutation(x: TensorLike, name: Name = None) -> Tensor:
 
 @operation
 def confusion_matrix(
-    labels: TensorLike, predictions: TensorLike, num_classes: CountLike | None = None,
-    weights: TensorLike | None = None, dtype: DTypeLike = int32, name: Name = None,
-) -> Tensor:  # fmt: skip
+    labels: TensorLike,
+    predictions: TensorLike,
+    num_classes: CountLike | None = None,
+    weights: TensorLike | None = None,
+    dtype: DTypeLike = int32,
+    name: Name = None,
+) -> Tensor:
     """How often each label (row) was predicted as each class (column).
 
     >>> tf.math.confusion_matrix([0, 1, 1], [0, 0, 1]).numpy().tolist()

@@ -18,10 +18,24 @@ from gradtape.ops.elementwise import unary as core
 from gradtape.tf.ops.elementwise import Unary, bessel_i0, bessel_i1, unary
 
 __all__ = [
-    "bessel_i0", "bessel_i0e", "bessel_i1", "bessel_i1e", "bessel_j0", "bessel_j1", "bessel_k0",
-    "bessel_k0e", "bessel_k1", "bessel_k1e", "bessel_y0", "bessel_y1", "dawsn", "expint",
-    "fresnel_cos", "fresnel_sin", "spence",
-]  # fmt: skip
+    "bessel_i0",
+    "bessel_i0e",
+    "bessel_i1",
+    "bessel_i1e",
+    "bessel_j0",
+    "bessel_j1",
+    "bessel_k0",
+    "bessel_k0e",
+    "bessel_k1",
+    "bessel_k1e",
+    "bessel_y0",
+    "bessel_y1",
+    "dawsn",
+    "expint",
+    "fresnel_cos",
+    "fresnel_sin",
+    "spence",
+]
 
 _POSITIVE = [(0.5, 4.0)]
 
@@ -38,9 +52,12 @@ def _declare(
     name: str, kernel: Callable[..., Any], *partials: Callable[..., Any], **more: Any
 ) -> Callable[..., Any]:
     return extend.elementwise(
-        name, lambda *x, **p: np.asarray(kernel(*x, **p)).astype(x[0].dtype), partials,
-        accepts="float", **more,
-    )  # fmt: skip
+        name,
+        lambda *x, **p: np.asarray(kernel(*x, **p)).astype(x[0].dtype),
+        partials,
+        accepts="float",
+        **more,
+    )
 
 
 def _derivatives(
@@ -51,9 +68,10 @@ def _derivatives(
         name,
         lambda x, times: kernel(x, times) if times else getattr(scipy_special(), function)(x),
         lambda y, x, times: found(x, times=times + 1),
-        params=("times",), sample_params=({"times": 0}, {"times": 1}, {"times": 3}),
+        params=("times",),
+        sample_params=({"times": 0}, {"times": 1}, {"times": 3}),
         domains=domains,
-    )  # fmt: skip
+    )
     return found
 
 
@@ -95,50 +113,78 @@ _QUARTER_TURN = np.pi / 2.0
 _DAWSN = _derivatives("dawsn", _dawsn_kernel, [(-2.0, 2.0)], "dawsn")
 # NaN below 0, which TensorFlow leaves out of the domain.
 _EXPINT = _declare(
-    "exponential_integral", lambda x: np.where(x < 0, np.nan, scipy_special().expi(x)),
+    "exponential_integral",
+    lambda x: np.where(x < 0, np.nan, scipy_special().expi(x)),
     # At infinity the slope is infinite, not inf / inf.
-    lambda y, x: core.exp(x) / arithmetic.minimum(x, 1e30), domains=_POSITIVE,
-)  # fmt: skip
+    lambda y, x: core.exp(x) / arithmetic.minimum(x, 1e30),
+    domains=_POSITIVE,
+)
 _SPENCE = _derivatives("spence", _spence_kernel, _POSITIVE, "spence")
 _FRESNEL_COS = _declare(
-    "fresnel_cos", lambda x: scipy_special().fresnel(x)[1],
+    "fresnel_cos",
+    lambda x: scipy_special().fresnel(x)[1],
     lambda y, x: core.cos(_QUARTER_TURN * core.square(x)),
-)  # fmt: skip
+)
 _FRESNEL_SIN = _declare(
-    "fresnel_sin", lambda x: scipy_special().fresnel(x)[0],
+    "fresnel_sin",
+    lambda x: scipy_special().fresnel(x)[0],
     lambda y, x: core.sin(_QUARTER_TURN * core.square(x)),
-)  # fmt: skip
+)
 
 
 def _row(function: Callable[[Any], Any], sentence: str, example: str, result: str) -> Unary:
     return unary(function, "f", sentence, example, result, namespace="tf.math.special", digits=4)
 
 
-# fmt: off
-bessel_i0e = _row(lambda x: bessel.ive(0, x), "bessel_i0 times exp(-|x|).", "bessel_i0e(0.0)",
-    "1.0")
-bessel_i1e = _row(lambda x: bessel.ive(1, x), "bessel_i1 times exp(-|x|).", "bessel_i1e(0.0)",
-    "0.0")
-bessel_j0 = _row(lambda x: bessel.jv(0, x), "The Bessel function of order 0.", "bessel_j0(0.0)",
-    "1.0")
-bessel_j1 = _row(lambda x: bessel.jv(1, x), "The Bessel function of order 1.", "bessel_j1(0.0)",
-    "0.0")
-bessel_k0 = _row(lambda x: bessel.kv(0, x),
-    "The modified Bessel function of the second kind, of order 0.", "bessel_k0(1.0)", "0.421")
-bessel_k0e = _row(lambda x: bessel.kve(0, x), "bessel_k0 times exp(x).", "bessel_k0e(1.0)",
-    "1.1445")
-bessel_k1 = _row(lambda x: bessel.kv(1, x),
-    "The modified Bessel function of the second kind, of order 1.", "bessel_k1(1.0)", "0.6019")
-bessel_k1e = _row(lambda x: bessel.kve(1, x), "bessel_k1 times exp(x).", "bessel_k1e(1.0)",
-    "1.6362")
-bessel_y0 = _row(lambda x: bessel.yv(0, x), "The Bessel function of the second kind, of order 0.",
-    "bessel_y0(1.0)", "0.0883")
-bessel_y1 = _row(lambda x: bessel.yv(1, x), "The Bessel function of the second kind, of order 1.",
-    "bessel_y1(1.0)", "-0.7812")
+bessel_i0e = _row(
+    lambda x: bessel.ive(0, x), "bessel_i0 times exp(-|x|).", "bessel_i0e(0.0)", "1.0"
+)
+bessel_i1e = _row(
+    lambda x: bessel.ive(1, x), "bessel_i1 times exp(-|x|).", "bessel_i1e(0.0)", "0.0"
+)
+bessel_j0 = _row(
+    lambda x: bessel.jv(0, x), "The Bessel function of order 0.", "bessel_j0(0.0)", "1.0"
+)
+bessel_j1 = _row(
+    lambda x: bessel.jv(1, x), "The Bessel function of order 1.", "bessel_j1(0.0)", "0.0"
+)
+bessel_k0 = _row(
+    lambda x: bessel.kv(0, x),
+    "The modified Bessel function of the second kind, of order 0.",
+    "bessel_k0(1.0)",
+    "0.421",
+)
+bessel_k0e = _row(
+    lambda x: bessel.kve(0, x), "bessel_k0 times exp(x).", "bessel_k0e(1.0)", "1.1445"
+)
+bessel_k1 = _row(
+    lambda x: bessel.kv(1, x),
+    "The modified Bessel function of the second kind, of order 1.",
+    "bessel_k1(1.0)",
+    "0.6019",
+)
+bessel_k1e = _row(
+    lambda x: bessel.kve(1, x), "bessel_k1 times exp(x).", "bessel_k1e(1.0)", "1.6362"
+)
+bessel_y0 = _row(
+    lambda x: bessel.yv(0, x),
+    "The Bessel function of the second kind, of order 0.",
+    "bessel_y0(1.0)",
+    "0.0883",
+)
+bessel_y1 = _row(
+    lambda x: bessel.yv(1, x),
+    "The Bessel function of the second kind, of order 1.",
+    "bessel_y1(1.0)",
+    "-0.7812",
+)
 dawsn = _row(lambda x: _DAWSN(x, times=0), "Dawson's integral.", "dawsn(1.0)", "0.5381")
 expint = _row(_EXPINT, "The exponential integral Ei; NaN below 0.", "expint(1.0)", "1.8951")
 fresnel_cos = _row(_FRESNEL_COS, "Fresnel's cosine integral.", "fresnel_cos(1.0)", "0.7799")
 fresnel_sin = _row(_FRESNEL_SIN, "Fresnel's sine integral.", "fresnel_sin(1.0)", "0.4383")
-spence = _row(lambda x: _SPENCE(x, times=0), "Spence's integral, the dilogarithm of 1 - x.",
-    "spence(1.0)", "0.0")
-# fmt: on
+spence = _row(
+    lambda x: _SPENCE(x, times=0),
+    "Spence's integral, the dilogarithm of 1 - x.",
+    "spence(1.0)",
+    "0.0",
+)

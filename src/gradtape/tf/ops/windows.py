@@ -20,9 +20,16 @@ from gradtape.tf.base.tensor import Tensor
 from gradtape.tf.base.types import IntLike, Name, TensorLike
 
 __all__ = [
-    "avg_pool", "avg_pool1d", "avg_pool2d", "avg_pool3d", "max_pool", "max_pool1d", "max_pool2d",
-    "max_pool3d", "pool",
-]  # fmt: skip
+    "avg_pool",
+    "avg_pool1d",
+    "avg_pool2d",
+    "avg_pool3d",
+    "max_pool",
+    "max_pool1d",
+    "max_pool2d",
+    "max_pool3d",
+    "pool",
+]
 
 
 # "SAME", "VALID", or a pair of numbers (before, after) for each axis.
@@ -65,9 +72,14 @@ class Windows:
     """The padding of each spatial axis, and the number of windows along it."""
 
     def __init__(
-        self, name: str, lengths: Sequence[int], window: Sequence[int], strides: Sequence[int],
-        dilations: Sequence[int], padding: Padding,
-    ) -> None:  # fmt: skip
+        self,
+        name: str,
+        lengths: Sequence[int],
+        window: Sequence[int],
+        strides: Sequence[int],
+        dilations: Sequence[int],
+        padding: Padding,
+    ) -> None:
         self.window, self.dilations = window, dilations
         reach = [(w - 1) * d + 1 for w, d in zip(window, dilations, strict=True)]
         if isinstance(padding, str):
@@ -118,9 +130,16 @@ def _same(length: int, reach: int, stride: int) -> tuple[int, int]:
 
 
 def _pooled(
-    name: str, input: TensorLike, spatial: int | None, ksize: PerAxis, strides: PerAxis | None,
-    padding: Padding, data_format: str | None, highest: bool, dilations: PerAxis | None = None,
-) -> Tensor:  # fmt: skip
+    name: str,
+    input: TensorLike,
+    spatial: int | None,
+    ksize: PerAxis,
+    strides: PerAxis | None,
+    padding: Padding,
+    data_format: str | None,
+    highest: bool,
+    dilations: PerAxis | None = None,
+) -> Tensor:
     x, last = convert(input), channels_last(data_format)
     ndim = x.ndim - 2 if spatial is None else spatial
     if x.ndim != ndim + 2:
@@ -128,10 +147,13 @@ def _pooled(
     x = x if last else moveaxis(x, 1, -1)
     lengths = x.spec.shape[1:-1]
     windows = Windows(
-        name, lengths, per_axis(name, ksize, ndim, last),
+        name,
+        lengths,
+        per_axis(name, ksize, ndim, last),
         per_axis(name, ksize if strides is None else strides, ndim, last),
-        per_axis(name, dilations, ndim, last), spatial_padding(padding, ndim, last),
-    )  # fmt: skip
+        per_axis(name, dilations, ndim, last),
+        spatial_padding(padding, ndim, last),
+    )
     if highest:
         # Of equal elements the first has the derivative, as in TensorFlow; a NaN stays.
         strides, dilations, _, pairs = windows.steps()
@@ -147,10 +169,15 @@ def _pooled(
 
 @operation
 def pool(
-    input: TensorLike, window_shape: PerAxis, pooling_type: str, strides: PerAxis | None = None,
-    padding: Padding = "VALID", data_format: str | None = None, dilations: PerAxis | None = None,
+    input: TensorLike,
+    window_shape: PerAxis,
+    pooling_type: str,
+    strides: PerAxis | None = None,
+    padding: Padding = "VALID",
+    data_format: str | None = None,
+    dilations: PerAxis | None = None,
     name: Name = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The maximum ("MAX") or the mean ("AVG") of each window, along all spatial axes.
 
     >>> x = tf.reshape(tf.range(4.0), [1, 4, 1])
@@ -175,9 +202,13 @@ def _pool(highest: bool, spatial: int | None, example: str, result: str) -> Call
     own = named_in(example)
 
     def pool(
-        input: TensorLike, ksize: PerAxis, strides: PerAxis, padding: Padding,
-        data_format: str | None = _FORMATS[spatial], name: Name = None,
-    ) -> Tensor:  # fmt: skip
+        input: TensorLike,
+        ksize: PerAxis,
+        strides: PerAxis,
+        padding: Padding,
+        data_format: str | None = _FORMATS[spatial],
+        name: Name = None,
+    ) -> Tensor:
         return _pooled(own, input, spatial, ksize, strides, padding, data_format, highest)
 
     sentence = f"The {'maximum' if highest else 'mean'} of each window, channel by channel."

@@ -15,12 +15,29 @@ from gradtape.tf.base.tensor import Tensor
 from gradtape.tf.base.types import Array, DTypeLike, IntLike, Name, TensorLike
 
 __all__ = [
-    "Assert", "assert_all_finite", "assert_equal", "assert_greater", "assert_greater_equal",
-    "assert_integer", "assert_less", "assert_less_equal", "assert_near", "assert_negative",
-    "assert_non_negative", "assert_non_positive", "assert_none_equal", "assert_positive",
-    "assert_rank", "assert_rank_at_least", "assert_rank_in", "assert_scalar", "assert_shapes",
-    "assert_type", "check_numerics", "is_numeric_tensor",
-]  # fmt: skip
+    "Assert",
+    "assert_all_finite",
+    "assert_equal",
+    "assert_greater",
+    "assert_greater_equal",
+    "assert_integer",
+    "assert_less",
+    "assert_less_equal",
+    "assert_near",
+    "assert_negative",
+    "assert_non_negative",
+    "assert_non_positive",
+    "assert_none_equal",
+    "assert_positive",
+    "assert_rank",
+    "assert_rank_at_least",
+    "assert_rank_in",
+    "assert_scalar",
+    "assert_shapes",
+    "assert_type",
+    "check_numerics",
+    "is_numeric_tensor",
+]
 
 
 def _refuse(message: str | None, sentence: str) -> NoReturn:
@@ -36,9 +53,12 @@ def _pairwise(symbol: str, compare: Callable[..., Any], example: str) -> Callabl
     own = named_in(example)
 
     def check(
-        x: TensorLike, y: TensorLike, message: str | None = None, summarize: object = None,
+        x: TensorLike,
+        y: TensorLike,
+        message: str | None = None,
+        summarize: object = None,
         name: Name = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         a, b = (each.read() for each in common([x, y], own))
         if not np.all(compare(a, b)):
             _refuse(
@@ -82,9 +102,14 @@ assert_non_positive = _single("<=", np.less_equal, "tf.debugging.assert_non_posi
 
 @effect
 def assert_near(
-    x: TensorLike, y: TensorLike, rtol: float | None = None, atol: float | None = None,
-    message: str | None = None, summarize: object = None, name: Name = None,
-) -> None:  # fmt: skip
+    x: TensorLike,
+    y: TensorLike,
+    rtol: float | None = None,
+    atol: float | None = None,
+    message: str | None = None,
+    summarize: object = None,
+    name: Name = None,
+) -> None:
     """Raise unless |x - y| <= atol + rtol |y| for all elements; both are 10 epsilon by default.
 
     >>> tf.debugging.assert_near(1.0, 1.0 + 1e-7)
@@ -212,9 +237,12 @@ def assert_integer(x: TensorLike, message: str | None = None, name: Name = None)
 
 @effect
 def assert_shapes(
-    shapes: Mapping[Any, Any] | Iterable[tuple[Any, Any]], data: object = None,
-    summarize: object = None, message: str | None = None, name: Name = None,
-) -> None:  # fmt: skip
+    shapes: Mapping[Any, Any] | Iterable[tuple[Any, Any]],
+    data: object = None,
+    summarize: object = None,
+    message: str | None = None,
+    name: Name = None,
+) -> None:
     """Raise a ValueError unless tensors have these shapes; equal letters stand for equal lengths.
 
     >>> tf.debugging.assert_shapes([(tf.zeros([2, 3]), ("N", "D")), (tf.zeros([3]), ("D",))])

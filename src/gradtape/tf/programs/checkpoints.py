@@ -279,11 +279,16 @@ class CheckpointManager:
     """
 
     def __init__(
-        self, checkpoint: Checkpoint, directory: PathLike, max_to_keep: int | None,
-        keep_checkpoint_every_n_hours: NonNegative | None = None, checkpoint_name: str = "ckpt",
-        step_counter: Variable | None = None, checkpoint_interval: Size | None = None,
+        self,
+        checkpoint: Checkpoint,
+        directory: PathLike,
+        max_to_keep: int | None,
+        keep_checkpoint_every_n_hours: NonNegative | None = None,
+        checkpoint_name: str = "ckpt",
+        step_counter: Variable | None = None,
+        checkpoint_interval: Size | None = None,
         init_fn: Callable[[], object] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if max_to_keep is not None and max_to_keep <= 0:
             raise ValueError(
                 f"`max_to_keep` must be either None or a positive number, got {max_to_keep}."
@@ -319,9 +324,11 @@ class CheckpointManager:
         return found[-1] if found else None
 
     def save(
-        self, checkpoint_number: Count | None = None, check_interval: bool = True,
+        self,
+        checkpoint_number: Count | None = None,
+        check_interval: bool = True,
         options: object = None,
-    ) -> str | None:  # fmt: skip
+    ) -> str | None:
         """Write a checkpoint, delete the oldest, and give the prefix; None if it is too early."""
         if self._interval is not None and check_interval:
             step = int(self._step.numpy())  # type: ignore[union-attr]

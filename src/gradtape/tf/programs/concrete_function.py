@@ -34,9 +34,10 @@ class ConcreteFunction:
         bound.apply_defaults()
         self._made_for = {name: map_leaves(_spec, nest) for name, nest in bound.arguments.items()}
         self._open = [
-            name for name, nest in self._made_for.items()
+            name
+            for name, nest in self._made_for.items()
             if any(isinstance(leaf, TensorSpec) for leaf in flatten(nest)[0])
-        ]  # fmt: skip
+        ]
         leaves = flatten((args, dict(kwargs)))[0]
         if leaves and not any(isinstance(leaf, TensorSpec) for leaf in leaves):
             function.trace(*args, **kwargs)

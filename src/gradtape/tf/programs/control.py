@@ -31,9 +31,16 @@ from gradtape.trace.thread_state import state
 from gradtape.trace.trace import Trace
 
 __all__ = [
-    "case", "cond", "foldl", "foldr", "map_fn", "scan", "switch_case", "vectorized_map",
+    "case",
+    "cond",
+    "foldl",
+    "foldr",
+    "map_fn",
+    "scan",
+    "switch_case",
+    "vectorized_map",
     "while_loop",
-]  # fmt: skip
+]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -81,9 +88,11 @@ def _may_end_gradients(loop: Callable[P, R]) -> Callable[P, R]:
 
 @operation
 def cond(
-    pred: TensorLike, true_fn: Branch | None = None, false_fn: Branch | None = None,
+    pred: TensorLike,
+    true_fn: Branch | None = None,
+    false_fn: Branch | None = None,
     name: Name = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """`true_fn()` if `pred` holds, else `false_fn()`.
 
     >>> x = tf.constant(3.0)
@@ -108,9 +117,11 @@ def _giving_tensors(function: Branch) -> Branch:
 @operation
 def case(
     pred_fn_pairs: Mapping[Any, Branch] | Sequence[tuple[TensorLike, Branch]],
-    default: Branch | None = None, exclusive: bool = False, strict: bool = False,
+    default: Branch | None = None,
+    exclusive: bool = False,
+    strict: bool = False,
     name: str = "case",
-) -> Any:  # fmt: skip
+) -> Any:
     """The result of the function whose predicate is the first to hold, else of the default.
 
     >>> x = tf.constant(5.0)
@@ -138,9 +149,11 @@ def _first_that_holds(pairs: Sequence[tuple[Any, Branch]], default: Branch | Non
 
 @operation
 def switch_case(
-    branch_index: TensorLike, branch_fns: Mapping[int, Branch] | Sequence[Any],
-    default: Branch | None = None, name: str = "switch_case",
-) -> Any:  # fmt: skip
+    branch_index: TensorLike,
+    branch_fns: Mapping[int, Branch] | Sequence[Any],
+    default: Branch | None = None,
+    name: str = "switch_case",
+) -> Any:
     """The result of the function with a number, else of the default, or of the last function.
 
     >>> tf.switch_case(tf.constant(1), [lambda: 10, lambda: 20])
@@ -162,10 +175,16 @@ def switch_case(
 @operation
 @_may_end_gradients
 def while_loop(
-    cond: UserFunction, body: UserFunction, loop_vars: object, shape_invariants: object = None,
-    parallel_iterations: Size = 10, back_prop: bool = True, swap_memory: bool = False,
-    maximum_iterations: IntLike | None = None, name: Name = None,
-) -> Any:  # fmt: skip
+    cond: UserFunction,
+    body: UserFunction,
+    loop_vars: object,
+    shape_invariants: object = None,
+    parallel_iterations: Size = 10,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    maximum_iterations: IntLike | None = None,
+    name: Name = None,
+) -> Any:
     """`body(*loop_vars)` again and again, as long as `cond(*loop_vars)` holds.
 
     >>> i, x = tf.while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x * 2.0), (0, 1.0))
@@ -245,10 +264,16 @@ def _stacked(rows: list[Any]) -> Any:
 @operation
 @_may_end_gradients
 def map_fn(
-    fn: UserFunction, elems: object, dtype: object = None, parallel_iterations: Size | None = None,
-    back_prop: bool = True, swap_memory: bool = False, infer_shape: bool = True, name: Name = None,
+    fn: UserFunction,
+    elems: object,
+    dtype: object = None,
+    parallel_iterations: Size | None = None,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    infer_shape: bool = True,
+    name: Name = None,
     fn_output_signature: object = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """The function applied to each element along axis 0 in turn, with results stacked.
 
     >>> tf.map_fn(lambda x: x * x, tf.constant([1.0, 2.0])).numpy().tolist()
@@ -287,10 +312,16 @@ def _declared(result: object, declared: object) -> Any:
 @operation
 @_may_end_gradients
 def scan(
-    fn: UserFunction, elems: object, initializer: object = None, parallel_iterations: Size = 10,
-    back_prop: bool = True, swap_memory: bool = False, infer_shape: bool = True,
-    reverse: bool = False, name: Name = None,
-) -> Any:  # fmt: skip
+    fn: UserFunction,
+    elems: object,
+    initializer: object = None,
+    parallel_iterations: Size = 10,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    infer_shape: bool = True,
+    reverse: bool = False,
+    name: Name = None,
+) -> Any:
     """All values of `a = fn(a, x)` along axis 0, stacked; it begins with the first element.
 
     >>> tf.scan(lambda a, x: a + x, tf.constant([1.0, 2.0, 3.0])).numpy().tolist()
@@ -344,9 +375,14 @@ def _scanned(
 @operation
 @_may_end_gradients
 def foldl(
-    fn: UserFunction, elems: object, initializer: object = None, parallel_iterations: Size = 10,
-    back_prop: bool = True, swap_memory: bool = False, name: Name = None,
-) -> Any:  # fmt: skip
+    fn: UserFunction,
+    elems: object,
+    initializer: object = None,
+    parallel_iterations: Size = 10,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    name: Name = None,
+) -> Any:
     """The last value of `a = fn(a, x)` along axis 0.
 
     >>> tf.foldl(lambda a, x: a - x, tf.constant([1.0, 2.0, 3.0])).numpy().item()
@@ -358,9 +394,14 @@ def foldl(
 @operation
 @_may_end_gradients
 def foldr(
-    fn: UserFunction, elems: object, initializer: object = None, parallel_iterations: Size = 10,
-    back_prop: bool = True, swap_memory: bool = False, name: Name = None,
-) -> Any:  # fmt: skip
+    fn: UserFunction,
+    elems: object,
+    initializer: object = None,
+    parallel_iterations: Size = 10,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    name: Name = None,
+) -> Any:
     """The last value of `a = fn(a, x)` along axis 0, from the last element to the first.
 
     >>> tf.foldr(lambda a, x: a - x, tf.constant([1.0, 2.0, 3.0])).numpy().item()

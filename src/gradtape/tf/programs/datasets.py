@@ -91,10 +91,13 @@ class Dataset:
 
     @staticmethod
     def from_generator(
-        generator: Callable[..., Iterable[Any]], output_types: object = None,
-        output_shapes: object = None, args: Sequence[Any] | None = None,
-        output_signature: object = None, name: Name = None,
-    ) -> Dataset:  # fmt: skip
+        generator: Callable[..., Iterable[Any]],
+        output_types: object = None,
+        output_shapes: object = None,
+        args: Sequence[Any] | None = None,
+        output_signature: object = None,
+        name: Name = None,
+    ) -> Dataset:
         """The elements of a Python generator, in the declared dtypes."""
         declared = output_types if output_signature is None else output_signature
         kinds = [
@@ -141,10 +144,14 @@ class Dataset:
     # Transformations.
 
     def map(
-        self, map_func: UserFunction, num_parallel_calls: object = None,
-        deterministic: object = None, synchronous: object = None,
-        use_unbounded_threadpool: bool = False, name: Name = None,
-    ) -> Dataset:  # fmt: skip
+        self,
+        map_func: UserFunction,
+        num_parallel_calls: object = None,
+        deterministic: object = None,
+        synchronous: object = None,
+        use_unbounded_threadpool: bool = False,
+        name: Name = None,
+    ) -> Dataset:
         """A function applied to each element, in order."""
         return Dataset(
             lambda: (_tensors(_apply(map_func, element)) for element in self), self._length
@@ -155,9 +162,13 @@ class Dataset:
         return Dataset(lambda: (e for e in self if bool(_apply(predicate, e))), None)
 
     def batch(
-        self, batch_size: SizeLike, drop_remainder: bool = False, num_parallel_calls: object = None,
-        deterministic: object = None, name: Name = None,
-    ) -> Dataset:  # fmt: skip
+        self,
+        batch_size: SizeLike,
+        drop_remainder: bool = False,
+        num_parallel_calls: object = None,
+        deterministic: object = None,
+        name: Name = None,
+    ) -> Dataset:
         """Groups of `batch_size` elements, stacked."""
         size = int(batch_size)
 
@@ -182,9 +193,12 @@ class Dataset:
         return Dataset(rows, None)
 
     def shuffle(
-        self, buffer_size: SizeLike, seed: IntLike | None = None,
-        reshuffle_each_iteration: bool | None = None, name: Name = None,
-    ) -> Dataset:  # fmt: skip
+        self,
+        buffer_size: SizeLike,
+        seed: IntLike | None = None,
+        reshuffle_each_iteration: bool | None = None,
+        name: Name = None,
+    ) -> Dataset:
         """Elements in random order, drawn from a buffer of `buffer_size`."""
         size, again = int(buffer_size), reshuffle_each_iteration is not False
         source = streams._generator(None if seed is None else int(seed))

@@ -73,12 +73,18 @@ def _received(result: Any) -> Any:
 
 
 def function(
-    func: UserFunction | None = None, input_signature: Sequence[Any] | None = None,
-    autograph: bool = True, jit_compile: bool | None = None, reduce_retracing: bool = False,
-    experimental_implements: object = None, experimental_autograph_options: object = None,
-    experimental_attributes: object = None, experimental_relax_shapes: bool | None = None,
-    experimental_compile: bool | None = None, experimental_follow_type_hints: bool | None = None,
-) -> Any:  # fmt: skip
+    func: UserFunction | None = None,
+    input_signature: Sequence[Any] | None = None,
+    autograph: bool = True,
+    jit_compile: bool | None = None,
+    reduce_retracing: bool = False,
+    experimental_implements: object = None,
+    experimental_autograph_options: object = None,
+    experimental_attributes: object = None,
+    experimental_relax_shapes: bool | None = None,
+    experimental_compile: bool | None = None,
+    experimental_follow_type_hints: bool | None = None,
+) -> Any:
     """Run a function without the Python between its ops, from the second call of a kind on.
 
     >>> @tf.function

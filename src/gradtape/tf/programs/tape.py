@@ -25,8 +25,12 @@ from gradtape.trace.recording import Recording
 from gradtape.trace.thread_state import state
 
 __all__ = [
-    "ForwardAccumulator", "GradientTape", "UnconnectedGradients", "gradients", "hessians",
-]  # fmt: skip
+    "ForwardAccumulator",
+    "GradientTape",
+    "UnconnectedGradients",
+    "gradients",
+    "hessians",
+]
 
 
 class UnconnectedGradients(enum.Enum):
@@ -68,9 +72,12 @@ class GradientTape(core.GradientTape):
     """
 
     def gradient(
-        self, target: object, sources: object, output_gradients: object = None,
+        self,
+        target: object,
+        sources: object,
+        output_gradients: object = None,
         unconnected_gradients: UnconnectedGradients | str = UnconnectedGradients.NONE,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         """The gradient of the sum of all targets by each source, in the structure of `sources`.
 
         >>> x = tf.constant([1.0, 2.0])
@@ -100,10 +107,14 @@ class GradientTape(core.GradientTape):
         return adopt(unflatten(structure, gradients))
 
     def jacobian(
-        self, target: object, sources: object,
+        self,
+        target: object,
+        sources: object,
         unconnected_gradients: UnconnectedGradients | str = UnconnectedGradients.NONE,
-        parallel_iterations: object = None, experimental_use_pfor: bool = True, **more: Any,
-    ) -> Any:  # fmt: skip
+        parallel_iterations: object = None,
+        experimental_use_pfor: bool = True,
+        **more: Any,
+    ) -> Any:
         """The derivative of every element of `target` by every element of each source.
 
         >>> x = tf.Variable([1.0, 2.0])
@@ -115,10 +126,14 @@ class GradientTape(core.GradientTape):
         return adopt(super().jacobian(target, sources, _word(unconnected_gradients), **more))
 
     def batch_jacobian(
-        self, target: Any, source: Any,
+        self,
+        target: Any,
+        source: Any,
         unconnected_gradients: UnconnectedGradients | str = UnconnectedGradients.NONE,
-        parallel_iterations: object = None, experimental_use_pfor: bool = True, **more: Any,
-    ) -> Any:  # fmt: skip
+        parallel_iterations: object = None,
+        experimental_use_pfor: bool = True,
+        **more: Any,
+    ) -> Any:
         """The Jacobian of each example: row b of `target` by row b of `source`.
 
         >>> x = tf.Variable([[1.0, 2.0], [3.0, 4.0]])
@@ -134,9 +149,12 @@ class GradientTape(core.GradientTape):
         return adopt(found)
 
     def hessian(
-        self, target: object, sources: object,
-        unconnected_gradients: UnconnectedGradients | str = "none", **more: Any,
-    ) -> Any:  # fmt: skip
+        self,
+        target: object,
+        sources: object,
+        unconnected_gradients: UnconnectedGradients | str = "none",
+        **more: Any,
+    ) -> Any:
         """The second derivatives of the sum of `target`; TensorFlow has no such method."""
         return adopt(super().hessian(target, sources, _word(unconnected_gradients), **more))
 
@@ -204,10 +222,15 @@ def _listed(sources: object) -> list[Any]:
 
 @operation
 def gradients(
-    ys: object, xs: object, grad_ys: object = None, name: str = "gradients",
-    gate_gradients: bool = False, aggregation_method: object = None, stop_gradients: object = None,
+    ys: object,
+    xs: object,
+    grad_ys: object = None,
+    name: str = "gradients",
+    gate_gradients: bool = False,
+    aggregation_method: object = None,
+    stop_gradients: object = None,
     unconnected_gradients: UnconnectedGradients | str = UnconnectedGradients.NONE,
-) -> list[Any]:  # fmt: skip
+) -> list[Any]:
     """Partial derivatives of the sum of `ys` by each of `xs`, as a list; they need no tape.
 
     >>> x = tf.constant([2.0])
@@ -235,9 +258,12 @@ def gradients(
 
 @operation
 def hessians(
-    ys: object, xs: object, gate_gradients: bool = False, aggregation_method: object = None,
+    ys: object,
+    xs: object,
+    gate_gradients: bool = False,
+    aggregation_method: object = None,
     name: str = "hessians",
-) -> list[Any]:  # fmt: skip
+) -> list[Any]:
     """The Hessian of the sum of `ys` by each of `xs`, as a list.
 
     >>> x = tf.constant([1.0, 2.0])

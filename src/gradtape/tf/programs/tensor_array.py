@@ -34,11 +34,19 @@ class TensorArray:
     """
 
     def __init__(
-        self, dtype: DTypeLike, size: CountLike | None = None, dynamic_size: bool | None = None,
-        clear_after_read: bool | None = None, tensor_array_name: object = None,
-        handle: object = None, flow: object = None, infer_shape: bool = True,
-        element_shape: Dims = None, colocate_with_first_write_call: bool = True, name: Name = None,
-    ) -> None:  # fmt: skip
+        self,
+        dtype: DTypeLike,
+        size: CountLike | None = None,
+        dynamic_size: bool | None = None,
+        clear_after_read: bool | None = None,
+        tensor_array_name: object = None,
+        handle: object = None,
+        flow: object = None,
+        infer_shape: bool = True,
+        element_shape: Dims = None,
+        colocate_with_first_write_call: bool = True,
+        name: Name = None,
+    ) -> None:
         self._dtype = as_dtype(dtype)
         self._dynamic = bool(dynamic_size)
         # A read forgets the tensor, by default.

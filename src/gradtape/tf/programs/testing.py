@@ -15,9 +15,13 @@ from gradtape.tf.base.types import Array, TensorLike, UserFunction
 from gradtape.tf.programs.tape import GradientTape
 
 __all__ = [
-    "TestCase", "compute_gradient", "gpu_device_name", "is_built_with_cuda", "is_gpu_available",
+    "TestCase",
+    "compute_gradient",
+    "gpu_device_name",
+    "is_built_with_cuda",
+    "is_gpu_available",
     "main",
-]  # fmt: skip
+]
 
 
 def compute_gradient(

@@ -16,10 +16,17 @@ from gradtape.tf.programs.module import Module
 # Attributes of layers that hold what other attributes hold as well, or what no state is.
 _PASSED_OVER = frozenset(
     (
-        "_added", "_arguments", "_between", "_chain", "_inputs", "_outputs", "_owner",
-        "_regularized", "_symbolic_call",
+        "_added",
+        "_arguments",
+        "_between",
+        "_chain",
+        "_inputs",
+        "_outputs",
+        "_owner",
+        "_regularized",
+        "_symbolic_call",
     )
-)  # fmt: skip
+)
 
 Cell = CoreVariable | CoreGenerator
 

@@ -83,12 +83,20 @@ class Variable(CoreVariable):
     reads_are_recorded = True
 
     def __init__(
-        self, initial_value: Any = None, trainable: bool | None = None, validate_shape: bool = True,
-        caching_device: object = None, name: str | None = None, variable_def: object = None,
-        dtype: DTypeLike | None = None, import_scope: object = None,
-        constraint: Callable[[Tensor], Tensor] | None = None, synchronization: object = None,
-        aggregation: object = None, shape: tuple[int, ...] | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        initial_value: Any = None,
+        trainable: bool | None = None,
+        validate_shape: bool = True,
+        caching_device: object = None,
+        name: str | None = None,
+        variable_def: object = None,
+        dtype: DTypeLike | None = None,
+        import_scope: object = None,
+        constraint: Callable[[Tensor], Tensor] | None = None,
+        synchronization: object = None,
+        aggregation: object = None,
+        shape: tuple[int, ...] | None = None,
+    ) -> None:
         if initial_value is None:
             raise ValueError("The `initial_value` arg to `tf.Variable` must be given a value.")
         start = initial_value() if callable(initial_value) else initial_value
@@ -162,9 +170,12 @@ class Variable(CoreVariable):
 
     @effect
     def assign(
-        self, value: TensorLike, use_locking: bool = False, name: Name = None,
+        self,
+        value: TensorLike,
+        use_locking: bool = False,
+        name: Name = None,
         read_value: bool = True,
-    ) -> Variable:  # fmt: skip
+    ) -> Variable:
         """Replace the value; shape and dtype stay.
 
         >>> tf.Variable(1.0).assign(3).numpy().item()
@@ -175,9 +186,12 @@ class Variable(CoreVariable):
 
     @effect
     def assign_add(
-        self, delta: TensorLike, use_locking: bool = False, name: Name = None,
+        self,
+        delta: TensorLike,
+        use_locking: bool = False,
+        name: Name = None,
         read_value: bool = True,
-    ) -> Variable:  # fmt: skip
+    ) -> Variable:
         """Add to the value.
 
         >>> tf.Variable(1.0).assign_add(2).numpy().item()
@@ -188,9 +202,12 @@ class Variable(CoreVariable):
 
     @effect
     def assign_sub(
-        self, delta: TensorLike, use_locking: bool = False, name: Name = None,
+        self,
+        delta: TensorLike,
+        use_locking: bool = False,
+        name: Name = None,
         read_value: bool = True,
-    ) -> Variable:  # fmt: skip
+    ) -> Variable:
         """Subtract from the value.
 
         >>> tf.Variable(1.0).assign_sub(2).numpy().item()

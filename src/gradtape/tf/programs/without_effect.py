@@ -15,10 +15,20 @@ from gradtape.tf.base.tensor import Tensor
 from gradtape.tf.base.types import Name
 
 __all__ = [
-    "AggregationMethod", "VariableAggregation", "VariableSynchronization", "autograph", "device",
-    "get_logger", "get_static_value", "init_scope", "is_symbolic_tensor", "no_gradient", "tuple",
-    "type_spec_from_value", "version",
-]  # fmt: skip
+    "AggregationMethod",
+    "VariableAggregation",
+    "VariableSynchronization",
+    "autograph",
+    "device",
+    "get_logger",
+    "get_static_value",
+    "init_scope",
+    "is_symbolic_tensor",
+    "no_gradient",
+    "tuple",
+    "type_spec_from_value",
+    "version",
+]
 
 T = TypeVar("T")
 

@@ -16,10 +16,18 @@ from gradtape.tf.base.dispatch import WithoutValue, graphs
 from gradtape.tf.programs.variable import Variable
 
 __all__ = [
-    "Graph", "GraphKeys", "control_dependencies", "disable_eager_execution", "disable_v2_behavior",
-    "enable_eager_execution", "enable_v2_behavior", "executing_eagerly", "get_collection",
-    "get_default_graph", "reset_default_graph",
-]  # fmt: skip
+    "Graph",
+    "GraphKeys",
+    "control_dependencies",
+    "disable_eager_execution",
+    "disable_v2_behavior",
+    "enable_eager_execution",
+    "enable_v2_behavior",
+    "executing_eagerly",
+    "get_collection",
+    "get_default_graph",
+    "reset_default_graph",
+]
 
 
 class Graph:

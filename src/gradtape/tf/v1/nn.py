@@ -19,9 +19,13 @@ from gradtape.tf.ops.products import matmul
 from gradtape.tf.v1.signatures import with_old_arguments
 
 __all__ = [
-    "dropout", "embedding_lookup", "relu_layer", "softmax_cross_entropy_with_logits",
-    "softmax_cross_entropy_with_logits_v2", "xw_plus_b",
-]  # fmt: skip
+    "dropout",
+    "embedding_lookup",
+    "relu_layer",
+    "softmax_cross_entropy_with_logits",
+    "softmax_cross_entropy_with_logits_v2",
+    "xw_plus_b",
+]
 
 
 @with_old_arguments
@@ -39,10 +43,13 @@ def softmax_cross_entropy_with_logits(
 
 
 def dropout(
-    x: TensorLike, keep_prob: Probability | None = None,
-    noise_shape: Sequence[IntLike | None] | None = None, seed: IntLike | None = None,
-    name: Name = None, rate: Probability | None = None,
-) -> Tensor:  # fmt: skip
+    x: TensorLike,
+    keep_prob: Probability | None = None,
+    noise_shape: Sequence[IntLike | None] | None = None,
+    seed: IntLike | None = None,
+    name: Name = None,
+    rate: Probability | None = None,
+) -> Tensor:
     """Elements kept with a probability, or dropped at a rate, and scaled to keep the mean.
 
     >>> tf.compat.v1.nn.dropout([1.0, 2.0], keep_prob=1.0).numpy().tolist()
@@ -79,9 +86,12 @@ softmax_cross_entropy_with_logits_v2 = with_old_arguments(
 
 @with_old_arguments
 def embedding_lookup(
-    params: TensorLike, ids: TensorLike, partition_strategy: str = "mod", name: Name = None,
+    params: TensorLike,
+    ids: TensorLike,
+    partition_strategy: str = "mod",
+    name: Name = None,
     max_norm: float | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Rows of a table, or of the parts of one: row 5 of three is row 1 of part 2, unless "div".
 
     >>> table = tf.constant([[1.0, 2.0], [3.0, 4.0]])

@@ -25,9 +25,17 @@ from gradtape.tf.v1.graphs import executing_eagerly
 from gradtape.tf.v1.signatures import with_old_arguments
 
 __all__ = [
-    "batch_to_space", "cond", "div", "space_to_batch", "to_double", "to_float", "to_int32",
-    "to_int64", "where", "while_loop",
-]  # fmt: skip
+    "batch_to_space",
+    "cond",
+    "div",
+    "space_to_batch",
+    "to_double",
+    "to_float",
+    "to_int32",
+    "to_int64",
+    "where",
+    "while_loop",
+]
 
 # Functions that TensorFlow 2 moved into a namespace and did not rename.
 _MOVED = {
@@ -45,22 +53,37 @@ _MOVED = {
 # Functions, and their names in TensorFlow 2.
 RENAMED = {
     **{name: f"{place}.{name}" for place, names in _MOVED.items() for name in names.split()},
-    "arg_max": "argmax", "arg_min": "argmin", "diag": "linalg.tensor_diag",
-    "diag_part": "linalg.tensor_diag_part", "div_no_nan": "math.divide_no_nan",
-    "floor_div": "math.floordiv", "lin_space": "linspace",
-    "matrix_band_part": "linalg.band_part", "matrix_determinant": "linalg.det",
-    "matrix_diag": "linalg.diag", "matrix_diag_part": "linalg.diag_part",
-    "matrix_inverse": "linalg.inv", "matrix_set_diag": "linalg.set_diag",
-    "matrix_solve": "linalg.solve", "matrix_triangular_solve": "linalg.triangular_solve",
-    "multinomial": "random.categorical", "py_func": "numpy_function",
-    "random_normal": "random.normal", "random_shuffle": "random.shuffle",
-    "random_uniform": "random.uniform", "random_gamma": "random.gamma",
-    "random_poisson": "random.poisson", "realdiv": "math.truediv", "reverse_v2": "reverse",
-    "self_adjoint_eig": "linalg.eigh", "set_random_seed": "random.set_seed",
+    "arg_max": "argmax",
+    "arg_min": "argmin",
+    "diag": "linalg.tensor_diag",
+    "diag_part": "linalg.tensor_diag_part",
+    "div_no_nan": "math.divide_no_nan",
+    "floor_div": "math.floordiv",
+    "lin_space": "linspace",
+    "matrix_band_part": "linalg.band_part",
+    "matrix_determinant": "linalg.det",
+    "matrix_diag": "linalg.diag",
+    "matrix_diag_part": "linalg.diag_part",
+    "matrix_inverse": "linalg.inv",
+    "matrix_set_diag": "linalg.set_diag",
+    "matrix_solve": "linalg.solve",
+    "matrix_triangular_solve": "linalg.triangular_solve",
+    "multinomial": "random.categorical",
+    "py_func": "numpy_function",
+    "random_normal": "random.normal",
+    "random_shuffle": "random.shuffle",
+    "random_uniform": "random.uniform",
+    "random_gamma": "random.gamma",
+    "random_poisson": "random.poisson",
+    "realdiv": "math.truediv",
+    "reverse_v2": "reverse",
+    "self_adjoint_eig": "linalg.eigh",
+    "set_random_seed": "random.set_seed",
     "tensor_scatter_add": "tensor_scatter_nd_add",
     "tensor_scatter_sub": "tensor_scatter_nd_sub",
-    "tensor_scatter_update": "tensor_scatter_nd_update", "where_v2": "where",
-}  # fmt: skip
+    "tensor_scatter_update": "tensor_scatter_nd_update",
+    "where_v2": "where",
+}
 
 
 @operation
@@ -76,9 +99,11 @@ def div(x: TensorLike, y: TensorLike, name: Name = None) -> Tensor:
 
 @operation
 def where(
-    condition: TensorLike, x: TensorLike | None = None, y: TensorLike | None = None,
+    condition: TensorLike,
+    x: TensorLike | None = None,
+    y: TensorLike | None = None,
     name: Name = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Elements of x or y, or whole rows if the condition is a vector; nothing broadcasts.
 
     >>> tf.compat.v1.where([True, False], [[1, 2], [3, 4]], [[5, 6], [7, 8]]).numpy().tolist()
@@ -102,9 +127,12 @@ def where(
 
 @with_old_arguments
 def cond(
-    pred: TensorLike, true_fn: Callable[[], Any] | None = None,
-    false_fn: Callable[[], Any] | None = None, strict: bool = False, name: Name = None,
-) -> Any:  # fmt: skip
+    pred: TensorLike,
+    true_fn: Callable[[], Any] | None = None,
+    false_fn: Callable[[], Any] | None = None,
+    strict: bool = False,
+    name: Name = None,
+) -> Any:
     """`true_fn()` if `pred` holds, else `false_fn()`; a list of one is that one, unless `strict`.
 
     >>> tf.compat.v1.cond(True, fn1=lambda: [tf.constant(1)], fn2=lambda: [tf.constant(2)]).numpy()
@@ -115,10 +143,17 @@ def cond(
 
 @with_old_arguments
 def while_loop(
-    cond: UserFunction, body: UserFunction, loop_vars: Any, shape_invariants: object = None,
-    parallel_iterations: int = 10, back_prop: bool = True, swap_memory: bool = False,
-    name: Name = None, maximum_iterations: Any = None, return_same_structure: bool = False,
-) -> Any:  # fmt: skip
+    cond: UserFunction,
+    body: UserFunction,
+    loop_vars: Any,
+    shape_invariants: object = None,
+    parallel_iterations: int = 10,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    name: Name = None,
+    maximum_iterations: Any = None,
+    return_same_structure: bool = False,
+) -> Any:
     """The loop of TensorFlow 2; of one variable, its value alone, in a graph or as in `body`.
 
     >>> tf.compat.v1.while_loop(lambda i: i < 3, lambda i: i + 1, [tf.constant(0)]).numpy()
@@ -133,9 +168,15 @@ def while_loop(
         return result
 
     result = new_while_loop(
-        cond, step, loop_vars, shape_invariants, parallel_iterations, back_prop, swap_memory,
+        cond,
+        step,
+        loop_vars,
+        shape_invariants,
+        parallel_iterations,
+        back_prop,
+        swap_memory,
         maximum_iterations,
-    )  # fmt: skip
+    )
     alone = not executing_eagerly() or not listed
     return _one(result, alone and not return_same_structure)
 

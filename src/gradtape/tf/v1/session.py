@@ -64,9 +64,12 @@ class Session:
         return self
 
     def run(
-        self, fetches: Any, feed_dict: Mapping[Any, Any] | None = None, options: object = None,
+        self,
+        fetches: Any,
+        feed_dict: Mapping[Any, Any] | None = None,
+        options: object = None,
         run_metadata: object = None,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         """The values of a tensor, a variable or a nest of them; None for calls without a result.
 
         >>> tf.Session().run({"a": tf.constant(1.0), "b": [tf.constant(2)]})

@@ -54,9 +54,12 @@ class Symbolic(WithoutValue):
     default_session: ClassVar[Callable[[], Any]]
 
     def __init__(
-        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
         effect: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         Symbolic.created += 1
         self.function = function
         self.args = args
@@ -276,9 +279,10 @@ class Run:
                 waiting.pop()
                 continue
             missing = [
-                each for each in (*call.before, *symbolic_parts((call.args, call.kwargs)))
+                each
+                for each in (*call.before, *symbolic_parts((call.args, call.kwargs)))
                 if id(each) not in self.values
-            ]  # fmt: skip
+            ]
             if missing:
                 waiting += reversed(missing)
                 continue
@@ -427,10 +431,14 @@ def _gradients(call: Symbolic, found: list[Any] | None) -> list[Any]:
         found = None
     sources = list(xs) if isinstance(xs, (list, tuple)) else [xs]
     absent = [
-        is_certain and (id(source) not in before if found is None and isinstance(source, Symbolic)
-                        else found is not None and found[number] is None)
+        is_certain
+        and (
+            id(source) not in before
+            if found is None and isinstance(source, Symbolic)
+            else found is not None and found[number] is None
+        )
         for number, source in enumerate(sources)
-    ]  # fmt: skip
+    ]
     # A run must not need the values of sources that are unconnected.
     connected = [source for source, none in zip(sources, absent, strict=True) if not none]
     call = Symbolic(call.function, (), {**passed, "xs": connected})

@@ -19,9 +19,14 @@ from gradtape.tf.v1.graphs import default_graph, local
 from gradtape.tf.v1.symbolic import Symbolic
 
 __all__ = [
-    "AdagradOptimizer", "AdamOptimizer", "GradientDescentOptimizer", "MomentumOptimizer",
-    "Optimizer", "RMSPropOptimizer", "exponential_decay",
-]  # fmt: skip
+    "AdagradOptimizer",
+    "AdamOptimizer",
+    "GradientDescentOptimizer",
+    "MomentumOptimizer",
+    "Optimizer",
+    "RMSPropOptimizer",
+    "exponential_decay",
+]
 
 
 # A number, a deferred call that is executed at each step, or a schedule.
@@ -46,20 +51,29 @@ class Optimizer:
         self.name = name
 
     def minimize(
-        self, loss: object, global_step: Variable | None = None,
-        var_list: Iterable[Variable] | None = None, gate_gradients: int = 1,
-        aggregation_method: object = None, colocate_gradients_with_ops: bool = False,
-        name: str | None = None, grad_loss: object = None,
-    ) -> Symbolic:  # fmt: skip
+        self,
+        loss: object,
+        global_step: Variable | None = None,
+        var_list: Iterable[Variable] | None = None,
+        gate_gradients: int = 1,
+        aggregation_method: object = None,
+        colocate_gradients_with_ops: bool = False,
+        name: str | None = None,
+        grad_loss: object = None,
+    ) -> Symbolic:
         """A call to run that takes one step down the gradient of a loss."""
         pairs = self.compute_gradients(loss, var_list, gate_gradients, grad_loss=grad_loss)
         return self.apply_gradients(pairs, global_step)
 
     def compute_gradients(
-        self, loss: object, var_list: Iterable[Variable] | None = None, gate_gradients: int = 1,
-        aggregation_method: object = None, colocate_gradients_with_ops: bool = False,
+        self,
+        loss: object,
+        var_list: Iterable[Variable] | None = None,
+        gate_gradients: int = 1,
+        aggregation_method: object = None,
+        colocate_gradients_with_ops: bool = False,
         grad_loss: object = None,
-    ) -> list[tuple[Any, Variable]]:  # fmt: skip
+    ) -> list[tuple[Any, Variable]]:
         """Pairs of a gradient and its variable; `grad_loss` is the gradient of the loss itself."""
         if gate_gradients not in (0, 1, 2):
             raise ValueError(
@@ -72,9 +86,11 @@ class Optimizer:
         return list(zip(gradients(loss, variables, grad_loss), variables, strict=True))
 
     def apply_gradients(
-        self, grads_and_vars: Iterable[tuple[Any, Variable]], global_step: Variable | None = None,
+        self,
+        grads_and_vars: Iterable[tuple[Any, Variable]],
+        global_step: Variable | None = None,
         name: str | None = None,
-    ) -> Symbolic:  # fmt: skip
+    ) -> Symbolic:
         """A call to run that takes one step, given pairs of a gradient and its variable."""
         pairs = [(g, v) for g, v in grads_and_vars if g is not None]
         if not pairs:
@@ -141,9 +157,13 @@ class MomentumOptimizer(Optimizer):
     """
 
     def __init__(
-        self, learning_rate: Rate, momentum: Probability, use_locking: bool = False,
-        name: str = "Momentum", use_nesterov: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        learning_rate: Rate,
+        momentum: Probability,
+        use_locking: bool = False,
+        name: str = "Momentum",
+        use_nesterov: bool = False,
+    ) -> None:
         super().__init__(_Momentum(_rate(learning_rate), momentum, use_nesterov), name)
 
 
@@ -155,9 +175,14 @@ class AdamOptimizer(Optimizer):
     """
 
     def __init__(
-        self, learning_rate: Rate = 0.001, beta1: Decay = 0.9, beta2: Decay = 0.999,
-        epsilon: NonNegative = 1e-8, use_locking: bool = False, name: str = "Adam",
-    ) -> None:  # fmt: skip
+        self,
+        learning_rate: Rate = 0.001,
+        beta1: Decay = 0.9,
+        beta2: Decay = 0.999,
+        epsilon: NonNegative = 1e-8,
+        use_locking: bool = False,
+        name: str = "Adam",
+    ) -> None:
         inner = core.Adam(_rate(learning_rate), beta_1=beta1, beta_2=beta2, epsilon=epsilon)
         super().__init__(inner, name)
 
@@ -178,10 +203,15 @@ class RMSPropOptimizer(Optimizer):
     """
 
     def __init__(
-        self, learning_rate: Rate, decay: Probability = 0.9, momentum: Probability = 0.0,
-        epsilon: NonNegative = 1e-10, use_locking: bool = False, centered: bool = False,
+        self,
+        learning_rate: Rate,
+        decay: Probability = 0.9,
+        momentum: Probability = 0.0,
+        epsilon: NonNegative = 1e-10,
+        use_locking: bool = False,
+        centered: bool = False,
         name: str = "RMSProp",
-    ) -> None:  # fmt: skip
+    ) -> None:
         inner = _FromOne(
             _rate(learning_rate), rho=decay, momentum=momentum, epsilon=epsilon, centered=centered
         )
@@ -196,9 +226,12 @@ class AdagradOptimizer(Optimizer):
     """
 
     def __init__(
-        self, learning_rate: Rate, initial_accumulator_value: NonNegative = 0.1,
-        use_locking: bool = False, name: str = "Adagrad",
-    ) -> None:  # fmt: skip
+        self,
+        learning_rate: Rate,
+        initial_accumulator_value: NonNegative = 0.1,
+        use_locking: bool = False,
+        name: str = "Adagrad",
+    ) -> None:
         inner = core.Adagrad(
             _rate(learning_rate), initial_accumulator_value=initial_accumulator_value
         )
@@ -213,9 +246,13 @@ def _rate(rate: Rate) -> Any:
 
 
 def exponential_decay(
-    learning_rate: float, global_step: TensorLike, decay_steps: Positive, decay_rate: NonNegative,
-    staircase: bool = False, name: str | None = None,
-) -> Tensor:  # fmt: skip
+    learning_rate: float,
+    global_step: TensorLike,
+    decay_steps: Positive,
+    decay_rate: NonNegative,
+    staircase: bool = False,
+    name: str | None = None,
+) -> Tensor:
     """learning_rate * decay_rate ** (global_step / decay_steps).
 
     >>> tf.compat.v1.train.exponential_decay(1.0, 10, 10, 0.5).numpy().item()

@@ -17,10 +17,20 @@ from gradtape.tf.v1.graphs import default_graph, get_default_graph, local
 from gradtape.tf.v1.symbolic import Symbolic
 
 __all__ = [
-    "AUTO_REUSE", "assign", "assign_add", "assign_sub", "get_variable", "global_variables",
-    "global_variables_initializer", "initialize_all_variables", "local_variables_initializer",
-    "no_op", "trainable_variables", "variable_scope", "variables_initializer",
-]  # fmt: skip
+    "AUTO_REUSE",
+    "assign",
+    "assign_add",
+    "assign_sub",
+    "get_variable",
+    "global_variables",
+    "global_variables_initializer",
+    "initialize_all_variables",
+    "local_variables_initializer",
+    "no_op",
+    "trainable_variables",
+    "variable_scope",
+    "variables_initializer",
+]
 
 
 def global_variables(scope: str | None = None) -> list[Variable]:
@@ -118,12 +128,20 @@ def _refuse(function: str, **arguments: object) -> None:
 
 @contextlib.contextmanager
 def variable_scope(
-    name_or_scope: object, default_name: Name = None, values: object = None,
-    initializer: Any = None, regularizer: object = None, caching_device: object = None,
-    partitioner: object = None, custom_getter: object = None, reuse: bool | str | None = None,
-    dtype: DTypeLike | None = None, use_resource: object = None, constraint: object = None,
+    name_or_scope: object,
+    default_name: Name = None,
+    values: object = None,
+    initializer: Any = None,
+    regularizer: object = None,
+    caching_device: object = None,
+    partitioner: object = None,
+    custom_getter: object = None,
+    reuse: bool | str | None = None,
+    dtype: DTypeLike | None = None,
+    use_resource: object = None,
+    constraint: object = None,
     auxiliary_name_scope: bool = True,
-) -> Iterator[object]:  # fmt: skip
+) -> Iterator[object]:
     """Prefix the names of `get_variable`; with reuse=True it returns existing variables.
 
     >>> with tf.Graph().as_default():
@@ -134,9 +152,12 @@ def variable_scope(
     True layer/w:0
     """
     _refuse(
-        "variable_scope", regularizer=regularizer, partitioner=partitioner,
-        custom_getter=custom_getter, constraint=constraint,
-    )  # fmt: skip
+        "variable_scope",
+        regularizer=regularizer,
+        partitioner=partitioner,
+        custom_getter=custom_getter,
+        constraint=constraint,
+    )
     _scopes.append(str(default_name if name_or_scope is None else name_or_scope))
     _defaults.append((initializer, dtype))
     graph = default_graph()
@@ -154,13 +175,22 @@ AUTO_REUSE = "auto"
 
 
 def get_variable(
-    name: str, shape: ShapeLike | None = None, dtype: DTypeLike | None = None,
-    initializer: Any = None, regularizer: object = None, trainable: bool | None = None,
-    collections: object = None, caching_device: object = None, partitioner: object = None,
-    validate_shape: bool = True, use_resource: object = None, custom_getter: object = None,
-    constraint: Callable[..., Any] | None = None, synchronization: object = None,
+    name: str,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike | None = None,
+    initializer: Any = None,
+    regularizer: object = None,
+    trainable: bool | None = None,
+    collections: object = None,
+    caching_device: object = None,
+    partitioner: object = None,
+    validate_shape: bool = True,
+    use_resource: object = None,
+    custom_getter: object = None,
+    constraint: Callable[..., Any] | None = None,
+    synchronization: object = None,
     aggregation: object = None,
-) -> Variable:  # fmt: skip
+) -> Variable:
     """The variable of a name in the default graph, made if there is none.
 
     >>> with tf.Graph().as_default():
@@ -169,9 +199,12 @@ def get_variable(
     (2, 3)
     """
     _refuse(
-        "get_variable", regularizer=regularizer, partitioner=partitioner,
-        custom_getter=custom_getter, collections=collections,
-    )  # fmt: skip
+        "get_variable",
+        regularizer=regularizer,
+        partitioner=partitioner,
+        custom_getter=custom_getter,
+        collections=collections,
+    )
     for start, kind in reversed(_defaults):
         initializer = start if initializer is None else initializer
         dtype = kind if dtype is None else dtype
@@ -204,9 +237,12 @@ def get_variable(
 
 @effect
 def assign(
-    ref: Variable, value: TensorLike, validate_shape: bool | None = None,
-    use_locking: bool | None = None, name: Name = None,
-) -> Variable:  # fmt: skip
+    ref: Variable,
+    value: TensorLike,
+    validate_shape: bool | None = None,
+    use_locking: bool | None = None,
+    name: Name = None,
+) -> Variable:
     """Replace the value of a variable.
 
     >>> tf.compat.v1.assign(tf.Variable(1.0), 2.0).numpy().item()

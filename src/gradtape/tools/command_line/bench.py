@@ -61,9 +61,13 @@ def programs() -> list[Program]:
         ("sin(x) * exp(-x) + x * x, 1,000,000", chain, numpy_chain, (large,)),
         ("the same, 1,000", chain, numpy_chain, (small,)),
         ("matrix product, 400 x 400", lambda a, b: a @ b, np.matmul, (left, right)),
-        ("gradient of sum(tanh(x)**2), 1,000,000",
-         grad(lambda x: total(tanh(x) ** 2)), slope, (large,)),
-    ]  # fmt: skip
+        (
+            "gradient of sum(tanh(x)**2), 1,000,000",
+            grad(lambda x: total(tanh(x) ** 2)),
+            slope,
+            (large,),
+        ),
+    ]
 
 
 def best(run: Callable[[], object]) -> float:
@@ -95,17 +99,25 @@ def run(chosen: argparse.Namespace) -> int:
         found = [dict(zip(names, row, strict=True)) for row in rows]
         print_json({"limits": limits.as_dict(), "programs": found})
     else:
-        print_table("limits of this machine", ("what", "measured"), [
-            ("threads", limits.threads),
-            ("memory", f"{limits.bytes_per_second * 1e-9:.1f} GB/s"),
-            ("products in float64", f"{limits.flops_float64 * 1e-9:.1f} Gflop/s"),
-            ("products in float32", f"{limits.flops_float32 * 1e-9:.1f} Gflop/s"),
-        ])  # fmt: skip
+        print_table(
+            "limits of this machine",
+            ("what", "measured"),
+            [
+                ("threads", limits.threads),
+                ("memory", f"{limits.bytes_per_second * 1e-9:.1f} GB/s"),
+                ("products in float64", f"{limits.flops_float64 * 1e-9:.1f} Gflop/s"),
+                ("products in float32", f"{limits.flops_float32 * 1e-9:.1f} Gflop/s"),
+            ],
+        )
         print()
-        print_table("programs", ("program", "gradtape", "NumPy", "times faster"), [
-            (name, seconds(mine), seconds(other), f"{other / mine:.2f}")
-            for name, mine, other in rows
-        ])  # fmt: skip
+        print_table(
+            "programs",
+            ("program", "gradtape", "NumPy", "times faster"),
+            [
+                (name, seconds(mine), seconds(other), f"{other / mine:.2f}")
+                for name, mine, other in rows
+            ],
+        )
     return _table() if chosen.all else 0
 
 

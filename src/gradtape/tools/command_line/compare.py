@@ -67,11 +67,19 @@ def run(chosen: argparse.Namespace) -> int:
     if chosen.json:
         print_json(rows)
     else:
-        print_table(chosen.function, ("form", "first call", "later calls", ""), [
-            (row["form"], seconds(row["first"]) if "first" in row else "-",
-             seconds(row["best"]) if "best" in row else "-", row.get("trouble", ""))
-            for row in rows
-        ])  # fmt: skip
+        print_table(
+            chosen.function,
+            ("form", "first call", "later calls", ""),
+            [
+                (
+                    row["form"],
+                    seconds(row["first"]) if "first" in row else "-",
+                    seconds(row["best"]) if "best" in row else "-",
+                    row.get("trouble", ""),
+                )
+                for row in rows
+            ],
+        )
     return code
 
 
@@ -85,9 +93,12 @@ def _in_process(chosen: argparse.Namespace, form: str) -> dict[str, Any]:
     switches = {"GRADTAPE_JIT": "off"} if form.startswith("tier 0") else {}
     path = os.pathsep.join([os.getcwd(), *filter(None, [os.environ.get("PYTHONPATH")])])
     ended = subprocess.run(
-        command, capture_output=True, text=True, check=False,
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
         env={**os.environ, **switches, "PYTHONPATH": path},
-    )  # fmt: skip
+    )
     try:
         found: dict[str, Any] = json.loads(ended.stdout.strip().splitlines()[-1])
     except (IndexError, ValueError):

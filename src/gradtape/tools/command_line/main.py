@@ -11,9 +11,13 @@ from gradtape.tools.command_line import bench, cache, compare, doctor, info, pro
 from gradtape.version import __version__
 
 COMMANDS = {
-    "profile": profile, "bench": bench, "compare": compare, "cache": cache, "info": info,
+    "profile": profile,
+    "bench": bench,
+    "compare": compare,
+    "cache": cache,
+    "info": info,
     "doctor": doctor,
-}  # fmt: skip
+}
 
 _EPILOG = """\
 where to begin:

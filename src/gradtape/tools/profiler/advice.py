@@ -50,9 +50,16 @@ def advice(found: Findings) -> list[Advice]:
     """All findings, the largest gain first."""
     told: list[Advice] = []
     for look in (
-        computed_again, never_read, read_in_a_loop, captured_again, kept_in_python,
-        jacobian_by_a_loop, wider_than_needed, stops_fusion, threads_do_not_pay,
-    ):  # fmt: skip
+        computed_again,
+        never_read,
+        read_in_a_loop,
+        captured_again,
+        kept_in_python,
+        jacobian_by_a_loop,
+        wider_than_needed,
+        stops_fusion,
+        threads_do_not_pay,
+    ):
         told += look(found)
     told = _together(told)
     told = [each for each in told if each.seconds >= LEAST * found.wall]
@@ -145,8 +152,10 @@ def computed_again(found: Findings) -> Iterator[Advice]:
             f"{_ops(len(still))} here gave the same result in each of {plan.runs} runs: "
             "the inputs did not change.",
             "Compute this once, before the loop and outside the tape.",
-            place, gain, "the time of these ops, less one run",
-        )  # fmt: skip
+            place,
+            gain,
+            "the time of these ops, less one run",
+        )
 
 
 def _ops(count: int) -> str:
@@ -202,8 +211,9 @@ def never_read(found: Findings) -> Iterator[Advice]:
             if backward
             else "Drop it before the others are read, or do not compute it.",
             _asking_place(found, plan) if backward else _place_of(plan, idle),
-            gain, "the time of the ops that only this result needs",
-        )  # fmt: skip
+            gain,
+            "the time of the ops that only this result needs",
+        )
 
 
 def _asking_place(found: Findings, plan: PlanRecord) -> Place | None:
@@ -236,9 +246,10 @@ def read_in_a_loop(found: Findings) -> Iterator[Advice]:
             "read back in a loop",
             f"{reading.count} reads of a value here, {each:.0f} us each, ran a small plan each.",
             "Collect tensors and read them once after the loop, or compute with whole arrays.",
-            place, min(gain, wall, whole_loop(reading)),
+            place,
+            min(gain, wall, whole_loop(reading)),
             "the time of these reads beside the work in their plans",
-        )  # fmt: skip
+        )
 
 
 def captured_again(found: Findings) -> Iterator[Advice]:
@@ -260,8 +271,10 @@ def captured_again(found: Findings) -> Iterator[Advice]:
             f"was {old} and is {new}.",
             "Pass tensors of few shapes and numbers as floats or tensors, or use "
             "reduce_retracing=True.",
-            place, gain, "the time of all captures but the first",
-        )  # fmt: skip
+            place,
+            gain,
+            "the time of all captures but the first",
+        )
 
 
 def kept_in_python(found: Findings) -> Iterator[Advice]:
@@ -294,8 +307,10 @@ def kept_in_python(found: Findings) -> Iterator[Advice]:
             "kept in Python",
             f"gt.function leaves {record.name} to Python: {record.refused}.",
             record.remedy or "Move this out of the function.",
-            record.place, min(gain, most), "the time of Python and recording on its lines",
-        )  # fmt: skip
+            record.place,
+            min(gain, most),
+            "the time of Python and recording on its lines",
+        )
 
 
 def jacobian_by_a_loop(found: Findings) -> Iterator[Advice]:
@@ -309,19 +324,23 @@ def jacobian_by_a_loop(found: Findings) -> Iterator[Advice]:
             if other is not None and other.file == place.file and abs(other.line - place.line) <= 3
         ]
         spent = sum(
-            entry["python"] + entry["recording"] + entry["reading"] + entry["building"]
+            entry["python"]
+            + entry["recording"]
+            + entry["reading"]
+            + entry["building"]
             + entry["backward"]
             for entry in near
-        )  # fmt: skip
+        )
         spent += found.measured.collector.event_seconds.get("derive", 0.0)
         yield Advice(
             "Jacobian by a loop",
             f"{asking.most} gradients of single elements of one recording: the rows of a Jacobian, "
             "one by one.",
             "Call tape.jacobian, or gt.jacobian, which computes all rows in one plan.",
-            place, min(spent, whole_loop(found.readings.get(place))) * (1 - 1 / asking.most),
+            place,
+            min(spent, whole_loop(found.readings.get(place))) * (1 - 1 / asking.most),
             "the time of this loop, less one row",
-        )  # fmt: skip
+        )
 
 
 def wider_than_needed(found: Findings) -> Iterator[Advice]:
@@ -351,8 +370,10 @@ def wider_than_needed(found: Findings) -> Iterator[Advice]:
             "float64",
             "Most of this time moves float64 numbers or multiplies float64 matrices.",
             "If seven digits suffice, make the data float32: gt.asarray(x, dtype=gt.float32).",
-            place, gain, "half of the bytes, and products at the float32 rate of this machine",
-        )  # fmt: skip
+            place,
+            gain,
+            "half of the bytes, and products at the float32 rate of this machine",
+        )
 
 
 def stops_fusion(found: Findings) -> Iterator[Advice]:
@@ -381,8 +402,10 @@ def stops_fusion(found: Findings) -> Iterator[Advice]:
                 "stops fusion",
                 f"{what} stands between the fused loops of a plan and ran {group.runs} times.",
                 "Write it with gt functions, so that it becomes part of the loops.",
-                place or plan.place, gain, "its time, less that of its memory in a fused loop",
-            )  # fmt: skip
+                place or plan.place,
+                gain,
+                "its time, less that of its memory in a fused loop",
+            )
 
 
 def threads_do_not_pay(found: Findings) -> Iterator[Advice]:
@@ -409,5 +432,7 @@ def threads_do_not_pay(found: Findings) -> Iterator[Advice]:
         f"{total} groups took longer with {found.limits.threads} threads than with one: "
         f"{worst.title} {worst.shared * 1e6:.0f} us beside {worst.serial * 1e6:.0f} us.",
         "Try gt.set_num_threads(1), or leave the other processors to this program.",
-        place, gain, "the same groups on one thread, in one run of 64",
-    )  # fmt: skip
+        place,
+        gain,
+        "the same groups on one thread, in one run of 64",
+    )

@@ -168,13 +168,20 @@ def _functions(measured: Measured) -> list[FunctionRecord]:
         if calls <= 0 and capturing is None:
             continue
         place, last = _definition(captured.function)
-        found.append(FunctionRecord(
-            captured.name, place, last, calls,
-            0 if capturing is None else capturing.count,
-            0.0 if capturing is None else capturing.seconds,
-            captured.history.why, captured.refused, captured.history.remedy,
-            captured.native_call is not None,
-        ))  # fmt: skip
+        found.append(
+            FunctionRecord(
+                captured.name,
+                place,
+                last,
+                calls,
+                0 if capturing is None else capturing.count,
+                0.0 if capturing is None else capturing.seconds,
+                captured.history.why,
+                captured.refused,
+                captured.history.remedy,
+                captured.native_call is not None,
+            )
+        )
     found.sort(key=lambda record: (-record.capture_seconds, -record.calls))
     return found
 

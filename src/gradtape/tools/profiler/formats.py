@@ -37,25 +37,49 @@ def written(text: str, path: str | Path | None) -> str:
 def chrome_trace(data: Mapping[str, Any]) -> str:
     """The timeline as trace events: complete events in microseconds."""
     events: list[dict[str, Any]] = [
-        {"ph": "M", "pid": 1, "tid": 0, "name": "process_name",
-         "args": {"name": f"gradtape: {data['title']}"}},
-        {"ph": "M", "pid": 1, "tid": 1000, "name": "thread_name",
-         "args": {"name": "compiling and differentiating"}},
-    ]  # fmt: skip
+        {
+            "ph": "M",
+            "pid": 1,
+            "tid": 0,
+            "name": "process_name",
+            "args": {"name": f"gradtape: {data['title']}"},
+        },
+        {
+            "ph": "M",
+            "pid": 1,
+            "tid": 1000,
+            "name": "thread_name",
+            "args": {"name": "compiling and differentiating"},
+        },
+    ]
     plans = {plan["number"]: plan for plan in data["plans"]}
     for number, begin, seconds, thread in data["timeline"]["runs"]:
         plan = plans.get(number, {})
-        events.append({
-            "ph": "X", "pid": 1, "tid": thread, "ts": begin * 1e6, "dur": seconds * 1e6,
-            "name": plan.get("owner") or f"plan {number}", "cat": "plan",
-            "args": {"ops": plan.get("ops"), "line": shown_place(plan)},
-        })  # fmt: skip
+        events.append(
+            {
+                "ph": "X",
+                "pid": 1,
+                "tid": thread,
+                "ts": begin * 1e6,
+                "dur": seconds * 1e6,
+                "name": plan.get("owner") or f"plan {number}",
+                "cat": "plan",
+                "args": {"ops": plan.get("ops"), "line": shown_place(plan)},
+            }
+        )
     for event in data["timeline"]["events"]:
-        events.append({
-            "ph": "X", "pid": 1, "tid": 1000, "ts": event["begin"] * 1e6,
-            "dur": event["seconds"] * 1e6, "name": event["kind"], "cat": event["kind"],
-            "args": {"what": event["text"], "line": shown_place(event)},
-        })  # fmt: skip
+        events.append(
+            {
+                "ph": "X",
+                "pid": 1,
+                "tid": 1000,
+                "ts": event["begin"] * 1e6,
+                "dur": event["seconds"] * 1e6,
+                "name": event["kind"],
+                "cat": event["kind"],
+                "args": {"what": event["text"], "line": shown_place(event)},
+            }
+        )
     memory = data["memory"]["over_time"]
     for at, resident, kept in zip(memory["time"], memory["resident"], memory["kept"], strict=True):
         args = {"resident": resident, "kept by tapes": kept}

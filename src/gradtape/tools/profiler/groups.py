@@ -184,10 +184,19 @@ def compiled_record(
         group.shared, group.serial = pairs.get(index, (None, None))
     _connect(groups, fused, compiled.lowered.program)
     return PlanRecord(
-        number, plan, "compiled", runs, cycles / rate, len(compiled.program.nodes), groups, binding,
-        program=compiled.lowered.program, lines=lines, arena=compiled.arena_size,
+        number,
+        plan,
+        "compiled",
+        runs,
+        cycles / rate,
+        len(compiled.program.nodes),
+        groups,
+        binding,
+        program=compiled.lowered.program,
+        lines=lines,
+        arena=compiled.arena_size,
         addresses=(stretch.instructions.address,),
-    )  # fmt: skip
+    )
 
 
 def _group(
@@ -208,10 +217,20 @@ def _group(
     space = getattr(unit, "space", None)
     last = nodes[-1].spec if type(nodes[-1].spec) is not tuple else nodes[-1].spec[0]
     return Group(
-        plan, number, costs.kind(unit), costs.title(unit), str(last.dtype),
-        tuple(last.shape if space is None else space), runs, seconds, costs.unit_flops(unit),
-        costs.unit_bytes(unit, fused), False, shares=shares, nodes=nodes,
-    )  # fmt: skip
+        plan,
+        number,
+        costs.kind(unit),
+        costs.title(unit),
+        str(last.dtype),
+        tuple(last.shape if space is None else space),
+        runs,
+        seconds,
+        costs.unit_flops(unit),
+        costs.unit_bytes(unit, fused),
+        False,
+        shares=shares,
+        nodes=nodes,
+    )
 
 
 def _connect(groups: list[Group], fused: Fused, program: Program) -> None:
@@ -244,12 +263,32 @@ def numpy_record(number: int, made: NumpyRuns, binding: Binding | None) -> PlanR
         found = lines.get(node, UNKNOWN)
         last = node.spec if type(node.spec) is not tuple else node.spec[0]
         read = sum(costs.stored(parent) for parent in dict.fromkeys(node.inputs))
-        groups.append(Group(
-            number, index, "NumPy call", node.op.name, str(last.dtype), tuple(last.shape), runs,
-            spent * 1e-9, costs.flops(node), read + costs.stored(node), False,
-            shares={(found.place, found.backward): 1.0}, nodes=[node],
-        ))  # fmt: skip
+        groups.append(
+            Group(
+                number,
+                index,
+                "NumPy call",
+                node.op.name,
+                str(last.dtype),
+                tuple(last.shape),
+                runs,
+                spent * 1e-9,
+                costs.flops(node),
+                read + costs.stored(node),
+                False,
+                shares={(found.place, found.backward): 1.0},
+                nodes=[node],
+            )
+        )
     return PlanRecord(
-        number, plan, "NumPy", runs, made.nanoseconds * 1e-9, len(groups), groups, binding,
-        program=program, lines=lines,
-    )  # fmt: skip
+        number,
+        plan,
+        "NumPy",
+        runs,
+        made.nanoseconds * 1e-9,
+        len(groups),
+        groups,
+        binding,
+        program=program,
+        lines=lines,
+    )

@@ -90,9 +90,16 @@ class Profile:
         log = self._log.stop()
         listen(None)
         measured = Measured(
-            self.title, self.place, collector, self._sampler, log, self._before, after,
-            self._baselines, self._calls,
-        )  # fmt: skip
+            self.title,
+            self.place,
+            collector,
+            self._sampler,
+            log,
+            self._before,
+            after,
+            self._baselines,
+            self._calls,
+        )
         try:
             self._data = contents(measured)
         finally:

@@ -30,13 +30,20 @@ DEPTH = 60
 
 # What the library does in a package or module; the first that the stack passes through counts.
 PHASES: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("compiling", ("gradtape.compiler.", "gradtape.runtime.compiled_plan",
-                   "gradtape.runtime.plan_cache", "llvmlite.")),
+    (
+        "compiling",
+        (
+            "gradtape.compiler.",
+            "gradtape.runtime.compiled_plan",
+            "gradtape.runtime.plan_cache",
+            "llvmlite.",
+        ),
+    ),
     ("differentiating", ("gradtape.autodiff.", "gradtape.autodiff.", "gradtape.autodiff.sparse.")),
     ("running", ("gradtape.runtime.", "gradtape.runtime.")),
     ("calling functions", ("gradtape.jit.",)),
     ("recording", ("gradtape.",)),
-)  # fmt: skip
+)
 RUNNING = [phase for phase, _ in PHASES].index("running")
 # Functions of the module of compiled plans that run one, and call NumPy and SciPy in between.
 RUNS = ("run", "_run")

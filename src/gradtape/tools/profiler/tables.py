@@ -43,9 +43,11 @@ def shown(place: Place | None) -> dict[str, Any]:
         return {"file": None, "line": 0, "function": None, "source": None}
     text = linecache.getline(place.file, place.line).strip()
     return {
-        "file": _short(place.file), "line": place.line, "function": place.function,
+        "file": _short(place.file),
+        "line": place.line,
+        "function": place.function,
         "source": text[:200] or None,
-    }  # fmt: skip
+    }
 
 
 def _short(file: str) -> str:
@@ -59,19 +61,27 @@ def _short(file: str) -> str:
 
 def machine(limits: Limits) -> dict[str, Any]:
     return {
-        "gradtape": __version__, "python": platform.python_version(), "numpy": np.__version__,
-        "processor": platform.machine(), "processors": os.cpu_count(),
-        "threads": get_num_threads(), "program": os.path.basename(sys.argv[0]) if sys.argv else "",
+        "gradtape": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "processor": platform.machine(),
+        "processors": os.cpu_count(),
+        "threads": get_num_threads(),
+        "program": os.path.basename(sys.argv[0]) if sys.argv else "",
         "limits": limits.as_dict(),
-    }  # fmt: skip
+    }
 
 
 def advice_row(found: Advice, wall: float) -> dict[str, Any]:
     return {
-        "kind": found.kind, "sentence": found.sentence, "remedy": found.remedy,
-        "seconds": found.seconds, "share": found.seconds / wall if wall else 0.0,
-        "how": found.how, **shown(found.place),
-    }  # fmt: skip
+        "kind": found.kind,
+        "sentence": found.sentence,
+        "remedy": found.remedy,
+        "seconds": found.seconds,
+        "share": found.seconds / wall if wall else 0.0,
+        "how": found.how,
+        **shown(found.place),
+    }
 
 
 def directions(groups: Sequence[Group]) -> dict[str, float]:
@@ -90,50 +100,78 @@ def counters(measured: Measured) -> dict[str, int]:
 def caches(measured: Measured) -> dict[str, Any]:
     collector, counts = measured.collector, counters(measured)
     return {
-        "plans": {"hits": counts["plan_hits"], "misses": counts["plans_built"],
-                  "causes": dict(collector.causes)},
-        "derivatives": {"hits": counts["derivative_hits"],
-                        "misses": counts["derivatives_built"]},
-        "kernels": {"compiled": counts["kernels_compiled"], "loaded": counts["kernels_loaded"],
-                    "reused": counts["kernels_reused"]},
-        "events": {kind: {"count": count, "seconds": collector.event_seconds[kind]}
-                   for kind, count in collector.event_counts.items()},
-    }  # fmt: skip
+        "plans": {
+            "hits": counts["plan_hits"],
+            "misses": counts["plans_built"],
+            "causes": dict(collector.causes),
+        },
+        "derivatives": {"hits": counts["derivative_hits"], "misses": counts["derivatives_built"]},
+        "kernels": {
+            "compiled": counts["kernels_compiled"],
+            "loaded": counts["kernels_loaded"],
+            "reused": counts["kernels_reused"],
+        },
+        "events": {
+            kind: {"count": count, "seconds": collector.event_seconds[kind]}
+            for kind, count in collector.event_counts.items()
+        },
+    }
 
 
 def plan_row(record: PlanRecord) -> dict[str, Any]:
     return {
-        "number": record.number, "tier": record.tier, "runs": record.runs,
-        "seconds": record.seconds, "ops": record.ops, "groups": len(record.groups),
-        "owner": record.owner, "arena": record.arena, **shown(record.place),
-    }  # fmt: skip
+        "number": record.number,
+        "tier": record.tier,
+        "runs": record.runs,
+        "seconds": record.seconds,
+        "ops": record.ops,
+        "groups": len(record.groups),
+        "owner": record.owner,
+        "arena": record.arena,
+        **shown(record.place),
+    }
 
 
 def group_row(group: Group) -> dict[str, Any]:
     place, _ = max(group.shares, key=lambda key: group.shares[key])
     backward = sum(share for (_, back), share in group.shares.items() if back)
     return {
-        "plan": group.plan, "number": group.number, "kind": group.kind, "title": group.title,
-        "dtype": group.dtype, "shape": list(group.space), "runs": group.runs,
-        "seconds": group.seconds, "flops": group.flops, "bytes": group.nbytes,
-        "parallel": group.parallel, "backward": backward, "ops": len(group.nodes),
-        "shared_seconds": group.shared, "serial_seconds": group.serial,
+        "plan": group.plan,
+        "number": group.number,
+        "kind": group.kind,
+        "title": group.title,
+        "dtype": group.dtype,
+        "shape": list(group.space),
+        "runs": group.runs,
+        "seconds": group.seconds,
+        "flops": group.flops,
+        "bytes": group.nbytes,
+        "parallel": group.parallel,
+        "backward": backward,
+        "ops": len(group.nodes),
+        "shared_seconds": group.shared,
+        "serial_seconds": group.serial,
         "lines": [
             {**shown(where), "backward": back, "share": share}
             for (where, back), share in sorted(group.shares.items(), key=lambda item: -item[1])[:6]
         ],
         **shown(place),
-    }  # fmt: skip
+    }
 
 
 def readings(measured: Measured) -> list[dict[str, Any]]:
     rate = measured.log.rate
     found = [
-        {"count": each.count, "seconds": each.seconds,
-         "running": each.running + each.cycles / rate, "building": each.building,
-         "values": each.values, **shown(place)}
+        {
+            "count": each.count,
+            "seconds": each.seconds,
+            "running": each.running + each.cycles / rate,
+            "building": each.building,
+            "values": each.values,
+            **shown(place),
+        }
         for place, each in measured.collector.readings.items()
-    ]  # fmt: skip
+    ]
     return sorted(found, key=lambda row: -float(row["seconds"]))[:MOST_LINES]
 
 
@@ -144,17 +182,26 @@ def function_table(records: Sequence[FunctionRecord]) -> list[dict[str, Any]]:
         together.setdefault((record.name, record.place), []).append(record)
     return [
         {
-            "name": name, "kinds": len(found), "calls": sum(each.calls for each in found),
+            "name": name,
+            "kinds": len(found),
+            "calls": sum(each.calls for each in found),
             "captures": sum(each.captures for each in found),
             "capture_seconds": sum(each.capture_seconds for each in found),
-            "why": next(("{} was {} and is {}".format(*each.why) for each in reversed(found)
-                         if each.why is not None), None),
+            "why": next(
+                (
+                    "{} was {} and is {}".format(*each.why)
+                    for each in reversed(found)
+                    if each.why is not None
+                ),
+                None,
+            ),
             "refused": next((each.refused for each in found if each.refused), None),
             "remedy": next((each.remedy for each in found if each.refused), ""),
-            "native": any(each.native for each in found), **shown(place),
+            "native": any(each.native for each in found),
+            **shown(place),
         }
         for (name, place), found in together.items()
-    ]  # fmt: skip
+    ]
 
 
 def memory(measured: Measured) -> dict[str, Any]:
@@ -165,11 +212,15 @@ def memory(measured: Measured) -> dict[str, Any]:
         "over_time": {name: [note[at] for note in notes] for at, name in enumerate(names)},
         "peak": max((note[1] for note in notes), default=0),
         "kept": [
-            {**shown(place), "bytes": found.nbytes, "at": found.seconds,
-             "values": _kept_values(found)}
+            {
+                **shown(place),
+                "bytes": found.nbytes,
+                "at": found.seconds,
+                "values": _kept_values(found),
+            }
             for place, found in kept
         ],
-    }  # fmt: skip
+    }
 
 
 def _kept_values(found: Kept) -> list[dict[str, Any]]:
@@ -178,10 +229,9 @@ def _kept_values(found: Kept) -> list[dict[str, Any]]:
     for op, of, nbytes, where, why in found.values:
         together.setdefault((op, of, where, why), []).append(nbytes)
     rows = [
-        {"op": op, "spec": of, "count": len(sizes), "bytes": sum(sizes), "why": why,
-         **shown(where)}
+        {"op": op, "spec": of, "count": len(sizes), "bytes": sum(sizes), "why": why, **shown(where)}
         for (op, of, where, why), sizes in together.items()
-    ]  # fmt: skip
+    ]
     return sorted(rows, key=lambda row: -int(row["bytes"]))[:40]
 
 
@@ -193,18 +243,30 @@ def graph_row(record: PlanRecord) -> dict[str, Any]:
     for group in sorted(chosen, key=lambda group: group.number):
         place, _ = max(group.shares, key=lambda key: group.shares[key])
         backward = sum(share for (_, back), share in group.shares.items() if back)
-        nodes.append({
-            "number": group.number, "title": group.title, "kind": group.kind,
-            "seconds": group.seconds, "shape": list(group.space), "dtype": group.dtype,
-            "backward": backward, "keeps": group.keeps, **shown(place),
-        })  # fmt: skip
+        nodes.append(
+            {
+                "number": group.number,
+                "title": group.title,
+                "kind": group.kind,
+                "seconds": group.seconds,
+                "shape": list(group.space),
+                "dtype": group.dtype,
+                "backward": backward,
+                "keeps": group.keeps,
+                **shown(place),
+            }
+        )
     edges = [
         [source, group.number] for group in chosen for source in group.reads if source in numbers
     ]
     return {
-        "plan": record.number, "owner": record.owner, "nodes": nodes, "edges": edges,
-        "left_out": len(record.groups) - len(chosen), **shown(record.place),
-    }  # fmt: skip
+        "plan": record.number,
+        "owner": record.owner,
+        "nodes": nodes,
+        "edges": edges,
+        "left_out": len(record.groups) - len(chosen),
+        **shown(record.place),
+    }
 
 
 def timeline(measured: Measured, plans: Sequence[PlanRecord], began: int) -> dict[str, Any]:
@@ -213,16 +275,23 @@ def timeline(measured: Measured, plans: Sequence[PlanRecord], began: int) -> dic
     threads: dict[int, int] = {}
     runs = [
         [
-            number[plan], round((begin - began) * 1e-9, 7), round((end - begin) * 1e-9, 8),
+            number[plan],
+            round((begin - began) * 1e-9, 7),
+            round((end - begin) * 1e-9, 8),
             threads.setdefault(thread, len(threads)),
         ]
         for plan, begin, end, thread in rows[:MOST_RUNS]
-    ]  # fmt: skip
+    ]
     events = [
-        {"kind": event.kind, "begin": (event.begin - began) * 1e-9,
-         "seconds": (event.end - event.begin) * 1e-9, "text": event.text, **shown(event.place)}
+        {
+            "kind": event.kind,
+            "begin": (event.begin - began) * 1e-9,
+            "seconds": (event.end - event.begin) * 1e-9,
+            "text": event.text,
+            **shown(event.place),
+        }
         for event in measured.collector.events[:MOST_EVENTS]
-    ]  # fmt: skip
+    ]
     left = max(0, measured.log.total - len(runs))
     return {"runs": runs, "left_out": left, "events": events, "threads": len(threads)}
 
@@ -251,13 +320,17 @@ def _jacobian(coloured: Any, count: int, place: Place | None) -> dict[str, Any]:
     }
     products = coloured.forward_count + coloured.reverse_count
     return {
-        **shown(place), "count": count, "rows": pattern.shape[0], "columns": pattern.shape[1],
-        "entries": int(pattern.nnz), "method": coloured.method, "why": (
-            f"{ways[coloured.method]}: {products} instead of {min(pattern.shape)}"
-        ),
-        "forward": coloured.forward_count, "reverse": coloured.reverse_count,
+        **shown(place),
+        "count": count,
+        "rows": pattern.shape[0],
+        "columns": pattern.shape[1],
+        "entries": int(pattern.nnz),
+        "method": coloured.method,
+        "why": (f"{ways[coloured.method]}: {products} instead of {min(pattern.shape)}"),
+        "forward": coloured.forward_count,
+        "reverse": coloured.reverse_count,
         "picture": _picture(pattern, coloured),
-    }  # fmt: skip
+    }
 
 
 def _picture(pattern: Pattern, coloured: Any) -> dict[str, Any]:
@@ -270,7 +343,10 @@ def _picture(pattern: Pattern, coloured: Any) -> dict[str, Any]:
     colours = coloured.columns if coloured.columns is not None else coloured.rows
     of = np.asarray(colours.of)[::shrink] if colours is not None else np.zeros(0, np.int64)
     return {
-        "shrink": shrink, "rows": rows, "columns": columns, "blocks": blocks.tolist(),
+        "shrink": shrink,
+        "rows": rows,
+        "columns": columns,
+        "blocks": blocks.tolist(),
         "by": "columns" if coloured.columns is not None else "rows",
         "colours": of.tolist(),
-    }  # fmt: skip
+    }

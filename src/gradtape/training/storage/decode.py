@@ -26,9 +26,15 @@ from gradtape.training.storage.encode import DEEPEST, DTYPES, FACTORIES, PACKED_
 
 # What broken or hostile structures make Python raise in the lines below.
 BROKEN = (
-    TypeError, ValueError, LookupError, AttributeError, OverflowError, AssertionError,
-    RecursionError, ArithmeticError,
-)  # fmt: skip
+    TypeError,
+    ValueError,
+    LookupError,
+    AttributeError,
+    OverflowError,
+    AssertionError,
+    RecursionError,
+    ArithmeticError,
+)
 # Where no object guides the reading: the file alone says what is made.
 FREE: Any = object()
 DTYPE_NAMES = {dtype.name: dtype for dtype in DTYPES}

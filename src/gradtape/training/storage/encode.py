@@ -39,10 +39,22 @@ FACTORIES: dict[str, Callable[[], Any]] = {"list": list, "dict": dict, "int": in
 DTYPES = frozenset(
     np.dtype(name)
     for name in (
-        "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
-        "float16", "float32", "float64", "complex64", "complex128",
+        "bool",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "uint8",
+        "uint16",
+        "uint32",
+        "uint64",
+        "float16",
+        "float32",
+        "float64",
+        "complex64",
+        "complex128",
     )
-)  # fmt: skip
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -231,10 +243,11 @@ class Encoder:
             parts = [self.node(getattr(x, name), f"{path}.{name}", depth) for name in names]
             return ["fields", registry.name_of(kind), names, parts]
         raise _refused(
-            path, x,
+            path,
+            x,
             "which cannot be saved. Save its state as numbers, arrays or containers, or tell how "
             f"with gt.storage.register({kind.__name__}, to_state, from_state).",
-        )  # fmt: skip
+        )
 
     def _dict(self, x: Any, path: str, depth: int) -> Any:
         parts = []

@@ -172,6 +172,17 @@ class NpzFile:
 
 
 _UNREADABLE = (
-    zipfile.BadZipFile, zlib.error, struct.error, ValueError, TypeError, LookupError, EOFError,
-    OverflowError, NotImplementedError, RuntimeError, SyntaxError, AttributeError, MemoryError,
-)  # fmt: skip
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    ValueError,
+    TypeError,
+    LookupError,
+    EOFError,
+    OverflowError,
+    NotImplementedError,
+    RuntimeError,
+    SyntaxError,
+    AttributeError,
+    MemoryError,
+)

@@ -298,16 +298,22 @@ def _restore_numpy(generator: np.random.Generator, state: Any) -> Change:
 
 _add(
     Kind(
-        Generator, "gradtape.random.Generator", lambda g: g.state,
-        fill=_restore, make=Generator.from_state,
+        Generator,
+        "gradtape.random.Generator",
+        lambda g: g.state,
+        fill=_restore,
+        make=Generator.from_state,
     )
-)  # fmt: skip
+)
 _add(
     Kind(
-        np.random.Generator, "numpy.random.Generator", _numpy_state,
-        fill=_restore_numpy, make=_numpy_generator,
+        np.random.Generator,
+        "numpy.random.Generator",
+        _numpy_state,
+        fill=_restore_numpy,
+        make=_numpy_generator,
     )
-)  # fmt: skip
+)
 
 
 class SharedStream:
@@ -329,7 +335,10 @@ def set_stream(_: SharedStream, state: Any) -> Change:
 SHARED_STREAM = SharedStream()
 _add(
     Kind(
-        SharedStream, "gradtape.random.SharedStream", lambda _: random.get_state(),
-        fill=set_stream, make=lambda state: state,
+        SharedStream,
+        "gradtape.random.SharedStream",
+        lambda _: random.get_state(),
+        fill=set_stream,
+        make=lambda state: state,
     )
-)  # fmt: skip
+)

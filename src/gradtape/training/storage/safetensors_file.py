@@ -32,10 +32,20 @@ ENDING = ".safetensors"
 TEXT, GUARD, SUMS = "gradtape", "gradtape.digest", "gradtape.checksums"
 # The words of the format; complex128 has none and is kept as pairs of float64.
 WORDS = {
-    "bool": "BOOL", "int8": "I8", "int16": "I16", "int32": "I32", "int64": "I64", "uint8": "U8",
-    "uint16": "U16", "uint32": "U32", "uint64": "U64", "float16": "F16", "float32": "F32",
-    "float64": "F64", "complex64": "C64",
-}  # fmt: skip
+    "bool": "BOOL",
+    "int8": "I8",
+    "int16": "I16",
+    "int32": "I32",
+    "int64": "I64",
+    "uint8": "U8",
+    "uint16": "U16",
+    "uint32": "U32",
+    "uint64": "U64",
+    "float16": "F16",
+    "float32": "F32",
+    "float64": "F64",
+    "complex64": "C64",
+}
 LONGEST_HEADER = 100_000_000
 # Fewer bytes than this are hashed before another thread would have started.
 MANY_BYTES = 1 << 20

@@ -253,8 +253,9 @@ class _Exponential:
         r = self.r
         for compare, limit in (("ogt", 0.0), ("olt", _MOST_SQUARINGS + 1.0)):
             # The logarithm of 0 is -∞, and NaN is 0, too.
-            x = r.select(r.let(f"fcmp {compare} double {x}, {_text(limit)}"), x, _text(limit),
-                         "double")  # fmt: skip
+            x = r.select(
+                r.let(f"fcmp {compare} double {x}, {_text(limit)}"), x, _text(limit), "double"
+            )
         return r.let(f"fptosi double {self._call('ceil', x)} to i64")
 
     def _narrow(self, x: str) -> str:

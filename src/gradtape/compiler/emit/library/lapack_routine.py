@@ -21,9 +21,13 @@ class LapackRoutine(StackRoutine):
     """A routine that calls the library, which is held to one thread meanwhile."""
 
     def __init__(
-        self, name: str, letter: str, operands: Sequence[str], results: Sequence[str],
+        self,
+        name: str,
+        letter: str,
+        operands: Sequence[str],
+        results: Sequence[str],
         words: Sequence[str] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(name, letter, operands, results, words)
         found = library()
         self.integer = "i64" if found.integers.itemsize == 8 else "i32"

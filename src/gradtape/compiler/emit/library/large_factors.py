@@ -19,8 +19,17 @@ from gradtape.compiler.emit.plans.instructions import kernel_routine
 
 # The words of the memory that the threads read, in which a panel is described.
 _CONTEXT = (
-    "matrix", "pivots", "n", "first", "count", "height", "below", "first pivot", "last pivot", "one"
-)  # fmt: skip
+    "matrix",
+    "pivots",
+    "n",
+    "first",
+    "count",
+    "height",
+    "below",
+    "first pivot",
+    "last pivot",
+    "one",
+)
 _AT = {name: 8 * index for index, name in enumerate(_CONTEXT)}
 # Columns that a part has at least.
 _GRAIN = 16
@@ -49,9 +58,13 @@ def factor_large_lu(letter: str) -> str:
         last = r.add(first, count)
         below = r.subtract(height, count)
         for name, value in {
-            "first": first, "count": count, "height": height, "below": below,
-            "first pivot": r.add(first, 1), "last pivot": last,
-        }.items():  # fmt: skip
+            "first": first,
+            "count": count,
+            "height": height,
+            "below": below,
+            "first pivot": r.add(first, 1),
+            "last pivot": last,
+        }.items():
             r.put(at[name], 0, value)
         corner = w.element(factors, r.multiply(first, r.add(n, 1)))
         found = _pivot(w, small, first)
@@ -112,9 +125,21 @@ def _write_update(w: LapackRoutine) -> None:
         sizes = (at["count"], at["columns"])
         w.blas("trsm", "L", "L", "N", "U", *sizes, w.one(), corner, at["n"], top, at["n"])
         w.blas(
-            "gemm", "N", "N", at["below"], at["columns"], at["count"], w.one("-1.0"),
-            panel, at["n"], top, at["n"], w.one(), rest, at["n"],
-        )  # fmt: skip
+            "gemm",
+            "N",
+            "N",
+            at["below"],
+            at["columns"],
+            at["count"],
+            w.one("-1.0"),
+            panel,
+            at["n"],
+            top,
+            at["n"],
+            w.one(),
+            rest,
+            at["n"],
+        )
 
 
 def invert_large_by_lu(letter: str) -> str:
@@ -150,8 +175,9 @@ def invert_large_by_lu(letter: str) -> str:
             lower = w.element(block, r.multiply(first, count))
             # Rows of the block are LAPACK's columns, so that it is divided from the right.
             for uplo, unit, order_of, matrix, rows in (
-                ("L", "U", height, corner, lower), ("U", "N", n, factors, block),
-            ):  # fmt: skip
+                ("L", "U", height, corner, lower),
+                ("U", "N", n, factors, block),
+            ):
                 known = (order_of, matrix, w.places["n"], rows, count_at, count, count_at)
                 division.write(uplo, "T", unit, *known)
             _write_columns(w, block, y, first, count, order)

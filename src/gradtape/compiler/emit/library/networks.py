@@ -221,17 +221,24 @@ def load_lanes(r: Routine, keys: Keys, part: int, place: str, mask: str, other: 
     """The lanes of a mask, and a constant in the others."""
     kind = keys.vector(part)
     return r.call(
-        kind, f"@llvm.masked.load.{keys.suffix(part)}.p0", f"ptr {place}", "i32 1",
-        f"{keys.mask} {mask}", f"{kind} {splat(keys, other, part)}",
-    )  # fmt: skip
+        kind,
+        f"@llvm.masked.load.{keys.suffix(part)}.p0",
+        f"ptr {place}",
+        "i32 1",
+        f"{keys.mask} {mask}",
+        f"{kind} {splat(keys, other, part)}",
+    )
 
 
 def store_lanes(r: Routine, keys: Keys, part: int, place: str, mask: str, value: str) -> None:
     """Store the lanes of a mask."""
     r.do(
-        f"@llvm.masked.store.{keys.suffix(part)}.p0", f"{keys.vector(part)} {value}",
-        f"ptr {place}", "i32 1", f"{keys.mask} {mask}",
-    )  # fmt: skip
+        f"@llvm.masked.store.{keys.suffix(part)}.p0",
+        f"{keys.vector(part)} {value}",
+        f"ptr {place}",
+        "i32 1",
+        f"{keys.mask} {mask}",
+    )
 
 
 def declarations(keys: Keys) -> list[str]:

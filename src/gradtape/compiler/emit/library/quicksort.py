@@ -131,9 +131,11 @@ def _partition(keys: Keys, how: str) -> str:
                     r.line(f"store {kind} {packed}, ptr {place}, align 1")
                     continue
                 r.do(
-                    f"@llvm.masked.compressstore.{keys.suffix(k)}", f"{kind} {value}",
-                    f"ptr {place}", f"{keys.mask} {mask}",
-                )  # fmt: skip
+                    f"@llvm.masked.compressstore.{keys.suffix(k)}",
+                    f"{kind} {value}",
+                    f"ptr {place}",
+                    f"{keys.mask} {mask}",
+                )
             count.set(r.add(at, _set_lanes(r, keys, mask)))
 
     block = _AT_ONCE * keys.lanes
@@ -212,9 +214,11 @@ def split_text(keys: Keys) -> str:
         start, end = low.get(), r.subtract(high.get(), _set_lanes(r, keys, after))
         for mask, first in ((before, start), (after, end)):
             r.do(
-                f"@llvm.masked.compressstore.{keys.suffix()}", f"{kind} {value}",
-                f"ptr {_address(r, keys, 0, '%target', first)}", f"{keys.mask} {mask}",
-            )  # fmt: skip
+                f"@llvm.masked.compressstore.{keys.suffix()}",
+                f"{kind} {value}",
+                f"ptr {_address(r, keys, 0, '%target', first)}",
+                f"{keys.mask} {mask}",
+            )
         low.set(r.add(start, _set_lanes(r, keys, before)))
         high.set(end)
     r.end(f"ret i64 {low.get()}")

@@ -43,8 +43,14 @@ def draw_numbers(kind: str, dtype: str, rows: str) -> str:
 def _row_arguments(
     position: str, out: str, count: str, first: str, last: str, buffer: str
 ) -> list[str]:
-    return [f"ptr {position}", f"ptr {out}", f"i64 {count}", f"i64 {first}", f"i64 {last}",
-            f"ptr {buffer}"]  # fmt: skip
+    return [
+        f"ptr {position}",
+        f"ptr {out}",
+        f"i64 {count}",
+        f"i64 {first}",
+        f"i64 {last}",
+        f"ptr {buffer}",
+    ]
 
 
 def _row(kind: str, dtype: str) -> str:
@@ -99,9 +105,12 @@ def _convert(
             place = r.let(f"getelementptr {element}, ptr %out, i64 {r.add(begin, own)}")
             mask = _first_lanes(r, lanes, r.subtract(elements, own))
             r.do(
-                f"@llvm.masked.store.v{lanes}{_short(element)}.p0", f"{vector} {found}",
-                f"ptr {place}", "i32 1", f"<{lanes} x i1> {mask}",
-            )  # fmt: skip
+                f"@llvm.masked.store.v{lanes}{_short(element)}.p0",
+                f"{vector} {found}",
+                f"ptr {place}",
+                "i32 1",
+                f"<{lanes} x i1> {mask}",
+            )
 
 
 def _first_lanes(r: Routine, lanes: int, count: str) -> str:

@@ -162,9 +162,14 @@ def order_rows(dtype: str, direction: str) -> str:
             positions.put(r.add(start, at), at)
         place = positions.at(start)
         r.do(
-            "@sort_part", f"ptr {key.base}", f"ptr {place}", f"ptr {more_keys}",
-            f"ptr {more_positions}", f"i64 {length}", "i1 false",
-        )  # fmt: skip
+            "@sort_part",
+            f"ptr {key.base}",
+            f"ptr {place}",
+            f"ptr {more_keys}",
+            f"ptr {more_positions}",
+            f"i64 {length}",
+            "i1 false",
+        )
     return quicksort_text(keys) + of.text()
 
 
@@ -225,9 +230,13 @@ def _loaded(r: Routine, keys: Keys, dtype: str, base: str, at: Word, mask: str) 
     vector, name = llvm.vector(kind, keys.lanes), f"v{keys.lanes}{_short(kind)}"
     place = r.let(f"getelementptr {kind}, ptr {base}, i64 {at}")
     found = r.call(
-        vector, f"@llvm.masked.load.{name}.p0", f"ptr {place}", "i32 1", f"{keys.mask} {mask}",
+        vector,
+        f"@llvm.masked.load.{name}.p0",
+        f"ptr {place}",
+        "i32 1",
+        f"{keys.mask} {mask}",
         f"{vector} zeroinitializer",
-    )  # fmt: skip
+    )
     if not small:
         return found
     word = "sext" if dtype[0] == "i" else "zext"
@@ -241,9 +250,12 @@ def _stored(r: Routine, keys: Keys, kind: str, base: str, at: Word, mask: str, v
     if kind in ("i8", "i16"):
         value = r.let(f"trunc {keys.vector()} {value} to {vector}")
     r.do(
-        f"@llvm.masked.store.{name}.p0", f"{vector} {value}", f"ptr {place}", "i32 1",
+        f"@llvm.masked.store.{name}.p0",
+        f"{vector} {value}",
+        f"ptr {place}",
+        "i32 1",
         f"{keys.mask} {mask}",
-    )  # fmt: skip
+    )
 
 
 def _short(kind: str) -> str:

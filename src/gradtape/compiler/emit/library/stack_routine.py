@@ -49,9 +49,13 @@ class StackRoutine(LibraryRoutine):
     """
 
     def __init__(
-        self, name: str, letter: str, operands: Sequence[str], results: Sequence[str],
+        self,
+        name: str,
+        letter: str,
+        operands: Sequence[str],
+        results: Sequence[str],
         words: Sequence[str] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._names = (*operands, *results)
         steps = [f"{each} step" for each in self._names]
         super().__init__(name, len(operands), len(results), [*steps, *words])

@@ -23,9 +23,18 @@ class RightDivision:
         self._block_at, self._rest_at = w.stored(0), w.stored(0)
 
     def write(
-        self, uplo: str, turned: str, unit: str, order: Word, matrix: str, lead_at: str,
-        x: str, rows_at: str, step: Word, step_at: str,
-    ) -> None:  # fmt: skip
+        self,
+        uplo: str,
+        turned: str,
+        unit: str,
+        order: Word,
+        matrix: str,
+        lead_at: str,
+        x: str,
+        rows_at: str,
+        step: Word,
+        step_at: str,
+    ) -> None:
         """Divide x by a triangle of a matrix, or ("T") by its transpose.
 
         The matrix has so many rows, and its columns have the distance at `lead_at`; x has as many

@@ -289,9 +289,16 @@ def _whole_power(body: Body, a: Value, b: Value, exponent: Value) -> Pair:
 
 
 _FORMULAS: dict[MathFunction, Formula] = {
-    mathlib.EXP: _exp, mathlib.LOG: _log, mathlib.SQRT: _sqrt, mathlib.SIN: _sin, mathlib.COS: _cos,
-    mathlib.TAN: _tan, mathlib.SINH: _sinh, mathlib.COSH: _cosh,
-    mathlib.TANH: _tanh, mathlib.POW: _pow,
-}  # fmt: skip
+    mathlib.EXP: _exp,
+    mathlib.LOG: _log,
+    mathlib.SQRT: _sqrt,
+    mathlib.SIN: _sin,
+    mathlib.COS: _cos,
+    mathlib.TAN: _tan,
+    mathlib.SINH: _sinh,
+    mathlib.COSH: _cosh,
+    mathlib.TANH: _tanh,
+    mathlib.POW: _pow,
+}
 # Functions that C computes otherwise than NumPy or the array API standard do.
 _NEEDED = frozenset((mathlib.TANH, mathlib.POW))

@@ -96,11 +96,13 @@ def _split(symbol: str, target: str, ty: str, lanes: int, native: int, count: in
             lines.append(f"  %p{start}_{k} = shufflevector {outer} %x{k}, {outer} poison, {mask}")
         operands = ", ".join(f"{inner} %p{start}_{k}" for k in range(count))
         lines.append(f"  %r{start} = call {inner} @{target}({operands})")
-        spread = _mask([lane - start if start <= lane < start + used else 0
-                        for lane in range(lanes)])  # fmt: skip
+        spread = _mask(
+            [lane - start if start <= lane < start + used else 0 for lane in range(lanes)]
+        )
         lines.append(f"  %w{start} = shufflevector {inner} %r{start}, {inner} poison, {spread}")
-        merge = _mask([lane + lanes if start <= lane < start + used else lane
-                       for lane in range(lanes)])  # fmt: skip
+        merge = _mask(
+            [lane + lanes if start <= lane < start + used else lane for lane in range(lanes)]
+        )
         lines.append(f"  %t{start} = shufflevector {outer} {last}, {outer} %w{start}, {merge}")
         last = f"%t{start}"
     return "\n".join([*lines, f"  ret {outer} {last}", "}"])

@@ -28,7 +28,13 @@ def chain_ir() -> str:
             row = r.row(members, number, len(_MEMBER))
             member = r.words(row, _MEMBER, ("function", "args"))
             low, high = (r.multiply(bound, member["scale"]) for bound in (first, last))
-            r.do(member["function"], "ptr %slots", f"ptr {member['args']}", f"i64 {low}",
-                 f"i64 {high}", "i64 %part")  # fmt: skip
+            r.do(
+                member["function"],
+                "ptr %slots",
+                f"ptr {member['args']}",
+                f"i64 {low}",
+                f"i64 {high}",
+                "i64 %part",
+            )
     r.end("ret void")
     return r.text()

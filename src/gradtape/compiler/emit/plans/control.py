@@ -42,14 +42,34 @@ SCAN_WORDS = (
     "carried",
 )
 WHILE_WORDS = (
-    "run", "team", "poll", "rounds", *_TESTED, *BODY_WORDS, "answer.slot", "answer.offset",
-    "maximum", "steps.slot", "steps.offset", "states", "carried",
-)  # fmt: skip
+    "run",
+    "team",
+    "poll",
+    "rounds",
+    *_TESTED,
+    *BODY_WORDS,
+    "answer.slot",
+    "answer.offset",
+    "maximum",
+    "steps.slot",
+    "steps.offset",
+    "states",
+    "carried",
+)
 BRANCH_WORDS = ("run", "team", "index.slot", "index.offset", "branches", "choices")
 _POINTERS = {
-    "run", "team", "poll", "instructions", "bindings", "moves", "carries", "tested.instructions",
-    "tested.bindings", "states", "branches",
-}  # fmt: skip
+    "run",
+    "team",
+    "poll",
+    "instructions",
+    "bindings",
+    "moves",
+    "carries",
+    "tested.instructions",
+    "tested.bindings",
+    "states",
+    "branches",
+}
 
 
 def control_ir() -> str:

@@ -160,15 +160,22 @@ def _tile(shape: DotShape) -> str:
                     found = r.let(f"load {vector}, ptr {at}, align {size}")
                 else:
                     found = r.call(
-                        vector, f"@llvm.masked.load.{shape.suffix}.p0", f"ptr {at}", f"i32 {size}",
-                        f"<{shape.lanes} x i1> %mask", f"{vector} zeroinitializer",
-                    )  # fmt: skip
+                        vector,
+                        f"@llvm.masked.load.{shape.suffix}.p0",
+                        f"ptr {at}",
+                        f"i32 {size}",
+                        f"<{shape.lanes} x i1> %mask",
+                        f"{vector} zeroinitializer",
+                    )
                 for column, factor in enumerate(factors):
                     number = row * columns + column
                     fold.values[number] = r.call(
-                        vector, f"@llvm.fmuladd.{shape.suffix}", f"{vector} {found}",
-                        f"{vector} {factor}", f"{vector} {fold.values[number]}",
-                    )  # fmt: skip
+                        vector,
+                        f"@llvm.fmuladd.{shape.suffix}",
+                        f"{vector} {found}",
+                        f"{vector} {factor}",
+                        f"{vector} {fold.values[number]}",
+                    )
         sums = fold.values
     for group in range(shape.groups):
         first = group * shape.group
@@ -238,22 +245,39 @@ def _kernel(shape: DotShape) -> str:
     (item_from, item_to), (row_from, row_to), (tile_from, tile_to) = (
         part(split, w[name])
         for split, name in (
-            (SPLIT_BATCH, "batch"), (SPLIT_ROWS, "outer_rows"), (SPLIT_TILES, "tiles"),
+            (SPLIT_BATCH, "batch"),
+            (SPLIT_ROWS, "outer_rows"),
+            (SPLIT_TILES, "tiles"),
         )
-    )  # fmt: skip
+    )
     steps = r.add(w["steps"], w["rests"])
     with r.loop(item_to, item_from) as item:
         moved = r.row(table["batch_table"], item, 3)
         a, b, c = (r.at(bases[name], r.word(moved, 8 * at)) for at, name in enumerate("abc"))
-        r.do("@pack", "ptr %panel", f"ptr {b}", f"ptr {table['depth_b']}",
-             f"ptr {table['columns_b']}", f"i64 {steps}")  # fmt: skip
+        r.do(
+            "@pack",
+            "ptr %panel",
+            f"ptr {b}",
+            f"ptr {table['depth_b']}",
+            f"ptr {table['columns_b']}",
+            f"i64 {steps}",
+        )
         with r.loop(row_to, row_from) as row:
             row_a = r.at(a, r.let(f"mul i64 {row}, {w['outer_a']}"))
             row_c = r.at(c, r.let(f"mul i64 {row}, {w['outer_c']}"))
             with r.loop(tile_to, tile_from) as tile:
                 rows_a, rows_c = (r.row(table[f"rows_{n}"], tile, shape.rows) for n in "ac")
-                r.do("@tile", f"ptr {row_a}", f"ptr {rows_a}", f"ptr {table['depth_a']}",
-                     "ptr %panel", f"ptr {row_c}", f"ptr {rows_c}", f"i64 {w['steps']}",
-                     f"i64 {w['rests']}", f"<{shape.lanes} x i1> {mask}")  # fmt: skip
+                r.do(
+                    "@tile",
+                    f"ptr {row_a}",
+                    f"ptr {rows_a}",
+                    f"ptr {table['depth_a']}",
+                    "ptr %panel",
+                    f"ptr {row_c}",
+                    f"ptr {rows_c}",
+                    f"i64 {w['steps']}",
+                    f"i64 {w['rests']}",
+                    f"<{shape.lanes} x i1> {mask}",
+                )
     r.end("ret void")
     return r.text()

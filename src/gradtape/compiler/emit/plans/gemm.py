@@ -135,8 +135,10 @@ def _prepared(r: Routine) -> _Part:
     column, columns_end = part(SPLIT_COLUMNS, "n")
     item, items_end = part(SPLIT_BATCH, "batch")
     # Sizes are stored as 64-bit words: a BLAS with 32-bit integers reads the low half of each.
-    counts = [(r.subtract(rows_end, row), r.let("alloca i64")),
-              (r.subtract(columns_end, column), r.let("alloca i64"))]  # fmt: skip
+    counts = [
+        (r.subtract(rows_end, row), r.let("alloca i64")),
+        (r.subtract(columns_end, column), r.let("alloca i64")),
+    ]
     for count, place in counts:
         r.put(place, 0, count)
         r.go_if(r.compare("sle", count, 0), "done")
@@ -191,8 +193,24 @@ def _gemm(letter: str, local_threads: bool) -> str:
     before = _on_one_thread(r, local_threads)
     with r.loop(part.items_end, part.item) as index:
         a, b, c = (_of_item(r, part, name, first[name], index) for name in "abc")
-        _blas(r, letter, "gemm", b_code, a_code, part.columns_at, part.rows_at, at["k"], one,
-              b, at["ldb"], a, at["lda"], beta, c, at["ldc"])  # fmt: skip
+        _blas(
+            r,
+            letter,
+            "gemm",
+            b_code,
+            a_code,
+            part.columns_at,
+            part.rows_at,
+            at["k"],
+            one,
+            b,
+            at["ldb"],
+            a,
+            at["lda"],
+            beta,
+            c,
+            at["ldc"],
+        )
     return _finished(r, before)
 
 
@@ -219,8 +237,22 @@ def _gemv(letter: str, local_threads: bool) -> str:
         with r.when(overwrites), r.loop(part.rows) as element:
             place = _element(r, scalar, c, r.multiply(element, words["ldc"]))
             r.line(f"store {scalar} {zero}, ptr {place}")
-        _blas(r, letter, "gemv", code, long_at, wide_at, one, a, at["lda"], b, at["ldb"], one,
-              c, at["ldc"])  # fmt: skip
+        _blas(
+            r,
+            letter,
+            "gemv",
+            code,
+            long_at,
+            wide_at,
+            one,
+            a,
+            at["lda"],
+            b,
+            at["ldb"],
+            one,
+            c,
+            at["ldc"],
+        )
     return _finished(r, before)
 
 

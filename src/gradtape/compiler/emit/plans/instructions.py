@@ -22,12 +22,21 @@ FIRST = 3
 
 # Words of an instruction.
 INSTRUCTION = (
-    "function", "args", "total", "grain", "parallel", "work", "always",
+    "function",
+    "args",
+    "total",
+    "grain",
+    "parallel",
+    "work",
+    "always",
     # The same four for runs that are not timed, in which the first of a chain runs all of it; the
     # function is null in the others of a chain.
-    "joint_function", "joint_args", "joint_total", "joint_grain",
+    "joint_function",
+    "joint_args",
+    "joint_total",
+    "joint_grain",
     "times",
-)  # fmt: skip
+)
 WORDS = len(INSTRUCTION)
 # Words before the first instruction, in which timed runs are counted: see `timing`.
 HEADER_WORDS = 4
@@ -100,9 +109,17 @@ class Instructions:
     """Instructions as `run_plan` reads them. The object must live while they may run."""
 
     __slots__ = (
-        "__weakref__", "_arguments", "_chains", "_code", "_parts", "_times", "_words", "address",
-        "count", "parallel",
-    )  # fmt: skip
+        "__weakref__",
+        "_arguments",
+        "_chains",
+        "_code",
+        "_parts",
+        "_times",
+        "_words",
+        "address",
+        "count",
+        "parallel",
+    )
 
     def __init__(self, instructions: Sequence[Instruction]) -> None:
         self.count = len(instructions)

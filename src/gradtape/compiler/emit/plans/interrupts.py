@@ -24,9 +24,13 @@ PERIOD = 10
 POLL_WORK = 1 << 16
 
 FUNCTIONS = (
-    "PyErr_CheckSignals", "PyEval_RestoreThread", "PyEval_SaveThread", "PyGILState_Ensure",
-    "PyGILState_Release", "PyThread_get_thread_ident",
-)  # fmt: skip
+    "PyErr_CheckSignals",
+    "PyEval_RestoreThread",
+    "PyEval_SaveThread",
+    "PyGILState_Ensure",
+    "PyGILState_Release",
+    "PyThread_get_thread_ident",
+)
 
 
 # The words of this process, as a symbol, so that the machine code serves other processes as well.

@@ -128,8 +128,13 @@ def _tile(shape: Shape, spreads: bool, whole: bool) -> str:
                 r.line(f"store {vector} {value}, ptr {place}, align {size}")
             else:
                 mask = f"<{shape.lanes} x i1> {present[at % shape.vectors]}"
-                r.do(f"@llvm.masked.store.{shape.suffix}.p0", f"{vector} {value}", f"ptr {place}",
-                     f"i32 {size}", mask)  # fmt: skip
+                r.do(
+                    f"@llvm.masked.store.{shape.suffix}.p0",
+                    f"{vector} {value}",
+                    f"ptr {place}",
+                    f"i32 {size}",
+                    mask,
+                )
         r.end("ret void")
 
     r.go_if(r.unequal("%adds", 0), "adding")
@@ -142,10 +147,12 @@ def _tile(shape: Shape, spreads: bool, whole: bool) -> str:
         else masked_load(r, shape, place, present[at % shape.vectors])
         for at, place in enumerate(places)
     ]
-    store([
-        r.let(f"{shape.add} {vector} {value}, {before}")
-        for value, before in zip(fold.values, old, strict=True)
-    ])  # fmt: skip
+    store(
+        [
+            r.let(f"{shape.add} {vector} {value}, {before}")
+            for value, before in zip(fold.values, old, strict=True)
+        ]
+    )
     return r.text()
 
 
@@ -179,8 +186,18 @@ def _kernel(shape: Shape, spreads: bool) -> str:
         function = r.select(r.compare("sge", left, width), "@whole", "@some", "ptr")
         with r.loop(tile_to, tile_from) as tile:
             rows_a, rows_c = (r.row(table[f"rows_{n}"], tile, shape.rows) for n in "ac")
-            r.do(function, f"ptr {row_a}", f"ptr {rows_a}", f"ptr {table['depth_a']}",
-                 f"ptr {panel_b}", f"ptr {table['depth_b']}", f"ptr {row_c}", f"ptr {rows_c}",
-                 f"i64 {w['k']}", f"i64 {left}", f"i64 {w['adds']}")  # fmt: skip
+            r.do(
+                function,
+                f"ptr {row_a}",
+                f"ptr {rows_a}",
+                f"ptr {table['depth_a']}",
+                f"ptr {panel_b}",
+                f"ptr {table['depth_b']}",
+                f"ptr {row_c}",
+                f"ptr {rows_c}",
+                f"i64 {w['k']}",
+                f"i64 {left}",
+                f"i64 {w['adds']}",
+            )
     r.end("ret void")
     return r.text()

@@ -11,9 +11,12 @@ from gradtape.compiler.emit.plans.instructions import kernel_routine, write_fail
 
 NAME = "call_python"
 FUNCTIONS = (
-    "PyGILState_Ensure", "PyGILState_Release", "PyLong_FromSsize_t", "PyObject_CallOneArg",
+    "PyGILState_Ensure",
+    "PyGILState_Release",
+    "PyLong_FromSsize_t",
+    "PyObject_CallOneArg",
     "Py_DecRef",
-)  # fmt: skip
+)
 
 
 def python_calls_ir() -> str:

@@ -126,8 +126,10 @@ def _tile(shape: Shape) -> str:
     r.block("loop")
     r.line("%i = phi i64 [ 0, %entry ], [ %next, %loop ]")
     for row, column in sums:
-        r.line(f"%sum{row}.{column} = phi {vector} [ zeroinitializer, %entry ], "
-               f"[ %next{row}.{column}, %loop ]")  # fmt: skip
+        r.line(
+            f"%sum{row}.{column} = phi {vector} [ zeroinitializer, %entry ], "
+            f"[ %next{row}.{column}, %loop ]"
+        )
     along = r.word("%depth", r.scaled("%i"))
     at_once = {at: f"%sum{at[0]}.{at[1]}" for at in sums}
     for step in range(shape.run):
@@ -291,8 +293,14 @@ def _kernel(shape: Shape) -> str:
         ):
             row_a = r.at(deep_a, r.let(f"mul i64 {row}, {w['outer_a']}"))
             rows_a = r.row(table["rows_a"], tile, shape.rows)
-            r.do("@turn", f"ptr {turned(row, tile)}", f"ptr {row_a}", f"ptr {rows_a}",
-                 f"ptr {depth_a}", f"i64 {k}")  # fmt: skip
+            r.do(
+                "@turn",
+                f"ptr {turned(row, tile)}",
+                f"ptr {row_a}",
+                f"ptr {rows_a}",
+                f"ptr {depth_a}",
+                f"i64 {k}",
+            )
         with r.loop(panel_to, panel_from) as panel:
             first = r.multiply(panel, width)
             left = r.subtract(w["n"], first)
@@ -302,8 +310,16 @@ def _kernel(shape: Shape) -> str:
             if shape.direct:
                 panel_b = r.at(deep_b, r.word(columns_b))
             else:
-                r.do("@pack", "ptr %panel", f"ptr {deep_b}", f"ptr {depth_b}", f"ptr {columns_b}",
-                     f"i64 {k}", f"i64 {columns}", f"i64 {w['lie']}")  # fmt: skip
+                r.do(
+                    "@pack",
+                    "ptr %panel",
+                    f"ptr {deep_b}",
+                    f"ptr {depth_b}",
+                    f"ptr {columns_b}",
+                    f"i64 {k}",
+                    f"i64 {columns}",
+                    f"i64 {w['lie']}",
+                )
             start_c = r.at(c, r.multiply(first, size))
             with r.loop(row_last, row_first) as row:
                 row_a = r.at(deep_a, r.let(f"mul i64 {row}, {w['outer_a']}"))
@@ -315,8 +331,16 @@ def _kernel(shape: Shape) -> str:
                         r.select(turns, "@turned.rows", rows_a, "ptr"),
                         r.select(turns, "@turned.depth", depth_a, "ptr"),
                     )
-                    r.do("@tile", *(f"ptr {each}" for each in left_operand), f"ptr {panel_b}",
-                         f"ptr {depth_b}", f"ptr {row_c}", f"ptr {rows_c}", f"i64 {k}",
-                         f"i64 {columns}", f"i64 {adds}")  # fmt: skip
+                    r.do(
+                        "@tile",
+                        *(f"ptr {each}" for each in left_operand),
+                        f"ptr {panel_b}",
+                        f"ptr {depth_b}",
+                        f"ptr {row_c}",
+                        f"ptr {rows_c}",
+                        f"i64 {k}",
+                        f"i64 {columns}",
+                        f"i64 {adds}",
+                    )
     r.end("ret void")
     return r.text()

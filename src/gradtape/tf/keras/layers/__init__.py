@@ -17,9 +17,15 @@ from gradtape.tf.keras.layers.recurrent import *
 from gradtape.tf.keras.layers.wrappers import Bidirectional, Masking, TimeDistributed
 
 __all__ = [
-    "BatchNormalization", "Bidirectional", "Input", "InputLayer", "Layer", "LayerNormalization",
-    "Masking", "TimeDistributed",
-]  # fmt: skip
+    "BatchNormalization",
+    "Bidirectional",
+    "Input",
+    "InputLayer",
+    "Layer",
+    "LayerNormalization",
+    "Masking",
+    "TimeDistributed",
+]
 __all__ += _convolutional.__all__
 __all__ += _core.__all__
 __all__ += _merging.__all__

@@ -102,8 +102,12 @@ class Layer(Module):
         return made
 
     def __init__(
-        self, trainable: bool = True, name: str | None = None, dtype: Any = None, **kwargs: Any,
-    ) -> None:  # fmt: skip
+        self,
+        trainable: bool = True,
+        name: str | None = None,
+        dtype: Any = None,
+        **kwargs: Any,
+    ) -> None:
         self._name = name or _unique(snake_case(type(self).__name__))
         self._trainable = bool(trainable)
         self._dtype = as_dtype(float32 if dtype is None else dtype)
@@ -171,11 +175,19 @@ class Layer(Module):
         raise NotImplementedError(f"{type(self).__name__}: a layer needs `call(self, inputs)`.")
 
     def add_weight(
-        self, *args: Any, shape: Any = None, initializer: Any = None, dtype: Any = None,
-        trainable: bool = True, regularizer: Any = None, constraint: Any = None,
-        name: str | None = None, autocast: bool = True, aggregation: Any = "none",
+        self,
+        *args: Any,
+        shape: Any = None,
+        initializer: Any = None,
+        dtype: Any = None,
+        trainable: bool = True,
+        regularizer: Any = None,
+        constraint: Any = None,
+        name: str | None = None,
+        autocast: bool = True,
+        aggregation: Any = "none",
         overwrite_with_gradient: bool = False,
-    ) -> Variable:  # fmt: skip
+    ) -> Variable:
         """A variable with a starting value: `add_weight(shape, initializer, ..., name=...)`.
 
         Older Keras has the name first, `add_weight(name, shape, ...)`, which works too. Variables
@@ -461,9 +473,13 @@ class InputLayer(Layer):
     """
 
     def __init__(
-        self, shape: Any = None, batch_size: Size | None = None, dtype: Any = None,
-        name: Any = None, **kwargs: Any,
-    ) -> None:  # fmt: skip
+        self,
+        shape: Any = None,
+        batch_size: Size | None = None,
+        dtype: Any = None,
+        name: Any = None,
+        **kwargs: Any,
+    ) -> None:
         shape = kwargs.pop("input_shape", shape)
         super().__init__(name=name, dtype=dtype, **kwargs)
         self._input_shape = (batch_size, *(shape or ()))

@@ -27,13 +27,37 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "AveragePooling1D", "AveragePooling2D", "AveragePooling3D", "AvgPool1D", "AvgPool2D",
-    "AvgPool3D", "Conv1D", "Conv1DTranspose", "Conv2D", "Conv2DTranspose", "Conv3D",
-    "Convolution1D", "Convolution2D", "Convolution3D", "DepthwiseConv2D", "GlobalAveragePooling1D",
-    "GlobalAveragePooling2D", "GlobalAvgPool1D", "GlobalAvgPool2D", "GlobalMaxPool1D",
-    "GlobalMaxPool2D", "GlobalMaxPooling1D", "GlobalMaxPooling2D", "MaxPool1D", "MaxPool2D",
-    "MaxPool3D", "MaxPooling1D", "MaxPooling2D", "MaxPooling3D", "UpSampling2D",
-]  # fmt: skip
+    "AveragePooling1D",
+    "AveragePooling2D",
+    "AveragePooling3D",
+    "AvgPool1D",
+    "AvgPool2D",
+    "AvgPool3D",
+    "Conv1D",
+    "Conv1DTranspose",
+    "Conv2D",
+    "Conv2DTranspose",
+    "Conv3D",
+    "Convolution1D",
+    "Convolution2D",
+    "Convolution3D",
+    "DepthwiseConv2D",
+    "GlobalAveragePooling1D",
+    "GlobalAveragePooling2D",
+    "GlobalAvgPool1D",
+    "GlobalAvgPool2D",
+    "GlobalMaxPool1D",
+    "GlobalMaxPool2D",
+    "GlobalMaxPooling1D",
+    "GlobalMaxPooling2D",
+    "MaxPool1D",
+    "MaxPool2D",
+    "MaxPool3D",
+    "MaxPooling1D",
+    "MaxPooling2D",
+    "MaxPooling3D",
+    "UpSampling2D",
+]
 
 
 def each(given: Any, count: int) -> tuple[int, ...]:
@@ -47,15 +71,25 @@ class _Convolution(Layer):
     spatial = 1
 
     def __init__(
-        self, filters: Size, kernel_size: Sizes, strides: Sizes = 1, padding: str = "valid",
-        data_format: str | None = None, dilation_rate: Sizes = 1, groups: Size = 1,
-        activation: ActivationLike = None, use_bias: bool = True,
+        self,
+        filters: Size,
+        kernel_size: Sizes,
+        strides: Sizes = 1,
+        padding: str = "valid",
+        data_format: str | None = None,
+        dilation_rate: Sizes = 1,
+        groups: Size = 1,
+        activation: ActivationLike = None,
+        use_bias: bool = True,
         kernel_initializer: InitializerLike = "glorot_uniform",
-        bias_initializer: InitializerLike = "zeros", kernel_regularizer: RegularizerLike = None,
-        bias_regularizer: RegularizerLike = None, activity_regularizer: RegularizerLike = None,
-        kernel_constraint: ConstraintLike = None, bias_constraint: ConstraintLike = None,
+        bias_initializer: InitializerLike = "zeros",
+        kernel_regularizer: RegularizerLike = None,
+        bias_regularizer: RegularizerLike = None,
+        activity_regularizer: RegularizerLike = None,
+        kernel_constraint: ConstraintLike = None,
+        bias_constraint: ConstraintLike = None,
         **kwargs: Any,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(activity_regularizer=activity_regularizer, **kwargs)
         require_channels_last(type(self).__name__, data_format)
         if groups != 1:
@@ -145,10 +179,16 @@ class _Transposed(_Convolution):
     """What transposed convolutions share."""
 
     def __init__(
-        self, filters: Size, kernel_size: Sizes, strides: Sizes = 1, padding: str = "valid",
-        output_padding: Any = None, data_format: str | None = None, dilation_rate: Sizes = 1,
+        self,
+        filters: Size,
+        kernel_size: Sizes,
+        strides: Sizes = 1,
+        padding: str = "valid",
+        output_padding: Any = None,
+        data_format: str | None = None,
+        dilation_rate: Sizes = 1,
         **kwargs: Any,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if output_padding is not None or any(n != 1 for n in each(dilation_rate, 1)):
             raise ValueError(
                 f"{type(self).__name__}: output_padding and dilation_rate are not covered. Use "
@@ -200,20 +240,43 @@ class DepthwiseConv2D(_Convolution):
     spatial = 2
 
     def __init__(
-        self, kernel_size: Sizes, strides: Sizes = 1, padding: str = "valid",
-        depth_multiplier: Size = 1, data_format: str | None = None, dilation_rate: Sizes = 1,
-        activation: ActivationLike = None, use_bias: bool = True,
+        self,
+        kernel_size: Sizes,
+        strides: Sizes = 1,
+        padding: str = "valid",
+        depth_multiplier: Size = 1,
+        data_format: str | None = None,
+        dilation_rate: Sizes = 1,
+        activation: ActivationLike = None,
+        use_bias: bool = True,
         depthwise_initializer: InitializerLike = "glorot_uniform",
-        bias_initializer: InitializerLike = "zeros", depthwise_regularizer: RegularizerLike = None,
-        bias_regularizer: RegularizerLike = None, activity_regularizer: RegularizerLike = None,
-        depthwise_constraint: ConstraintLike = None, bias_constraint: ConstraintLike = None,
+        bias_initializer: InitializerLike = "zeros",
+        depthwise_regularizer: RegularizerLike = None,
+        bias_regularizer: RegularizerLike = None,
+        activity_regularizer: RegularizerLike = None,
+        depthwise_constraint: ConstraintLike = None,
+        bias_constraint: ConstraintLike = None,
         **kwargs: Any,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(
-            depth_multiplier, kernel_size, strides, padding, data_format, dilation_rate, 1,
-            activation, use_bias, depthwise_initializer, bias_initializer, depthwise_regularizer,
-            bias_regularizer, activity_regularizer, depthwise_constraint, bias_constraint, **kwargs,
-        )  # fmt: skip
+            depth_multiplier,
+            kernel_size,
+            strides,
+            padding,
+            data_format,
+            dilation_rate,
+            1,
+            activation,
+            use_bias,
+            depthwise_initializer,
+            bias_initializer,
+            depthwise_regularizer,
+            bias_regularizer,
+            activity_regularizer,
+            depthwise_constraint,
+            bias_constraint,
+            **kwargs,
+        )
         self.depth_multiplier = as_count(
             "DepthwiseConv2D: depth_multiplier", depth_multiplier, least=1
         )
@@ -223,9 +286,12 @@ class DepthwiseConv2D(_Convolution):
 
     def convolve(self, inputs: Tensor) -> Tensor:
         return depthwise_conv2d(
-            inputs, self.kernel, (1, *self.strides, 1), self.padding.upper(),
+            inputs,
+            self.kernel,
+            (1, *self.strides, 1),
+            self.padding.upper(),
             dilations=self.dilation_rate,
-        )  # fmt: skip
+        )
 
 
 class UpSampling2D(Layer):
@@ -236,9 +302,12 @@ class UpSampling2D(Layer):
     """
 
     def __init__(
-        self, size: Sizes = (2, 2), data_format: str | None = None, interpolation: str = "nearest",
+        self,
+        size: Sizes = (2, 2),
+        data_format: str | None = None,
+        interpolation: str = "nearest",
         **kwargs: Any,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(**kwargs)
         require_channels_last("UpSampling2D", data_format)
         if interpolation != "nearest":
@@ -261,9 +330,13 @@ class _Pooling(Layer):
     function: Any = staticmethod(max_pool)
 
     def __init__(
-        self, pool_size: Sizes = 2, strides: Sizes | None = None, padding: str = "valid",
-        data_format: str | None = None, **kwargs: Any,
-    ) -> None:  # fmt: skip
+        self,
+        pool_size: Sizes = 2,
+        strides: Sizes | None = None,
+        padding: str = "valid",
+        data_format: str | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         require_channels_last(type(self).__name__, data_format)
         if padding.lower() not in ("valid", "same"):
@@ -310,12 +383,17 @@ def _made(
     result = [1, 3] if base is _Global else [1, *[2] * spatial, 3]
     example = f">>> tf.keras.layers.{name}()(tf.zeros({shape})).shape\n    TensorShape({result})"
     members = {
-        "spatial": spatial, "function": staticmethod(function), "__module__": __name__,
+        "spatial": spatial,
+        "function": staticmethod(function),
+        "__module__": __name__,
         "__doc__": f"{doc} along {_AXES[spatial]}.\n\n    {example}\n    ",
-    }  # fmt: skip
+    }
     if name == "GlobalAveragePooling1D":
-        members |= {"call": _masked_call, "supports_masking": True,
-                    "compute_mask": lambda self, inputs, mask=None: None}  # fmt: skip
+        members |= {
+            "call": _masked_call,
+            "supports_masking": True,
+            "compute_mask": lambda self, inputs, mask=None: None,
+        }
     return type(name, (base,), members)
 
 

@@ -32,9 +32,16 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "Activation", "Dense", "Dropout", "Embedding", "Flatten", "Lambda", "ReLU", "Reshape",
+    "Activation",
+    "Dense",
+    "Dropout",
+    "Embedding",
+    "Flatten",
+    "Lambda",
+    "ReLU",
+    "Reshape",
     "Softmax",
-]  # fmt: skip
+]
 
 
 class Dense(Layer):
@@ -48,13 +55,19 @@ class Dense(Layer):
     supports_masking = True
 
     def __init__(
-        self, units: Size, activation: ActivationLike = None, use_bias: bool = True,
+        self,
+        units: Size,
+        activation: ActivationLike = None,
+        use_bias: bool = True,
         kernel_initializer: InitializerLike = "glorot_uniform",
-        bias_initializer: InitializerLike = "zeros", kernel_regularizer: RegularizerLike = None,
-        bias_regularizer: RegularizerLike = None, activity_regularizer: RegularizerLike = None,
-        kernel_constraint: ConstraintLike = None, bias_constraint: ConstraintLike = None,
+        bias_initializer: InitializerLike = "zeros",
+        kernel_regularizer: RegularizerLike = None,
+        bias_regularizer: RegularizerLike = None,
+        activity_regularizer: RegularizerLike = None,
+        kernel_constraint: ConstraintLike = None,
+        bias_constraint: ConstraintLike = None,
         **kwargs: Any,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(activity_regularizer=activity_regularizer, **kwargs)
         if int(units) <= 0:
             raise ValueError(f"Dense: units={units} is not a positive number of outputs.")
@@ -94,12 +107,16 @@ class Embedding(Layer):
     """
 
     def __init__(
-        self, input_dim: Size, output_dim: Size,
+        self,
+        input_dim: Size,
+        output_dim: Size,
         embeddings_initializer: InitializerLike = "uniform",
         embeddings_regularizer: RegularizerLike = None,
-        embeddings_constraint: ConstraintLike = None, mask_zero: bool = False, weights: Any = None,
+        embeddings_constraint: ConstraintLike = None,
+        mask_zero: bool = False,
+        weights: Any = None,
         **kwargs: Any,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(**kwargs)
         self.embeddings_regularizer = embeddings_regularizer
         self.embeddings_constraint = embeddings_constraint
@@ -152,9 +169,13 @@ class Lambda(Layer):
     supports_masking = True
 
     def __init__(
-        self, function: Any, output_shape: Any = None, mask: Any = None, arguments: Any = None,
+        self,
+        function: Any,
+        output_shape: Any = None,
+        mask: Any = None,
+        arguments: Any = None,
         **kwargs: Any,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(**kwargs)
         # The shape of the output is seen when there is one.
         self.function, self.output_shape = function, output_shape
@@ -183,9 +204,12 @@ class ReLU(Layer):
     supports_masking = True
 
     def __init__(
-        self, max_value: NonNegative | None = None, negative_slope: NonNegative = 0.0,
-        threshold: NonNegative = 0.0, **kwargs: Any,
-    ) -> None:  # fmt: skip
+        self,
+        max_value: NonNegative | None = None,
+        negative_slope: NonNegative = 0.0,
+        threshold: NonNegative = 0.0,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.max_value, self.negative_slope = max_value, float(negative_slope)
         self.threshold = float(threshold)

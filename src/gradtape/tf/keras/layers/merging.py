@@ -21,10 +21,29 @@ if TYPE_CHECKING:
     from gradtape.tf.base.tensor import Tensor
 
 __all__ = [
-    "Add", "Average", "Concatenate", "ELU", "GaussianNoise", "Identity", "LeakyReLU", "Maximum",
-    "Minimum", "Multiply", "Permute", "RepeatVector", "Rescaling", "Subtract", "ZeroPadding2D",
-    "add", "average", "concatenate", "maximum", "minimum", "multiply", "subtract",
-]  # fmt: skip
+    "Add",
+    "Average",
+    "Concatenate",
+    "ELU",
+    "GaussianNoise",
+    "Identity",
+    "LeakyReLU",
+    "Maximum",
+    "Minimum",
+    "Multiply",
+    "Permute",
+    "RepeatVector",
+    "Rescaling",
+    "Subtract",
+    "ZeroPadding2D",
+    "add",
+    "average",
+    "concatenate",
+    "maximum",
+    "minimum",
+    "multiply",
+    "subtract",
+]
 
 
 class _Merge(Layer):

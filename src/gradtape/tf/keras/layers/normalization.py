@@ -39,12 +39,19 @@ class LayerNormalization(Layer):
     supports_masking = True
 
     def __init__(
-        self, axis: Axis = -1, epsilon: NonNegative = 1e-3, center: bool = True, scale: bool = True,
-        beta_initializer: InitializerLike = "zeros", gamma_initializer: InitializerLike = "ones",
-        beta_regularizer: RegularizerLike = None, gamma_regularizer: RegularizerLike = None,
-        beta_constraint: ConstraintLike = None, gamma_constraint: ConstraintLike = None,
+        self,
+        axis: Axis = -1,
+        epsilon: NonNegative = 1e-3,
+        center: bool = True,
+        scale: bool = True,
+        beta_initializer: InitializerLike = "zeros",
+        gamma_initializer: InitializerLike = "ones",
+        beta_regularizer: RegularizerLike = None,
+        gamma_regularizer: RegularizerLike = None,
+        beta_constraint: ConstraintLike = None,
+        gamma_constraint: ConstraintLike = None,
         **kwargs: Any,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(**kwargs)
         self.axis, self.epsilon, self.center, self.scale = axis, epsilon, center, scale
         self.beta_initializer, self.gamma_initializer = beta_initializer, gamma_initializer
@@ -85,15 +92,23 @@ class BatchNormalization(Layer):
     supports_masking = True
 
     def __init__(
-        self, axis: int = -1, momentum: Probability = 0.99, epsilon: NonNegative = 1e-3,
-        center: bool = True, scale: bool = True, beta_initializer: InitializerLike = "zeros",
+        self,
+        axis: int = -1,
+        momentum: Probability = 0.99,
+        epsilon: NonNegative = 1e-3,
+        center: bool = True,
+        scale: bool = True,
+        beta_initializer: InitializerLike = "zeros",
         gamma_initializer: InitializerLike = "ones",
         moving_mean_initializer: InitializerLike = "zeros",
         moving_variance_initializer: InitializerLike = "ones",
-        beta_regularizer: RegularizerLike = None, gamma_regularizer: RegularizerLike = None,
-        beta_constraint: ConstraintLike = None, gamma_constraint: ConstraintLike = None,
-        synchronized: bool = False, **kwargs: Any,
-    ) -> None:  # fmt: skip
+        beta_regularizer: RegularizerLike = None,
+        gamma_regularizer: RegularizerLike = None,
+        beta_constraint: ConstraintLike = None,
+        gamma_constraint: ConstraintLike = None,
+        synchronized: bool = False,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.axis, self.momentum, self.epsilon = axis, float(momentum), float(epsilon)
         self.center, self.scale = center, scale

@@ -21,18 +21,31 @@ from gradtape.tf.ops.creation import zeros
 from gradtape.tf.ops.indexing import where
 
 __all__ = [
-    "GRU", "GRUCell", "LSTM", "LSTMCell", "RNN", "SimpleRNN", "SimpleRNNCell",
-]  # fmt: skip
+    "GRU",
+    "GRUCell",
+    "LSTM",
+    "LSTMCell",
+    "RNN",
+    "SimpleRNN",
+    "SimpleRNNCell",
+]
 
 _KINDS = ("kernel", "recurrent", "bias")
 # What all cells take besides units, activations and initializers; then what layers take.
 _OF_CELLS = {
     **{f"{kind}_regularizer": None for kind in _KINDS},
-    **{f"{kind}_constraint": None for kind in _KINDS}, "dropout": 0.0, "recurrent_dropout": 0.0,
+    **{f"{kind}_constraint": None for kind in _KINDS},
+    "dropout": 0.0,
+    "recurrent_dropout": 0.0,
     "seed": None,
-}  # fmt: skip
-_OF_LAYERS = {"return_sequences": False, "return_state": False, "go_backwards": False,
-              "stateful": False, "unroll": False}  # fmt: skip
+}
+_OF_LAYERS = {
+    "return_sequences": False,
+    "return_state": False,
+    "go_backwards": False,
+    "stateful": False,
+    "unroll": False,
+}
 
 
 class _Cell(Layer):
@@ -65,26 +78,32 @@ class _Cell(Layer):
 
     def attributes(self) -> list[Any]:
         """What holds variables; the cell inside has the same ones."""
-        return [value for name, value in vars(self).items() if name in ("kernel",
-                "recurrent_kernel", "bias")]  # fmt: skip
+        return [
+            value
+            for name, value in vars(self).items()
+            if name in ("kernel", "recurrent_kernel", "bias")
+        ]
 
     def build(self, input_shape: Any) -> None:
         inner = self._core
         width = inner.gates * self.units
         shapes = {
-            "kernel": (input_shape[-1], width), "recurrent": (self.units, width),
+            "kernel": (input_shape[-1], width),
+            "recurrent": (self.units, width),
             "bias": inner.bias_shape(),
-        }  # fmt: skip
+        }
         for kind, shape in shapes.items():
             if kind == "bias" and not inner.use_bias:
                 self.bias = None
                 continue
             name = "recurrent_kernel" if kind == "recurrent" else kind
             made = self.add_weight(
-                shape=shape, name=name, initializer=self._start(kind),
+                shape=shape,
+                name=name,
+                initializer=self._start(kind),
                 regularizer=getattr(self, f"{kind}_regularizer"),
                 constraint=getattr(self, f"{kind}_constraint"),
-            )  # fmt: skip
+            )
             setattr(self, name, made)
             setattr(inner, name, made)
         inner.dtype, inner.built = self.dtype.dtype, True
@@ -139,9 +158,11 @@ def _with_signature(kind: type, doc: str, layer: bool) -> None:
 
 
 _STARTS = {
-    "use_bias": True, "kernel_initializer": "glorot_uniform",
-    "recurrent_initializer": "orthogonal", "bias_initializer": "zeros",
-}  # fmt: skip
+    "use_bias": True,
+    "kernel_initializer": "glorot_uniform",
+    "recurrent_initializer": "orthogonal",
+    "bias_initializer": "zeros",
+}
 
 
 class SimpleRNNCell(_Cell):
@@ -152,22 +173,28 @@ class SimpleRNNCell(_Cell):
 class LSTMCell(_Cell):
     kind = core.LSTMCell
     own: ClassVar[dict[str, Any]] = {
-        "activation": "tanh", "recurrent_activation": "sigmoid", **_STARTS,
+        "activation": "tanh",
+        "recurrent_activation": "sigmoid",
+        **_STARTS,
         "unit_forget_bias": True,
-    }  # fmt: skip
+    }
 
 
 class GRUCell(_Cell):
     kind = core.GRUCell
     own: ClassVar[dict[str, Any]] = {
-        "activation": "tanh", "recurrent_activation": "sigmoid", **_STARTS, "reset_after": True,
-    }  # fmt: skip
+        "activation": "tanh",
+        "recurrent_activation": "sigmoid",
+        **_STARTS,
+        "reset_after": True,
+    }
 
 
 for _kind, _what in (
-    (SimpleRNNCell, "the simplest recurrent network"), (LSTMCell, "a long short-term memory"),
+    (SimpleRNNCell, "the simplest recurrent network"),
+    (LSTMCell, "a long short-term memory"),
     (GRUCell, "a gated recurrent unit"),
-):  # fmt: skip
+):
     _with_signature(
         _kind,
         f"""A step of {_what}: `cell(inputs, states)` gives the output and the next states.
@@ -195,9 +222,15 @@ class RNN(Layer):
     supports_masking = True
 
     def __init__(
-        self, cell: Any, return_sequences: bool = False, return_state: bool = False,
-        go_backwards: bool = False, stateful: bool = False, unroll: bool = False, **kwargs: Any,
-    ) -> None:  # fmt: skip
+        self,
+        cell: Any,
+        return_sequences: bool = False,
+        return_state: bool = False,
+        go_backwards: bool = False,
+        stateful: bool = False,
+        unroll: bool = False,
+        **kwargs: Any,
+    ) -> None:
         if stateful:
             raise ValueError(
                 f"{type(self).__name__}: stateful=True is not covered. Use return_state, and pass "
@@ -251,8 +284,9 @@ class RNN(Layer):
         if self.go_backwards:
             x, mask = reverse(x, [0]), None if mask is None else reverse(mask, [0])
         outputs, last, state = _run(self.cell, x, state, mask, training)
-        found = transpose(outputs, [1, 0, *range(2, outputs.ndim)]) \
-            if self.return_sequences else last  # fmt: skip
+        found = (
+            transpose(outputs, [1, 0, *range(2, outputs.ndim)]) if self.return_sequences else last
+        )
         return (found, *state) if self.return_state else found
 
     def _begin(self, given: Any, sequences: Any) -> tuple[Any, ...]:

@@ -28,9 +28,13 @@ class Bidirectional(Layer):
     supports_masking = True
 
     def __init__(
-        self, layer: Any, merge_mode: str | None = "concat", weights: Any = None,
-        backward_layer: Any = None, **kwargs: Any,
-    ) -> None:  # fmt: skip
+        self,
+        layer: Any,
+        merge_mode: str | None = "concat",
+        weights: Any = None,
+        backward_layer: Any = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         if weights is not None:
             raise ValueError("Bidirectional: weights are not covered. Use set_weights.")

@@ -31,11 +31,17 @@ DIRECTIONS = {
 }
 
 _OTHER_NAMES = {
-    "mse": "MeanSquaredError", "mae": "MeanAbsoluteError", "mape": "MeanAbsolutePercentageError",
-    "msle": "MeanSquaredLogarithmicError", "rmse": "RootMeanSquaredError",
-    "logcosh": "LogCoshError", "kld": "KLDivergence", "kl_divergence": "KLDivergence",
-    "MSE": "MeanSquaredError", "MAE": "MeanAbsoluteError",
-}  # fmt: skip
+    "mse": "MeanSquaredError",
+    "mae": "MeanAbsoluteError",
+    "mape": "MeanAbsolutePercentageError",
+    "msle": "MeanSquaredLogarithmicError",
+    "rmse": "RootMeanSquaredError",
+    "logcosh": "LogCoshError",
+    "kld": "KLDivergence",
+    "kl_divergence": "KLDivergence",
+    "MSE": "MeanSquaredError",
+    "MAE": "MeanAbsoluteError",
+}
 _BY_NAME = {
     **{snake_case(name): kind for name, kind in _CLASSES.items()},
     **_CLASSES,

@@ -58,9 +58,13 @@ class Metric:
         return str(self._dtype.name)
 
     def add_variable(
-        self, shape: Any, initializer: Any, dtype: Any = None, aggregation: Any = "sum",
+        self,
+        shape: Any,
+        initializer: Any,
+        dtype: Any = None,
+        aggregation: Any = "sum",
         name: str | None = None,
-    ) -> Variable:  # fmt: skip
+    ) -> Variable:
         """One more part of the state. There is one replica, so nothing is aggregated."""
         kind = self._dtype if dtype is None else as_dtype(dtype)
         return weight(shape, "zeros" if initializer is None else initializer, kind, False, name)

@@ -20,29 +20,68 @@ if TYPE_CHECKING:
     from gradtape.tf.base.tensor import Tensor
 
 __all__ = [
-    "Accuracy", "BinaryAccuracy", "BinaryCrossentropy", "CategoricalAccuracy",
-    "CategoricalCrossentropy", "CategoricalHinge", "CosineSimilarity", "Hinge", "KLDivergence",
-    "LogCoshError", "MeanAbsoluteError", "MeanAbsolutePercentageError", "MeanSquaredError",
-    "MeanSquaredLogarithmicError", "Poisson", "RootMeanSquaredError", "SparseCategoricalAccuracy",
-    "SparseCategoricalCrossentropy", "SparseTopKCategoricalAccuracy", "SquaredHinge",
-    "TopKCategoricalAccuracy", "binary_accuracy", "binary_crossentropy", "categorical_accuracy",
-    "categorical_crossentropy", "hinge", "kl_divergence", "mean_absolute_error",
-    "mean_absolute_percentage_error", "mean_squared_error", "mean_squared_logarithmic_error",
-    "poisson", "sparse_categorical_accuracy", "sparse_categorical_crossentropy",
-    "sparse_top_k_categorical_accuracy", "top_k_categorical_accuracy",
-]  # fmt: skip
+    "Accuracy",
+    "BinaryAccuracy",
+    "BinaryCrossentropy",
+    "CategoricalAccuracy",
+    "CategoricalCrossentropy",
+    "CategoricalHinge",
+    "CosineSimilarity",
+    "Hinge",
+    "KLDivergence",
+    "LogCoshError",
+    "MeanAbsoluteError",
+    "MeanAbsolutePercentageError",
+    "MeanSquaredError",
+    "MeanSquaredLogarithmicError",
+    "Poisson",
+    "RootMeanSquaredError",
+    "SparseCategoricalAccuracy",
+    "SparseCategoricalCrossentropy",
+    "SparseTopKCategoricalAccuracy",
+    "SquaredHinge",
+    "TopKCategoricalAccuracy",
+    "binary_accuracy",
+    "binary_crossentropy",
+    "categorical_accuracy",
+    "categorical_crossentropy",
+    "hinge",
+    "kl_divergence",
+    "mean_absolute_error",
+    "mean_absolute_percentage_error",
+    "mean_squared_error",
+    "mean_squared_logarithmic_error",
+    "poisson",
+    "sparse_categorical_accuracy",
+    "sparse_categorical_crossentropy",
+    "sparse_top_k_categorical_accuracy",
+    "top_k_categorical_accuracy",
+]
 
 # Functions of targets and predictions that are losses too.
 (
-    binary_crossentropy, categorical_crossentropy, hinge, kl_divergence, mean_absolute_error,
-    mean_absolute_percentage_error, mean_squared_error, mean_squared_logarithmic_error, poisson,
+    binary_crossentropy,
+    categorical_crossentropy,
+    hinge,
+    kl_divergence,
+    mean_absolute_error,
+    mean_absolute_percentage_error,
+    mean_squared_error,
+    mean_squared_logarithmic_error,
+    poisson,
     sparse_categorical_crossentropy,
 ) = (
-    losses.binary_crossentropy, losses.categorical_crossentropy, losses.hinge,
-    losses.kl_divergence, losses.mean_absolute_error, losses.mean_absolute_percentage_error,
-    losses.mean_squared_error, losses.mean_squared_logarithmic_error, losses.poisson,
+    losses.binary_crossentropy,
+    losses.categorical_crossentropy,
+    losses.hinge,
+    losses.kl_divergence,
+    losses.mean_absolute_error,
+    losses.mean_absolute_percentage_error,
+    losses.mean_squared_error,
+    losses.mean_squared_logarithmic_error,
+    losses.poisson,
     losses.sparse_categorical_crossentropy,
-)  # fmt: skip
+)
 
 
 def _aligned(y_true: Any, y_pred: Any) -> tuple[Any, Any]:
@@ -156,46 +195,67 @@ def _mean_of(
     arguments = "[1], [[0.5, 0.5]]" if "Sparse" in title else "[[0.0, 1.0]], [[0.5, 0.5]]"
     example = f">>> tf.keras.metrics.{title}()({arguments}).shape\n    TensorShape([])"
     members = {
-        "__init__": __init__, "__doc__": f"{doc}\n\n    {example}\n    ", "__module__": __name__,
+        "__init__": __init__,
+        "__doc__": f"{doc}\n\n    {example}\n    ",
+        "__module__": __name__,
         "__signature__": signature,
-    }  # fmt: skip
+    }
     return type(title, (MeanMetricWrapper,), members)
 
 
 Accuracy = _mean_of("Accuracy", accuracy, "How often predictions equal targets.")
 BinaryAccuracy = _mean_of(
-    "BinaryAccuracy", binary_accuracy,
-    "How often a probability is on the right side of a threshold.", threshold=0.5,
-)  # fmt: skip
+    "BinaryAccuracy",
+    binary_accuracy,
+    "How often a probability is on the right side of a threshold.",
+    threshold=0.5,
+)
 CategoricalAccuracy = _mean_of(
-    "CategoricalAccuracy", categorical_accuracy,
+    "CategoricalAccuracy",
+    categorical_accuracy,
     "How often the largest prediction is the class of the target, a distribution.",
-)  # fmt: skip
+)
 SparseCategoricalAccuracy = _mean_of(
-    "SparseCategoricalAccuracy", sparse_categorical_accuracy,
+    "SparseCategoricalAccuracy",
+    sparse_categorical_accuracy,
     "How often the largest prediction is the class that an integer names.",
-)  # fmt: skip
+)
 TopKCategoricalAccuracy = _mean_of(
-    "TopKCategoricalAccuracy", top_k_categorical_accuracy,
-    "How often the class of the target is among the k largest predictions.", first="k", k=5,
-)  # fmt: skip
+    "TopKCategoricalAccuracy",
+    top_k_categorical_accuracy,
+    "How often the class of the target is among the k largest predictions.",
+    first="k",
+    k=5,
+)
 SparseTopKCategoricalAccuracy = _mean_of(
-    "SparseTopKCategoricalAccuracy", sparse_top_k_categorical_accuracy,
+    "SparseTopKCategoricalAccuracy",
+    sparse_top_k_categorical_accuracy,
     "How often the class that an integer names is among the k largest predictions.",
-    first="k", k=5,
-)  # fmt: skip
+    first="k",
+    k=5,
+)
 BinaryCrossentropy = _mean_of(
-    "BinaryCrossentropy", losses.binary_crossentropy, "Cross-entropy of labels 0 and 1.",
-    from_logits=False, label_smoothing=0,
-)  # fmt: skip
+    "BinaryCrossentropy",
+    losses.binary_crossentropy,
+    "Cross-entropy of labels 0 and 1.",
+    from_logits=False,
+    label_smoothing=0,
+)
 CategoricalCrossentropy = _mean_of(
-    "CategoricalCrossentropy", losses.categorical_crossentropy, "Cross-entropy of distributions.",
-    from_logits=False, label_smoothing=0, axis=-1,
-)  # fmt: skip
+    "CategoricalCrossentropy",
+    losses.categorical_crossentropy,
+    "Cross-entropy of distributions.",
+    from_logits=False,
+    label_smoothing=0,
+    axis=-1,
+)
 SparseCategoricalCrossentropy = _mean_of(
-    "SparseCategoricalCrossentropy", losses.sparse_categorical_crossentropy,
-    "Cross-entropy of integer labels.", from_logits=False, axis=-1,
-)  # fmt: skip
+    "SparseCategoricalCrossentropy",
+    losses.sparse_categorical_crossentropy,
+    "Cross-entropy of integer labels.",
+    from_logits=False,
+    axis=-1,
+)
 CosineSimilarity = _mean_of(
     "CosineSimilarity", _cosine, "The cosine of the angle.", "cosine_similarity", axis=-1
 )

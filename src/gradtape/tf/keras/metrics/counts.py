@@ -21,9 +21,14 @@ if TYPE_CHECKING:
     from gradtape.tf.programs.variable import Variable
 
 __all__ = [
-    "AUC", "FalseNegatives", "FalsePositives", "Precision", "Recall", "TrueNegatives",
+    "AUC",
+    "FalseNegatives",
+    "FalsePositives",
+    "Precision",
+    "Recall",
+    "TrueNegatives",
     "TruePositives",
-]  # fmt: skip
+]
 
 # What a prediction above a threshold, or not, can be: by the name of the variable.
 _CASES = ("true_positives", "true_negatives", "false_positives", "false_negatives")
@@ -36,9 +41,12 @@ class Counted(Metric):
     cases: tuple[str, ...] = ()
 
     def __init__(
-        self, thresholds: Any = None, name: str | None = None, dtype: Any = None,
+        self,
+        thresholds: Any = None,
+        name: str | None = None,
+        dtype: Any = None,
         class_id: int | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(name=name, dtype=dtype)
         given = 0.5 if thresholds is None else thresholds
         self.thresholds = [float(t) for t in np.atleast_1d(given)]
@@ -103,9 +111,13 @@ class Precision(Counted):
     false_positives: Variable
 
     def __init__(
-        self, thresholds: Any = None, top_k: Any = None, class_id: int | None = None,
-        name: str | None = None, dtype: Any = None,
-    ) -> None:  # fmt: skip
+        self,
+        thresholds: Any = None,
+        top_k: Any = None,
+        class_id: int | None = None,
+        name: str | None = None,
+        dtype: Any = None,
+    ) -> None:
         _without_top("Precision", top_k)
         super().__init__(thresholds, name, dtype, class_id)
 
@@ -126,9 +138,13 @@ class Recall(Counted):
     false_negatives: Variable
 
     def __init__(
-        self, thresholds: Any = None, top_k: Any = None, class_id: int | None = None,
-        name: str | None = None, dtype: Any = None,
-    ) -> None:  # fmt: skip
+        self,
+        thresholds: Any = None,
+        top_k: Any = None,
+        class_id: int | None = None,
+        name: str | None = None,
+        dtype: Any = None,
+    ) -> None:
         _without_top("Recall", top_k)
         super().__init__(thresholds, name, dtype, class_id)
 
@@ -148,9 +164,12 @@ def _count_of(name: str, case: str, doc: str) -> Any:
 
     example = f">>> tf.keras.metrics.{name}()([1, 0], [0.9, 0.1]).shape\n    TensorShape([])"
     members = {
-        "__init__": __init__, "result": result, "cases": (case,), "__module__": __name__,
+        "__init__": __init__,
+        "result": result,
+        "cases": (case,),
+        "__module__": __name__,
         "__doc__": f"{doc}\n\n    {example}\n    ",
-    }  # fmt: skip
+    }
     return type(name, (Counted,), members)
 
 
@@ -175,10 +194,15 @@ class AUC(Counted):
     false_negatives: Variable
 
     def __init__(
-        self, num_thresholds: int = 200, curve: str = "ROC",
-        summation_method: str = "interpolation", name: str | None = None, dtype: Any = None,
-        thresholds: Any = None, from_logits: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        num_thresholds: int = 200,
+        curve: str = "ROC",
+        summation_method: str = "interpolation",
+        name: str | None = None,
+        dtype: Any = None,
+        thresholds: Any = None,
+        from_logits: bool = False,
+    ) -> None:
         if curve not in ("ROC", "PR") or summation_method != "interpolation":
             raise ValueError(
                 f"AUC: curve={curve!r} with summation_method={summation_method!r} is not covered. "
