@@ -5,6 +5,7 @@ from importlib import import_module as _import_module
 from math import e, inf, nan, pi
 
 from gradtape import errors, pytree
+from gradtape.caches import caches
 from gradtape.dtypes import (
     bool,
     complex64,
@@ -255,6 +256,7 @@ __all__ = [
     "bool",
     "broadcast_arrays",
     "broadcast_to",
+    "caches",
     "can_cast",
     "cast",
     "cbrt",
@@ -660,6 +662,7 @@ for _name in (
     "autodiff",
     "compiler",
     "concurrency",
+    "config",
     "control",
     "dtypes",
     "interop",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -14,6 +13,7 @@ from gradtape import linalg as _linalg  # noqa: F401
 from gradtape import random as _random  # noqa: F401
 from gradtape.annotated_kinds import Size
 from gradtape.autodiff.forward import forward
+from gradtape.caches import remembered
 from gradtape.compiler.passes import optimize
 from gradtape.dtypes import as_dtype
 from gradtape.ir.facts import View
@@ -257,7 +257,7 @@ def op(
             )
         promote = promotion(name, promote, "any")
 
-    @functools.lru_cache(maxsize=256)
+    @remembered(256)
     def spec_rule(*specs: Spec, **given: object) -> Spec | tuple[Spec, ...]:
         return as_specs(name, spec(*specs, **given))
 
@@ -355,7 +355,7 @@ def _jvp_by(composition: Rule) -> Rule:
 def _kernel_by(composition: Rule) -> Rule:
     """The composition as a kernel: a numpy plan of its ops."""
 
-    @functools.lru_cache(maxsize=256)
+    @remembered(256)
     def plan(
         specs: tuple[Spec, ...], params: tuple[tuple[str, object], ...]
     ) -> tuple[NumpyPlan, list[int]]:

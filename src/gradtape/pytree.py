@@ -7,12 +7,12 @@ container without leaves; everything else is a leaf.
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from numbers import Integral
 from typing import Any, TypeVar
 
+from gradtape.caches import remembered
 from gradtape.errors import shown
 from gradtape.records import dataclass
 
@@ -140,7 +140,7 @@ def flatten(tree: Any) -> tuple[list[Any], Structure]:
     return leaves, _flatten(tree, leaves)
 
 
-@functools.lru_cache(maxsize=256)
+@remembered(256)
 def _row(kind: type, count: int) -> Structure:
     return Structure(kind, None, (LEAF,) * count)
 

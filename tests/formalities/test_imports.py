@@ -15,6 +15,8 @@ SOURCE = Path(__file__).resolve().parents[2] / "src" / "gradtape"
 # Rooms in the order in which they may import: each one those above it.
 ROOMS = (
     "version",
+    "config",
+    "caches",
     "errors",
     "dtypes",
     "records",

@@ -17,7 +17,7 @@ SOURCE = ROOT / "src" / "gradtape"
 LONG = 500
 TOO_LONG = 700
 
-MODULES_AT_THE_ROOT = 20
+MODULES_AT_THE_ROOT = 22
 MODULES_IN_A_FOLDER = 22
 
 VAGUE_NAMES = {"utils", "util", "helpers", "helper", "misc"}

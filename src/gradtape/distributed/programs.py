@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
+from gradtape.caches import remembered
 from gradtape.control.traced_bodies import Body, settled, trace
 from gradtape.ir.node import PLACEHOLDER, Node
 from gradtape.ir.op import find, module_of
@@ -130,7 +130,7 @@ class TravellingProgram:
         return self is other
 
 
-@lru_cache(maxsize=PROGRAMS_KEPT)
+@remembered(PROGRAMS_KEPT)
 def _unpacked_once(travelling: TravellingProgram) -> Program:
     return unpacked(travelling.program)
 

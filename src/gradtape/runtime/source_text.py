@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from functools import lru_cache
 from types import CodeType
 from typing import Any
+
+from gradtape.caches import remembered
 
 LONGEST_SHARED = 10_000
 
@@ -67,7 +68,7 @@ class SourceText:
         """Run the text, and return the function of this name that it defines."""
         source = str(self)
         # Long texts hardly come twice, and would be kept for nothing.
-        code = _code if len(source) < LONGEST_SHARED else _code.__wrapped__
+        code = _code if len(source) < LONGEST_SHARED else _compile
         exec(code(source, function_name), self._names)
         function: Callable[..., Any] = self._names[function_name]
         return function
@@ -76,7 +77,9 @@ class SourceText:
         return "\n".join(self._lines)
 
 
-@lru_cache(maxsize=1024)
-def _code(text: str, function_name: str) -> CodeType:
+def _compile(text: str, function_name: str) -> CodeType:
     """The code object of a text; the function is the file name in tracebacks."""
     return compile(text, f"<{function_name}>", "exec")
+
+
+_code = remembered(1024)(_compile)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING, SupportsIndex, TypeAlias
 
 import numpy as np
 
+from gradtape.caches import remembered
 from gradtape.concurrency import new_lock
 from gradtape.dtypes import DType, as_dtype, default_dtype
 from gradtape.errors import DtypeError, ShapeError
@@ -36,7 +36,7 @@ State: TypeAlias = tuple[int, int, int]
 ShapeLike: TypeAlias = SupportsIndex | Sequence[SupportsIndex]
 
 
-@lru_cache(maxsize=1024)
+@remembered(1024)
 def _key_of(seed: int) -> tuple[int, int]:
     """The key that NumPy's Philox derives from the same seed."""
     words = np.random.SeedSequence(seed).generate_state(2, np.uint64)

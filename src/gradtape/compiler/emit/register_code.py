@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from gradtape.caches import remembered
 from gradtape.compiler.emit.accumulators import accumulator
 from gradtape.compiler.emit.builder import Builder, rounding_mode
 from gradtape.compiler.emit.memory import Memory
@@ -91,7 +92,7 @@ _OWN = re.compile(r"%([a-z]+[0-9]+)")
 _FIELD = re.compile(r"<([0-9]+)>")
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def _text(
     kind: type[Computed], head: tuple[Any, ...], codes: tuple[str, ...], dtype: str, mode: str
 ) -> _Text:

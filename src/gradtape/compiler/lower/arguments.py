@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gradtape.caches import remembered
 from gradtape.compiler.lower.kernel import SAME, SCALAR, STRIDED, UNIT, Kernel
 from gradtape.dtypes import DType
 from gradtape.ir.node import Node
@@ -53,7 +53,7 @@ def lowered(
     return Lowered(kernel, sizes, entries, total, grain, kernel.cost * math.prod(sizes))
 
 
-@lru_cache(maxsize=256)
+@remembered(256)
 def code_of(dtype: DType) -> str:
     """The code of a dtype in kernels, such as `f8`."""
     return np.dtype(dtype).str[1:]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from functools import lru_cache
 
+from gradtape.caches import remembered
 from gradtape.compiler.emit.builder import Builder
 from gradtape.compiler.lower.arguments import (
     Axis,
@@ -402,7 +402,7 @@ def _are_short(reduced: list[Axis], kept: Axis) -> bool:
     return math.prod(axis[0] for axis in reduced) <= _SHORT_ROW and kept[0] >= _LONG_AXIS
 
 
-@lru_cache(maxsize=256)
+@remembered(256)
 def _operand(code: str, access: str) -> Operand:
     return Operand(code, access)
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum, auto
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
+from gradtape.caches import remembered
 from gradtape.compiler.passes.scalar_steps import Apply
 from gradtape.dtypes import DType
 from gradtape.ir import Accumulation, NotLowered, Op
@@ -38,7 +39,7 @@ BOOL = np.dtype(bool)
 INDEX = np.dtype(np.int64)
 
 
-@lru_cache(maxsize=256)
+@remembered(256)
 def scalar_type(dtype: DType | str) -> str:
     """The IR type of one element in a register; for complex numbers, of one part.
 

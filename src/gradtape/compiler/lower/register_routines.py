@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from gradtape.caches import remembered
 from gradtape.compiler.emit.register_code import RegisterCode, Stored
 from gradtape.compiler.lower.arguments import Entry, Lowered
 from gradtape.compiler.lower.fused_loops import fusible
@@ -162,7 +162,7 @@ class _Steps:
         return None if found is None else step.arguments[found]
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def _simplified(
     op: Op, params: tuple[object, ...], dtype: str, operands: tuple[Literal | str, ...]
 ) -> Literal | int | None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 import stat
-from functools import lru_cache
 from pathlib import Path
 
+from gradtape.caches import remembered
 from gradtape.logs import Log
 
 _log = Log("compiler")
@@ -21,7 +21,7 @@ def cache_folder() -> Path | None:
     return _prepared(os.environ.get("GRADTAPE_KERNEL_CACHE", "").strip())
 
 
-@lru_cache(maxsize=8)
+@remembered(8)
 def _prepared(choice: str) -> Path | None:
     if choice.lower() in ("off", "0"):
         return None

@@ -10,9 +10,9 @@ from __future__ import annotations
 import contextlib
 import os
 import zlib
-from functools import lru_cache
 from pathlib import Path
 
+from gradtape.caches import remembered
 from gradtape.compiler.objects.cache_folder import cache_folder
 from gradtape.version import __version__
 
@@ -52,7 +52,7 @@ def note(number: int) -> None:
     _numbers(folder).add(number)
 
 
-@lru_cache(maxsize=4)
+@remembered(4)
 def _numbers(folder: Path) -> set[int]:
     try:
         data = (folder / NAME).read_bytes()[: MOST * _BYTES]

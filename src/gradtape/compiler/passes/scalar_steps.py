@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
+from gradtape.caches import remembered
 from gradtape.compiler.passes.compositions import is_composed
 from gradtape.dtypes import DType
 from gradtape.ir import (
@@ -155,7 +156,7 @@ class NotTiny(Exception):  # noqa: N818 - a question answered, not a fault
 Lowers = Callable[[Node], bool]
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def positions(shape: Shape, strides: Strides, start: int) -> Numbers:
     """The places of the elements of an array in memory, in row-major order."""
     found = [start]
@@ -165,7 +166,7 @@ def positions(shape: Shape, strides: Strides, start: int) -> Numbers:
     return tuple(found)
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def lines(shape: Shape, axes: tuple[int, ...]) -> Sequence[Numbers]:
     """For each element of a reduction over `axes`: the elements that it combines."""
     strides = row_major(shape)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dis
-import functools
 import importlib.util
 from collections.abc import Iterator
 from types import CodeType
 from typing import Any, NamedTuple
+
+from gradtape.caches import remembered
 
 _GLOBAL = frozenset(
     ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "DELETE_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS")
@@ -78,7 +79,7 @@ class CodeNames(NamedTuple):
     all_attributes: bool
 
 
-@functools.lru_cache(maxsize=4096)
+@remembered(4096)
 def names_of(code: CodeType) -> CodeNames:
     """The names that a code object reads."""
     found: dict[str, set[str]] = {"globals": set(), "attributes": set()}
@@ -143,7 +144,7 @@ def _texts_of_tuples(code: CodeType) -> Iterator[str]:
             yield from (name for name in each if isinstance(name, str))
 
 
-@functools.lru_cache(maxsize=1024)
+@remembered(1024)
 def attributes_of(code: CodeType) -> CodeNames:
     """At least the attributes that a code object reads, without a scan of its bytecode."""
     attributes = set(code.co_names)
@@ -176,7 +177,7 @@ def instructions(code: CodeType) -> Iterator[tuple[str, int, str]]:
             yield dis.opname[operation], argument, ""
 
 
-@functools.lru_cache(maxsize=256)
+@remembered(256)
 def unread_parameters(code: CodeType) -> frozenset[str]:
     """The parameters that code never reads."""
     count = code.co_argcount + code.co_kwonlyargcount

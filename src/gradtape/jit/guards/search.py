@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import builtins
 import collections
-import functools
 import operator
 import os
 import sys
@@ -19,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.caches import remembered
 from gradtape.concurrency import is_interrupt
 from gradtape.jit.guards.guards import PLAIN, Absent, GuardRow, Guards
 from gradtape.jit.guards.never_replayed import why_never
@@ -54,7 +54,7 @@ class Outside:
         self.containers: set[int] = set()
 
 
-@functools.lru_cache(maxsize=4096)
+@remembered(4096)
 def is_installed(top: str) -> bool:
     """Whether a package is one of Python or an installed one, whose insides are trusted."""
     if top in sys.stdlib_module_names or top in sys.builtin_module_names:

@@ -6,11 +6,11 @@ Every key is a regular part of the tensor, then index arrays on some of the part
 from __future__ import annotations
 
 import operator
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from gradtape.caches import remembered
 from gradtape.errors import DtypeError, IndexRangeError
 from gradtape.ir.spec import Shape
 from gradtape.ops.arrays.positions import checked, is_symbolic, observed, refuse
@@ -72,7 +72,7 @@ def _plain_items(items: tuple[Any, ...]) -> tuple[Any, ...] | None:
     return tuple(found)
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def _parse_plain(items: tuple[Any, ...], full: Shape) -> Key:
     return _parse([slice(*item) if type(item) is tuple else item for item in items], full)
 

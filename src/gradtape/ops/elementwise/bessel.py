@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gradtape.caches import remembered
 from gradtape.ir.math_function import Composition
 from gradtape.ir.node import Node
 from gradtape.ops.elementwise.arithmetic import equal, where
@@ -63,7 +63,7 @@ def _vanishes(kind: str, x: np.ndarray) -> np.ndarray:
     return at_end & (kind in ("jv", "yv"))
 
 
-@lru_cache(maxsize=512)
+@remembered(512)
 def _function_of(kind: str, order: float) -> Composition:
     """The same in kernels, of float64."""
 
@@ -235,7 +235,7 @@ def _scaled_kernel(kind: str) -> Callable[..., np.ndarray]:
     return kernel
 
 
-@lru_cache(maxsize=512)
+@remembered(512)
 def _scaled_of(kind: str, order: float, times: int) -> Composition:
     """The same in kernels, of float64."""
     whole = kind == "ive" and float(order).is_integer()

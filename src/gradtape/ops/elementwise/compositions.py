@@ -6,9 +6,9 @@ Each formula is compiled as one function on vectors. Declarations of ops refer t
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from gradtape.caches import remembered
 from gradtape.ir.math_function import Composition, MathFunction
 from gradtape.ops.families import math_functions as mathlib
 from gradtape.ops.families.math_functions import (
@@ -155,7 +155,7 @@ def _sinc(body: FunctionBody[V], x: V) -> V:
     return body.select(x.equals(0.0), 1.0, value)
 
 
-@lru_cache(maxsize=64)
+@remembered(64)
 def sinc_derivative(order: int) -> Composition:
     """A derivative of sinc: a series near 0, a recurrence elsewhere; see `special._sinc_kernel`."""
     lowest = order % 2

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 from typing import NamedTuple
 
+from gradtape.caches import remembered
 from gradtape.ir import Node, Shape, View
 
 Strides = tuple[int, ...]
@@ -33,7 +33,7 @@ class Access(NamedTuple):
         )
 
 
-@lru_cache(maxsize=1024)
+@remembered(1024)
 def row_major(shape: Shape) -> Strides:
     """Strides of a contiguous array."""
     strides = []

@@ -14,11 +14,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
+from gradtape.caches import remembered
 from gradtape.ir import Shape
 
 Ints = tuple[int, ...]
@@ -123,7 +123,7 @@ def _tap_phases(line: Line) -> list[Phase]:
     ]
 
 
-@lru_cache(maxsize=512)
+@remembered(512)
 def phases(line: Line) -> tuple[Phase, ...]:
     """All phases along an axis; each output is in one of them."""
     _, _, count, stride, dilation, spread, before = line

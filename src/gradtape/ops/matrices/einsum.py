@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 
+from gradtape.caches import remembered
 from gradtape.errors import ShapeError
 from gradtape.ir import Node, Op, Shape, Spec, apply, declare, spec
 from gradtape.ops.arrays import movement
@@ -365,7 +366,7 @@ def _join(first: tuple[Any, Labels], second: tuple[Any, Labels], later: set[str]
     return contract_pair(a, left, b, right, output), output
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def contraction_path(
     terms: tuple[Labels, ...], output: Labels, shapes: tuple[Shape, ...]
 ) -> tuple[tuple[int, ...], ...]:

@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
+
+from gradtape.caches import remembered
 
 _ODD_PRIMES = (3, 5, 7, 11, 13)
 # The number of parts that are transformed beside each other, at most.
@@ -87,7 +88,7 @@ def area(points: int, size: int) -> int:
     return -(-2 * points * size // _ALIGNMENT) * _ALIGNMENT
 
 
-@lru_cache(maxsize=512)
+@remembered(512)
 def plan_of(length: int) -> FourierPlan:
     """The steps of a complex transform."""
     lanes = _MOST_LANES

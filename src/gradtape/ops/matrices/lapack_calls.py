@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from gradtape.caches import remembered
 from gradtape.ir import Node, Spec
 from gradtape.ops.blas_lapack import LETTERS, integers, lapack, library
 from gradtape.ops.families.native_code import NativeCall
@@ -104,7 +104,7 @@ def _is_small(x: Node, columns: int = 1) -> bool:
     return real and x.shape[-1] <= _SMALL and columns <= _SMALL_COLUMNS
 
 
-@lru_cache(maxsize=1024)
+@remembered(1024)
 def _best_lengths(name: str, dtype: np.dtype[Any], *arguments: str | int) -> tuple[int, int, int]:
     """The lengths of work space for a routine: of elements, of real numbers, of integers.
 

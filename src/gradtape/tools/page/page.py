@@ -5,16 +5,16 @@ from __future__ import annotations
 import html
 import json
 from collections.abc import Mapping
-from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
+from gradtape.caches import remembered
 from gradtape.version import __version__
 
 _ASSETS = files("gradtape.tools.page") / "assets"
 
 
-@lru_cache(maxsize=16)
+@remembered(16)
 def asset(name: str) -> str:
     """The text of a file that is shipped with the package."""
     return (_ASSETS / name).read_text(encoding="utf-8")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 
 import numpy as np
 
+from gradtape.caches import remembered
 from gradtape.compiler.thread_team import get_num_threads
 from gradtape.ops.matrices.contraction import matmul
 from gradtape.tensor.tensor import Tensor, asarray
@@ -38,7 +38,7 @@ def machine_limits() -> Limits:
     return _measured(get_num_threads())
 
 
-@lru_cache(maxsize=8)
+@remembered(8)
 def _measured(threads: int) -> Limits:
     source = asarray(np.ones(COPIED))
     moved = 2 * 8 * COPIED

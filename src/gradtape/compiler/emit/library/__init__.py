@@ -9,9 +9,9 @@ Other packages import `function_of`: a routine.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from importlib import import_module
 
+from gradtape.caches import remembered
 from gradtape.compiler.objects.emission import Source
 from gradtape.compiler.objects.llvm import Function, Module
 
@@ -53,7 +53,7 @@ MODULES: dict[str, str] = {
 Writer = Callable[..., str]
 
 
-@lru_cache(maxsize=512)
+@remembered(512)
 def function_of(routine: str, options: tuple[str, ...]) -> Function:
     """A routine, which is compiled with the first plan that calls it."""
     module = import_module(f"{__name__}.{MODULES[routine]}")

@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
-from functools import lru_cache
 
+from gradtape.caches import remembered
 from gradtape.compiler.emit.math import mathlibrary
 from gradtape.compiler.emit.math.vectormath import CALLED, accurate_function
 from gradtape.compiler.emit.math.vectors import MASK, Body, Value
@@ -38,7 +38,7 @@ def complex_function(function: MathFunction, ty: str, lanes: int) -> Found:
     return _complex_function(function, ty, lanes, mathlibrary.preference())
 
 
-@lru_cache(maxsize=256)
+@remembered(256)
 def _complex_function(function: MathFunction, ty: str, lanes: int, preference: str) -> Found:
     known = llvm.host().machine in ("x86_64", "aarch64") and sys.platform != "win32"
     if not function.has_complex or not known:
@@ -49,7 +49,7 @@ def _complex_function(function: MathFunction, ty: str, lanes: int, preference: s
     return _written(function.name, formula, 2 * function.arity, ty, lanes)
 
 
-@lru_cache(maxsize=32)
+@remembered(32)
 def quotient(ty: str, lanes: int) -> Found:
     """The function that divides two complex vectors, as `complex_function` gives it."""
     return _written("quotient", _divide, 4, ty, lanes)

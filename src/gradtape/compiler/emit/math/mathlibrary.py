@@ -13,6 +13,7 @@ import ctypes
 import os
 from functools import lru_cache
 
+from gradtape.caches import remembered
 from gradtape.compiler.objects import llvm
 from gradtape.compiler.objects.llvm import Found, Snippets, vector
 from gradtape.ir.math_function import Libm, MathFunction, NotLowered, ScipyFunction
@@ -170,7 +171,7 @@ def _libm_symbol(function: MathFunction, ty: str) -> str:
     return f"{function.name}f" if ty == "float" else function.name
 
 
-@lru_cache(maxsize=256)
+@remembered(256)
 def c_symbol(name: str) -> bool:
     """Whether a function of libm can be called by name, after loading libm if need be."""
     if llvm.has_symbol(name):
@@ -188,7 +189,7 @@ def c_symbol(name: str) -> bool:
     return True
 
 
-@lru_cache(maxsize=32)
+@remembered(32)
 def _scipy_address(function: ScipyFunction) -> int | None:
     """The address of a SciPy function of doubles."""
     # Importing the module takes longer than importing gradtape. Other signatures are other dtypes.

@@ -6,8 +6,7 @@ missing or slower, our polynomial; and else libm's own, called lane by lane.
 
 from __future__ import annotations
 
-from functools import lru_cache
-
+from gradtape.caches import remembered
 from gradtape.compiler.emit.math import mathlibrary
 from gradtape.compiler.emit.math.polynomials import POLYNOMIALS
 from gradtape.compiler.emit.math.vectors import Body
@@ -39,7 +38,7 @@ def accurate_function(wanted: MathFunction, ty: str, lanes: int) -> Found:
     return _function(wanted, ty, lanes, mathlibrary.preference(), True)
 
 
-@lru_cache(maxsize=64)
+@remembered(64)
 def joint_function(wanted: Composition, ty: str, lanes: int) -> Found:
     """The function that gives the values of the one beside a composition, and of itself."""
     if ty not in _TYPES:
@@ -52,7 +51,7 @@ def joint_function(wanted: Composition, ty: str, lanes: int) -> Found:
     return body.function(f"{wanted.beside.name}_and_{wanted.name}", names, results, CALLED)
 
 
-@lru_cache(maxsize=512)
+@remembered(512)
 def _function(wanted: MathFunction, ty: str, lanes: int, preference: str, own_first: bool) -> Found:
     if ty not in _TYPES:
         raise NotLowered(f"{wanted.name} on {ty}")

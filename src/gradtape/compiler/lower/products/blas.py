@@ -18,6 +18,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from gradtape.caches import remembered
 from gradtape.compiler.emit.plans import gemm
 from gradtape.compiler.emit.plans.gemm import GemmArguments, Operand
 from gradtape.compiler.emit.plans.instructions import Instruction
@@ -203,7 +204,7 @@ def _cut(
     return Instruction(function, words._replace(split=split), total, grain, parallel, work)
 
 
-@lru_cache(maxsize=len(LETTERS))
+@remembered(len(LETTERS))
 def _kernels(letter: str) -> Module:
     found = library()
     for routine in ("gemm", "gemv"):

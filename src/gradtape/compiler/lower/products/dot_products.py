@@ -5,10 +5,9 @@
 
 from __future__ import annotations
 
-import functools
-
 import numpy as np
 
+from gradtape.caches import remembered
 from gradtape.compiler.emit.plans.dots import (
     NOTHING,
     PACKED,
@@ -107,7 +106,7 @@ def _depth_tables(shape: DotShape, apart: Axes, run: Axes) -> tuple[np.ndarray, 
     return np.concatenate(parts_a), np.concatenate(parts_b)
 
 
-@functools.lru_cache(maxsize=16)
+@remembered(16)
 def _module(shape: DotShape) -> llvm.Module:
     # Not for good: instructions hold it.
     return llvm.Module(Source(dots_ir(shape), for_good=False))

@@ -5,10 +5,9 @@
 
 from __future__ import annotations
 
-import functools
-
 import numpy as np
 
+from gradtape.caches import remembered
 from gradtape.compiler.emit.plans.instructions import Instruction
 from gradtape.compiler.emit.plans.lanes import LaneArguments, lane_shape, lanes_ir
 from gradtape.compiler.emit.plans.packing import Shape
@@ -60,7 +59,7 @@ def lane_instruction(product: Contraction) -> Instruction | None:
     return Instruction(function, words, total, 1, parallel, product.work, code=code)
 
 
-@functools.lru_cache(maxsize=32)
+@remembered(32)
 def _module(shape: Shape, spreads: bool) -> llvm.Module:
     # Not for good: instructions hold it.
     return llvm.Module(Source(lanes_ir(shape, spreads), for_good=False))

@@ -12,6 +12,7 @@ from dataclasses import field
 
 import numpy as np
 
+from gradtape.caches import remembered
 from gradtape.compiler.emit.plans import packing, tiles
 from gradtape.compiler.emit.plans.dots import DotArguments
 from gradtape.compiler.emit.plans.gemm import Operand
@@ -355,7 +356,7 @@ def cut(words: TileArguments | DotArguments | LaneArguments, panels: int) -> tup
     return split, counts[split]
 
 
-@functools.lru_cache(maxsize=8)
+@remembered(8)
 def _module(shape: Shape) -> llvm.Module:
     # Not for good: instructions hold it.
     return llvm.Module(Source(tiles.tiles_ir(shape), for_good=False))
