@@ -553,7 +553,7 @@ _LATER: dict[str, tuple[str, ...]] = {
     "jit.function": ("Function", "function"),
     "jit.prepared": ("prepare_hessian", "prepare_jacobian"),
     "jit.recorder_switch": ("set_recorder",),
-    "progress_choice": ("set_progress",),
+    "progress": ("set_progress",),
     "tape.checkpoint": ("checkpoint", "checkpoint_name", "save_any_except", "save_only"),
     "tape.custom_gradient": ("custom_gradient", "grad_pass_through"),
     "tape.custom_jvp": ("custom_jvp",),
@@ -600,7 +600,7 @@ if _typing.TYPE_CHECKING:
     from gradtape.jit.function import Function, function
     from gradtape.jit.prepared import prepare_hessian, prepare_jacobian
     from gradtape.jit.recorder_switch import set_recorder
-    from gradtape.progress_choice import set_progress
+    from gradtape.progress import set_progress
     from gradtape.tape.checkpoint import checkpoint, checkpoint_name, save_any_except, save_only
     from gradtape.tape.custom_gradient import custom_gradient, grad_pass_through
     from gradtape.tape.custom_jvp import custom_jvp
@@ -671,7 +671,6 @@ for _name in (
     "logs",
     "ops",
     "progress",
-    "progress_choice",
     "public_face",
     "records",
     "runtime",

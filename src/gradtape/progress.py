@@ -1,4 +1,8 @@
-"""Progress: how much of some work is done, shown in the form that was chosen."""
+"""Progress of long operations: bars of rich, or one plain line.
+
+`gt.set_progress` sets the default of the process; `gt.fit` and `gt.distributed.map` have an
+argument of their own.
+"""
 
 from __future__ import annotations
 
@@ -6,37 +10,108 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, TextIO
+from importlib.util import find_spec
+from typing import Any
 
-from gradtape.progress_choice import Choice, is_terminal, style_of
+from gradtape.config import variable
 
-# Seconds before work is shown that nobody asked to see, and between two moves of a bar.
+__all__ = ["set_progress"]
+
+# Called with the title of the work, the amount done and the total, which may be None.
+Listener = Callable[[str, int, int | None], object]
+Choice = str | bool | Listener
+
+CHOICES = ("auto", "rich", "plain", "off")
+# Seconds before a bar appears, and between two updates.
 PATIENCE = 2.0
 INTERVAL = 0.1
-WIDTH = 30
+
+
+def set_progress(progress: Choice) -> None:
+    """Set the default progress display of long operations.
+
+    >>> seen = []
+    >>> gt.set_progress(lambda title, done, total: seen.append((title, done, total)))
+    >>> _ = gt.jacobian(lambda x: x * x, chunk_size=2)(np.ones(4))
+    >>> seen
+    [('jacobian', 2, 4), ('jacobian', 4, 4)]
+    >>> gt.set_progress("auto")
+
+    | progress | what is shown |
+    |---|---|
+    | `"auto"` or True | one of the next two if standard error is a terminal |
+    | `"rich"` | a bar of rich, which `pip install gradtape[progress]` installs |
+    | `"plain"` | one line: rewritten on a terminal, written at the end elsewhere |
+    | `"off"` or False | nothing |
+    | a function | it is called after every round: with a title, the amount done, and the total |
+
+    Dense Jacobians and Hessians in chunks, the detection of sparsity patterns and their colouring
+    show progress after two seconds. `gt.fit` and `gt.distributed.map` have an argument of their own
+    beside this. `GRADTAPE_PROGRESS` makes the choice before the first call.
+    """
+    _Default.choice = chosen("set_progress: ", progress)
+
+
+def chosen(name: str, choice: Any) -> Choice:
+    """A user's choice, checked; `name` begins the error."""
+    if isinstance(choice, bool) or callable(choice):
+        return choice
+    if not isinstance(choice, str) or choice not in CHOICES:
+        raise ValueError(
+            f"{name}{choice!r} is no form of progress. Use one of {', '.join(CHOICES)}, True, "
+            "False, or a function of a title, the amount that is done, and the total."
+        )
+    if choice == "rich" and not _has_rich():
+        raise ImportError(
+            f"{name}{choice!r}: rich is not installed. Install it with "
+            "`pip install gradtape[progress]`, or choose 'plain'."
+        )
+    return choice
+
+
+class _Default:
+    """The choice of this process. The environment is read at the first use."""
+
+    choice: Choice | None = None
+
+
+def style_of(choice: Choice) -> str | Listener:
+    """`rich`, `plain`, `off`, or a function to call.
+
+    The choice `auto` is the default of the process. True is the same, but shows something
+    everywhere, because the caller requested it.
+    """
+    shown = choice is True
+    if choice is True or choice == "auto":
+        if _Default.choice is None:
+            _Default.choice = chosen("GRADTAPE_PROGRESS=", variable("PROGRESS", "auto"))
+        choice = _Default.choice
+    if choice is False:
+        return "off"
+    if not isinstance(choice, bool) and choice != "auto":
+        return choice
+    if _is_terminal():
+        return "rich" if _has_rich() else "plain"
+    return "plain" if shown else "off"
+
+
+def _has_rich() -> bool:
+    return find_spec("rich") is not None
+
+
+def _is_terminal() -> bool:
+    try:
+        return sys.stderr.isatty()
+    except (AttributeError, ValueError):  # there is none, or it is closed
+        return False
 
 
 class Progress:
     """The finished part of some work; a context, which removes the bar at its end.
 
-    `total` is None if nobody knows it. Nothing is shown before `patience` seconds have passed, so
-    that quick work leaves the terminal alone. A function that a user gave is told every round.
+    `total` may be None. Nothing is shown before `patience` seconds have passed. A user's function
+    is called at every round.
     """
-
-    __slots__ = (
-        "_begun",
-        "_clock",
-        "_due",
-        "_note",
-        "_patience",
-        "_shown",
-        "_stream",
-        "_style",
-        "_task",
-        "done",
-        "title",
-        "total",
-    )
 
     def __init__(
         self,
@@ -45,17 +120,15 @@ class Progress:
         choice: Choice = "auto",
         *,
         patience: float = PATIENCE,
-        stream: TextIO | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.title, self.total, self.done = title, total, 0
-        self._style = style_of(choice, stream)
-        self._stream, self._clock, self._patience = stream, clock, patience
-        self._begun = 0.0 if self._style == "off" else clock()
-        self._due = self._begun + patience
-        # What is on the terminal: a task of rich, or so many characters.
+        self._style, self._clock = style_of(choice), clock
+        self._due = 0.0 if self._style == "off" else clock() + patience
+        self._is_late = False
+        # The task of rich, and the characters of the plain line, that are shown now.
         self._task: Any = None
-        self._shown, self._note = 0, ""
+        self._width = 0
 
     def __enter__(self) -> Progress:
         return self
@@ -64,29 +137,23 @@ class Progress:
         self.close()
 
     def advance(self, count: int = 1) -> None:
-        """So much more of the work is done."""
+        """Add to the amount done."""
         self.update(self.done + count)
 
     def update(self, done: int, note: str = "") -> None:
-        """So much of the work is done; a note is shown beside the bar."""
+        """Set the amount done; a note is shown beside it."""
         self.done = done
-        style = self._style
-        if style == "off":
-            return
-        if callable(style):
-            style(self.title, done, self.total)
-            return
-        now = self._clock()
-        if now < self._due:
-            return
-        self._due, self._note = now + INTERVAL, note
-        if style == "rich":
-            self._task = BARS.moved(self._task, self.title, done, self.total, note)
-        elif is_terminal(self.stream):
-            self._write(self._line(now))
+        if callable(self._style):
+            self._style(self.title, done, self.total)
+        elif self._style != "off" and (now := self._clock()) >= self._due:
+            self._is_late, self._due = True, now + INTERVAL
+            if self._style == "rich":
+                self._task = BARS.moved(self._task, self.title, done, self.total, note)
+            elif _is_terminal():
+                self._write(f"{self._count()} {note}".rstrip())
 
     def finish(self, done: int, line: str = "") -> None:
-        """The work is over, of which so much was done: a function that was given is told."""
+        """Set the amount done for the last time, and call a user's function once more."""
         self.done = done
         if callable(self._style):
             self._style(self.title, done, self.total)
@@ -97,39 +164,22 @@ class Progress:
         if self._task is not None:
             BARS.remove(self._task, line)
             self._task, line = None, ""
-        elif self._shown:
+        elif self._width:
             self._write("")
-        elif not line and self._style == "plain" and self._took_long():
-            line = "" if is_terminal(self.stream) else self._count()
+        elif not line and self._style == "plain" and not _is_terminal():
+            # Work that took longer than the patience leaves a line in a file.
+            line = self._count() if self._is_late or self._clock() >= self._due else ""
         if line:
-            print(line, file=self.stream, flush=True)
-
-    @property
-    def stream(self) -> Any:
-        """Standard error, unless it was given another."""
-        return sys.stderr if self._stream is None else self._stream
-
-    def _took_long(self) -> bool:
-        return self._clock() >= self._begun + self._patience
+            print(line, file=sys.stderr, flush=True)
 
     def _count(self) -> str:
         of = "" if self.total is None else f" of {self.total}"
         return f"{self.title}: {self.done}{of}"
 
-    def _line(self, now: float) -> str:
-        if not self.total:
-            return f"{self._count()} {self._note}".rstrip()
-        part = self.done / self.total
-        bar = "#" * int(WIDTH * part)
-        left = (now - self._begun) * (1 - part) / max(part, 1e-9)
-        text = f"{self.title} [{bar:<{WIDTH}}] {part:4.0%}, {left:.0f} s left {self._note}"
-        return text.rstrip()
-
     def _write(self, text: str) -> None:
-        blanks = " " * max(0, self._shown - len(text))
-        self.stream.write("\r" + text + blanks + ("" if text else "\r"))
-        self.stream.flush()
-        self._shown = len(text)
+        sys.stderr.write("\r" + text.ljust(self._width) + ("" if text else "\r"))
+        sys.stderr.flush()
+        self._width = len(text)
 
 
 class Bars:
@@ -172,16 +222,15 @@ BARS = Bars()
 
 def _new_display() -> Any:
     # An optional package, and slow to import.
+    from rich import progress
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Display
 
-    return Display(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
+    return progress.Progress(
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        progress.TimeRemainingColumn(),
+        progress.TextColumn("{task.fields[note]}"),
         console=Console(stderr=True),
         transient=True,
     )

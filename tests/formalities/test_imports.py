@@ -21,7 +21,6 @@ ROOMS = (
     "dtypes",
     "records",
     "concurrency",
-    "progress_choice",
     "progress",
     "annotated_kinds",
     "argument_checks",

@@ -25,7 +25,7 @@ def lines(caplog):
     caplog.set_level(logging.DEBUG, logger="gradtape")
 
     def found(room=None):
-        assert log.drain(30.0)
+        log.drain()
         return [
             (record.name.removeprefix("gradtape."), record.levelname, record.getMessage())
             for record in caplog.records
@@ -55,15 +55,13 @@ class TestRecords:
             made.debug("%d", number)
         assert [message for _, _, message in lines("test")] == [str(n) for n in range(100)]
 
-    def test_what_is_not_enabled_is_not_kept(self, caplog, monkeypatch):
+    def test_what_is_not_enabled_is_not_kept(self, caplog, lines):
         caplog.set_level(logging.WARNING, logger="gradtape")
-        kept = []
-        monkeypatch.setattr(log, "log_record", lambda *told: kept.append(told[1]))
         made = Log("test")
         made.debug("1")
         made.info("2")
         made.warning("3")
-        assert kept == [logging.WARNING]
+        assert lines("test") == [("test", "WARNING", "3")]
 
     def test_a_handler_may_compute(self, lines):
         """A handler that formats a tensor while a plan is compiled waits for nothing of ours."""
@@ -98,13 +96,13 @@ class TestRecords:
         logger.addFilter(fail)
         try:
             made.info("lost")
-            assert log.drain(30.0)
+            log.drain()
         finally:
             logger.removeFilter(fail)
         made.info("kept")
         assert lines("test") == [("test", "INFO", "kept")]
 
-    def test_records_are_told_before_the_process_ends(self):
+    def test_records_are_handled_before_the_process_ends(self):
         code = (
             "import logging, gradtape as gt\n"
             "logging.basicConfig(level=logging.DEBUG, format='%(name)s %(message)s')\n"
@@ -112,19 +110,6 @@ class TestRecords:
         )
         result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
         assert result.returncode == 0, result.stderr
-        assert "gradtape.runtime new plan of 1 ops: new structure" in result.stderr
-
-    def test_logging_is_imported_by_those_who_listen(self):
-        code = (
-            "import sys, gradtape as gt\n"
-            "gt.sum(gt.asarray([1.0, 2.0])).numpy()\n"
-            "print('logging' in sys.modules)\n"
-            "import logging\n"
-            "logging.basicConfig(level=logging.DEBUG, format='%(name)s %(message)s')\n"
-            "gt.prod(gt.asarray([1.0, 2.0])).numpy()"
-        )
-        result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-        assert result.stdout == "False\n"
         assert "gradtape.runtime new plan of 1 ops: new structure" in result.stderr
 
     @pytest.mark.slow

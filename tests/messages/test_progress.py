@@ -4,14 +4,14 @@ import io
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import gradtape as gt
-from gradtape import progress, progress_choice
-from gradtape.progress import Progress
-from gradtape.progress_choice import style_of
+from gradtape import progress
+from gradtape.progress import Progress, style_of
 
 
 class Terminal(io.StringIO):
@@ -21,8 +21,24 @@ class Terminal(io.StringIO):
 
 @pytest.fixture(autouse=True)
 def as_before(monkeypatch):
-    monkeypatch.setattr(progress_choice._Switch, "choice", None)
+    monkeypatch.setattr(progress._Default, "choice", None)
     monkeypatch.delenv("GRADTAPE_PROGRESS", raising=False)
+
+
+def stream_of(monkeypatch, stream):
+    """Let progress take a stream for standard error, which pytest itself replaces."""
+    monkeypatch.setattr(progress, "sys", SimpleNamespace(stderr=stream))
+    return stream
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    return stream_of(monkeypatch, Terminal())
+
+
+@pytest.fixture
+def file(monkeypatch):
+    return stream_of(monkeypatch, io.StringIO())
 
 
 @pytest.fixture
@@ -37,46 +53,39 @@ def times(*moments):
     return iter(moments).__next__
 
 
-class TestPlainBar:
-    def test_nothing_is_shown_of_what_is_quick(self):
-        stream = Terminal()
-        clock = times(0.0, 0.5, 1.0, 1.0)
-        with Progress("jacobian", 10, "plain", stream=stream, clock=clock) as bar:
+class TestPlainLine:
+    def test_nothing_is_shown_of_what_is_quick(self, terminal):
+        clock = times(0.0, 0.5, 1.0)
+        with Progress("jacobian", 10, "plain", clock=clock) as bar:
             bar.update(5)
             bar.update(10)
-        assert not stream.getvalue()
+        assert not terminal.getvalue()
 
-    def test_what_takes_long_is_shown_and_removed(self):
-        stream = Terminal()
+    def test_what_takes_long_is_shown_and_removed(self, terminal):
         clock = times(0.0, 3.0, 6.0)
-        with Progress("jacobian", 10, "plain", stream=stream, clock=clock) as bar:
+        with Progress("jacobian", 10, "plain", clock=clock) as bar:
             bar.update(5)
-            assert stream.getvalue() == "\rjacobian [###############               ]  50%, 3 s left"
-            bar.update(10)
-        assert stream.getvalue().endswith("\r")
+            assert terminal.getvalue() == "\rjacobian: 5 of 10"
+            bar.update(10, "loss 1")
+            assert terminal.getvalue().endswith("\rjacobian: 10 of 10 loss 1")
+        assert terminal.getvalue().endswith("\r")
 
-    def test_a_total_that_is_not_known(self):
-        stream = Terminal()
-        clock = times(0.0, 3.0)
-        with Progress("map", None, "plain", stream=stream, clock=clock) as bar:
+    def test_a_total_that_is_not_known(self, terminal):
+        with Progress("map", None, "plain", clock=times(0.0, 3.0)) as bar:
             bar.update(5)
-            assert stream.getvalue() == "\rmap: 5"
+            assert terminal.getvalue() == "\rmap: 5"
 
     @pytest.mark.parametrize("choice", ["auto", "off", False])
-    def test_nothing_is_shown_where_nobody_looks(self, choice):
-        stream = io.StringIO()
-        clock = times(0.0, 3.0, 6.0)
-        with Progress("jacobian", 10, choice, stream=stream, clock=clock) as bar:
+    def test_nothing_is_shown_in_a_file(self, choice, file):
+        with Progress("jacobian", 10, choice, clock=times(0.0, 3.0, 6.0)) as bar:
             bar.update(5)
-        assert not stream.getvalue()
+        assert not file.getvalue()
 
-    def test_a_file_gets_one_line(self):
-        stream = io.StringIO()
-        clock = times(0.0, 3.0, 6.0, 6.0)
-        with Progress("jacobian", 10, "plain", stream=stream, clock=clock) as bar:
+    def test_a_file_gets_one_line(self, file):
+        with Progress("jacobian", 10, "plain", clock=times(0.0, 3.0, 6.0)) as bar:
             bar.update(5)
             bar.update(10)
-        assert stream.getvalue() == "jacobian: 10 of 10\n"
+        assert file.getvalue() == "jacobian: 10 of 10\n"
 
 
 class TestRichBar:
@@ -96,21 +105,23 @@ class TestRichBar:
 
 
 class TestChoice:
-    def test_style_by_stream_and_packages(self, monkeypatch):
-        monkeypatch.setattr(progress_choice, "has_rich", lambda: True)
-        assert style_of("auto", Terminal()) == "rich"
-        monkeypatch.setattr(progress_choice, "has_rich", lambda: False)
-        assert style_of("auto", Terminal()) == "plain"
-        assert style_of("auto", io.StringIO()) == "off"
-        assert style_of(True, io.StringIO()) == "plain"
+    def test_style_on_a_terminal(self, monkeypatch, terminal):
+        monkeypatch.setattr(progress, "_has_rich", lambda: True)
+        assert style_of("auto") == "rich"
+        monkeypatch.setattr(progress, "_has_rich", lambda: False)
+        assert style_of("auto") == "plain"
 
-    def test_the_switch_decides_for_auto_only(self):
+    def test_style_in_a_file(self, file):
+        assert style_of("auto") == "off"
+        assert style_of(True) == "plain"
+
+    def test_the_switch_decides_for_auto_only(self, terminal):
         gt.set_progress("off")
-        assert style_of("auto", Terminal()) == "off"
-        assert style_of(True, Terminal()) == "off"
-        assert style_of("plain", Terminal()) == "plain"
+        assert style_of("auto") == "off"
+        assert style_of(True) == "off"
+        assert style_of("plain") == "plain"
         gt.set_progress(False)
-        assert style_of("auto", Terminal()) == "off"
+        assert style_of("auto") == "off"
 
     @pytest.mark.parametrize("choice", ["loud", 3, None])
     def test_other_choices_are_refused(self, choice):
@@ -118,17 +129,17 @@ class TestChoice:
             gt.set_progress(choice)
 
     def test_rich_is_refused_where_it_is_missing(self, monkeypatch):
-        monkeypatch.setattr(progress_choice, "has_rich", lambda: False)
+        monkeypatch.setattr(progress, "_has_rich", lambda: False)
         with pytest.raises(ImportError, match=r"pip install gradtape\[progress\]"):
             gt.set_progress("rich")
 
-    def test_the_environment_is_read_when_it_is_needed(self, monkeypatch):
+    def test_the_environment_is_read_when_it_is_needed(self, monkeypatch, terminal):
         monkeypatch.setenv("GRADTAPE_PROGRESS", "plain")
-        assert style_of("auto", Terminal()) == "plain"
-        monkeypatch.setattr(progress_choice._Switch, "choice", None)
+        assert style_of("auto") == "plain"
+        monkeypatch.setattr(progress._Default, "choice", None)
         monkeypatch.setenv("GRADTAPE_PROGRESS", "loud")
         with pytest.raises(ValueError, match="GRADTAPE_PROGRESS='loud'"):
-            style_of("auto", Terminal())
+            style_of("auto")
 
     def test_nothing_of_rich_is_imported_for_nothing(self):
         code = (

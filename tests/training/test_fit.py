@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-from gradtape import progress_choice
+from gradtape import progress
 
 X = np.random.default_rng(0).normal(size=(50, 4))
 Y = X @ np.array([1.0, -2.0, 0.5, 3.0])
@@ -257,7 +257,7 @@ def test_rich_progress(monkeypatch):
 
 
 def test_progress_without_rich(monkeypatch, capsys):
-    monkeypatch.setattr(progress_choice, "has_rich", lambda: False)
+    monkeypatch.setattr(progress, "_has_rich", lambda: False)
     gt.fit(lambda x: 0.5, [1, 2], epochs=1)
     assert capsys.readouterr().err == "epoch 1/1  loss 0.5\n"
     with pytest.raises(ImportError, match=r"gradtape\[progress\]"):

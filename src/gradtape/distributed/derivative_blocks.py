@@ -32,7 +32,7 @@ from gradtape.distributed.programs import (
 from gradtape.distributed.report import Report
 from gradtape.errors import DtypeError, SparsityError, shown
 from gradtape.ops.arrays.movement import reshape
-from gradtape.progress_choice import Choice
+from gradtape.progress import Choice
 from gradtape.tape.grad_vjp_jvp import grad, jvp, vjp
 from gradtape.tape.sparsity_patterns import hessian_pattern, sparsity_pattern
 from gradtape.tensor import Tensor, asarray

@@ -20,8 +20,7 @@ from gradtape.distributed.ray_tasks import AHEAD, Chunk, RayTasks, raise_failure
 from gradtape.distributed.report import Report
 from gradtape.distributed.tasks import ProgramOfItem, Settings, run_tasks, size_of, takes_generator
 from gradtape.jit.function import Function
-from gradtape.progress import Progress
-from gradtape.progress_choice import Choice, chosen
+from gradtape.progress import Choice, Progress, chosen
 from gradtape.pytree import flatten, unflatten
 from gradtape.tensor import Tensor
 

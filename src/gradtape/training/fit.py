@@ -14,7 +14,7 @@ from gradtape import pytree
 from gradtape.annotated_kinds import Count, Size
 from gradtape.argument_checks import as_count, as_flag, check_function
 from gradtape.errors import DtypeError, ShapeError, is_of_this_line, shown
-from gradtape.progress_choice import Choice
+from gradtape.progress import Choice
 from gradtape.tensor.modes import compiled_first
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable

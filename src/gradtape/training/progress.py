@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gradtape.progress import INTERVAL, Progress
-from gradtape.progress_choice import Choice, chosen, style_of
+from gradtape.progress import INTERVAL, Choice, Progress, chosen, style_of
 
 
 class Epochs:

@@ -28,7 +28,7 @@ import gradtape as gt
 from gradtape import pytree
 from gradtape.compiler.cpython import switch
 from gradtape.ir import REGISTRY
-from gradtape.progress_choice import current as current_progress
+from gradtape.progress import current as current_progress
 from gradtape.tf.base.dispatch import graphs as dispatch
 from gradtape.tf.ops import random_numbers
 from gradtape.tf.v1 import graphs
