@@ -4,7 +4,7 @@ import ctypes
 
 import pytest
 
-from gradtape.compiler.emit.word_code import Routine
+from gradtape.compiler.emit.writer import Routine
 from gradtape.compiler.objects.llvm import callable_at, compile_ir
 
 POINTER, WORD = ctypes.c_void_p, ctypes.c_int64
@@ -88,7 +88,7 @@ def test_atomic_replacement(before, after):
 @pytest.mark.parametrize("count", [0, 1, 5])
 def test_fold_carries_values_from_round_to_round(count):
     r = Routine("void @f(ptr %words, i64 %count)")
-    with r.fold("%count", "i64", ["7", "1"]) as fold:
+    with r.fold("%count", ["7", "1"]) as fold:
         total, product = fold.values
         fold.values = [r.add(total, r.multiply(fold.index, 4)), r.multiply(total, product)]
         with r.when(r.equal(fold.index, 100)):

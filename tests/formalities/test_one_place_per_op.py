@@ -52,6 +52,7 @@ WORDS = {
     "compiler/emit/plans/lanes.py": {"split"},  # a field
     "compiler/emit/plans/packing.py": {"add"},  # an instruction of LLVM
     "compiler/emit/plans/tiles.py": {"split"},  # a field
+    "compiler/emit/writer.py": {"add"},  # an instruction of LLVM
     "control/callbacks.py": {"numpy_function", "py_function"},  # functions, in their errors
     "control/scan.py": {"scan"},  # the function, in its errors
     "extend.py": {"any", "real"},  # dtypes that an op accepts and gives

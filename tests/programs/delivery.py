@@ -11,7 +11,7 @@ import ctypes
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 
-from gradtape.compiler.emit.word_code import Routine
+from gradtape.compiler.emit.writer import Routine
 from gradtape.compiler.objects.llvm import compile_ir
 
 # The events of a trace function.

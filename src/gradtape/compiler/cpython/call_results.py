@@ -14,7 +14,7 @@ from gradtape.compiler.cpython.call_context import (
     UPDATE,
     known_object,
 )
-from gradtape.compiler.emit.word_code import Routine
+from gradtape.compiler.emit.writer import Routine
 
 
 def address_ir() -> str:

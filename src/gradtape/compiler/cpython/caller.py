@@ -54,7 +54,7 @@ from gradtape.compiler.cpython.call_results import (
 from gradtape.compiler.cpython.lookup import current_ir
 from gradtape.compiler.cpython.python_api import declarations
 from gradtape.compiler.emit.plans.instructions import STATUS
-from gradtape.compiler.emit.word_code import Routine
+from gradtape.compiler.emit.writer import Routine
 
 FUNCTIONS = (
     "PyDict_GetItemWithError",

@@ -13,7 +13,7 @@ Names with a dollar are offsets and addresses.
 from __future__ import annotations
 
 from gradtape.compiler.cpython.call_context import known_object
-from gradtape.compiler.emit.word_code import Routine
+from gradtape.compiler.emit.writer import Routine
 
 # Sets of two entries of 32 bytes: a cache line each.
 SETS = 4096

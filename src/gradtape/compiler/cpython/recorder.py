@@ -19,7 +19,7 @@ from string import Template
 from gradtape.compiler.cpython.call_context import known_object
 from gradtape.compiler.cpython.lookup import FUNCTIONS, current_ir, is_a, item, lookup_ir
 from gradtape.compiler.cpython.python_api import declarations
-from gradtape.compiler.emit.word_code import Routine
+from gradtape.compiler.emit.writer import Routine
 
 # Operators with a slot of their own, and whether operands are exchanged to record `1.0 + x`.
 BINARY_SLOTS = {"add": True, "subtract": False, "multiply": True, "divide": False, "matmul": False}

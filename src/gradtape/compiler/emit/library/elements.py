@@ -5,7 +5,7 @@ A dtype is written as NumPy's kind and size: f8, i4, u1, b1.
 
 from __future__ import annotations
 
-from gradtape.compiler.emit.word_code import Routine, Word
+from gradtape.compiler.emit.writer import Routine, Word
 
 
 def register_type(dtype: str) -> str:

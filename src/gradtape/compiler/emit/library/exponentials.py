@@ -16,7 +16,7 @@ from gradtape.compiler.emit.library.lapack_routine import LapackRoutine
 from gradtape.compiler.emit.library.matrix_loops import add_matrix_functions
 from gradtape.compiler.emit.library.small_systems import write_product, write_solution
 from gradtape.compiler.emit.library.stack_routine import StackRoutine
-from gradtape.compiler.emit.word_code import Variable, Word
+from gradtape.compiler.emit.writer import Variable, Word
 from gradtape.compiler.objects import llvm
 
 # The largest sizes at which an approximant is as exact as a float64.

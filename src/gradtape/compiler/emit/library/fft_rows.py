@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from gradtape.compiler.emit.library.butterflies import Complex, Vectors
 from gradtape.compiler.emit.library.library_routine import LibraryRoutine
-from gradtape.compiler.emit.word_code import Routine, Word
+from gradtape.compiler.emit.writer import Routine, Word
 from gradtape.compiler.objects import llvm
 from gradtape.ops.matrices.fourier_plans import FourierPlan, RowPlan, area
 

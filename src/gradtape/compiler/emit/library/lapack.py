@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from gradtape.compiler.emit.library.lapack_routine import LapackRoutine
 from gradtape.compiler.emit.library.stack_routine import StackRoutine
 from gradtape.compiler.emit.library.triangles import RightDivision
+from gradtape.compiler.emit.writer import Typed
 
 
 def factor_symmetric(letter: str) -> str:
@@ -65,7 +66,7 @@ def determinant_by_lu(letter: str) -> str:
     log = w.function(f"log{suffix}", f"{real} @log{suffix}({real})")
     start = ["1.0", *["0.0"] * (parts - 1), "0.0"]
     with w.items() as (factors, pivots, sign, logarithm):
-        with r.fold(n, real, start) as fold:
+        with r.fold(n, [Typed(each, real) for each in start]) as fold:
             *signs, total = fold.values
             value = w.load(w.element(factors, r.multiply(fold.index, r.add(n, 1))))
             size = _absolute(w, value)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gradtape.compiler.emit.library.stack_routine import Elements, StackRoutine
-from gradtape.compiler.emit.word_code import Routine, Word
+from gradtape.compiler.emit.writer import Routine, Word
 from gradtape.compiler.objects.llvm import add_symbol
 from gradtape.ops.blas_lapack import library
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gradtape.compiler.emit.plans.instructions import kernel_routine, write_failure
-from gradtape.compiler.emit.word_code import Routine
+from gradtape.compiler.emit.writer import Routine
 
 # Words of the arguments before those of the call: the places of operands, of results and of
 # scratch memory, and the bytes of the latter for each thread.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from gradtape.compiler.emit.library.butterflies import Vectors
 from gradtape.compiler.emit.library.stack_routine import StackRoutine
-from gradtape.compiler.emit.word_code import Routine
+from gradtape.compiler.emit.writer import Routine, Typed
 from gradtape.compiler.objects import llvm
 
 _POWERS = ("ptr %a", "ptr %b", "ptr %c")
@@ -135,7 +135,7 @@ def _add_rows(r: Routine, size: int, to: str, factor_of: Callable[[str], str]) -
 
 
 def _give_largest(r: Routine) -> None:
-    with r.fold("%n", "double", ["0.0"]) as most:
+    with r.fold("%n", [Typed("0.0", "double")]) as most:
         value = r.let(f"load double, ptr {r.at('%vectors', r.scaled(most.index))}")
         # NaN is larger than all numbers.
         above = r.let(f"fcmp ugt double {value}, {most.values[0]}")

@@ -7,7 +7,7 @@ the order is the stable one.
 
 from __future__ import annotations
 
-from gradtape.compiler.emit.word_code import Routine
+from gradtape.compiler.emit.writer import Routine
 from gradtape.compiler.objects import llvm
 from gradtape.records import dataclass
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from gradtape.compiler.emit.library.elements import Elements
 from gradtape.compiler.emit.library.library_routine import LibraryRoutine
-from gradtape.compiler.emit.word_code import Routine, Word
+from gradtape.compiler.emit.writer import Routine, Word
 from gradtape.compiler.objects import llvm
 
 # Terms of the Euler-Maclaurin formula.

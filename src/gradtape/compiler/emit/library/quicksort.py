@@ -21,7 +21,7 @@ from gradtape.compiler.emit.library.networks import (
     sort_registers,
     store_lanes,
 )
-from gradtape.compiler.emit.word_code import Routine, Word
+from gradtape.compiler.emit.writer import Routine, Word
 from gradtape.compiler.objects import llvm
 
 # Vectors that a step of a partition reads before it writes any.

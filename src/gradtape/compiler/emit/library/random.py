@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from gradtape.compiler.emit.library.library_routine import LibraryRoutine
 from gradtape.compiler.emit.math.vectors import Body, Value, convention
-from gradtape.compiler.emit.word_code import Routine
+from gradtape.compiler.emit.writer import Routine
 from gradtape.compiler.objects import llvm
 from gradtape.ir.math_function import MathFunction, NotLowered
 from gradtape.ops.elementwise import exact_draws

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gradtape.compiler.emit.library.elements import register_type
 from gradtape.compiler.emit.library.library_routine import LibraryRoutine
-from gradtape.compiler.emit.word_code import Routine
+from gradtape.compiler.emit.writer import Routine
 from gradtape.compiler.objects import llvm
 
 

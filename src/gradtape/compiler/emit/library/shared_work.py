@@ -7,7 +7,7 @@ arguments, as loops over bodies do, and takes it for parts of its work.
 from __future__ import annotations
 
 from gradtape.compiler.emit.plans.runner import SHARE, run_kernel
-from gradtape.compiler.emit.word_code import Routine, Word
+from gradtape.compiler.emit.writer import Routine, Word
 
 
 def write_shared(

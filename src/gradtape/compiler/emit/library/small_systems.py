@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gradtape.compiler.emit.library.butterflies import Vectors
 from gradtape.compiler.emit.library.stack_routine import StackRoutine
-from gradtape.compiler.emit.word_code import Routine
+from gradtape.compiler.emit.writer import Routine
 
 
 def write_product(real: str, n: int) -> str:

@@ -9,7 +9,7 @@ from gradtape.compiler.emit.library.elements import Elements, register_type
 from gradtape.compiler.emit.library.library_routine import LibraryRoutine
 from gradtape.compiler.emit.library.networks import Keys, declarations, first_lanes, splat
 from gradtape.compiler.emit.library.quicksort import quicksort_text, split_text
-from gradtape.compiler.emit.word_code import Routine, Word
+from gradtape.compiler.emit.writer import Routine, Word
 from gradtape.compiler.objects import llvm
 
 # Elements of fewer bytes are sorted as 32-bit integers.

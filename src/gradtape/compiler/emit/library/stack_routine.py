@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 
 from gradtape.compiler.emit.library.library_routine import LibraryRoutine
-from gradtape.compiler.emit.word_code import Word
+from gradtape.compiler.emit.writer import Word
 from gradtape.records import dataclass
 
 

@@ -6,7 +6,7 @@ OpenBLAS computes `trsm` of order 500 at 25 Gflop/s and `gemm` at 50 to 60 on a 
 from __future__ import annotations
 
 from gradtape.compiler.emit.library.lapack_routine import LapackRoutine
-from gradtape.compiler.emit.word_code import Word
+from gradtape.compiler.emit.writer import Word
 
 # The order of the triangles that `trsm` divides by.
 _BLOCK = 64

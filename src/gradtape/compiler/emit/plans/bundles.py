@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from gradtape.compiler.emit.plans.instructions import PART_WORDS, kernel_routine
-from gradtape.compiler.emit.word_code import Routine
+from gradtape.compiler.emit.writer import Routine
 
 
 class BundleArguments(NamedTuple):

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gradtape.compiler.emit.plans.instructions import kernel_routine
-from gradtape.compiler.emit.word_code import Routine, Word
+from gradtape.compiler.emit.writer import Routine, Word
 
 # Words of a row of each table. A place is two words: a slot and an offset in bytes, or `LITERAL`
 # and an address.

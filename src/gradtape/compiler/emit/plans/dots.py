@@ -18,7 +18,7 @@ from typing import NamedTuple
 from gradtape.compiler.emit.plans.instructions import kernel_routine
 from gradtape.compiler.emit.plans.packing import FLOATS
 from gradtape.compiler.emit.plans.tiles import SPLIT_BATCH, SPLIT_ROWS, SPLIT_TILES
-from gradtape.compiler.emit.word_code import Routine
+from gradtape.compiler.emit.writer import Routine, Typed
 from gradtape.compiler.objects import llvm
 
 # The bytes of the packed right operand, at most.
@@ -140,14 +140,14 @@ def _tile(shape: DotShape) -> str:
     )
     starts = [r.at("%a", r.word("%rows_a", 8 * row)) for row in range(rows)]
     line = columns * shape.lanes * size
-    sums = ["zeroinitializer"] * (rows * columns)
+    sums: list[str] = [Typed("zeroinitializer", vector)] * (rows * columns)
     rest = r.at("%b", r.multiply("%steps", line))
     rest_depth = r.at("%depth", r.scaled("%steps"))
     for depth, panel, count, whole in (
         ("%depth", "%b", "%steps", True),
         (rest_depth, rest, "%rests", False),
     ):
-        with r.fold(count, vector, sums) as fold:
+        with r.fold(count, sums) as fold:
             place = r.at(panel, r.multiply(fold.index, line))
             factors = [
                 r.let(f"load {vector}, ptr {r.at(place, column * line // columns)}, align {size}")

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from gradtape.compiler.emit.plans.instructions import kernel_routine
-from gradtape.compiler.emit.word_code import Routine
+from gradtape.compiler.emit.writer import Routine
 from gradtape.records import dataclass
 
 # Values of `transa` and `transb`: how the stored matrix enters the product.

@@ -9,7 +9,7 @@ tidy up, and the call from Python raises. One word is enough: only the main thre
 from __future__ import annotations
 
 from gradtape.compiler.cpython.python_api import declarations
-from gradtape.compiler.emit.word_code import Routine
+from gradtape.compiler.emit.writer import Routine
 
 # Offsets of the words in memory: whether the main thread stops, the time in milliseconds at which
 # signals are next asked for, and the number of the main thread.

@@ -24,7 +24,7 @@ from gradtape.compiler.emit.plans.packing import (
     splat,
 )
 from gradtape.compiler.emit.plans.tiles import SPLIT_PANELS, SPLIT_ROWS, SPLIT_TILES
-from gradtape.compiler.emit.word_code import Routine
+from gradtape.compiler.emit.writer import Routine, Typed
 from gradtape.compiler.objects import llvm
 
 # Rows of a tile, by whether there are 32 registers and by the vectors of its width.
@@ -100,7 +100,7 @@ def _tile(shape: Shape, spreads: bool, whole: bool) -> str:
 
     starts = [r.at("%a", r.word("%rows_a", 8 * row)) for row in range(rows)]
     numbers = range(shape.vectors)
-    with r.fold("%k", vector, ["zeroinitializer"] * (rows * shape.vectors)) as fold:
+    with r.fold("%k", [Typed("zeroinitializer", vector)] * (rows * shape.vectors)) as fold:
         beside = r.scaled(fold.index)
         place = r.at("%b", r.word("%depth_b", beside))
         if spreads:

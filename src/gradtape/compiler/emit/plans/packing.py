@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from gradtape.compiler.emit.word_code import Routine
+from gradtape.compiler.emit.writer import Routine
 
 DEPTH = 256
 LINE = 64  # bytes of a line of the cache

@@ -19,7 +19,7 @@ from gradtape.compiler.emit.plans.interrupts import (
     TIMED,
     interrupts_ir,
 )
-from gradtape.compiler.emit.word_code import Routine
+from gradtape.compiler.emit.writer import Routine
 
 # The offset of the address of `share` in the memory of the team.
 SHARE = 8

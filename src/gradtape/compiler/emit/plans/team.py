@@ -27,7 +27,7 @@ import sys
 from collections.abc import Callable
 
 from gradtape.compiler.emit.plans.runner import POINTERS, run_kernel
-from gradtape.compiler.emit.word_code import Routine, Word
+from gradtape.compiler.emit.writer import Routine, Word
 
 # How a thread waits and which processor it runs on, as IR for each platform. The text defines
 # `pause`, between two looks at a word; `wait_while`, to sleep while a word has a value; `wake`, to
@@ -65,7 +65,7 @@ def _pause(machine: str) -> str:
     if machine not in _PAUSE:
         return _ended(r)
     name, argument = _PAUSE[machine]
-    r.do(name, argument)
+    r.do(name, *argument.split(", ")[: bool(argument)])
     return f"declare void {name}({argument.split(' ')[0]})\n{_ended(r)}"
 
 

@@ -37,7 +37,7 @@ from gradtape.compiler.emit.plans.packing import (
     turn,
     turned_offsets,
 )
-from gradtape.compiler.emit.word_code import Routine
+from gradtape.compiler.emit.writer import Routine
 from gradtape.compiler.objects import llvm
 
 # Values of `split`: what the range of the kernel counts.

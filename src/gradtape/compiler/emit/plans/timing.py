@@ -14,7 +14,7 @@ from __future__ import annotations
 from gradtape.compiler.emit.plans.instructions import HEADER_WORDS, WORDS
 from gradtape.compiler.emit.plans.interrupts import IS_STOPPED, LOG, PLACE, POLL
 from gradtape.compiler.emit.plans.runner import write_instructions
-from gradtape.compiler.emit.word_code import Routine, Word
+from gradtape.compiler.emit.writer import Routine, Word
 
 # One in so many runs of a parallel plan is serial. A power of two.
 SERIAL_EVERY = 64

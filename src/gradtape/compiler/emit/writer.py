@@ -1,0 +1,403 @@
+"""The writer of IR: one function, written with loops and conditions.
+
+A value is its name in the IR, which knows its type (`Typed`); a number that is known beforehand is
+written as it is. `simd` writes vectors, and `builder` the bodies of kernels, with the same writer.
+
+>>> r = Routine("i64 @total(ptr %words, i64 %count, ptr %sum)")
+>>> with r.loop("%count") as index:
+...     r.add_to("%sum", 0, r.word("%words", r.scaled(index)))
+>>> r.end(f"ret i64 {r.word('%sum')}")
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+Word = str | int
+_PARAMETER = re.compile(r"([^(,]+?)(?: noalias)? (%[\w.]+)")
+_SYMBOL = re.compile(r"@[\w.$]+")
+
+
+class Typed(str):
+    """The name of a value in the IR, and its type."""
+
+    __slots__ = ("kind",)
+    kind: str
+
+    def __new__(cls, name: str, kind: str) -> Typed:
+        """A name of a type."""
+        found = super().__new__(cls, name)
+        found.kind = kind
+        return found
+
+
+class Fold:
+    """The index of a loop, and the values that its rounds carry."""
+
+    def __init__(self, index: str, values: Sequence[str]) -> None:
+        self.index = index
+        self.values = list(values)
+
+
+class Variable:
+    """A variable of a routine. Modules with variables are compiled at level 3."""
+
+    def __init__(self, r: Routine, kind: str) -> None:
+        self._r = r
+        self._kind = kind
+        self.place = r.entry_line(f"alloca {kind}")
+
+    def get(self) -> Typed:
+        """The value."""
+        return self._r.load(self._kind, self.place)
+
+    def set(self, value: Word) -> None:
+        """Change the value."""
+        self._r.line(f"store {self._kind} {value}, ptr {self.place}")
+
+
+class Routine:
+    """Collects the lines of one function. `head` is the text between `define` and the brace."""
+
+    def __init__(self, head: str = "") -> None:
+        self.head = head
+        self.entry: list[str] = []
+        self.lines: list[str] = []
+        # Declarations, and other texts that the module must contain, each once.
+        self.definitions: dict[str, None] = {}
+        self._kinds = {name: kind.strip() for kind, name in _PARAMETER.findall(head)}
+        self._numbers = itertools.count(1)
+        # The name of the block that lines are added to, for the phis of the next one.
+        self.here = "entry"
+        self._ended = False
+
+    def text(self) -> str:
+        """The function."""
+        return "\n".join([f"define {self.head} {{", "entry:", *self.entry, *self.lines, "}", ""])
+
+    # Lines and blocks.
+
+    def fresh(self) -> int:
+        """A number that no name of the function ends with yet."""
+        return next(self._numbers)
+
+    def line(self, text: str) -> None:
+        """Add an instruction; nothing is added after the end of a block."""
+        if not self._ended:
+            self.lines.append(f"  {text}")
+
+    def let(self, text: str, kind: str = "i64") -> Typed:
+        """A new name, of a type, for the result of an instruction."""
+        name = f"%v{next(self._numbers)}"
+        if not self._ended:
+            self.lines.append(f"  {name} = {text}")
+        return Typed(name, kind)
+
+    def entry_line(self, text: str, kind: str = "ptr") -> Typed:
+        """A new name for the result of an instruction in the first block."""
+        name = f"%v{next(self._numbers)}"
+        self.entry.insert(0, f"  {name} = {text}")
+        return Typed(name, kind)
+
+    def end(self, text: str) -> None:
+        """Add the last instruction of a block."""
+        self.line(text)
+        self._ended = True
+
+    def block(self, name: str) -> None:
+        """Begin a block; the block before continues with it unless it has ended."""
+        if not self._ended:
+            self.line(f"br label %{name}")
+        self._ended = False
+        self.lines.append(f"{name}:")
+        self.here = name
+
+    def go(self, name: str) -> None:
+        """Continue with a block."""
+        self.end(f"br label %{name}")
+
+    def branch(self, condition: str, yes: str, no: str) -> None:
+        """Continue with one of two blocks."""
+        self.end(f"br i1 {condition}, label %{yes}, label %{no}")
+
+    def go_if(self, condition: str, name: str) -> None:
+        """Continue with a block if a condition holds, else with the next line."""
+        following = f"on{self.fresh()}"
+        self.branch(condition, name, following)
+        self.block(following)
+
+    def go_if_null(self, pointer: str, name: str) -> None:
+        """Continue with a block if a pointer is null, else with the next line."""
+        self.go_if(self.same(pointer, "null"), name)
+
+    def give(self, value: str, kind: str = "ptr") -> None:
+        """Return a value."""
+        self.end(f"ret {kind} {value}")
+
+    def phi(self, kind: str, *ways: tuple[Word, str]) -> Typed:
+        """In the beginning of a block: a value by the name of the block that came before."""
+        return self.let(f"phi {kind} " + ", ".join(f"[ {x}, %{name} ]" for x, name in ways), kind)
+
+    @contextlib.contextmanager
+    def when(self, condition: str) -> Iterator[None]:
+        """Lines that run only if a condition holds."""
+        number = self.fresh()
+        self.branch(condition, f"then{number}", f"done{number}")
+        self.block(f"then{number}")
+        yield
+        self.block(f"done{number}")
+
+    @contextlib.contextmanager
+    def fold(
+        self, count: Word, values: Sequence[str], start: Word = 0, step: Word = 1
+    ) -> Iterator[Fold]:
+        """Lines that run for each number from `start` to below `count`, with values in registers.
+
+        Their body reads and replaces `values`; after the loop they are those of the last round.
+        """
+        number, before = self.fresh(), self.here
+        body, latch, after = f"body{number}", f"latch{number}", f"after{number}"
+        index, following = Typed(f"%index{number}", "i64"), f"%next{number}"
+        kinds = [self.kind(value) for value in values]
+        carried = [Typed(f"%carried{self.fresh()}", kind) for kind in kinds]
+        self.branch(self.compare("slt", start, count), body, after)
+        self.block(body)
+        place = len(self.lines)
+        fold = Fold(index, carried)
+        yield fold
+        last = list(fold.values)
+        self.lines[place:place] = [
+            f"  {name} = phi {name.kind} [ {first}, %{before} ], [ {value}, %{latch} ]"
+            for name, first, value in zip(
+                (index, *carried), (start, *values), (following, *last), strict=True
+            )
+        ]
+        # The test is at the end: modules are compiled without LLVM's rotation of loops.
+        self.block(latch)
+        self.line(f"{following} = add i64 {index}, {step}")
+        self.branch(self.compare("slt", following, count), body, after)
+        self.block(after)
+        fold.values = [
+            self.phi(kind, (first, before), (value, latch))
+            for kind, first, value in zip(kinds, values, last, strict=True)
+        ]
+
+    @contextlib.contextmanager
+    def loop(self, count: Word, start: Word = 0, step: Word = 1) -> Iterator[str]:
+        """Lines that run for each number from `start` to below `count`."""
+        with self.fold(count, (), start, step) as fold:
+            yield fold.index
+
+    @contextlib.contextmanager
+    def repeat(self) -> Iterator[str]:
+        """Lines that run again and again, until they continue with the block of this name."""
+        number = self.fresh()
+        self.block(f"again{number}")
+        yield f"enough{number}"
+        self.go(f"again{number}")
+        self.block(f"enough{number}")
+
+    def variable(self, kind: str, value: Word) -> Variable:
+        """A variable of a type, which has a value from here on. LLVM moves it to a register."""
+        made = Variable(self, kind)
+        made.set(value)
+        return made
+
+    # Calls. An argument whose type is not known is written with it: `i32 1`.
+
+    def kind(self, value: Word) -> str:
+        """The type of a value: that of a name, else of a symbol, a condition or a word."""
+        if isinstance(value, Typed):
+            return value.kind
+        if isinstance(value, int):
+            return "i64"
+        if value.startswith("@") or value == "null":
+            return "ptr"
+        return self._kinds.get(value, "i1" if value in ("true", "false") else "i64")
+
+    def common(self, x: Word, y: Word) -> str:
+        """The type of two values, of which one may be a literal."""
+        known = isinstance(x, Typed) or str(x) in self._kinds
+        return self.kind(x if known else y)
+
+    def do(self, function: str, *arguments: Word) -> None:
+        """Call a function that returns nothing."""
+        self.line(self._called("void", function, arguments))
+
+    def call(self, kind: str, function: str, *arguments: Word) -> Typed:
+        """The result, of this type, of a call."""
+        return self.let(self._called(kind, function, arguments), kind)
+
+    def _called(self, kind: str, function: str, arguments: Iterable[Word]) -> str:
+        typed = [x if isinstance(x, str) and " " in x else f"{self.kind(x)} {x}" for x in arguments]
+        if function.startswith("@"):
+            result, _, variadic = kind.partition(" (")
+            kinds = variadic[:-1] if variadic else ", ".join(x.rsplit(" ", 1)[0] for x in typed)
+            self.definitions[f"declare {result} {function}({kinds})"] = None
+        return f"call {kind} {function}({', '.join(typed)})"
+
+    # Memory. A place is a pointer and bytes beyond it.
+
+    def load(self, kind: str, place: str, align: int = 0) -> Typed:
+        """The value of a type at an address."""
+        return self.let(f"load {kind}, ptr {place}" + (f", align {align}" if align else ""), kind)
+
+    def store(self, value: Word, place: str, kind: str = "", align: int = 0) -> None:
+        """Write a value to an address."""
+        ending = f", align {align}" if align else ""
+        self.line(f"store {kind or self.kind(value)} {value}, ptr {place}{ending}")
+
+    def at(self, base: str, offset: Word) -> Typed:
+        """The address so many bytes beyond a pointer."""
+        return self.let(f"getelementptr i8, ptr {base}, i64 {offset}", "ptr")
+
+    def item(self, kind: str, base: str, index: Word) -> Typed:
+        """The address of an element of an array."""
+        return self.let(f"getelementptr {kind}, ptr {base}, i64 {index}", "ptr")
+
+    def row(self, table: str, index: str, words: int) -> Typed:
+        """The address of a row of a table whose rows have so many words."""
+        return self.at(table, self.multiply(index, 8 * words))
+
+    def word(self, base: str, offset: Word = 0) -> Typed:
+        """The word at a place."""
+        return self.load("i64", self.at(base, offset))
+
+    def words(
+        self, base: str, names: Sequence[str], pointers: Collection[str] = ()
+    ) -> dict[str, Typed]:
+        """Consecutive words by name; those among `pointers` are loaded as pointers."""
+        return {
+            name: (self.pointer if name in pointers else self.word)(base, 8 * index)
+            for index, name in enumerate(names)
+        }
+
+    def pointer(self, base: str, offset: Word = 0) -> Typed:
+        """The pointer at a place."""
+        return self.load("ptr", self.at(base, offset))
+
+    def put(self, base: str, offset: Word, value: Word) -> None:
+        """Store a word at a place."""
+        self.store(value, self.at(base, offset), "i64")
+
+    def put_pointer(self, base: str, offset: Word, value: str) -> None:
+        """Store a pointer at a place."""
+        self.store(value, self.at(base, offset), "ptr")
+
+    def add_to(self, base: str, offset: Word, value: Word) -> None:
+        """Add to the word at a place."""
+        place = self.at(base, offset)
+        self.store(self.add(self.load("i64", place), value), place)
+
+    def load_shared(self, place: str, kind: str = "i64", order: str = "monotonic") -> Typed:
+        """A value that other threads write; with LLVM's memory order."""
+        size = 4 if kind == "i32" else 8
+        return self.let(f"load atomic {kind}, ptr {place} {order}, align {size}", kind)
+
+    def store_shared(
+        self, value: Word, place: str, kind: str = "i64", order: str = "monotonic"
+    ) -> None:
+        """Write a value that other threads read; with LLVM's memory order."""
+        size = 4 if kind == "i32" else 8
+        self.line(f"store atomic {kind} {value}, ptr {place} {order}, align {size}")
+
+    def replaced(self, place: str, old: int, new: int, orders: str) -> Typed:
+        """Whether an i32 was `old` and is `new` now, atomically; with LLVM's memory orders."""
+        swap = self.let(f"cmpxchg ptr {place}, i32 {old}, i32 {new} {orders}", "{ i32, i1 }")
+        return self.let(f"extractvalue {swap.kind} {swap}, 1", "i1")
+
+    # Values.
+
+    def op(self, name: str, x: Word, y: Word) -> Typed:
+        """An instruction on two values of one type, by its name in LLVM."""
+        kind = self.common(x, y)
+        return self.let(f"{name} {kind} {x}, {y}", kind)
+
+    def add(self, x: Word, y: Word) -> Typed:
+        """The sum of two integers."""
+        return self.op("add", x, y)
+
+    def subtract(self, x: Word, y: Word) -> Typed:
+        """The difference of two integers."""
+        return self.op("sub", x, y)
+
+    def multiply(self, x: Word, y: Word) -> Typed:
+        """The product of two integers."""
+        return self.op("mul", x, y)
+
+    def divided(self, x: Word, y: Word) -> Typed:
+        """The quotient of two words that are not negative, rounded down."""
+        return self.op("udiv", x, y)
+
+    def blocks(self, count: Word, size: Word) -> Typed:
+        """How many blocks of a size hold so many elements; the last may be shorter."""
+        more = size - 1 if isinstance(size, int) else self.subtract(size, 1)
+        return self.divided(self.add(count, more), size)
+
+    def least(self, x: Word, y: Word) -> Typed:
+        """The smaller of two words."""
+        return self.select(self.compare("slt", x, y), x, y)
+
+    def scaled(self, index: Word) -> Typed:
+        """The bytes before the word of this number."""
+        return self.op("shl", index, 3)
+
+    def cast(self, name: str, x: Word, kind: str) -> Typed:
+        """A value in another type, by the name of the conversion in LLVM."""
+        return self.let(f"{name} {self.kind(x)} {x} to {kind}", kind)
+
+    def select(self, condition: str, x: Word, y: Word, kind: str = "") -> Typed:
+        """One value if a condition holds, else the other."""
+        kind = kind or self.common(x, y)
+        vector = isinstance(condition, Typed) and condition.kind.endswith("i1>")
+        test = self.kind(condition) if vector else "i1"
+        return self.let(f"select {test} {condition}, {kind} {x}, {kind} {y}", kind)
+
+    def compare(self, how: str, x: Word, y: Word, kind: str = "") -> Typed:
+        """A comparison by its name in LLVM, such as `slt`, or `olt` of floats."""
+        kind = kind or self.common(x, y)
+        word = "fcmp" if "float" in kind or "double" in kind else "icmp"
+        lanes, found, _ = kind.partition(" x ")
+        return self.let(f"{word} {how} {kind} {x}, {y}", f"{lanes} x i1>" if found else "i1")
+
+    def either(self, x: str, y: str) -> Typed:
+        """Whether one of two conditions holds."""
+        return self.let(f"or i1 {x}, {y}", "i1")
+
+    def both(self, x: str, y: str) -> Typed:
+        """Whether two conditions hold."""
+        return self.let(f"and i1 {x}, {y}", "i1")
+
+    def negated(self, condition: str) -> Typed:
+        """Whether a condition does not hold."""
+        return self.let(f"xor i1 {condition}, true", "i1")
+
+    def same(self, x: str, y: str) -> Typed:
+        """Whether two pointers are equal."""
+        return self.compare("eq", x, y, "ptr")
+
+    def differ(self, x: str, y: str) -> Typed:
+        """Whether two pointers are not equal."""
+        return self.compare("ne", x, y, "ptr")
+
+    def equal(self, x: str, y: Word) -> Typed:
+        """Whether two words are equal."""
+        return self.compare("eq", x, y)
+
+    def unequal(self, x: str, y: Word) -> Typed:
+        """Whether two words are not equal."""
+        return self.compare("ne", x, y)
+
+
+def module(*parts: Routine | str) -> str:
+    """The text of a module: functions, globals, and declarations of all else that is called."""
+    texts = [part if isinstance(part, str) else part.text() for part in parts]
+    needed = dict.fromkeys(
+        each for part in parts if isinstance(part, Routine) for each in part.definitions
+    )
+    defined = {_SYMBOL.findall(part.head)[0] for part in parts if isinstance(part, Routine)}
+    kept = (x for x in needed if x[:7] != "declare" or _SYMBOL.findall(x)[0] not in defined)
+    return "\n".join([*kept, *texts])
