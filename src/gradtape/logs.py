@@ -41,7 +41,8 @@ class Log:
         if logger.isEnabledFor(level):
             file, line, function, _ = logger.findCaller(stacklevel=3)
             made = logger.makeRecord(logger.name, level, file, line, message, args, None, function)
-            _listening().queue.put(made)
+            _listen()
+            _records.put(made)
 
 
 class _Loggers(logging.Handler):
@@ -57,19 +58,19 @@ class _Loggers(logging.Handler):
 
 # A signal handler may log at any point.
 _lock = threading.RLock()
+_records: queue.SimpleQueue[logging.LogRecord] = queue.SimpleQueue()
 _listener: logging.handlers.QueueListener | None = None
 
 
-def _listening() -> logging.handlers.QueueListener:
-    """The listener, which the first record starts."""
+def _listen() -> None:
+    """Start the listener, unless it runs."""
     global _listener
     with _lock:
         if _listener is None:
-            _listener = logging.handlers.QueueListener(queue.SimpleQueue(), _Loggers())
+            _listener = logging.handlers.QueueListener(_records, _Loggers())
             _listener.start()
             # Registered after `logging` was imported: called before its handlers are closed.
             atexit.register(drain)
-        return _listener
 
 
 def drain() -> None:
@@ -84,8 +85,8 @@ def drain() -> None:
 
 def _forget_listener() -> None:
     # In a forked child there is no such thread, and the parent handles what was waiting.
-    global _listener, _lock
-    _listener, _lock = None, threading.RLock()
+    global _listener, _lock, _records
+    _listener, _lock, _records = None, threading.RLock(), queue.SimpleQueue()
 
 
 if hasattr(os, "register_at_fork"):

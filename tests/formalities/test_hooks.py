@@ -11,6 +11,8 @@ import pytest
 
 import gradtape
 from gradtape.ir.hooks import FILLED_BY, Hooks, hooks
+from gradtape.ir.op import REGISTRY
+from gradtape.ir.operators import OPERATORS, OperatorOps
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "gradtape"
 SOURCES = sorted(SOURCE.rglob("*.py"))
@@ -153,3 +155,8 @@ def test_an_empty_hook_is_filled_at_its_first_use():
 
 def test_import_fills_what_recording_needs():
     assert gradtape.Tensor is hooks.handle_class
+
+
+def test_ops_of_operators_are_registered():
+    names = OperatorOps.__annotations__
+    assert {getattr(OPERATORS, name) for name in names} == {REGISTRY[name] for name in names}

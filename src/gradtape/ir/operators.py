@@ -1,18 +1,17 @@
-"""The ops that graphs themselves are written with: operators of nodes, constants, sums of rows.
+"""The ops that graphs apply by themselves: operators of nodes, constants, sums of rows.
 
-`graph` lies below `ops` and cannot import them. `gradtape.ops.operators` fills this table, in one
-place, when the library is imported.
+`ir` lies below `ops` and imports none of them. It finds these in the registry, by name, at the
+first use; `tests/formalities/test_hooks.py` checks that every name is registered.
 """
 
 from __future__ import annotations
 
-from gradtape.ir.op import Op
+from gradtape.ir.op import REGISTRY, Op
 
 
 class OperatorOps:
-    """One attribute for each op that `graph` applies by itself."""
+    """One attribute for each op that `ir` applies, read from the registry once."""
 
-    # Of nodes: x + y, x - y, ...
     add: Op
     subtract: Op
     multiply: Op
@@ -28,17 +27,18 @@ class OperatorOps:
     logical_and: Op
     logical_or: Op
     logical_not: Op
-    # Of `graph.node.constant`.
+    # Of `ir.node.constant`.
     full: Op
     # Of row-sparse cotangents (`ir.rows`).
     concat: Op
     scatter_add_rows: Op
 
-    def fill(self, **ops: Op) -> None:
-        """Set all attributes, once."""
-        assert ops.keys() == OperatorOps.__annotations__.keys()
-        for name, op in ops.items():
-            setattr(self, name, op)
+    def __getattr__(self, name: str) -> Op:
+        if name not in OperatorOps.__annotations__:
+            raise AttributeError(name)
+        found = REGISTRY[name]
+        setattr(self, name, found)
+        return found
 
 
 OPERATORS = OperatorOps()

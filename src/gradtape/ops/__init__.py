@@ -3,10 +3,7 @@
 An op's Op is imported from its module, as `from gradtape.ops.arrays.movement import RESHAPE`; of an
 element-wise function it is `families.elementwise.op_of(sin)`. Other packages also import:
 
-- families.access, families.copies: how values lie in memory, for `optimize`, `codegen`, `runtime`
+- families.access, families.copies: how values lie in memory, for `compiler` and `runtime`
 - families.batching, families.reads, families.examples: what the rules of ops are written with
 - control.bodies: the programs that loops and branches hold
-- operators: fills the table of ops that `graph` applies by itself, when this package is imported
 """
-
-import gradtape.ops.operators  # noqa: F401 - fills gradtape.ir.operators
