@@ -1,4 +1,4 @@
-"""Hands the transforms to the ops that hold bodies: the rules of loops and branches call them.
+"""The transforms that the rules of loops and branches apply to their bodies.
 
 Derivatives that are part of the graph, such as those of solutions, need no recording. They may lie
 inside a body, so its forward and reverse mode know these rules.
@@ -17,19 +17,25 @@ from gradtape.ir import Node, Rows
 from gradtape.ir.hooks import hooks
 
 
-def _forward(
-    targets: Sequence[Node], sources: Sequence[Node], tangents: Sequence[Node]
-) -> list[Node | None]:
-    return forward(targets, sources, tangents, (), PythonRules(None).push)
+class BodyTransforms:
+    """The transforms of a body, without a recording."""
+
+    batch = staticmethod(batch)
+    detect = staticmethod(detect)
+
+    @staticmethod
+    def forward(
+        targets: Sequence[Node], sources: Sequence[Node], tangents: Sequence[Node]
+    ) -> list[Node | None]:
+        """Tangents of the targets."""
+        return forward(targets, sources, tangents, (), PythonRules(None).push)
+
+    @staticmethod
+    def reverse(
+        targets: Sequence[Node], cotangents: Sequence[Node], sources: Sequence[Node]
+    ) -> list[Node | Rows | None]:
+        """Cotangents of the sources."""
+        return reverse(targets, cotangents, sources, (), PythonRules(None).pull)
 
 
-def _reverse(
-    targets: Sequence[Node], cotangents: Sequence[Node], sources: Sequence[Node]
-) -> list[Node | Rows | None]:
-    return reverse(targets, cotangents, sources, (), PythonRules(None).pull)
-
-
-hooks.forward = _forward
-hooks.reverse = _reverse
-hooks.batch = batch
-hooks.detect = detect
+hooks.transforms = BodyTransforms

@@ -22,11 +22,8 @@ FILLED_BY = {
     "row_sparse_class": "gradtape.tensor.row_sparse",
     "stack": "gradtape.ops.arrays.joining",
     "carry_out": "gradtape.control.batched_trace",
-    "forward": "gradtape.autodiff.body_transforms",
-    "reverse": "gradtape.autodiff.body_transforms",
-    "batch": "gradtape.autodiff.body_transforms",
+    "transforms": "gradtape.autodiff.body_transforms",
     "tangents": "gradtape.autodiff.forward",
-    "detect": "gradtape.autodiff.body_transforms",
     "compile_loops": "gradtape.autodiff.sparse.known_patterns",
     "callback_cotangent": "gradtape.control.callbacks",
     "tensor_of_array": "gradtape.control.callbacks",
@@ -56,11 +53,9 @@ class Hooks:
     # A variable outside a trace is assigned inside it: the handle outside on the assigned node.
     carry_out: Callable[[Any, Any], Any]
 
-    # ops/control: the rules of loops and branches transform the bodies that these ops hold.
-    forward: Callable[..., Any]
-    reverse: Callable[..., Any]
-    batch: Callable[..., Any]
-    detect: Callable[..., Any]
+    # ops/control: the rules of loops and branches transform the bodies that these ops hold. The
+    # object has forward, reverse, batch and detect.
+    transforms: Any
     # autodiff/: reverse mode differentiates cotangents along a direction, by forward mode.
     tangents: Callable[..., Any]
     # ops/custom: a callback on tensors is differentiated by running it under a tape.

@@ -125,7 +125,7 @@ def pushed(body: Program, active: Flags) -> tuple[Program, Flags]:
     def build() -> tuple[Program, Flags]:
         sources = [node for node, flag in zip(body.inputs, active, strict=True) if flag]
         seeds = [placeholder(node.spec) for node in sources]
-        tangents = hooks.forward(body.outputs, sources, seeds)
+        tangents = hooks.transforms.forward(body.outputs, sources, seeds)
         known = [tangent for tangent in tangents if tangent is not None]
         found = closed((*body.inputs, *seeds), (*body.outputs, *known))
         return found, tuple(tangent is not None for tangent in tangents)
@@ -143,7 +143,7 @@ def pulled(
     targets = [node for node, flag in zip(body.outputs, given, strict=True) if flag]
     seeds = [placeholder(node.spec) for node in targets]
     sources = [body.inputs[index] for index in wanted]
-    found = hooks.reverse(targets, seeds, sources)
+    found = hooks.transforms.reverse(targets, seeds, sources)
     return seeds, [one.dense() if hasattr(one, "dense") else one for one in found]
 
 
@@ -161,7 +161,7 @@ def batched(body: Program, flags: Flags, size: int, least: Flags) -> tuple[Progr
         given = {
             one: many for one, many, flag in zip(body.inputs, inputs, flags, strict=True) if flag
         }
-        found = hooks.batch(body.outputs, given)
+        found = hooks.transforms.batch(body.outputs, given)
         results = []
         having = []
         for one, always in zip(found, least, strict=True):

@@ -45,7 +45,7 @@ def _detected(body: Program) -> Any:
             columns.append(sparse.csr_array(shape, dtype=bool))
             continue
         with scratch():
-            patterns = hooks.detect(body.outputs, source)
+            patterns = hooks.transforms.detect(body.outputs, source)
         if any(pattern.rows is None for pattern in patterns):
             return None
         blocks = [
@@ -165,7 +165,7 @@ def _separate(y: Node, operands: tuple[Operand, ...], scan: Scan) -> list[tuple[
         given = dict(zip(body.inputs[scan.first :], sources[scan.first :], strict=True))
         outputs = [
             one if isinstance(one, Node) else spread(one.node, length)
-            for one in hooks.batch(body.outputs[scan.carries :], given)
+            for one in hooks.transforms.batch(body.outputs[scan.carries :], given)
         ]
         known = {}
         if indexes(body):
@@ -179,7 +179,7 @@ def _separate(y: Node, operands: tuple[Operand, ...], scan: Scan) -> list[tuple[
             if not operand.active or _changes(scan, number) or not source.spec.inexact:
                 columns.append([None] * len(outputs))
                 continue
-            patterns = hooks.detect(outputs, source, known)
+            patterns = hooks.transforms.detect(outputs, source, known)
             columns.append(
                 [
                     None
