@@ -223,7 +223,6 @@ __all__ = [
     "Profile",
     "RowSparse",
     "Tensor",
-    "TensorSpec",
     "Variable",
     "__array_api_version__",
     "__array_namespace_info__",
@@ -549,7 +548,6 @@ _LATER: dict[str, tuple[str, ...]] = {
     "interop.solve.implicit": ("fixed_point", "minimize", "root"),
     "interop.solve.linear_operators": ("hessian_operator", "linear_operator", "linearize"),
     "interop.solve.scipy_bridges": ("objective", "ode", "residuals"),
-    "jit.arguments.tensor_spec": ("TensorSpec",),
     "jit.function": ("Function", "function"),
     "jit.prepared": ("prepare_hessian", "prepare_jacobian"),
     "jit.recorder_switch": ("set_recorder",),
@@ -596,7 +594,6 @@ if _typing.TYPE_CHECKING:
     from gradtape.interop.solve.implicit import fixed_point, minimize, root
     from gradtape.interop.solve.linear_operators import hessian_operator, linear_operator, linearize
     from gradtape.interop.solve.scipy_bridges import objective, ode, residuals
-    from gradtape.jit.arguments.tensor_spec import TensorSpec
     from gradtape.jit.function import Function, function
     from gradtape.jit.prepared import prepare_hessian, prepare_jacobian
     from gradtape.jit.recorder_switch import set_recorder

@@ -152,9 +152,9 @@ class TestInts:
     def test_inputs_after_a_few_values(self):
         assert runs_of(lambda x, n: x * n + n // 2, range(20)) == 5
 
-    def test_reduce_retracing_makes_them_inputs_at_once(self):
+    def test_dynamic_ints_makes_them_inputs_at_once(self):
         found = agrees(
-            stateless(lambda x, n: x * n), [(A(2.0), n) for n in range(20)], reduce_retracing=True
+            stateless(lambda x, n: x * n), [(A(2.0), n) for n in range(20)], dynamic_ints=True
         )
         assert found.runs == 2
 

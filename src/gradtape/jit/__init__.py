@@ -9,6 +9,6 @@ checks. `native` is a shortcut through all of them. `explain` keeps the history 
 `prepared` has `gt.prepare_jacobian` and `gt.prepare_hessian`, which replay sparse evaluations by
 `gt.function`.
 
-Other packages import `function` (gt.function, Function), `concrete_function`, `prepared`
-(gt.prepare_jacobian), `arguments.tensor_spec` (gt.TensorSpec), `recorder_switch` (gt.set_recorder).
+Other packages import `function` (gt.function, Function), `captured` (Contract), `prepared`
+(gt.prepare_jacobian) and `recorder_switch` (gt.set_recorder).
 """

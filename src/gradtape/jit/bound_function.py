@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from gradtape.ir.program import Program
-from gradtape.jit.concrete_function import ConcreteFunction
 
 if TYPE_CHECKING:
     from gradtape.jit.function import Function
@@ -57,10 +56,6 @@ class BoundFunction(Generic[P, R]):
     def python_function(self) -> Callable[P, R]:
         """The undecorated method."""
         return functools.partial(self.__func__.python_function, self.__self__)
-
-    def get_concrete_function(self, *args: object, **kwargs: object) -> ConcreteFunction[R]:
-        """The method for arguments like these and no others; see `Function`."""
-        return ConcreteFunction(self.__func__, (self.__self__, *args), kwargs, (self.__self__,))
 
     def capture(self, *args: P.args, **kwargs: P.kwargs) -> None:
         """Capture the method for arguments like these, and leave all state as it is."""

@@ -80,7 +80,7 @@ def _remedy(old: str, new: str) -> str:
             "Pass tensors of one shape and dtype, for example by padding batches to a few lengths."
         )
     if new.lstrip("-").isdigit():
-        return "Pass it as a float or a tensor, or decorate with reduce_retracing=True."
+        return "Pass it as a float or a tensor, or decorate with dynamic_ints=True."
     return (
         "Pass values that change as floats or tensors, and the same objects for what does not; "
         "or decorate a smaller function."

@@ -12,8 +12,7 @@ import html
 import inspect
 import itertools
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from itertools import filterfalse
+from collections.abc import Callable, Sequence
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from gradtape.compiler.cpython import switch
@@ -21,8 +20,7 @@ from gradtape.concurrency import is_interrupt
 from gradtape.dtypes import World
 from gradtape.ir.program import Program, program
 from gradtape.jit.arguments.argument_keys import has_iterator
-from gradtape.jit.arguments.signature import Arguments, Key, Signature, Specs
-from gradtape.jit.arguments.tensor_spec import is_spec
+from gradtape.jit.arguments.signature import Arguments, Key, Signature
 from gradtape.jit.bound_function import BoundFunction
 from gradtape.jit.capture.capture import Capture
 from gradtape.jit.capture.capture_run import Refusal, captured_run
@@ -30,7 +28,6 @@ from gradtape.jit.capture.returned_values import is_inside
 from gradtape.jit.capture.stand_ins import StandIns
 from gradtape.jit.captured import DEFAULT_CONTRACT, Captured, Contract, first_look
 from gradtape.jit.check_schedule import Recheck, checked_recheck, default_recheck
-from gradtape.jit.concrete_function import ConcreteFunction
 from gradtape.jit.explain import explained, warn_of_captures
 from gradtape.jit.native.call_slot import MOST_CONTEXTS, compile_guards, is_coming, note_calls
 from gradtape.jit.native.native_call import NativeCall, native_call
@@ -59,13 +56,10 @@ def function(
     *,
     static_argnames: Sequence[str] | str = (),
     static_argnums: Sequence[int] | int = (),
-    input_signature: Sequence[object] | None = None,
-    reduce_retracing: bool = False,
+    dynamic_ints: bool = False,
     fastmath: bool = False,
     frozen: bool = False,
     recheck: Recheck | bool = "auto",
-    autograph: object = None,
-    jit_compile: object = None,
 ) -> Function[P, R]: ...
 
 
@@ -75,13 +69,10 @@ def function(
     *,
     static_argnames: Sequence[str] | str = (),
     static_argnums: Sequence[int] | int = (),
-    input_signature: Sequence[object] | None = None,
-    reduce_retracing: bool = False,
+    dynamic_ints: bool = False,
     fastmath: bool = False,
     frozen: bool = False,
     recheck: Recheck | bool = "auto",
-    autograph: object = None,
-    jit_compile: object = None,
 ) -> Callable[[Callable[P, R]], Function[P, R]]: ...
 
 
@@ -90,13 +81,10 @@ def function(
     *,
     static_argnames: Sequence[str] | str = (),
     static_argnums: Sequence[int] | int = (),
-    input_signature: Sequence[object] | None = None,
-    reduce_retracing: bool = False,
+    dynamic_ints: bool = False,
     fastmath: bool = False,
     frozen: bool = False,
     recheck: Recheck | bool = "auto",
-    autograph: object = None,
-    jit_compile: object = None,
 ) -> Any:
     """Run `f` without the Python between its ops, once two runs have recorded the same program.
 
@@ -158,16 +146,7 @@ def function(
     >>> first, float(f(gt.asarray(1.0)))
     (2.0, 2.0)
 
-    `input_signature` is a sequence of `gt.TensorSpec`, one for each argument (nests of them for
-    nests): calls that do not agree with it are errors.
-
-    >>> @gt.function(input_signature=[gt.TensorSpec((None, 2), gt.float64)])
-    ... def total(rows):
-    ...     return gt.sum(rows)
-    >>> float(total([[1.0, 2.0], [3.0, 4.0]]))
-    10.0
-
-    With `reduce_retracing` ints are inputs from the first call on, not after a few values.
+    With `dynamic_ints` ints are inputs from the first call on, not after a few values.
 
     `fastmath` lets kernels add in another order, multiply by reciprocals instead of dividing, and
     give 0.0 for -0.0. NaNs and infinities stay what they are. The last bits differ; and where the
@@ -178,14 +157,11 @@ def function(
     >>> unit = gt.function(lambda x: x / gt.sum(x), fastmath=True)
     >>> np.allclose(unit(gt.asarray([1.0, 3.0])).numpy(), [0.25, 0.75])
     True
-
-    `autograph` and `jit_compile` are accepted for TensorFlow's sake and change nothing.
     """
     options: dict[str, Any] = {
         "static_argnames": static_argnames,
         "static_argnums": static_argnums,
-        "input_signature": input_signature,
-        "reduce_retracing": reduce_retracing,
+        "dynamic_ints": dynamic_ints,
         "fastmath": fastmath,
         "frozen": frozen,
         "recheck": recheck,
@@ -198,9 +174,8 @@ def function(
         raise TypeError(f"function: {f!r} is not callable. Decorate a function or a method.")
     names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
     names += _names_of(f, static_argnums)
-    _check_specs(input_signature)
     contract = Contract(bool(fastmath), bool(frozen), _recheck(recheck))
-    return Function(f, names, input_signature, reduce_retracing, contract)
+    return Function(f, names, dynamic_ints, contract)
 
 
 def _recheck(recheck: object) -> Recheck:
@@ -224,30 +199,6 @@ def _names_of(f: Callable[..., Any], numbers: Sequence[int] | int) -> tuple[str,
     return tuple(names[place] for place in places)
 
 
-def _check_specs(signature: object) -> None:
-    if signature is None:
-        return
-    is_list = isinstance(signature, (list, tuple))
-    wrong = list(_no_specs(signature)) if is_list else [signature]
-    if wrong:
-        raise TypeError(
-            f"function: input_signature has {wrong[0]!r}, which is not a spec in a list. "
-            "Give a list of gt.TensorSpec(shape, dtype), one for each argument."
-        )
-
-
-def _no_specs(nest: Any) -> Iterator[Any]:
-    """Leaves that are not specs."""
-    if is_spec(nest):
-        return
-    if isinstance(nest, (list, tuple, dict)):
-        for part in nest.values() if isinstance(nest, dict) else nest:
-            yield from _no_specs(part)
-        return
-    leaves, structure = flatten(nest)
-    yield from (nest,) if structure.kind is None else filterfalse(is_spec, leaves)
-
-
 class Function(Generic[P, R], Displayed):
     """A function with its captured programs; made by `gt.function`.
 
@@ -263,19 +214,15 @@ class Function(Generic[P, R], Displayed):
         self,
         f: Callable[P, R],
         static_argnames: tuple[str, ...] = (),
-        input_signature: Specs = None,
-        reduce_retracing: bool = False,
+        dynamic_ints: bool = False,
         contract: Contract = DEFAULT_CONTRACT,
     ) -> None:
         self.__name__ = getattr(f, "__name__", type(f).__name__)
         functools.update_wrapper(self, f)
         self.python_function = f
-        self.input_signature = input_signature
         self.contract = contract
-        self.signature = Signature(
-            f, self.__name__, static_argnames, reduce_retracing, input_signature
-        )
-        self._options = (static_argnames, input_signature, reduce_retracing, contract)
+        self.signature = Signature(f, static_argnames, dynamic_ints)
+        self._options = (static_argnames, dynamic_ints, contract)
         self._local = ThreadCaptures()
         self._warned = False
         # The addresses of contexts for the native code, and after them the native calls that own
@@ -328,9 +275,6 @@ class Function(Generic[P, R], Displayed):
         """Call the function; see `gt.function`."""
         if runs_in_python():
             # A tape wants to see the ops, and so does whoever traces, captures or debugs.
-            if self.input_signature is not None:
-                placed, named = self.signature.completed(args, kwargs)
-                return self.python_function(*placed, **named)
             return self.python_function(*args, **kwargs)
         return self._run(*args, **kwargs)
 
@@ -339,7 +283,7 @@ class Function(Generic[P, R], Displayed):
         try:
             key, leaves, arguments = self.signature.of(args, kwargs)
         except Exception as error:
-            if self.input_signature is not None or is_interrupt(error):
+            if is_interrupt(error):
                 raise
             # An argument refuses to be taken apart: that is no reason to fail.
             return self.python_function(*args, **kwargs)
@@ -441,21 +385,6 @@ class Function(Generic[P, R], Displayed):
         captured = self._local.by_key[key] = captured.for_outside_values()
         if not captured.steps.paths and captured.refused is None:
             captured.prepare(arguments, leaves)
-
-    def get_concrete_function(self, *args: object, **kwargs: object) -> ConcreteFunction[R]:
-        """The function for arguments like these and no others; see `gt.TensorSpec`.
-
-        >>> f = gt.function(lambda x: x + 1.0)
-        >>> float(f.get_concrete_function(gt.asarray(1.0))(gt.asarray(2.0)))
-        3.0
-        >>> g = f.get_concrete_function(gt.TensorSpec((None,)))
-        >>> g([1.0, 2.0]).tolist()
-        [2.0, 3.0]
-
-        With values the function is captured now, which changes no state; with specs when it is
-        first called.
-        """
-        return ConcreteFunction(self, args, kwargs)
 
     def program(self, *args: P.args, **kwargs: P.kwargs) -> Program:
         """The program that computes the results for arguments like these.

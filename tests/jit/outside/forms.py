@@ -147,10 +147,6 @@ def with_keyword(read: Read):
     return lambda x: decorated(x, scale=2.0)
 
 
-def with_signature(read: Read):
-    return gt.function(lambda x: x * read(), input_signature=[gt.TensorSpec(())])
-
-
 def with_static_argument(read: Read):
     decorated = gt.function(lambda x, kind: x * read() * len(kind), static_argnames="kind")
     return lambda x: decorated(x, "ab")
@@ -179,7 +175,7 @@ def branching(read: Read):
 FORMS = [
     method, static_method, class_method, called_object, partial_of_decorated, decorated_partial,
     nested, nested_twice, in_tape, tape_inside, in_grad, grad_decorated, in_vmap, vmap_decorated,
-    in_jacobian, in_checkpoint, with_keyword, with_signature, with_static_argument, audited,
+    in_jacobian, in_checkpoint, with_keyword, with_static_argument, audited,
     recursive, branching,
 ]  # fmt: skip
 KINDS = [attribute, helper, layers, variable]

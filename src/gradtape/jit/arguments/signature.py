@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from gradtape.jit.arguments.argument_keys import Identity, in_words, is_input, static_key
-from gradtape.jit.arguments.tensor_spec import checked
 from gradtape.pytree import Structure, flatten, leaf_names, unflatten, with_more
 from gradtape.runtime.flush import compute_handle
 from gradtape.tensor.tensor import Tensor, asarray
@@ -23,7 +22,6 @@ from gradtape.tensor.tensor import Tensor, asarray
 # An int that was passed with so many values is an input from then on.
 STATIC_INTS = 3
 
-Specs = Sequence[Any] | None
 Args = tuple[Any, ...]
 Kwargs = dict[str, Any]
 # The key of a signature: one entry for each argument.
@@ -128,12 +126,9 @@ class Signature:
     def __init__(
         self,
         f: Callable[..., Any],
-        called: str,
         static_names: tuple[str, ...],
-        reduce_retracing: bool,
-        specs: Specs = None,
+        dynamic_ints: bool,
     ) -> None:
-        self._called = called
         names, self._names, self._rest = _parameter_names(f)
         unknown = [name for name in static_names if names and name not in names]
         if unknown:
@@ -142,10 +137,9 @@ class Signature:
                 f"{names}. Name parameters of the function."
             )
         self._static = frozenset(static_names)
-        self._int_limit = 0 if reduce_retracing else STATIC_INTS
+        self._int_limit = 0 if dynamic_ints else STATIC_INTS
         # Values of ints that were passed, by argument and leaf.
         self._ints: dict[Place, set[int]] = {}
-        self._specs = None if specs is None else tuple(specs)
         # Parameters by position and by name only, and their defaults; None if they are unknown.
         self._order: list[str] | None = None
         self._by_name: list[str] = []
@@ -187,8 +181,6 @@ class Signature:
         """The key of a call, its inputs, and its arguments in the order of the parameters."""
         if kwargs or len(args) != self._complete:
             args, kwargs = self.arranged(args, kwargs)
-        if self._specs is not None:
-            args, kwargs = self._checked(args, kwargs)
         if not kwargs and not self._static:
             key: list[Any] = []
             leaves: Inputs = []
@@ -246,39 +238,6 @@ class Signature:
         if rest and not self._more:
             return args, kwargs
         return tuple(placed), {**named, **rest}
-
-    def completed(self, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
-        """The call arranged, and checked against the specs of `input_signature`."""
-        args, kwargs = self.arranged(args, kwargs)
-        return self._checked(args, kwargs) if self._specs is not None else (args, kwargs)
-
-    def _checked(self, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
-        """Arguments as tensors that agree with the specs of `input_signature`."""
-        specs = self._specs or ()
-        # `input_signature` leaves out the instance that a method is called on.
-        first = int(self._names[:1] == ["self"] and len(self._names) > len(specs))
-        placed, named = list(args), dict(kwargs)
-        labels = [self.name(first + number) for number in range(len(specs))]
-        for number, (label, wanted) in enumerate(zip(labels, specs, strict=True), start=first):
-            if number < len(args):
-                placed[number] = checked(self._called, label, wanted, args[number])
-            elif label in kwargs:
-                named[label] = checked(self._called, label, wanted, kwargs[label])
-            elif label not in self._defaults:
-                raise self._miscounted(f"{label} is missing")
-        beyond = [self.name(number) for number in range(first + len(specs), len(args))]
-        beyond += [name for name in kwargs if name not in labels]
-        # The call may have been completed with defaults, which have no specs.
-        for name in beyond:
-            if name not in self._defaults:
-                raise self._miscounted(f"{name} is not among them")
-        return tuple(placed), named
-
-    def _miscounted(self, what: str) -> ValueError:
-        return ValueError(
-            f"{self._called}: input_signature has {len(self._specs or ())} entries, and {what}. "
-            "Pass one argument for each."
-        )
 
     def _general(self, args: Args, kwargs: Kwargs) -> tuple[Key, Inputs, Arguments]:
         names = self._names

@@ -123,9 +123,8 @@ class Function:
             with functions.call():
                 return _sent(func(*_arguments(args), **_arguments(kwargs)))
 
-        specs = None if input_signature is None else map_leaves(_spec, list(input_signature))
         # TensorFlow reads Python outside once for each signature, and its users count on that.
-        self._recorded = CoreFunction(inside, (), specs, reduce_retracing, Contract(frozen=True))
+        self._recorded = CoreFunction(inside, (), reduce_retracing, Contract(frozen=True))
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:

@@ -270,7 +270,7 @@ def captured_again(found: Findings) -> Iterator[Advice]:
             f"{name} was captured for {len(records)} kinds of arguments; lately because {label} "
             f"was {old} and is {new}.",
             "Pass tensors of few shapes and numbers as floats or tensors, or use "
-            "reduce_retracing=True.",
+            "dynamic_ints=True.",
             place,
             gain,
             "the time of all captures but the first",
