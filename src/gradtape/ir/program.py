@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import field
 from itertools import count, product
 from string import ascii_lowercase
@@ -12,7 +12,7 @@ from gradtape.errors import GraphError
 from gradtape.ir.derived import Derived
 from gradtape.ir.node import LEAF, PLACEHOLDER, Key, Node
 from gradtape.ir.provenance import provenance
-from gradtape.ir.recorded_lines import LINES, follow, follow_all
+from gradtape.ir.recorded_lines import LINES, follow
 from gradtape.ir.walk import rebuilt, topological
 from gradtape.records import dataclass
 
@@ -95,34 +95,6 @@ def _divided(order: Iterable[Node], known: Collection[Node]) -> tuple[list[Node]
         else:
             nodes.append(node)
     return inputs, nodes
-
-
-def rewritten(found: Program, change: Callable[[Node], Node]) -> Program:
-    """The program with each node replaced by what `change` makes of it, and all above it rebuilt.
-
-    `change` gets the node over its new inputs. Nodes that nothing reads any more are dropped. If
-    nothing is replaced, it is the program itself.
-    """
-    new: dict[Node, Node] = {node: node for node in found.inputs}
-    changed = False
-    for node in found.nodes:
-        inputs = tuple([new[parent] for parent in node.inputs])
-        made = change(rebuilt(node, inputs))
-        new[node] = made
-        if made is not node:
-            changed = True
-            if LINES.following:
-                follow_all(node, [made], inputs)
-    if not changed:
-        return found
-    return reaching(found.inputs, tuple(new[node] for node in found.outputs))
-
-
-def reaching(inputs: tuple[Node, ...], outputs: tuple[Node, ...]) -> Program:
-    """The program from inputs to outputs, in an order found anew."""
-    given = set(inputs)
-    nodes = [node for node in topological(outputs, stop=given) if node not in given]
-    return Program(inputs, tuple(nodes), outputs)
 
 
 def sealed(found: Program) -> Program:

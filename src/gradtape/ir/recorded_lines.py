@@ -13,7 +13,7 @@ import functools
 import sys
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -150,20 +150,6 @@ def follow(old: Node, new: Node) -> None:
     found = LINES.found.get(old)
     if found is not None:
         LINES.found.setdefault(new, found)
-
-
-def follow_all(old: Node, new: Iterable[Node], known: Iterable[Node]) -> None:
-    """Give all nodes that were made for `old`, down to those known before, its line."""
-    found, seen = LINES.found.get(old), set(known)
-    stack = list(new)
-    while stack:
-        node = stack.pop()
-        if node in seen or node in LINES.found:
-            continue
-        seen.add(node)
-        if found is not None:
-            LINES.found.setdefault(node, found)
-        stack += node.inputs
 
 
 # By id of the node.

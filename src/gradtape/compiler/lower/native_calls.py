@@ -17,6 +17,7 @@ from gradtape.compiler.lower.native_stretches import PARALLEL_WORK, PreparedInst
 from gradtape.compiler.lower.plan import Place, Take
 from gradtape.compiler.lower.python_calls import PythonCall
 from gradtape.compiler.passes.fuse import fuse
+from gradtape.compiler.passes.rewrite import Rewriting
 from gradtape.compiler.passes.units import Call, Fused
 from gradtape.compiler.thread_team import get_num_threads, team_word
 from gradtape.ir import PICK, Node, Program, rebuilt
@@ -128,22 +129,17 @@ def with_copies(
     program: Program, copied: Collection[Node], readers: Collection[Node]
 ) -> tuple[Program, dict[Node, Node]]:
     """The program in which `readers` read copies of `copied`, and the new node of each old one."""
-    new: dict[Node, Node] = {node: node for node in program.inputs}
     copies: dict[Node, Node] = {}
-    nodes: list[Node] = []
-    for node in program.nodes:
-        inputs = [new[parent] for parent in node.inputs]
-        if node in readers:
-            for position, parent in enumerate(node.inputs):
-                if parent in copied:
-                    if parent not in copies:
-                        copies[parent] = copy_of(new[parent])
-                        nodes.append(copies[parent])
-                    inputs[position] = copies[parent]
-        new[node] = rebuilt(node, tuple(inputs))
-        nodes.append(new[node])
-    outputs = tuple(new[node] for node in program.outputs)
-    return Program(program.inputs, tuple(nodes), outputs), new
+    now = Rewriting(program)
+
+    def copied_of(parent: Node) -> Node:
+        found = now.new[parent]
+        return copies.setdefault(parent, copy_of(found)) if parent in copied else found
+
+    def read(node: Node, _: Rewriting) -> Node | None:
+        return rebuilt(node, tuple(map(copied_of, node.inputs))) if node in readers else None
+
+    return now.run(read), now.new
 
 
 def copy_of(node: Node) -> Node:

@@ -89,10 +89,10 @@ def _optimized_body(body: Program) -> Program:
 
 def for_loops(program: Program) -> Program:
     """An optimised program in the ops that the compiler makes loops of."""
-    program = factor_loops(program, _optimized_body)
-    expanded = expand_compositions(program)
+    expanded = expand_compositions(factor_loops(program, _optimized_body))
     if expanded is not program:
-        # What a composition is made of may stand in the program already, such as a mean.
+        # The parts of a composition may stand in the program already, such as a mean; and two
+        # loops may need the factors of one matrix.
         expanded = share_subexpressions(expanded)
     return split_reductions(join_parts(add_parts(add_rows(expanded))))
 

@@ -8,17 +8,11 @@ read.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Mapping
 
-from gradtape.compiler.passes.join_parts import (
-    ADD,
-    inner_sums,
-    readers_of,
-    terms_of,
-    without_unread,
-)
+from gradtape.compiler.passes.join_parts import ADD, inner_sums, summed, terms_of
+from gradtape.compiler.passes.rewrite import Rewriting, readers_of, rewrite
 from gradtape.ir import Node, Program, rebuilt
-from gradtape.ir.recorded_lines import LINES, follow_all
 from gradtape.ops.arrays.slicing import UNSLICE
 
 
@@ -28,37 +22,19 @@ def add_parts(program: Program) -> Program:
         return program
     readers = readers_of(program)
     inner = inner_sums(program, readers)
-    new: dict[Node, Node] = {node: node for node in program.inputs}
-    nodes: list[Node] = []
-    changed = False
 
-    def written(node: Node) -> Node:
-        nodes.append(node)
-        return node
+    def added(node: Node, now: Rewriting) -> Node | None:
+        if node.op is not ADD or node in inner:
+            return None
+        groups = _groups(terms_of(node, inner), node, readers)
+        if all(len(group) == 1 for group in groups):
+            return None
+        return summed((_placed(group, now.new) for group in groups), node.spec)
 
-    for node in program.nodes:
-        groups: list[list[Node]] = []
-        if node.op is ADD and node not in inner:
-            groups = _groups(terms_of(node, inner), node, readers)
-        if not any(len(group) > 1 for group in groups):
-            new[node] = written(rebuilt(node, tuple([new[parent] for parent in node.inputs])))
-            continue
-        changed = True
-        total: Node | None = None
-        for group in groups:
-            term = _placed(group, new, written) if len(group) > 1 else new[group[0]]
-            total = term if total is None else written(Node(ADD, (total, term), (), node.spec))
-        assert total is not None
-        if LINES.following:
-            follow_all(node, [total], new.values())
-        new[node] = total
-    if not changed:
-        return program
-    outputs = tuple(new[node] for node in program.outputs)
-    return without_unread(Program(program.inputs, tuple(nodes), outputs))
+    return rewrite(program, added)
 
 
-def _groups(terms: list[Node], whole: Node, readers: dict[Node, int]) -> list[list[Node]]:
+def _groups(terms: list[Node], whole: Node, readers: Mapping[Node, int]) -> list[list[Node]]:
     """The terms of a sum, those that are parts at one place together.
 
     Parts come first: they have the shape of the whole, and other terms may be broadcast.
@@ -75,10 +51,11 @@ def _groups(terms: list[Node], whole: Node, readers: dict[Node, int]) -> list[li
     return [*parts.values(), *others]
 
 
-def _placed(group: list[Node], new: dict[Node, Node], written: Callable[[Node], Node]) -> Node:
-    """The sum of parts, put into zeros once."""
+def _placed(group: list[Node], new: Mapping[Node, Node]) -> Node:
+    """The sum of parts, put into zeros once; a term alone as it is."""
     first, *others = group
-    total = new[first.inputs[0]]
-    for part in others:
-        total = written(Node(ADD, (total, new[part.inputs[0]]), (), total.spec))
-    return written(rebuilt(first, (total, *(new[each] for each in first.inputs[1:]))))
+    if not others:
+        return new[first]
+    sources = [new[part.inputs[0]] for part in group]
+    total = summed(sources, sources[0].spec)
+    return rebuilt(first, (total, *(new[each] for each in first.inputs[1:])))

@@ -7,9 +7,11 @@ added to another derivative: a fill of the whole size, and a sum, for a few rows
 
 from __future__ import annotations
 
-from gradtape.compiler.passes.join_parts import ADD, LEAST, readers_of, without_unread
-from gradtape.ir import Node, Program, constant_value, rebuilt
-from gradtape.ir.recorded_lines import LINES, follow_all
+from collections.abc import Mapping
+
+from gradtape.compiler.passes.join_parts import ADD, LEAST
+from gradtape.compiler.passes.rewrite import Rewriting, readers_of, rewrite
+from gradtape.ir import Node, Program, constant_value
 from gradtape.ops.arrays.gathering import SCATTER_ADD, SCATTER_ADD_ROWS
 from gradtape.ops.arrays.movement import PERMUTE_DIMS
 from gradtape.ops.families.batching import permuted
@@ -20,23 +22,12 @@ def add_rows(program: Program) -> Program:
     if not any(node.op is SCATTER_ADD_ROWS for node in program.nodes):
         return program
     readers = readers_of(program)
-    new: dict[Node, Node] = {node: node for node in program.inputs}
-    nodes: list[Node] = []
-    for node in program.nodes:
+
+    def added(node: Node, now: Rewriting) -> Node | None:
         found = _rows_and_whole(node, readers) if node.op is ADD else None
-        if found is None:
-            made = [rebuilt(node, tuple([new[parent] for parent in node.inputs]))]
-        else:
-            rows, whole = found
-            made = _added(rows, new[whole], new)
-            if LINES.following:
-                follow_all(node, made, new.values())
-        nodes += made
-        new[node] = made[-1]
-    if all(one is other for one, other in zip(program.nodes, nodes, strict=False)):
-        return program
-    outputs = tuple(new[node] for node in program.outputs)
-    return without_unread(Program(program.inputs, tuple(nodes), outputs))
+        return None if found is None else _added(found[0], now.new[found[1]], now.new)
+
+    return rewrite(program, added)
 
 
 def _rows_and_whole(node: Node, readers: dict[Node, int]) -> tuple[Node, Node] | None:
@@ -62,12 +53,14 @@ def _are_rows(term: Node, readers: dict[Node, int]) -> bool:
     return term.op is SCATTER_ADD_ROWS and constant_value(term.inputs[0]) == 0
 
 
-def _added(rows: Node, whole: Node, new: dict[Node, Node]) -> list[Node]:
-    """The nodes that add rows to a tensor; the last one is the sum."""
-    if rows.op is SCATTER_ADD_ROWS:
-        _, indices, values = (new.get(parent, parent) for parent in rows.inputs)
-        return [Node(SCATTER_ADD_ROWS, (whole, indices, values), (), whole.spec)]
-    (axes,) = rows.params
-    _, indices, values = (new.get(parent, parent) for parent in rows.inputs[0].inputs)
-    turned = permuted(values, axes)
-    return [turned, Node(SCATTER_ADD, (whole, indices, turned), (axes.index(0),), whole.spec)]
+def _added(rows: Node, whole: Node, new: Mapping[Node, Node]) -> Node:
+    """Rows added to a tensor; their operands may be of a node that was not written."""
+    axes: tuple[int, ...] | None = None
+    if rows.op is PERMUTE_DIMS:
+        (axes,) = rows.params
+        (rows,) = rows.inputs
+    _, indices, values = (new[parent] for parent in rows.inputs)
+    if axes is None:
+        return Node(SCATTER_ADD_ROWS, (whole, indices, values), (), whole.spec)
+    values = permuted(values, axes)
+    return Node(SCATTER_ADD, (whole, indices, values), (axes.index(0),), whole.spec)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from itertools import islice
 
-from gradtape.ir import Node, Program, Shape, Spec, rebuilt, spec, topological
+from gradtape.compiler.passes.rewrite import Rewriting, rewrite
+from gradtape.ir import Node, Program, Shape, Spec, spec
 from gradtape.ir.node import PICK, TABLE_LIMIT, Key, Table, exchange, scratch, table
-from gradtape.ir.recorded_lines import LINES, follow_all
 from gradtape.ops.arrays.movement import RESHAPE
 
 
@@ -17,70 +17,42 @@ def expand_compositions(program: Program) -> Program:
     """Before: `max_mask(x)`. After: `equal(x, max(x))`, or NaN."""
     if all(node.op.composition is None for node in program.nodes):
         return program
+    # The outputs of nodes with several.
+    parts: dict[Node, tuple[Node, ...]] = {}
+
+    def expanded(node: Node, now: Rewriting) -> Node | None:
+        if node.op is PICK and node.inputs[0] in parts:
+            return parts[node.inputs[0]][node.params[0]]
+        found = _composed(node, now) if is_composed(node) else None
+        if found is not None and type(node.spec) is tuple:
+            parts[node] = found
+            return None
+        return None if found is None else found[0]
+
     # In one scratch table, two compositions share what they have in common.
     with scratch():
-        return _Expansion(program).program()
+        return rewrite(program, expanded)
 
 
-class _Expansion:
-    """A program that is being written anew, with the new node of each old one."""
-
-    def __init__(self, program: Program) -> None:
-        self._old = program
-        self._nodes: list[Node] = []
-        self._known = set(program.inputs)
-        self._new: dict[Node, Node] = {node: node for node in program.inputs}
-        # The outputs of nodes with several.
-        self._parts: dict[Node, tuple[Node, ...]] = {}
-
-    def program(self) -> Program:
-        for node in self._old.nodes:
-            self._add(node)
-        inputs = self._old.inputs
-        outputs = tuple(self._new[node] for node in self._old.outputs)
-        used = set(topological(outputs, stop=set(inputs)))
-        return Program(inputs, tuple(node for node in self._nodes if node in used), outputs)
-
-    def _add(self, node: Node) -> None:
-        if node.op is PICK and node.inputs[0] in self._parts:
-            self._new[node] = self._parts[node.inputs[0]][node.params[0]]
-            return
-        current = rebuilt(node, tuple([self._new[parent] for parent in node.inputs]))
-        found = self._composed(current) if is_composed(current) else None
-        if found is None:
-            self._write(current)
-            self._new[node] = current
-        elif type(node.spec) is tuple:
-            self._parts[node] = found
-        else:
-            (self._new[node],) = found
-
-    def _write(self, node: Node) -> None:
-        if node not in self._known:
-            self._known.add(node)
-            self._nodes.append(node)
-
-    def _composed(self, node: Node) -> tuple[Node, ...] | None:
-        """The outputs of a node by its op's composition, whose nodes are written."""
-        assert node.op.composition is not None
-        current = table()
-        if len(current.nodes) > TABLE_LIMIT // 2:
-            # A full table is replaced by the next node. That must not happen inside a composition.
-            current = Table()
-            exchange(current)
-        before = len(current.nodes), len(current.slopes)
-        found = node.op.composition(*node.inputs, **node.keywords)
-        results = found if isinstance(found, tuple) else (found,)
-        specs = node.spec if type(node.spec) is tuple else (node.spec,)
-        if any(one is None or one.spec is not of for one, of in zip(results, specs, strict=True)):
-            return None
-        # In the order they were made: loops are formed in the order of nodes.
-        made = [*_last(current.nodes, before[0]), *_last(current.slopes, before[1])]
-        for one in topological([*made, *results], stop=self._known):
-            self._write(one)
-        if LINES.following:
-            follow_all(node, [*made, *results], node.inputs)
-        return results
+def _composed(old: Node, now: Rewriting) -> tuple[Node, ...] | None:
+    """The outputs of a node by its op's composition, whose nodes are written."""
+    node = now.over(old)
+    assert node.op.composition is not None
+    current = table()
+    if len(current.nodes) > TABLE_LIMIT // 2:
+        # A full table is replaced by the next node. That must not happen inside a composition.
+        current = Table()
+        exchange(current)
+    before = len(current.nodes), len(current.slopes)
+    found = node.op.composition(*node.inputs, **node.keywords)
+    results = found if isinstance(found, tuple) else (found,)
+    specs = node.spec if type(node.spec) is tuple else (node.spec,)
+    if any(one is None or one.spec is not of for one, of in zip(results, specs, strict=True)):
+        return None
+    # In the order they were made: loops are formed in the order of nodes.
+    made = [*_last(current.nodes, before[0]), *_last(current.slopes, before[1])]
+    now.write(old, *made, *results)
+    return results
 
 
 def _last(nodes: dict[Key, Node], before: int) -> list[Node]:
@@ -101,26 +73,20 @@ def split_reductions(program: Program) -> Program:
     """Before: `sum(x, axis=(0, 2))` of three axes. After: axis 2 first, then axis 0."""
     if all(op.reduction is None for op in {node.op for node in program.nodes}):
         return program
-    new: dict[Node, Node] = {node: node for node in program.inputs}
-    nodes: list[Node] = []
-    for node in program.nodes:
-        current = rebuilt(node, tuple([new[parent] for parent in node.inputs]))
+
+    def split(node: Node, now: Rewriting) -> Node | None:
         kind = node.op.reduction
-        splits = kind is not None and kind.joins_results
-        first = _inner_part(current) if splits else None
-        if first is not None:
-            nodes.append(first)
-            # The inner run lies behind the others, so their numbers stay.
-            axes = tuple(axis for axis in node.params[0] if axis not in first.params[0])
-            current = Node(node.op, (first,), (axes, False), _without(first, axes))
-            if node.params[1]:
-                nodes.append(current)
-                current = Node(RESHAPE, (current,), (node.shape,), node.spec)
-        nodes.append(current)
-        new[node] = current
-        if LINES.following:
-            follow_all(node, [current], [new[parent] for parent in node.inputs])
-    return Program(program.inputs, tuple(nodes), tuple(new[node] for node in program.outputs))
+        if kind is None or not kind.joins_results:
+            return None
+        first = _inner_part(now.over(node))
+        if first is None:
+            return None
+        # The inner run lies behind the others, so their numbers stay.
+        axes = tuple(axis for axis in node.params[0] if axis not in first.params[0])
+        found = Node(node.op, (first,), (axes, False), _without(first, axes))
+        return Node(RESHAPE, (found,), (node.shape,), node.spec) if node.params[1] else found
+
+    return rewrite(program, split)
 
 
 def _inner_part(node: Node) -> Node | None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gradtape.compiler.passes.compositions import expand_compositions
+from gradtape.compiler.passes.rewrite import Rewriting, rewrite
 from gradtape.compiler.passes.trim_loops import trim_loops
-from gradtape.ir import Program, closed, of_structure, rebuilt
+from gradtape.ir import Program, closed, of_structure
 from gradtape.ir.node import Node
 from gradtape.ops.control.scan import SCAN
 
@@ -22,17 +23,14 @@ def factor_loops(program: Program, optimized: Callable[[Program], Program]) -> P
     """
     if not any(_solves_with_a_constant(node) for node in program.nodes if node.op is SCAN):
         return program
-    new: dict[Node, Node] = {node: node for node in program.inputs}
-    nodes: list[Node] = []
-    for node in program.nodes:
-        current = rebuilt(node, tuple([new[parent] for parent in node.inputs]))
-        if _solves_with_a_constant(node):
-            body, *others = node.params
-            current = Node(SCAN, current.inputs, (_expanded(body), *others), node.spec)
-        nodes.append(current)
-        new[node] = current
-    outputs = tuple(new[node] for node in program.outputs)
-    return trim_loops(Program(program.inputs, tuple(nodes), outputs), optimized)
+
+    def expanded(node: Node, now: Rewriting) -> Node | None:
+        if not _solves_with_a_constant(node):
+            return None
+        body, *others = node.params
+        return Node(SCAN, now.over(node).inputs, (_expanded(body), *others), node.spec)
+
+    return trim_loops(rewrite(program, expanded), optimized)
 
 
 def _solves_with_a_constant(node: Node) -> bool:

@@ -6,10 +6,11 @@ is a tensor of the whole size, filled with zeros, and all of them are added up.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
 
-from gradtape.ir import OPERATORS, Node, Program, rebuilt, spec
-from gradtape.ir.recorded_lines import LINES, follow_all
+from gradtape.compiler.passes.rewrite import Rewriting, readers_of, rewrite
+from gradtape.ir import OPERATORS, Node, Program, Spec, spec
 from gradtape.ops.arrays.joining import CONCAT
 from gradtape.ops.arrays.movement import RESHAPE
 from gradtape.ops.arrays.slicing import UNSLICE
@@ -27,55 +28,32 @@ def join_parts(program: Program) -> Program:
         return program
     readers = readers_of(program)
     inner = inner_sums(program, readers)
-    new: dict[Node, Node] = {node: node for node in program.inputs}
-    nodes: list[Node] = []
-    changed = False
 
-    def written(node: Node) -> Node:
-        nodes.append(node)
-        return node
-
-    for node in program.nodes:
-        joins: list[list[_Part]] = []
-        if node.op is ADD and node not in inner:
-            terms = terms_of(node, inner)
-            joins = _joins(terms, node, readers)
+    def joined(node: Node, now: Rewriting) -> Node | None:
+        if node.op is not ADD or node in inner:
+            return None
+        terms = terms_of(node, inner)
+        joins = _joins(terms, node, readers)
         if not joins:
-            new[node] = rebuilt(node, tuple([new[parent] for parent in node.inputs]))
-            nodes.append(new[node])
-            continue
-        changed = True
+            return None
         gone = {part.node for join in joins for part in join}
         # A concatenation comes first: other terms may be broadcast.
-        found = [_joined(join, node, new, written) for join in joins]
-        found += [new[term] for term in terms if term not in gone]
-        total = found[0]
-        for term in found[1:]:
-            total = written(Node(ADD, (total, term), (), node.spec))
-        if LINES.following:
-            follow_all(node, [total], new.values())
-        new[node] = total
-    if not changed:
-        return program
-    outputs = tuple(new[node] for node in program.outputs)
-    return without_unread(Program(program.inputs, tuple(nodes), outputs))
+        found = [_joined(join, node, now.new) for join in joins]
+        found += [now.new[term] for term in terms if term not in gone]
+        return summed(found, node.spec)
+
+    return rewrite(program, joined)
 
 
 ADD = op_of(add)
 
 
-def readers_of(program: Program) -> dict[Node, int]:
-    """How often each node is read, as an operand or as an output."""
-    readers: dict[Node, int] = {}
-    for node in program.nodes:
-        for parent in node.inputs:
-            readers[parent] = readers.get(parent, 0) + 1
-    for node in program.outputs:
-        readers[node] = readers.get(node, 0) + 1
-    return readers
+def summed(terms: Iterable[Node], of: Spec) -> Node:
+    """The sum of some terms, in order."""
+    return reduce(lambda total, term: Node(ADD, (total, term), (), of), terms)
 
 
-def inner_sums(program: Program, readers: dict[Node, int]) -> set[Node]:
+def inner_sums(program: Program, readers: Mapping[Node, int]) -> set[Node]:
     """Sums that only another sum of the same shape reads."""
     return {
         parent
@@ -123,7 +101,7 @@ def _part(node: Node, whole: Node) -> _Part | None:
     return _Part(node, axis, starts[axis], lengths[axis])
 
 
-def _joins(terms: Sequence[Node], whole: Node, readers: dict[Node, int]) -> list[list[_Part]]:
+def _joins(terms: Sequence[Node], whole: Node, readers: Mapping[Node, int]) -> list[list[_Part]]:
     """Parts along one axis that do not overlap, in order; two of them at least."""
     by_axis: dict[int, list[_Part]] = {}
     for term in terms:
@@ -141,39 +119,26 @@ def _joins(terms: Sequence[Node], whole: Node, readers: dict[Node, int]) -> list
     return found
 
 
-def _joined(
-    parts: list[_Part], whole: Node, new: dict[Node, Node], written: Callable[[Node], Node]
-) -> Node:
+def _joined(parts: list[_Part], whole: Node, new: Mapping[Node, Node]) -> Node:
     """The concatenation of parts, with zeros in the gaps."""
     axis, shape = parts[0].axis, whole.shape
     pieces: list[Node] = []
     end = 0
 
-    def wide(length: int) -> tuple[int, ...]:
-        return (*shape[:axis], length, *shape[axis + 1 :])
+    def wide(length: int) -> Spec:
+        return spec((*shape[:axis], length, *shape[axis + 1 :]), whole.dtype)
 
     def fill(length: int) -> None:
         if length:
-            of = spec(wide(length), whole.dtype)
-            pieces.append(written(Node(OPERATORS.full, (), (of.shape, 0, of.dtype), of)))
+            of = wide(length)
+            pieces.append(Node(OPERATORS.full, (), (of.shape, 0, of.dtype), of))
 
     for part in parts:
         fill(part.start - end)
-        source = new[part.node.inputs[0]]
-        if source.shape != wide(part.length):
-            of = spec(wide(part.length), whole.dtype)
-            source = written(Node(RESHAPE, (source,), (of.shape,), of))
+        source, of = new[part.node.inputs[0]], wide(part.length)
+        if source.shape != of.shape:
+            source = Node(RESHAPE, (source,), (of.shape,), of)
         pieces.append(source)
         end = part.start + part.length
     fill(shape[axis] - end)
-    return written(Node(CONCAT, tuple(pieces), (axis,), whole.spec))
-
-
-def without_unread(program: Program) -> Program:
-    """The program without nodes that nothing reads any more."""
-    used = set(program.outputs)
-    for node in reversed(program.nodes):
-        if node in used:
-            used.update(node.inputs)
-    kept = tuple(dict.fromkeys(node for node in program.nodes if node in used))
-    return Program(program.inputs, kept, program.outputs)
+    return Node(CONCAT, tuple(pieces), (axis,), whole.spec)

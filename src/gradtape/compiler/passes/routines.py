@@ -21,7 +21,7 @@ from gradtape.compiler.passes.scalar_steps import (
     template_of,
 )
 from gradtape.ir import PICK, Node, Program, Shape, rebuilt
-from gradtape.ir.recorded_lines import LINES, follow_all
+from gradtape.ir.recorded_lines import LINES, follow
 from gradtape.ops.elementwise.arithmetic import IDENTITY
 from gradtape.ops.families.access import is_strided_view
 from gradtape.records import dataclass
@@ -255,7 +255,8 @@ class _Outlining:
         self._new |= dict(zip(outputs, picks, strict=True))
         if LINES.following:
             for node, pick in zip(outputs, picks, strict=True):
-                follow_all(node, [pick], made.inputs)
+                follow(node, pick)
+                follow(node, made)
 
     def _write(self, node: Node) -> None:
         made = rebuilt(node, tuple([self._made(parent) for parent in node.inputs]))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from gradtape.compiler.passes.rewrite import rewrite
 from gradtape.ir import OPERATORS, PICK, Node, Program, View, constant_value, rebuilt
-from gradtape.ir.program import rewritten
 from gradtape.ops.custom.custom import passes_through
 from gradtape.ops.elementwise.unary import reciprocal
 from gradtape.ops.families.elementwise import op_of
@@ -14,7 +14,7 @@ from gradtape.ops.families.identities import full
 
 def simplify(program: Program) -> Program:
     """Replace each node by a simpler one that gives the same bits, where its op knows one."""
-    return rewritten(program, _simplest)
+    return rewrite(program, lambda node, now: _simplest(now.over(node)))
 
 
 def _simplest(node: Node) -> Node:
@@ -84,7 +84,9 @@ def share_subexpressions(program: Program) -> Program:
 
 def relax_rounding(program: Program) -> Program:
     """Before: x / n, with n shared by many elements. After: x * (1 / n), one rounding more."""
-    return rewritten(program, lambda node: _by_product(node) if _shares_divisor(node) else node)
+    return rewrite(
+        program, lambda node, now: _by_product(now.over(node)) if _shares_divisor(node) else None
+    )
 
 
 def _shares_divisor(node: Node) -> bool:

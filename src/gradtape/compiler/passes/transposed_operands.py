@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from gradtape.ir import OPERATORS, Node, View, rebuilt, spec
-from gradtape.ir.program import Program, reaching
+from gradtape.compiler.passes.rewrite import Rewriting, readers_of, rewrite
+from gradtape.ir import OPERATORS, Node, Program, View, rebuilt, spec
 from gradtape.ir.recorded_lines import LINES, follow
 from gradtape.ops.arrays.movement import PERMUTE_DIMS, RESHAPE
 
@@ -22,23 +22,21 @@ def delay_transposes(program: Program) -> Program:
     """Before: `matmul(x.T * s, y)`. After: `matmul((x * s.T).T, y)`, for s that broadcasts."""
     if not any(node.op is OPERATORS.matmul for node in program.nodes):
         return program
-    readers = Counter(parent for node in program.nodes for parent in node.inputs)
-    readers.update(program.outputs)
+    readers = readers_of(program)
     # An input may be any node whose value is known: how it was computed does not matter.
     for node in program.inputs:
         readers[node] = 0
-    new: dict[Node, Node] = {node: node for node in program.inputs}
-    changed = False
-    for node in program.nodes:
-        inputs = tuple([new[parent] for parent in node.inputs])
-        if node.op is OPERATORS.matmul:
-            found = [_delayed(parent, readers, new) for parent in node.inputs]
-            inputs = tuple(b if a is None else a for a, b in zip(found, inputs, strict=True))
-        new[node] = rebuilt(node, inputs)
-        changed = changed or new[node] is not node
-    if not changed:
-        return program
-    return reaching(program.inputs, tuple(new[node] for node in program.outputs))
+
+    def delayed(node: Node, now: Rewriting) -> Node | None:
+        if node.op is not OPERATORS.matmul:
+            return None
+        inputs = []
+        for parent in node.inputs:
+            found = _delayed(parent, readers, now.new)
+            inputs.append(now.new[parent] if found is None else found)
+        return rebuilt(node, tuple(inputs))
+
+    return rewrite(program, delayed)
 
 
 def _delayed(node: Node, readers: Counter[Node], new: dict[Node, Node]) -> Node | None:

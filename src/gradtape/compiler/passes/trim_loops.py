@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from gradtape.ir import OPERATORS, Op, Program, View, closed, dependents, rebuilt, topological
+from gradtape.compiler.passes.rewrite import Rewriting
+from gradtape.ir import OPERATORS, Op, Program, View, closed, dependents, topological
 from gradtape.ir.node import PICK, Node, constant_value
 from gradtape.ops.arrays.movement import BROADCAST_TO, RESHAPE
 from gradtape.ops.control.branch import BRANCH
@@ -34,26 +35,21 @@ def trim_loops(program: Program, optimized: Optimize) -> Program:
     if not any(node.op.runs_bodies for node in program.nodes):
         return program
     used = _used(program)
-    new: dict[Node, Node] = {node: node for node in program.inputs}
-    writer = _Writer([], optimized)
+    now = Rewriting(program)
     # For each loop or branch: the node that gives each of its results.
     results: dict[Node, dict[int, Node]] = {}
     for node in program.nodes:
         if node in used:
             # An operand that only unread results need has no node any more.
-            operands = [new.get(parent) for parent in node.inputs]
-            results[node] = _REDUCED[node.op](writer, node, operands, used[node])
+            operands = [now.new.get(parent) for parent in node.inputs]
+            results[node] = _REDUCED[node.op](optimized, node, operands, used[node])
         elif node.op is PICK and node.inputs[0] in results:
             found = results[node.inputs[0]].get(node.params[0])
             if found is not None:
-                new[node] = found
-        elif all(parent in new for parent in node.inputs):
-            new[node] = rebuilt(node, tuple([new[parent] for parent in node.inputs]))
-            writer.nodes.append(new[node])
-    outputs = tuple(new[node] for node in program.outputs)
-    needed = set(topological(outputs, stop=set(program.inputs)))
-    kept = tuple(dict.fromkeys(node for node in writer.nodes if node in needed))
-    return Program(program.inputs, kept, outputs)
+                now.put(node, found)
+        elif all(parent in now.new for parent in node.inputs):
+            now.put(node, now.over(node))
+    return now.finished()
 
 
 def _used(program: Program) -> dict[Node, Used]:
@@ -74,28 +70,14 @@ def _used(program: Program) -> dict[Node, Used]:
     return found
 
 
-class _Writer:
-    """Appends nodes to a program that is being written."""
+def _made(op: Op, inputs: Sequence[Node], params: tuple[object, ...]) -> Node:
+    of = op.spec(*[node.spec for node in inputs], **op.keywords(params))
+    return Node(op, tuple(inputs), params, of)
 
-    def __init__(self, nodes: list[Node], optimized: Optimize) -> None:
-        self.nodes = nodes
-        self.optimized = optimized
 
-    def __call__(self, op: Op, inputs: Sequence[Node], params: tuple[object, ...]) -> Node:
-        of = op.spec(*[node.spec for node in inputs], **op.keywords(params))
-        found = Node(op, tuple(inputs), params, of)
-        self.nodes.append(found)
-        return found
-
-    def results(self, node: Node, positions: Sequence[int]) -> dict[int, Node]:
-        """The outputs of a node, by the numbers that they had before."""
-        return {old: self(PICK, (node,), (number,)) for number, old in enumerate(positions)}
-
-    def copied(self, roots: Sequence[Node], image: Mapping[Node, Node]) -> list[Node]:
-        """Nodes of a body as nodes here."""
-        found = _copied(roots, image)
-        self.nodes += [node for old, node in found.items() if old not in image]
-        return [found[root] for root in roots]
+def _results(node: Node, positions: Sequence[int]) -> dict[int, Node]:
+    """The outputs of a node, by the numbers that they had before."""
+    return {old: _made(PICK, (node,), (number,)) for number, old in enumerate(positions)}
 
 
 def _copied(roots: Sequence[Node], image: Mapping[Node, Node]) -> dict[Node, Node]:
@@ -187,7 +169,7 @@ def _scan_needs(node: Node, used: Used) -> list[int]:
 
 
 def _reduced_scan(
-    write: _Writer, node: Node, operands: Sequence[Node | None], used: Used
+    optimized: Optimize, node: Node, operands: Sequence[Node | None], used: Used
 ) -> dict[int, Node]:
     old = Scan.of(node)
     body, constants = old.body, old.constants
@@ -212,9 +194,9 @@ def _reduced_scan(
         [body.outputs[position] for position in rows],
         old.length,
     )
-    scan = _with_constants(write, scan)
-    scan = scan.over(write.optimized(scan.body())).without_unread()
-    scan = _hoisted(write, scan)
+    scan = _with_constants(scan)
+    scan = scan.over(optimized(scan.body())).without_unread()
+    scan = _hoisted(scan)
     found = {n: _known(operands[constants + n]) for n in same if n in used}
     # A result that is an operand, or another result, is not written again.
     sequence = {given: operand for operand, given in scan.sequences}
@@ -227,8 +209,8 @@ def _reduced_scan(
     scan = replace(scan, rows=list(kept)).without_unread()
     if not moving and not kept:
         return found
-    made = write(SCAN, scan.operands(), scan.params(old))
-    numbered = write.results(made, range(len(moving) + len(kept)))
+    made = _made(SCAN, scan.operands(), scan.params(old))
+    numbered = _results(made, range(len(moving) + len(kept)))
     found.update((number, numbered[at]) for at, number in enumerate(moving))
     for at, positions in enumerate(kept.values(), start=len(moving)):
         found.update((position, numbered[at]) for position in positions)
@@ -240,7 +222,7 @@ def _known(operand: Node | None) -> Node:
     return operand
 
 
-def _with_constants(write: _Writer, scan: _Scan) -> _Scan:
+def _with_constants(scan: _Scan) -> _Scan:
     """Operands that are the same in every element, as constants; those of one number, inside."""
     inside: dict[Node, Node] = {}
     constants: list[tuple[Node, Node]] = []
@@ -254,7 +236,7 @@ def _with_constants(write: _Writer, scan: _Scan) -> _Scan:
         if constant_value(operand) is not None:
             inside[given] = _full(operand, given)
             continue
-        element = _equal_element(write, operand, given)
+        element = _equal_element(operand, given)
         if element is None:
             sequences.append((operand, given))
         else:
@@ -273,7 +255,7 @@ def _full(operand: Node, given: Node) -> Node:
     return Node(OPERATORS.full, (), params, given.spec)
 
 
-def _equal_element(write: _Writer, operand: Node, given: Node) -> Node | None:
+def _equal_element(operand: Node, given: Node) -> Node | None:
     """The element of a sequence that is one element, stretched."""
     if operand.op.view is not View.BROADCAST:
         return None
@@ -281,13 +263,13 @@ def _equal_element(write: _Writer, operand: Node, given: Node) -> Node | None:
     if source.ndim == operand.ndim:
         if source.shape[0] != 1:
             return None
-        source = write(RESHAPE, (source,), (source.shape[1:],))
+        source = _made(RESHAPE, (source,), (source.shape[1:],))
     if source.shape == given.shape:
         return source
-    return write(BROADCAST_TO, (source,), (given.shape,))
+    return _made(BROADCAST_TO, (source,), (given.shape,))
 
 
-def _hoisted(write: _Writer, scan: _Scan) -> _Scan:
+def _hoisted(scan: _Scan) -> _Scan:
     """Nodes that depend on constants alone move before the loop; views, which are free, stay."""
     roots = scan.outputs()
     given = set(scan.inputs())
@@ -306,7 +288,8 @@ def _hoisted(write: _Writer, scan: _Scan) -> _Scan:
     if not wanted:
         return scan
     image = {node: operand for operand, node in scan.constants}
-    outside = write.copied(list(wanted), image)
+    copies = _copied(list(wanted), image)
+    outside = [copies[node] for node in wanted]
     return replace(
         scan, constants=[*scan.constants, *zip(outside, wanted, strict=True)]
     ).without_unread()
@@ -356,18 +339,18 @@ def _while_needs(node: Node, used: Used) -> list[int]:
 
 
 def _reduced_while(
-    write: _Writer, node: Node, operands: Sequence[Node | None], used: Used
+    optimized: Optimize, node: Node, operands: Sequence[Node | None], used: Used
 ) -> dict[int, Node]:
     condition, body, constants, maximum = node.params
     live, read = _while_live(node, used)
     fixed = [p for p in range(constants) if body.inputs[p] in read]
     moving = sorted(live)
     kept = [*fixed, *[constants + n for n in moving]]
-    tested = write.optimized(closed([condition.inputs[p] for p in kept], condition.outputs))
+    tested = optimized(closed([condition.inputs[p] for p in kept], condition.outputs))
     step = closed([body.inputs[p] for p in kept], [body.outputs[n] for n in moving])
-    params = (tested, write.optimized(step), len(fixed), maximum)
-    found = write(WHILE, [_known(operands[p]) for p in kept], params)
-    return write.results(found, [*moving, len(body.outputs)])
+    params = (tested, optimized(step), len(fixed), maximum)
+    found = _made(WHILE, [_known(operands[p]) for p in kept], params)
+    return _results(found, [*moving, len(body.outputs)])
 
 
 # Branches.
@@ -383,19 +366,19 @@ def _branch_needs(node: Node, used: Used) -> list[int]:
 
 
 def _reduced_branch(
-    write: _Writer, node: Node, operands: Sequence[Node | None], used: Used
+    optimized: Optimize, node: Node, operands: Sequence[Node | None], used: Used
 ) -> dict[int, Node]:
     (branches,) = node.params
     positions = sorted(used)
     kept = _branch_needs(node, used)
     smaller = tuple(
-        write.optimized(
+        optimized(
             closed([body.inputs[p - 1] for p in kept[1:]], [body.outputs[p] for p in positions])
         )
         for body in branches
     )
-    found = write(BRANCH, [_known(operands[p]) for p in kept], (smaller,))
-    return write.results(found, positions)
+    found = _made(BRANCH, [_known(operands[p]) for p in kept], (smaller,))
+    return _results(found, positions)
 
 
 _NEEDED: dict[Op, Callable[[Node, Used], list[int]]] = {
@@ -403,7 +386,7 @@ _NEEDED: dict[Op, Callable[[Node, Used], list[int]]] = {
     WHILE: _while_needs,
     BRANCH: _branch_needs,
 }
-_REDUCED: dict[Op, Callable[[_Writer, Node, Sequence[Node | None], Used], dict[int, Node]]] = {
+_REDUCED: dict[Op, Callable[[Optimize, Node, Sequence[Node | None], Used], dict[int, Node]]] = {
     SCAN: _reduced_scan,
     WHILE: _reduced_while,
     BRANCH: _reduced_branch,
