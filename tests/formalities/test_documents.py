@@ -1,9 +1,12 @@
 """Documents name files that exist, and rooms that are there."""
 
+import ast
 import re
 from pathlib import Path
 
 import pytest
+
+import gradtape as gt
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "gradtape"
@@ -64,3 +67,73 @@ def test_missing_file_is_found(tmp_path):
     assert [name for name in named_files(document) if not exists(name, document)] == [
         "graph/no_such_file.py"
     ]
+
+
+# `gradtape.ir.node`, `compiler.lower.arena`: modules as documents and docstrings name them.
+ROOMS = sorted(path.parent.name for path in SOURCE.glob("*/__init__.py"))
+# Rooms whose names are also words of user code: `tape.gradient`, `training.step`.
+WORDS = {"distributed", "nn", "optimizers", "tape", "tensor", "tf", "training"}
+MODULE = re.compile(
+    rf"\bgradtape((?:\.\w+)+)|`((?:{'|'.join(set(ROOMS) - WORDS)})(?:\.\w+)+)(?:\(\))?`"
+)
+PY_FILE = re.compile(r"(?<![\w*/])((?:[\w.-]+/)+\w+\.py)\b")
+
+
+def docstrings(path: Path) -> str:
+    """The docstrings and comments of a module, one after the other."""
+    text = path.read_text("utf-8")
+    tree = ast.parse(text)
+    nodes = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    found = [ast.get_docstring(item) or "" for item in ast.walk(tree) if isinstance(item, nodes)]
+    return "\n".join([*found, *re.findall(r"^\s*#.*$", text, re.MULTILINE)])
+
+
+def is_module(dotted: str) -> bool:
+    """Whether a dotted name is a module, something in it, or something public."""
+    place, parts = SOURCE, dotted.split(".")
+    if parts[0] not in ROOMS:
+        return parts[0] in gt.__all__ or (SOURCE / f"{parts[0]}.py").exists()
+    while parts and (place / parts[0]).is_dir():
+        place, parts = place / parts[0], parts[1:]
+    if not parts:
+        return True
+    for module in (place / f"{parts[0]}.py", place / "__init__.py"):
+        if module.exists():
+            rest = parts[1:] if module.stem != "__init__" else parts
+            text = module.read_text("utf-8")
+            if not rest or re.search(rf"\b{rest[0]}\b", text):
+                return True
+    return False
+
+
+def wrong_modules(text: str) -> list[str]:
+    named = [(first or second).strip(".") for first, second in MODULE.findall(text)]
+    return sorted({name for name in named if not is_module(name)})
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_named_modules_exist(document):
+    text = document.read_text("utf-8")
+    if re.search(r"^Replaced by \[", text, re.MULTILINE) or document.name == "CHANGELOG.md":
+        return
+    assert not wrong_modules(text)
+
+
+def test_docstrings_name_modules_that_exist():
+    wrong = {}
+    for path in sorted(SOURCE.rglob("*.py")):
+        text = docstrings(path)
+        bases = (ROOT, SOURCE, SOURCE / "ops", *path.parents)
+        found = wrong_modules(text) + [
+            name
+            for name in PY_FILE.findall(text)
+            if not any((base / name).exists() for base in bases)
+        ]
+        if found:
+            wrong[path.relative_to(SOURCE).as_posix()] = found
+    assert not wrong, "\n".join(f"{name}: {found}" for name, found in wrong.items())
+
+
+def test_wrong_module_is_found():
+    text = "See gradtape.graph.node, gradtape.ir.node and `compiler.emit.nothing`."
+    assert wrong_modules(text) == ["compiler.emit.nothing", "graph.node"]

@@ -92,7 +92,7 @@ class LinearMap:
 class System:
     """A linear map with its adjoint, and how systems with it are solved.
 
-    It is a param of the op in `ops.matrices.linear_map_solve`.
+    It is a param of the op in `ops.custom.solutions`.
     """
 
     map: LinearMap
