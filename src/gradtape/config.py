@@ -1,35 +1,17 @@
-"""Configuration: every environment variable, and every constant that was chosen by measurement.
-
-A constant's comment names the decision in `docs/decisions/` that measured it. Sizes are in bytes,
-times in seconds, unless a name says otherwise. Modules import the names they use.
-"""
+"""Environment variables: the only module that reads those of gradtape."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 
-def variable(name: str, default: str = "") -> str:
+def variable(name: str, default: str = "", choices: Sequence[str] = ()) -> str:
     """The value of the environment variable `GRADTAPE_<name>`, or its default."""
-    return os.environ.get(f"GRADTAPE_{name}", "").strip() or default
-
-
-# ir: tables of nodes.
-
-# trace: when a recording is flushed.
-
-# ops: sizes at which an op changes its algorithm.
-
-# compiler: sizes of kernels, of tiles, of work for a thread.
-
-# runtime: plans, the buffer pool, when to compile.
-
-# autodiff: Jacobians, sparsity patterns, colourings.
-
-# tensor, tape, control.
-
-# jit: captures, guards, checks.
-
-# interop, tools.
-
-# training, distributed.
+    found = os.environ.get(f"GRADTAPE_{name}", "").strip() or default
+    if choices and found.lower() not in choices:
+        *others, last = choices
+        raise ValueError(
+            f"GRADTAPE_{name}={found!r} is unknown. Use {', '.join(others)} or {last}."
+        )
+    return found.lower() if choices else found

@@ -123,7 +123,7 @@ def test_choice_of_library(choice):
 
 def test_unknown_library():
     done = script(NAME, GRADTAPE_BLAS="atlas")
-    assert "GRADTAPE_BLAS='atlas' is not one of auto, openblas, mkl." in done.stderr
+    assert "GRADTAPE_BLAS='atlas' is unknown. Use auto, openblas or mkl." in done.stderr
 
 
 @pytest.mark.skipif(HAS_MKL, reason="MKL is installed")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import math
-import os
 from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 
@@ -18,6 +17,7 @@ from gradtape.autodiff.python_rules import PythonRules
 from gradtape.autodiff.seeded import Seeded, numbered
 from gradtape.autodiff.window import Window
 from gradtape.compiler.machine_limits import parse_bytes, physical_memory
+from gradtape.config import variable
 from gradtape.ir import PICK, Fact, Node, dependents, of_structure, placeholder, spec, user_line
 from gradtape.ir.program import Program, program
 from gradtape.ops.arrays.movement import reshape_node
@@ -84,7 +84,7 @@ def limits(name: str, chunk_size: object, memory_budget: object) -> Limits:
 @functools.cache
 def default_budget() -> int:
     """GRADTAPE_JACOBIAN_BUDGET, or an eighth of the memory of the machine or the container."""
-    text = os.environ.get("GRADTAPE_JACOBIAN_BUDGET", "").strip()
+    text = variable("JACOBIAN_BUDGET")
     if text:
         return parse_bytes("GRADTAPE_JACOBIAN_BUDGET=", text, "64M")
     return physical_memory() // SHARE

@@ -7,18 +7,20 @@ import math
 import os
 from collections.abc import Callable
 
+from gradtape.config import variable
+
 
 def default_thread_count() -> int:
     """The threads that compiled code runs on unless the user sets another number."""
-    for name in ("GRADTAPE_NUM_THREADS", "OMP_NUM_THREADS"):
-        # OpenMP allows one count per nesting level, separated by commas.
-        text = os.environ.get(name, "").split(",")[0].strip()
-        if not text:
-            continue
+    # OpenMP allows one count per nesting level, separated by commas.
+    chosen, openmp = variable("NUM_THREADS"), os.environ.get("OMP_NUM_THREADS", "")
+    for text in (chosen, openmp.split(",")[0].strip()):
         if text.isdecimal() and int(text) >= 1:
             return int(text)
-        if name == "GRADTAPE_NUM_THREADS":
-            raise ValueError(f"{name}={text!r} is not a positive integer. Set it to 1 or more.")
+        if text and text == chosen:
+            raise ValueError(
+                f"GRADTAPE_NUM_THREADS={text!r} is not a positive integer. Set it to 1 or more."
+            )
     if hasattr(os, "sched_getaffinity"):
         available = len(os.sched_getaffinity(0))
     else:

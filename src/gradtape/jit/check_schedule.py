@@ -7,8 +7,9 @@ counts calls; the two costs are measured by the runs and checks so far.
 
 from __future__ import annotations
 
-import os
 from typing import Literal
+
+from gradtape.config import variable
 
 # Checks may take this part of the time at first, and in the long run.
 AT_FIRST = 0.1
@@ -24,7 +25,7 @@ Recheck = int | Literal["auto"] | None
 
 def default_recheck() -> Recheck:
     """What GRADTAPE_RECHECK asks for: every how many calls are checked; 0 for none."""
-    text = os.environ.get("GRADTAPE_RECHECK", "").strip().lower()
+    text = variable("RECHECK").lower()
     if text in ("", "auto"):
         return "auto"
     if text in ("0", "false", "off", "never"):

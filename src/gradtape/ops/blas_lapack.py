@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.config import variable
 from gradtape.dtypes import Array
 from gradtape.records import dataclass
 
@@ -64,9 +65,7 @@ class Library:
 @lru_cache(maxsize=1)
 def library() -> Library:
     """The library that products and factorisations call."""
-    choice = os.environ.get("GRADTAPE_BLAS", "auto").strip().lower() or "auto"
-    if choice not in CHOICES:
-        raise ValueError(f"GRADTAPE_BLAS={choice!r} is not one of {', '.join(CHOICES)}.")
+    choice = variable("BLAS", "auto", CHOICES)
     if choice != "openblas":
         found = mkl()
         if found is not None:

@@ -22,7 +22,6 @@ import contextlib
 import ctypes
 import itertools
 import mmap
-import os
 import weakref
 from array import array as array_of_words
 from collections.abc import Callable
@@ -32,6 +31,7 @@ import numpy as np
 
 from gradtape.compiler.machine_limits import parse_bytes, physical_memory
 from gradtape.concurrency import method_in_c
+from gradtape.config import variable
 from gradtape.dtypes import DTypeLike
 from gradtape.ir.hooks import hooks
 from gradtape.ops.matrices import sparse_factors
@@ -273,7 +273,7 @@ def _from_system(capacity: int) -> tuple[int, object]:
 
 
 def _chosen_limit() -> int:
-    text = os.environ.get("GRADTAPE_CACHE_LIMIT", "").strip()
+    text = variable("CACHE_LIMIT")
     if not text:
         return physical_memory() // 2
     return parse_bytes("GRADTAPE_CACHE_LIMIT=", text, "0, which keeps no idle memory")

@@ -12,7 +12,6 @@ that wants to compile meanwhile goes on in NumPy. Other times to compile:
 
 from __future__ import annotations
 
-import os
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -28,6 +27,7 @@ from gradtape.compiler.passes import loops_of, optimize
 from gradtape.compiler.passes.simplify import share_subexpressions
 from gradtape.compiler.passes.units import Fused
 from gradtape.concurrency import is_interrupt, new_lock
+from gradtape.config import variable
 from gradtape.ir import Node, Program
 from gradtape.logs import Log
 from gradtape.runtime import when_to_compile
@@ -45,9 +45,7 @@ if TYPE_CHECKING:
 SMALL_NODE = 4096
 
 MODES = ("off", "auto", "wait", "always")
-MODE = os.environ.get("GRADTAPE_JIT", "auto")
-if MODE not in MODES:
-    raise ValueError(f"GRADTAPE_JIT={MODE!r} is unknown. Use off, auto, wait or always.")
+MODE = variable("JIT", "auto", MODES)
 
 _OP = attrgetter("op")
 

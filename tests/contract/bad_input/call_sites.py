@@ -25,10 +25,9 @@ from tests.contract.bad_input.examples import EXAMPLES
 from tests.formalities.public_names import public_methods, public_names
 
 import gradtape as gt
-from gradtape import pytree
+from gradtape import progress, pytree
 from gradtape.compiler.cpython import switch
 from gradtape.ir import REGISTRY
-from gradtape.progress import current as current_progress
 from gradtape.tf.base.dispatch import graphs as dispatch
 from gradtape.tf.ops import random_numbers
 from gradtape.tf.v1 import graphs
@@ -116,7 +115,7 @@ class _Settings:
         self.containers = dict(pytree._registered)
         self.dtype, self.threads = gt.asarray(1.0).dtype, gt.get_num_threads()
         self.recorder, self.graphs_in_use = switch.MODE, dispatch.in_use
-        self.progress = current_progress()
+        self.progress = progress._Default.choice
         self.generator = dict(random_numbers._global)
 
     def restore(self) -> None:
@@ -131,7 +130,7 @@ class _Settings:
         gt.set_num_threads(self.threads)
         if self.recorder != switch.MODE:
             gt.set_recorder(self.recorder)
-        gt.set_progress(self.progress)
+        progress._Default.choice = self.progress
         random_numbers._global.clear()
         random_numbers._global.update(self.generator)
         graphs.stop_building()

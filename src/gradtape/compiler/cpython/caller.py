@@ -412,9 +412,9 @@ def _run() -> str:
         # Releasing things may run Python code, which must not find an error set.
         r.line(f"call void @PyErr_Fetch({', '.join(f'ptr {part}' for part in error)})")
     owned = {"passed": "inputs", "values": "sources", "taken": "buffers", "handles": "updates"}
-    for held, number in owned.items():
-        items, size = r.pointer("%context", AT[held]), r.word("%context", AT[number])
-        r.line(f"call void @drop(ptr {items}, i64 {size})")
+    for items_word, count_word in owned.items():
+        items, count = r.pointer("%context", AT[items_word]), r.word("%context", AT[count_word])
+        r.line(f"call void @drop(ptr {items}, i64 {count})")
     with r.loop(r.word("%context", AT["held"])) as index:
         release = r.pointer(r.row(lock_rows, index, LOCK), 8)
         answer = r.let(f"call ptr @PyObject_CallNoArgs(ptr {release})")

@@ -8,20 +8,18 @@ for compiling the recorder, too. Native calls of functions follow the same switc
 from __future__ import annotations
 
 import math
-import os
 import warnings
 
 from gradtape.compiler.cpython import native_recorder
 from gradtape.compiler.cpython.objects import LAYOUT_DIFFERS, unsupported
 from gradtape.compiler.objects import llvm_library
 from gradtape.concurrency import is_interrupt
+from gradtape.config import variable
 from gradtape.ir.hooks import hooks
 from gradtape.trace.traffic import traffic
 
 RECORDERS = ("auto", "python", "native")
-MODE = os.environ.get("GRADTAPE_RECORDER", "auto")
-if MODE not in RECORDERS:
-    raise ValueError(f"GRADTAPE_RECORDER={MODE!r} is unknown. Use auto, python or native.")
+MODE = variable("RECORDER", "auto", RECORDERS)
 
 # Recordings between two looks at the traffic.
 SETTLED = 8

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import itertools
-import os
 import struct
 import threading
 from collections.abc import Iterator
@@ -20,14 +19,13 @@ from gradtape.compiler.emit.math import complexmath, vectormath
 from gradtape.compiler.emit.math.vectors import convention
 from gradtape.compiler.lower.kernel import BOOL, scalar_type
 from gradtape.compiler.objects.llvm import Found, vector
+from gradtape.config import variable
 from gradtape.dtypes import COMPLEX_OF, DType
 from gradtape.ir.math_function import Composition, Intrinsic, MathFunction, NotLowered
 from gradtape.ops.families.vector_code import Vector
 
 # GRADTAPE_CONTRACT=off rounds every product before it is added, as NumPy does.
-CONTRACT = os.environ.get("GRADTAPE_CONTRACT", "on")
-if CONTRACT not in ("on", "off"):
-    raise ValueError(f"GRADTAPE_CONTRACT={CONTRACT!r} is unknown. Use on or off.")
+CONTRACT = variable("CONTRACT", "on", ("on", "off"))
 
 
 # LLVM's flags of float instructions. `gt.function(fastmath=True)` allows sums in another order,

@@ -68,7 +68,9 @@ class Routine:
         self.lines: list[str] = []
         # Declarations, and other texts that the module must contain, each once.
         self.definitions: dict[str, None] = {}
-        self._kinds = {name: kind.strip() for kind, name in _PARAMETER.findall(head)}
+        self._kinds: dict[str, str] = {
+            name: kind.strip() for kind, name in _PARAMETER.findall(head)
+        }
         self._numbers = itertools.count(1)
         # The name of the block that lines are added to, for the phis of the next one.
         self.here = "entry"

@@ -11,6 +11,7 @@ import stat
 from pathlib import Path
 
 from gradtape.caches import remembered
+from gradtape.config import variable
 from gradtape.logs import Log
 
 _log = Log("compiler")
@@ -18,7 +19,7 @@ _log = Log("compiler")
 
 def cache_folder() -> Path | None:
     """The folder, or None if nothing is kept on disk."""
-    return _prepared(os.environ.get("GRADTAPE_KERNEL_CACHE", "").strip())
+    return _prepared(variable("KERNEL_CACHE"))
 
 
 @remembered(8)

@@ -8,12 +8,12 @@ more: if the machine code is missing, it is compiled.
 from __future__ import annotations
 
 import contextlib
-import os
 import zlib
 from pathlib import Path
 
 from gradtape.caches import remembered
 from gradtape.compiler.objects.cache_folder import cache_folder
+from gradtape.config import variable
 from gradtape.version import __version__
 
 NAME = "known-programs"
@@ -24,7 +24,7 @@ MOST = 1 << 13
 
 def number_of(text: str) -> int:
     """The number of a program, in this version of gradtape and with this width of vectors."""
-    data = f"{__version__}\n{os.environ.get('GRADTAPE_VECTOR_BITS')}\n{text}".encode()
+    data = f"{__version__}\n{variable('VECTOR_BITS')}\n{text}".encode()
     return zlib.crc32(data) << 32 | zlib.adler32(data)
 
 

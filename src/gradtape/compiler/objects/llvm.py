@@ -28,6 +28,7 @@ from gradtape.compiler.objects.emission import (
 )
 from gradtape.compiler.objects.llvm_library import LLVMError, answer, library, made
 from gradtape.concurrency import uninterrupted
+from gradtape.config import variable
 from gradtape.logs import Log
 from gradtape.records import dataclass
 
@@ -131,10 +132,7 @@ def aligned_stack(nbytes: int) -> str:
 
 
 def _vector_limit() -> int:
-    text = os.environ.get("GRADTAPE_VECTOR_BITS") or "512"
-    if text not in ("128", "256", "512"):
-        raise ValueError(f"GRADTAPE_VECTOR_BITS={text!r} is unknown. Use 128, 256 or 512.")
-    return int(text)
+    return int(variable("VECTOR_BITS", "512", ("128", "256", "512")))
 
 
 def _opens(name: str) -> bool:

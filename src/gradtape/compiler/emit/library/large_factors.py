@@ -8,7 +8,7 @@ several times as long as one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from gradtape.compiler.emit.library.lapack import fail_if_singular
@@ -88,11 +88,11 @@ def _pivot(w: LapackRoutine, pivots: str, index: str) -> str:
 
 
 @contextmanager
-def _kernel(w: LapackRoutine, name: str) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
+def _kernel(w: LapackRoutine, name: str) -> Iterator[tuple[Mapping[str, str], Mapping[str, str]]]:
     """A kernel of the module on some columns: the words of the context, and their addresses."""
     outer, w.r = w.r, kernel_routine(name)
     r = w.r
-    at = {each: r.at("%slots", offset) for each, offset in _AT.items()}
+    at: dict[str, str] = {each: r.at("%slots", offset) for each, offset in _AT.items()}
     pointers = {"matrix", "pivots"}
     of = {each: (r.pointer if each in pointers else r.word)(place) for each, place in at.items()}
     at["columns"] = w.stored(r.subtract("%hi", "%lo"))
@@ -103,7 +103,7 @@ def _kernel(w: LapackRoutine, name: str) -> Iterator[tuple[dict[str, str], dict[
     w.r = outer
 
 
-def _swap_rows(w: LapackRoutine, of: dict[str, str], at: dict[str, str], column: str) -> None:
+def _swap_rows(w: LapackRoutine, of: Mapping[str, str], at: Mapping[str, str], column: str) -> None:
     pivots = (at["first pivot"], at["last pivot"], of["pivots"], at["one"])
     w.blas("laswp", at["columns"], column, at["n"], *pivots)
 

@@ -206,16 +206,16 @@ def split_text(keys: Keys) -> str:
     with r.loop(steps) as number:
         at = r.multiply(number, keys.lanes)
         valid = first_lanes(r, keys, r.subtract("%count", at))
-        place = _address(r, keys, 0, "%source0", at)
-        value = load_lanes(r, keys, 0, place, valid, keys.last)
-        before = keys.compared(r, "lt", value, pivot)
-        after = r.let(f"xor {keys.mask} {before}, {_ones(keys)}")
-        before, after = (r.let(f"and {keys.mask} {mask}, {valid}") for mask in (before, after))
+        source = _address(r, keys, 0, "%source0", at)
+        loaded = load_lanes(r, keys, 0, source, valid, keys.last)
+        lower = keys.compared(r, "lt", loaded, pivot)
+        upper = r.let(f"xor {keys.mask} {lower}, {_ones(keys)}")
+        before, after = (r.let(f"and {keys.mask} {mask}, {valid}") for mask in (lower, upper))
         start, end = low.get(), r.subtract(high.get(), _set_lanes(r, keys, after))
         for mask, first in ((before, start), (after, end)):
             r.do(
                 f"@llvm.masked.compressstore.{keys.suffix()}",
-                f"{kind} {value}",
+                f"{kind} {loaded}",
                 f"ptr {_address(r, keys, 0, '%target', first)}",
                 f"{keys.mask} {mask}",
             )

@@ -219,7 +219,7 @@ def small_factor_symmetric(letter: str, order: str) -> str:
         for j in range(n):
             for i in range(j, n):
                 total = r.let(f"fadd {real} {of[i][j]}, {of[j][i]}")
-                value = r.let(f"fmul {real} {total}, 5.0e-01")
+                value: str = r.let(f"fmul {real} {total}, 5.0e-01")
                 for k in range(j):
                     value = by.less(value, factor[i][k], factor[j][k])
                 if i > j:

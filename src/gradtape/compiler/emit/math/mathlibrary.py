@@ -10,12 +10,12 @@ pointers that it exports for Cython.
 from __future__ import annotations
 
 import ctypes
-import os
 from functools import lru_cache
 
 from gradtape.caches import remembered
 from gradtape.compiler.objects import llvm
 from gradtape.compiler.objects.llvm import Found, Snippets, vector
+from gradtape.config import variable
 from gradtape.ir.math_function import Libm, MathFunction, NotLowered, ScipyFunction
 from gradtape.ops.blas_lapack import capsule_address
 from gradtape.ops.families.math_functions import ERF, LOG
@@ -32,13 +32,7 @@ def preference() -> str:
     `libmvec` prefers glibc's vector functions to our polynomials, `own` never calls them, as on a
     machine that has none, `scalar` calls libm lane by lane, and `auto` chooses the fastest.
     """
-    found = os.environ.get("GRADTAPE_VECTOR_MATH") or "auto"
-    if found not in _CHOICES:
-        raise ValueError(
-            f"GRADTAPE_VECTOR_MATH is {found!r}, which is none of {', '.join(_CHOICES)}. "
-            "Choose one of them or unset it."
-        )
-    return found
+    return variable("VECTOR_MATH", "auto", _CHOICES)
 
 
 def library_function(function: MathFunction, ty: str, lanes: int) -> Found:

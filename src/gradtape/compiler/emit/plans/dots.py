@@ -13,6 +13,7 @@ lanes beyond a run.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from gradtape.compiler.emit.plans.instructions import kernel_routine
@@ -192,7 +193,7 @@ def _tile(shape: DotShape) -> str:
     return r.text()
 
 
-def _added_up(r: Routine, shape: DotShape, sums: list[str]) -> str:
+def _added_up(r: Routine, shape: DotShape, sums: Sequence[str]) -> str:
     """A vector whose lanes are the totals of the lanes of each sum, in order.
 
     Two vectors become one with the halves of each added, then with quarters of four, and so on.

@@ -6,6 +6,7 @@ vectors. Rows of the left operand that do not lie in runs are turned: they come 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from gradtape.compiler.emit.writer import Routine
@@ -128,7 +129,7 @@ def masks(r: Routine, shape: Shape, width: str) -> list[str]:
     integers = f"<{shape.lanes} x i64>"
     numbers = ", ".join(f"i64 {lane}" for lane in range(shape.lanes))
     limit = splat(r, Shape("i64", 8, shape.lanes, 0, 0), width)
-    found = []
+    found: list[str] = []
     for column in range(shape.vectors):
         first = ", ".join([f"i64 {column * shape.lanes}"] * shape.lanes)
         lanes = r.let(f"add {integers} <{numbers}>, <{first}>")
@@ -271,7 +272,7 @@ def turn(shape: Shape) -> str:
     return r.text()
 
 
-def _transposed(r: Routine, shape: Shape, rows: list[str]) -> list[str]:
+def _transposed(r: Routine, shape: Shape, rows: Sequence[str]) -> Sequence[str]:
     """A square block of vectors with rows and columns exchanged, by swapping ever larger parts."""
     lanes = shape.lanes
     step = 1

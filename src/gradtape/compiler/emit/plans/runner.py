@@ -8,7 +8,7 @@ used: most plans are too small for several threads. `run_plan` finds them by add
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from gradtape.compiler.emit.plans.instructions import INSTRUCTION, STATUS, WORDS
 from gradtape.compiler.emit.plans.interrupts import (
@@ -34,7 +34,7 @@ def runner_ir(system: str | None = None) -> str:
     return "\n".join([interrupts_ir(system or sys.platform), _run_body(), _run_plan()])
 
 
-def run_kernel(r: Routine, words: dict[str, str], lo: str, hi: str, part: str) -> None:
+def run_kernel(r: Routine, words: Mapping[str, str], lo: str, hi: str, part: str) -> None:
     """Call the function of an instruction on a part of its range."""
     pointers = (f"ptr {words['slots']}", f"ptr {words['args']}")
     r.do(words["function"], *pointers, f"i64 {lo}", f"i64 {hi}", f"i64 {part}")

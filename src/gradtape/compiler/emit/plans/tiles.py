@@ -166,7 +166,7 @@ def _tile(shape: Shape) -> str:
     r.block("all.add")
     # Rows that fill up the last tile repeat its last row: all are loaded before any is stored.
     for row, column in sums:
-        old = r.let(f"load {vector}, ptr {places[row, column]}, align {size}")
+        old: str = r.let(f"load {vector}, ptr {places[row, column]}, align {size}")
         r.line(f"%both{row}.{column} = {shape.add} {vector} {old}, %more{row}.{column}")
     for row, column in sums:
         r.line(f"store {vector} %both{row}.{column}, ptr {places[row, column]}, align {size}")
