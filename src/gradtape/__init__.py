@@ -5,6 +5,7 @@ from importlib import import_module as _import_module
 from math import e, inf, nan, pi
 
 from gradtape import errors, pytree
+from gradtape.argument_checks import check_exports as _check_exports
 from gradtape.caches import caches
 from gradtape.dtypes import (
     bool,
@@ -190,7 +191,6 @@ from gradtape.ops.reductions.reduction import (
     sum,
     var,
 )
-from gradtape.public_face import face_all as _face_all
 from gradtape.pytree import register_pytree
 from gradtape.runtime.buffer_pool import empty_cache
 from gradtape.runtime.counters import counters
@@ -623,7 +623,7 @@ else:
             globals()[name] = getattr(_import_module(f"gradtape.{_MODULE_OF[name]}"), name)
             if name != "Function":
                 # Calls of functions are counted in nanoseconds.
-                _face_all(globals(), (name,))
+                _check_exports(globals(), (name,))
             return globals()[name]
         raise AttributeError(_missing_name(name, __all__), name=name)
 
@@ -631,7 +631,7 @@ else:
         return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
 
 
-# A face names bad arguments. What programs call often checks its own, and has none.
+# Functions that programs call often check their own arguments, and are not wrapped.
 _OFTEN_CALLED = (
     "gradtape.ops.arrays.indexing",
     "gradtape.ops.arrays.joining",
@@ -647,8 +647,8 @@ _OFTEN_CALLED = (
 )
 for _name in __all__:
     if not (getattr(globals().get(_name), "__module__", None) or "").startswith(_OFTEN_CALLED):
-        _face_all(globals(), (_name,))
-_face_all(globals(), ("from_dlpack", "gradients", "program_of"))
+        _check_exports(globals(), (_name,))
+_check_exports(globals(), ("from_dlpack", "gradients", "program_of"))
 
 # Importing a submodule binds its name in its package. Internal ones are unbound again, so that
 # gt.tensor is an error that helps; import statements find them in sys.modules. All are imported
@@ -668,7 +668,6 @@ for _name in (
     "logs",
     "ops",
     "progress",
-    "public_face",
     "records",
     "runtime",
     "suggestions",

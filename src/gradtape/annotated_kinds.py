@@ -5,7 +5,7 @@ union that holds an unknown name takes anything. Predicates look at types and do
 tensor that has no value yet, and a deferred number, are told by their methods.
 
 Some names say more than a type: `patience: Count` is a whole number that is not negative. To a type
-checker they are `int` and `float`; a face checks that the number is in the range.
+checker they are `int` and `float`; argument checks see that the number is in the range.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from gradtape import fft as _fft  # noqa: F401
 from gradtape import linalg as _linalg  # noqa: F401
 from gradtape import random as _random  # noqa: F401
 from gradtape.annotated_kinds import Size
+from gradtape.argument_checks import check_exports
 from gradtape.autodiff.forward import forward
 from gradtape.caches import remembered
 from gradtape.compiler.passes import optimize
@@ -36,7 +37,6 @@ from gradtape.ops.families.elementwise import (
     vjp_of,
 )
 from gradtape.ops.families.samples import Sample
-from gradtape.public_face import face_all
 from gradtape.runtime.numpy_plan import NumpyPlan
 from gradtape.tools.check_op import (
     REQUIRED,
@@ -423,4 +423,4 @@ def _named(function: Any, found: Op, doc: str) -> Recorder:
     return function
 
 
-face_all(globals(), ("Sample", "check", "elementwise", "op", "spec"))
+check_exports(globals(), ("Sample", "check", "elementwise", "op", "spec"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gradtape.argument_checks import check_exports as _check_exports
 from gradtape.ops.matrices.fft import (
     fft,
     fftfreq,
@@ -18,7 +19,6 @@ from gradtape.ops.matrices.fft import (
     rfftfreq,
     rfftn,
 )
-from gradtape.public_face import face_all as _face_all
 
 __all__ = [
     "fft",
@@ -37,4 +37,4 @@ __all__ = [
     "rfftn",
 ]
 
-_face_all(globals(), __all__)
+_check_exports(globals(), __all__)

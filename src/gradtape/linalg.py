@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gradtape.argument_checks import check_exports as _check_exports
 from gradtape.ops.arrays.movement import matrix_transpose
 from gradtape.ops.matrices.contraction import matmul
 from gradtape.ops.matrices.decompositions import QR, cholesky, qr
@@ -28,7 +29,6 @@ from gradtape.ops.matrices.matrix_functions import (
 from gradtape.ops.matrices.products import outer, tensordot, vecdot
 from gradtape.ops.matrices.sparse_solve import sparse_solve
 from gradtape.ops.matrices.spectral import SVD, Eigh, eigh, eigvalsh, svd, svdvals
-from gradtape.public_face import face_all as _face_all
 
 __all__ = [
     "QR",
@@ -66,7 +66,7 @@ __all__ = [
 
 # Products and transposes are called often, and check their own arguments.
 _OFTEN_CALLED = ("contraction", "movement", "products")
-_face_all(
+_check_exports(
     globals(),
     [f for f in __all__ if globals()[f].__module__.rpartition(".")[2] not in _OFTEN_CALLED],
 )

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gradtape.argument_checks import check_exports as _check_exports
 from gradtape.concurrency import new_lock
-from gradtape.public_face import face_all as _face_all
 from gradtape.tensor.generator import Generator, ShapeLike, State, require_repeatable
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.tensor_like import TensorLike
@@ -202,4 +202,4 @@ def permutation(x: TensorLike, /, *, seed: int | None = None) -> Tensor:
     return _generator(seed).permutation(x)
 
 
-_face_all(globals(), __all__)
+_check_exports(globals(), __all__)

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from gradtape.argument_checks import check_exports
 from gradtape.dtypes import DType
-from gradtape.public_face import face_all
 from gradtape.pytree import flatten, unflatten
 from gradtape.tape.forward_accumulator import ForwardAccumulator
 from gradtape.tape.gradient_tape import GradientTape
@@ -304,4 +304,4 @@ def _compare(got: Any, expected: Any, where: str, source: str, setting: Setting)
         )
 
 
-face_all(globals(), __all__)
+check_exports(globals(), __all__)

@@ -24,7 +24,6 @@ ROOMS = (
     "progress",
     "annotated_kinds",
     "argument_checks",
-    "public_face",
     "pytree",
     "ir",
     "logs",

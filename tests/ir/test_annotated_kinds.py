@@ -8,7 +8,7 @@ import pytest
 
 import gradtape as gt
 from gradtape.annotated_kinds import KINDS
-from gradtape.public_face import check_arguments, faced
+from gradtape.argument_checks import check_arguments, checked
 
 NAN, INF = math.nan, math.inf
 # Of each kind: good values, values out of range, and values of another type.
@@ -37,7 +37,7 @@ def function_of(kind):
         return number
 
     call.__annotations__["number"] = kind
-    return faced(call)
+    return checked(call)
 
 
 @pytest.mark.parametrize(("kind", "value"), GOOD, ids=repr)

@@ -10,12 +10,12 @@ of `concurrent.futures`.
 [0, 1, 4, 9, 16]
 """
 
+from gradtape.argument_checks import check_exports as _check_exports
 from gradtape.distributed.derivative_blocks import Blocks, hessian, jacobian
 from gradtape.distributed.mapping import Results, map
 from gradtape.distributed.report import Report
 from gradtape.distributed.starting import data_parallel
 from gradtape.distributed.training import DataParallel
-from gradtape.public_face import face_all as _face_all
 
 __all__ = [
     "Blocks",
@@ -28,4 +28,4 @@ __all__ = [
     "map",
 ]
 
-_face_all(globals(), __all__)
+_check_exports(globals(), __all__)

@@ -13,9 +13,6 @@ Other packages import:
 - `rows`: `Rows`, a cotangent that is zero but for some rows
 - `hooks`: calls from a package into one that imports it
 - `lines`, `recorded_lines`, `provenance`: the user's line of an op, for errors, profiles, debugging
-- `argument_checks`: `as_count`, `as_flag` and others, checks of single arguments
-- `public_face`: `faced`, `face_all` and others, which wrap public functions to name bad arguments
-- `annotated_kinds`: `Count`, `Probability` and others, annotations by which faces check arguments
 - `verify`: the check of programs in tests
 """
 

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
+from gradtape.argument_checks import ask_for_report
 from gradtape.compiler.cpython import switch
 from gradtape.concurrency import is_interrupt
 from gradtape.dtypes import World
@@ -32,7 +33,6 @@ from gradtape.jit.explain import explained, warn_of_captures
 from gradtape.jit.native.call_slot import MOST_CONTEXTS, compile_guards, is_coming, note_calls
 from gradtape.jit.native.native_call import NativeCall, native_call
 from gradtape.jit.thread_captures import ThreadCaptures
-from gradtape.public_face import ask_for_report
 from gradtape.pytree import flatten
 from gradtape.runtime.plan_cache import note_holder
 from gradtape.tensor.display import Displayed, Fields

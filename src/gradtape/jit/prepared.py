@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from gradtape.argument_checks import check_methods
 from gradtape.autodiff.sparse.choose_colouring import METHODS, SYMMETRIC_METHODS, Coloured
 from gradtape.autodiff.sparse.colouring import known_order
 from gradtape.autodiff.sparse.known_patterns import given_pattern
@@ -19,7 +20,6 @@ from gradtape.autodiff.sparse.programs import (
 )
 from gradtape.compiler.counts import COUNTS
 from gradtape.jit.function import function
-from gradtape.public_face import face_class
 from gradtape.tape.flat_vector import layout_of
 from gradtape.tape.grad_vjp_jvp import argument_position, chosen_arguments
 from gradtape.tape.point import LARGE, NotPendingError, Point, Preparation, pays, recorded_matrix
@@ -317,4 +317,4 @@ def prepare_hessian(
     return PreparedHessian(f, examples, argnums, sparse, colouring=colouring, order=order)
 
 
-face_class(PreparedJacobian)
+check_methods(PreparedJacobian)

@@ -9,6 +9,7 @@
 Names, arguments, defaults and formulas are those of Keras, where it has them.
 """
 
+from gradtape.argument_checks import check_exports as _check_exports
 from gradtape.nn import activations, initializers, losses
 from gradtape.nn.activations import (
     elu,
@@ -30,7 +31,6 @@ from gradtape.nn.cells import GRUCell, LSTMCell, RNNCell
 from gradtape.nn.layers import Dense, Dropout, Embedding, LayerNorm, Sequential
 from gradtape.nn.module import Layer, Module
 from gradtape.nn.recurrent import GRU, LSTM, RNN, Bidirectional
-from gradtape.public_face import face_package as _face_package
 from gradtape.training.storage import registry as _registry
 
 __all__ = [
@@ -67,7 +67,6 @@ __all__ = [
     "tanh",
 ]
 
-_face_package(__name__)
 
 _registry.register_library(
     "nn", {_name: globals()[_name] for _name in __all__ if isinstance(globals()[_name], type)}
@@ -80,3 +79,6 @@ _registry.register_table(
     lambda: {n: getattr(initializers, n) for n in initializers.__all__},
     makes=True,
 )
+
+
+_check_exports(globals(), __all__)

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from gradtape.argument_checks import check_exports
 from gradtape.errors import ShapeError
 from gradtape.ops.elementwise.arithmetic import clip, minimum, stop_gradient, where
 from gradtape.ops.elementwise.special import erfc
@@ -177,25 +178,6 @@ def _below_zero(name: str, x: TensorLike, axis: Axis) -> Tensor:
     return x - where(isfinite(top), top, 0.0)
 
 
-BY_NAME: dict[str, Activation] = {
-    "elu": elu,
-    "gelu": gelu,
-    "hard_sigmoid": hard_sigmoid,
-    "leaky_relu": leaky_relu,
-    "linear": linear,
-    "log_softmax": log_softmax,
-    "mish": mish,
-    "relu": relu,
-    "selu": selu,
-    "sigmoid": sigmoid,
-    "silu": silu,
-    "softmax": softmax,
-    "softplus": softplus,
-    "swish": silu,
-    "tanh": tanh,
-}
-
-
 def get(identifier: ActivationLike) -> Activation | None:
     """The activation of a name; functions as they are, and None for None.
 
@@ -210,3 +192,11 @@ def get(identifier: ActivationLike) -> Activation | None:
             "or pass a function."
         )
     return BY_NAME[identifier]
+
+
+check_exports(globals(), __all__)
+
+BY_NAME: dict[str, Activation] = {
+    "swish": silu,
+    **{name: globals()[name] for name in __all__ if name != "get"},
+}

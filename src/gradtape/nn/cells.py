@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradtape.annotated_kinds import Count
-from gradtape.argument_checks import as_count
+from gradtape.argument_checks import as_count, check_exports
 from gradtape.dtypes import DTypeLike, default_dtype
 from gradtape.errors import ShapeError
 from gradtape.nn import activations, initializers
@@ -271,3 +271,6 @@ class GRUCell(Cell):
             g = self.activation(g + (r * h) @ last)
         h = z * h + (1.0 - z) * g
         return h, (h,)
+
+
+check_exports(globals(), __all__)

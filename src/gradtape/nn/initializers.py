@@ -22,10 +22,10 @@ import numpy as np
 
 from gradtape import random
 from gradtape.annotated_kinds import Finite, NonNegative
+from gradtape.argument_checks import check_exports, checked
 from gradtape.dtypes import DTypeLike, default_dtype
 from gradtape.errors import ShapeError
 from gradtape.ops.arrays.creation import full
-from gradtape.public_face import faced
 from gradtape.tensor import Tensor, TensorLike, asarray
 from gradtape.training.storage.encode import Made
 
@@ -113,7 +113,7 @@ def constant(value: TensorLike = 0.0) -> Initializer:
     """
     asarray(value)
 
-    @faced
+    @checked
     def initializer(shape: Sequence[int], dtype: DTypeLike | None = None) -> Tensor:
         dtype = default_dtype() if dtype is None else dtype
         array = np.asarray(value, dtype)
@@ -137,7 +137,7 @@ def uniform(minval: float = -0.05, maxval: float = 0.05, seed: Seed = None) -> I
     True
     """
 
-    @faced
+    @checked
     def initializer(shape: Sequence[int], dtype: DTypeLike | None = None) -> Tensor:
         return _draw(seed, "uniform", shape, dtype, low=minval, high=maxval)
 
@@ -152,7 +152,7 @@ def normal(mean: float = 0.0, stddev: NonNegative = 0.05, seed: Seed = None) -> 
     (2, 3)
     """
 
-    @faced
+    @checked
     def initializer(shape: Sequence[int], dtype: DTypeLike | None = None) -> Tensor:
         return _draw(seed, "normal", shape, dtype, loc=mean, scale=stddev)
 
@@ -169,7 +169,7 @@ def truncated_normal(
     True
     """
 
-    @faced
+    @checked
     def initializer(shape: Sequence[int], dtype: DTypeLike | None = None) -> Tensor:
         return _draw(seed, "truncated_normal", shape, dtype, loc=mean, scale=stddev)
 
@@ -213,7 +213,7 @@ def variance_scaling(
             'Use "truncated_normal", "untruncated_normal" or "uniform".'
         )
 
-    @faced
+    @checked
     def initializer(shape: Sequence[int], dtype: DTypeLike | None = None) -> Tensor:
         fan_in, fan_out = _fans(shape)
         count = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2.0}[mode]
@@ -299,7 +299,7 @@ def orthogonal(gain: Finite = 1.0, seed: Seed = None) -> Initializer:
     True
     """
 
-    @faced
+    @checked
     def initializer(shape: Sequence[int], dtype: DTypeLike | None = None) -> Tensor:
         if len(shape) < 2:
             raise ShapeError(
@@ -316,15 +316,6 @@ def orthogonal(gain: Finite = 1.0, seed: Seed = None) -> Initializer:
         return asarray(np.asarray(gain * q.reshape(shape), dtype))
 
     return initializer
-
-
-BY_NAME = {
-    function.__name__: function
-    for function in (
-        *(zeros, ones, constant, uniform, normal, truncated_normal, orthogonal, variance_scaling),
-        *(glorot_uniform, glorot_normal, he_uniform, he_normal, lecun_uniform, lecun_normal),
-    )
-}
 
 
 def get(identifier: InitializerLike) -> Initializer:
@@ -344,3 +335,14 @@ def get(identifier: InitializerLike) -> Initializer:
             )
         return BY_NAME[identifier]()
     return constant(identifier)
+
+
+check_exports(globals(), __all__)
+
+BY_NAME = {
+    function.__name__: function
+    for function in (
+        *(zeros, ones, constant, uniform, normal, truncated_normal, orthogonal, variance_scaling),
+        *(glorot_uniform, glorot_normal, he_uniform, he_normal, lecun_uniform, lecun_normal),
+    )
+}

@@ -8,7 +8,7 @@ from typing import Any
 
 from gradtape import random
 from gradtape.annotated_kinds import NonNegative, Size
-from gradtape.argument_checks import as_count
+from gradtape.argument_checks import as_count, check_exports
 from gradtape.dtypes import DTypeLike, default_dtype, to_inexact
 from gradtape.errors import ShapeError
 from gradtape.nn import activations
@@ -301,3 +301,6 @@ class Sequential(Module):
 
     def __iter__(self) -> Iterator[Callable[..., Any]]:
         return iter(self.layers)
+
+
+check_exports(globals(), __all__)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.annotated_kinds import Positive, Probability
+from gradtape.argument_checks import check_exports
 from gradtape.dtypes import default_dtype, promote
 from gradtape.errors import DtypeError, IndexRangeError, ShapeError
 from gradtape.nn.activations import log_softmax
@@ -334,3 +335,6 @@ def cosine_similarity(
 def _directed(x: Tensor, axis: int) -> Tensor:
     """Vectors of length 1; those shorter than 1e-6 stay shorter."""
     return x / sqrt(maximum(total(square(x), axis=axis, keepdims=True), 1e-12))
+
+
+check_exports(globals(), __all__)

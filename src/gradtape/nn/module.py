@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gradtape.argument_checks import as_flag
+from gradtape.argument_checks import as_flag, check_exports
 from gradtape.dtypes import DType, DTypeLike, as_dtype, default_dtype
 from gradtape.nn import initializers
 from gradtape.nn.initializers import InitializerLike
@@ -362,3 +362,6 @@ def words(**arguments: Any) -> str:
     return ", ".join(
         f"{name}={getattr(value, '__name__', value)!s}" for name, value in arguments.items()
     )
+
+
+check_exports(globals(), __all__)

@@ -6,6 +6,7 @@ import copy
 from typing import Any
 
 from gradtape import dtypes
+from gradtape.argument_checks import check_exports
 from gradtape.control.scan import scan
 from gradtape.dtypes import DTypeLike
 from gradtape.errors import ShapeError
@@ -278,3 +279,6 @@ def merged(mode: str | None, one: Tensor, two: Tensor) -> Tensor | tuple[Tensor,
     if mode == "mul":
         return one * two
     return (one + two) / 2.0 if mode == "ave" else (one, two)
+
+
+check_exports(globals(), __all__)

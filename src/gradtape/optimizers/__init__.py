@@ -12,17 +12,16 @@ schedule or a new learning rate compiles nothing.
 True
 """
 
+from gradtape.argument_checks import check_exports as _check_exports
 from gradtape.optimizers import saved_optimizer as _saved_optimizer  # noqa: F401  # it registers
 from gradtape.optimizers import schedules
 from gradtape.optimizers.clipping import Clipping as _Clipping
 from gradtape.optimizers.optimizer import Optimizer
 from gradtape.optimizers.updates import SGD, Adagrad, Adam, AdamW, RMSprop
-from gradtape.public_face import face_package as _face_package
 from gradtape.training.storage import registry as _registry
 
 __all__ = ["SGD", "Adagrad", "Adam", "AdamW", "Optimizer", "RMSprop", "schedules"]
 
-_face_package(__name__)
 
 _registry.register_library(
     "optimizers",
@@ -32,3 +31,6 @@ _registry.register_library(
         "Clipping": _Clipping,
     },
 )
+
+
+_check_exports(globals(), __all__)

@@ -11,6 +11,7 @@ from typing import Any, Concatenate, ParamSpec, TypedDict, TypeVar
 import numpy as np
 
 from gradtape.annotated_kinds import NonNegative
+from gradtape.argument_checks import check_exports
 from gradtape.dtypes import REAL_OF, DType
 from gradtape.errors import MismatchError
 from gradtape.ops.elementwise.arithmetic import equal, where
@@ -454,3 +455,6 @@ def root(x: Tensor) -> Tensor:
     0, and a formula that divides by root plus epsilon is smooth.
     """
     return where(equal(x, 0.0), 0.0, sqrt(x)) if state.tapes else sqrt(x)
+
+
+check_exports(globals(), __all__)

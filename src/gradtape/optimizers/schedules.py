@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gradtape.annotated_kinds import NonNegative, Positive
+from gradtape.argument_checks import check_exports
 from gradtape.dtypes import float64
 from gradtape.ops.elementwise.arithmetic import equal, minimum, where
 from gradtape.ops.elementwise.arithmetic import pow as power_of
@@ -280,3 +281,6 @@ def from_config(config: dict[str, Any]) -> LearningRateSchedule:
             f"There are {', '.join(SCHEDULES)}; make others yourself and pass them."
         )
     return kind(**config["config"])
+
+
+check_exports(globals(), __all__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Unpack
 
 from gradtape.annotated_kinds import Decay, NonNegative, Probability
+from gradtape.argument_checks import check_exports
 from gradtape.dtypes import float64
 from gradtape.ops.elementwise.arithmetic import maximum
 from gradtape.ops.elementwise.arithmetic import pow as power_of
@@ -277,3 +278,6 @@ class AdamW(Adam):
         super().__init__(
             learning_rate, beta_1, beta_2, epsilon, amsgrad, weight_decay=weight_decay, **shared
         )
+
+
+check_exports(globals(), __all__)

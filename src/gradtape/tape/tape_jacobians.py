@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
 
-from gradtape.argument_checks import is_choice
+from gradtape.argument_checks import check_methods, is_choice
 from gradtape.autodiff.returned_derivatives import JACOBIAN, hold_answer
 from gradtape.errors import DtypeError, shown
 from gradtape.ir.node import Node
-from gradtape.public_face import face_class
 from gradtape.pytree import Structure, flatten, unflatten
 from gradtape.tape.asked_before import AUTO, NONE, ZERO, question_of
 from gradtape.tape.recording_scope import Scope, check_unconnected
@@ -324,4 +323,4 @@ def _is_matrix(given: object) -> bool:
     return isinstance(given, (list, tuple)) or hasattr(given, "shape")
 
 
-face_class(Jacobians)
+check_methods(Jacobians)

@@ -22,7 +22,7 @@ import operator as _operator
 import sys as _sys
 from typing import Any
 
-from gradtape.public_face import face_package as _face_package
+from gradtape.argument_checks import check_exports as _check_exports
 from gradtape.tf import (
     autodiff,
     bitwise,
@@ -374,7 +374,6 @@ __all__ += _control.__all__
 __all__ += _without_effect.__all__
 
 # Errors of all functions and classes name the bad argument.
-_face_package(__name__)
 
 
 def __getattr__(name: str) -> Any:
@@ -382,3 +381,6 @@ def __getattr__(name: str) -> Any:
     if not name.startswith("_") and (name in compat.v1.__all__ or name in _RENAMED):
         return getattr(compat.v1, name)
     raise AttributeError(_missing("tf", name, globals()), name=name)
+
+
+_check_exports(globals(), __all__)

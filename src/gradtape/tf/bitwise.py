@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gradtape.argument_checks import check_exports as _check_exports
 from gradtape.ops.elementwise import arithmetic as core
 from gradtape.ops.elementwise.unary import bitwise_invert
 from gradtape.tf.base.operators import Binary
@@ -29,3 +30,6 @@ right_shift = _row(core.bitwise_right_shift, "Bits shifted right.", "right_shift
 invert = elementwise.unary(
     bitwise_invert, "iu", "Every bit inverted.", "invert(0)", "-1", namespace="tf.bitwise"
 )
+
+
+_check_exports(globals(), __all__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from gradtape.annotated_kinds import Count
+from gradtape.argument_checks import check_exports as _check_exports
 from gradtape.compiler.thread_team import get_num_threads, set_num_threads
 from gradtape.tf.programs.function import Switch
 
@@ -118,3 +119,6 @@ class experimental:  # noqa: N801 - TensorFlow's name
         """Accepted, and without effect: there is no GPU."""
 
     list_physical_devices = staticmethod(list_physical_devices)
+
+
+_check_exports(globals(), __all__)

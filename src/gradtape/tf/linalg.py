@@ -1,5 +1,6 @@
 """Linear algebra: `tf.linalg`."""
 
+from gradtape.argument_checks import check_exports as _check_exports
 from gradtape.tf.ops import diagonals as _diagonals
 from gradtape.tf.ops import factors as _factors
 from gradtape.tf.ops import matrices as _matrices
@@ -30,3 +31,6 @@ __all__ = [
 __all__ += _diagonals.__all__
 __all__ += _factors.__all__
 __all__ += _matrices.__all__
+
+
+_check_exports(globals(), __all__)

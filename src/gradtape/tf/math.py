@@ -1,5 +1,6 @@
 """Mathematical functions: `tf.math`."""
 
+from gradtape.argument_checks import check_exports as _check_exports
 from gradtape.tf.ops import elementwise as _elementwise
 from gradtape.tf.ops import gamma as _gamma
 from gradtape.tf.ops import reductions as _reductions
@@ -37,3 +38,6 @@ __all__ += _elementwise.__all__
 __all__ += _gamma.__all__
 __all__ += _reductions.__all__
 __all__ += _segments.__all__
+
+
+_check_exports(globals(), __all__)

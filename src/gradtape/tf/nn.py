@@ -1,5 +1,6 @@
 """Neural-network functions: `tf.nn`."""
 
+from gradtape.argument_checks import check_exports as _check_exports
 from gradtape.tf.ops import convolution as _convolution
 from gradtape.tf.ops import neural as _neural
 from gradtape.tf.ops import windows as _windows
@@ -27,3 +28,6 @@ __all__ = [
 __all__ += _convolution.__all__
 __all__ += _neural.__all__
 __all__ += _windows.__all__
+
+
+_check_exports(globals(), __all__)

@@ -1,5 +1,6 @@
 """Checkpoints, and the optimizers of TensorFlow 1: `tf.train`."""
 
+from gradtape.argument_checks import check_exports as _check_exports
 from gradtape.tf.programs import checkpoints as _checkpoints
 from gradtape.tf.programs.checkpoints import *
 from gradtape.tf.v1 import train as _train
@@ -8,3 +9,6 @@ from gradtape.tf.v1.train import *
 __all__: list[str] = []
 __all__ += _checkpoints.__all__
 __all__ += _train.__all__
+
+
+_check_exports(globals(), __all__)

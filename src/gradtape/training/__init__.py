@@ -9,11 +9,12 @@ this one.
 [[0.0, 1.0, 2.0, 3.0], [4.0, 5.0]]
 """
 
-from gradtape.public_face import face_package as _face_package
+from gradtape.argument_checks import check_exports as _check_exports
 from gradtape.training.batches import Batches
 from gradtape.training.early_stopping import EarlyStopping
 from gradtape.training.history import History
 
 __all__ = ["Batches", "EarlyStopping", "History"]
 
-_face_package(__name__)
+
+_check_exports(globals(), __all__)

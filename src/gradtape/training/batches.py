@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradtape import pytree
-from gradtape.argument_checks import as_count, as_flag
+from gradtape.argument_checks import as_count, as_flag, check_exports
 from gradtape.errors import ShapeError, shown
 from gradtape.tensor.generator import Generator
 from gradtape.tensor.tensor import Tensor
@@ -198,3 +198,6 @@ for _cls in (Batches, Stream):
         _cls,
         lambda cls, name: registry.Kind(cls, name, _state, fill=_fill, make=_only_into),
     )
+
+
+check_exports(globals(), __all__)

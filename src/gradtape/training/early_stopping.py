@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gradtape.annotated_kinds import Count, NonNegative
+from gradtape.argument_checks import check_exports
 from gradtape.ir.spec import spec
 from gradtape.tensor.tensor import Tensor
 from gradtape.trace.value import Value
@@ -96,3 +97,6 @@ class Watch:
 def _shared(array: Any) -> Tensor:
     """An array that nobody changes, as a tensor on the same memory."""
     return Tensor(None, None, Value(array, spec(array.shape, array.dtype)))
+
+
+check_exports(globals(), __all__)

@@ -12,7 +12,7 @@ import numpy as np
 
 from gradtape import pytree
 from gradtape.annotated_kinds import Count, Size
-from gradtape.argument_checks import as_count, as_flag, check_function
+from gradtape.argument_checks import as_count, as_flag, check_exports, check_function
 from gradtape.errors import DtypeError, ShapeError, is_of_this_line, shown
 from gradtape.progress import Choice
 from gradtape.tensor.modes import compiled_first
@@ -330,3 +330,6 @@ def _measured(validate: Any, source: Any, most: int | None) -> dict[str, float]:
         source.took_one()
     source.took_all()
     return means.means()
+
+
+check_exports(globals(), __all__)

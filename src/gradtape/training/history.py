@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from gradtape.argument_checks import check_exports
+
 __all__ = ["History"]
 
 
@@ -78,3 +80,6 @@ class History(Mapping[str, list[float]]):
         if path is not None:
             figure.savefig(path)
         return figure
+
+
+check_exports(globals(), __all__)

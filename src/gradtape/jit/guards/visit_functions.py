@@ -23,7 +23,7 @@ def visit_function(search: GuardSearch, function: Any, label: str) -> None:
     search.enter(function.__dict__.get("__wrapped__"), label)
     if function.__code__ in search.callbacks:
         return
-    if module == "gradtape.public_face":
+    if module == "gradtape.argument_checks":
         return  # it checks the arguments of the function that it wraps
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=False)
     for name, cell in cells:

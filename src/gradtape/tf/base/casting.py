@@ -6,6 +6,7 @@ import builtins
 
 import numpy as np
 
+from gradtape.argument_checks import check_exports
 from gradtape.errors import DtypeError
 from gradtape.ops.elementwise.arithmetic import clip
 from gradtape.ops.elementwise.complexes import real as core_real
@@ -76,3 +77,6 @@ def complex(real: TensorLike, imag: TensorLike, name: Name = None) -> Tensor:
         raise DtypeError(f"complex: parts must be floats, not {re.dtype.name}. Use tf.cast.")
     wanted = np.result_type(re.spec.dtype, np.complex64)
     return core_cast(re, wanted) + core_cast(im, wanted) * 1j
+
+
+check_exports(globals(), __all__)

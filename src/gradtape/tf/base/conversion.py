@@ -12,6 +12,7 @@ from typing import Any, NoReturn, overload
 import numpy as np
 
 from gradtape.annotated_kinds import is_integer
+from gradtape.argument_checks import check_exports
 from gradtape.errors import DtypeError, ShapeError, shown
 from gradtape.ops.arrays.joining import stack as core_stack
 from gradtape.ops.arrays.movement import broadcast_to as core_broadcast
@@ -330,3 +331,6 @@ def convert_to_tensor(
     """
     hint = dtype_hint if dtype_hint is not None else preferred_dtype
     return convert(value, dtype, None if hint is None else as_dtype(hint))
+
+
+check_exports(globals(), __all__)

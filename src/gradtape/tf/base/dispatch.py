@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, ParamSpec, TypeVar
 
-from gradtape.public_face import Face
+from gradtape.argument_checks import ArgumentChecks
 from gradtape.tf.base.tensor import Tensor, adopt
 from gradtape.trace.thread_state import state
 
@@ -51,25 +51,25 @@ PLAIN, EFFECT = "plain", "effect"
 
 
 def _dispatched(function: Callable[P, R], kind: str) -> Callable[P, R]:
-    face = Face(function, function.__name__)
+    checks = ArgumentChecks(function, function.__name__)
 
     @functools.wraps(function)
     def operate(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             if graphs.in_use:
                 return graphs.take(function, args, kwargs, kind)
-            if face.checks is None or face.checks:
-                face.check(args, kwargs)
+            if checks.rules is None or checks.rules:
+                checks.check(args, kwargs)
             result = function(*args, **kwargs)
         except Exception as error:
-            refused = face.blame(error, args, kwargs)
+            refused = checks.blame(error, args, kwargs)
             if refused is None:
                 raise
             raise refused from error
         # Functions without an operand of class Tensor give one of gradtape's own tensors.
         return result if type(result) is Tensor else adopt(result)
 
-    operate.face = face  # type: ignore[attr-defined]
+    operate.argument_checks = checks  # type: ignore[attr-defined]
     return operate
 
 
@@ -129,9 +129,9 @@ def documented(function: F, module: str, sentence: str, example: str, result: st
     """The function with a docstring that shows an example, and the name by which that calls it."""
     shown = f"\n    {result}" if result else ""
     function.__name__ = function.__qualname__ = name = named_in(example)
-    if hasattr(function, "face"):
+    if hasattr(function, "argument_checks"):
         # Errors name the function as the user does.
-        function.face.title = function.__wrapped__.__qualname__ = name  # type: ignore[attr-defined]
+        function.argument_checks.title = function.__wrapped__.__qualname__ = name  # type: ignore[attr-defined]
     function.__module__ = module
     function.__doc__ = f"{sentence}\n\n    >>> {example}{shown}\n    "
     return function

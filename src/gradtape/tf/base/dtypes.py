@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradtape import dtypes as core
+from gradtape.argument_checks import check_exports
 from gradtape.errors import DtypeError, shown
 
 __all__ = [
@@ -209,3 +210,6 @@ def as_dtype(type_value: Any) -> DType:
             f"{', '.join(sorted(each.name for each in _known.values()))}."
         )
     return _known[result]
+
+
+check_exports(globals(), __all__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gradtape.argument_checks import check_exports
 from gradtape.errors import ArgumentError, NotRecordingError, UndefinedRuleError
 
 __all__ = [
@@ -81,3 +82,6 @@ ResourceExhaustedError = _never_raised("ResourceExhaustedError")
 UnauthenticatedError = _never_raised("UnauthenticatedError")
 UnavailableError = _never_raised("UnavailableError")
 UnknownError = _never_raised("UnknownError")
+
+
+check_exports(globals(), __all__)

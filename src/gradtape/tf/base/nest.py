@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from gradtape.argument_checks import check_exports
+
 __all__ = ["assert_same_structure", "flatten", "is_nested", "map_structure", "pack_sequence_as"]
 
 
@@ -128,3 +130,6 @@ def assert_same_structure(
         )
     for a, b in zip(first, second, strict=True):
         assert_same_structure(a, b, check_types)
+
+
+check_exports(globals(), __all__)

@@ -6,6 +6,8 @@ import contextlib
 import threading
 from collections.abc import Iterator
 
+from gradtape.argument_checks import check_exports
+
 __all__ = ["get_current_name_scope", "name_scope"]
 
 
@@ -64,3 +66,6 @@ def without_prefix() -> Iterator[None]:
         yield
     finally:
         names.prefix = before
+
+
+check_exports(globals(), __all__)

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from gradtape.annotated_kinds import Count
+from gradtape.argument_checks import check_exports
 from gradtape.errors import ShapeError, shown
 from gradtape.ops.families.shapes import broadcast_shapes
 from gradtape.tf.base.dtypes import DType, as_dtype, float32
@@ -263,3 +264,6 @@ def broadcast_static_shape(shape_x: Dims, shape_y: Dims) -> TensorShape:
     """
     shapes = [tuple(TensorShape(shape)) for shape in (shape_x, shape_y)]
     return TensorShape(broadcast_shapes("broadcast_static_shape", shapes))
+
+
+check_exports(globals(), __all__)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gradtape.argument_checks import check_exports
 from gradtape.ir.spec import Spec, spec
 from gradtape.tensor.row_sparse import KeptAsRows, RowSparse
 from gradtape.tf.base.conversion import as_shape, convert
@@ -99,3 +100,6 @@ def of_rows(rows: Any) -> IndexedSlices:
 
 IndexedSlices.result_class = IndexedSlices.view_class = Tensor
 REBUILT[RowSparse] = of_rows
+
+
+check_exports(globals(), __all__)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from gradtape.argument_checks import check_exports
 from gradtape.ir import lines
 from gradtape.pytree import flatten, unflatten
 from gradtape.tensor import tensor as core
@@ -259,3 +260,6 @@ def is_tensor(x: object) -> bool:
     (True, False)
     """
     return isinstance(x, core.Tensor) or hasattr(x, "enter")
+
+
+check_exports(globals(), __all__)

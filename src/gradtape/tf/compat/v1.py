@@ -8,6 +8,7 @@ from __future__ import annotations
 import operator
 from typing import Any
 
+from gradtape.argument_checks import check_exports
 from gradtape.tf.base.scopes import name_scope
 from gradtape.tf.base.suggestions import face, missing
 from gradtape.tf.ops.elementwise import log
@@ -72,3 +73,6 @@ def _find(name: str) -> Any:
         if name in module.__all__ and name not in _DIFFERENT:
             return getattr(module, name)
     raise AttributeError(missing("tf.compat.v1", name, globals()), name=name)
+
+
+check_exports(globals(), __all__)

@@ -7,6 +7,7 @@
 TensorShape([5, 1])
 """
 
+from gradtape.argument_checks import check_exports as _check_exports
 from gradtape.tf.keras import (
     activations,
     backend,
@@ -53,3 +54,6 @@ __all__ = [
     "regularizers",
     "utils",
 ]
+
+
+_check_exports(globals(), __all__)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gradtape.annotated_kinds import Bound
+from gradtape.argument_checks import check_exports
 from gradtape.nn import activations as core
 from gradtape.ops.arrays.joining import split
 from gradtape.ops.elementwise import arithmetic
@@ -231,3 +232,6 @@ def deserialize(config: Any, custom_objects: dict[str, Any] | None = None) -> Ca
     True
     """
     return (custom_objects or {}).get(config) or get(config)
+
+
+check_exports(globals(), __all__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gradtape.argument_checks import check_exports
 from gradtape.tf.keras.layers.base import _counts
 
 __all__ = ["clear_session", "epsilon", "floatx", "get_uid", "image_data_format"]
@@ -53,3 +54,6 @@ def get_uid(prefix: str = "") -> int:
     """
     _uids[prefix] = _uids.get(prefix, 0) + 1
     return _uids[prefix]
+
+
+check_exports(globals(), __all__)

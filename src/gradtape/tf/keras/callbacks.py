@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.annotated_kinds import Count, Decay, Finite, NonNegative
+from gradtape.argument_checks import check_exports
 from gradtape.tf.keras import metrics as all_metrics
 
 __all__ = [
@@ -453,3 +454,6 @@ def as_list(callbacks: Any, model: Any, history: bool = False, **params: Any) ->
     if callbacks is not None and not isinstance(callbacks, (Callback, Iterable)):
         raise TypeError(f"callbacks: {callbacks!r} is not a callback, nor a list of them.")
     return CallbackList(callbacks, add_history=history, model=model, **params)
+
+
+check_exports(globals(), __all__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gradtape.annotated_kinds import NonNegative, Probability
+from gradtape.argument_checks import check_exports
 from gradtape.ops.elementwise.arithmetic import clip
 from gradtape.ops.elementwise.unary import relu, sqrt, square
 from gradtape.ops.reductions.reduction import sum as total
@@ -134,3 +135,6 @@ def get(identifier: Any) -> Any:
     if found is None:
         raise ValueError(f"constraint {identifier!r} is unknown. There are {', '.join(_BY_NAME)}.")
     return found()
+
+
+check_exports(globals(), __all__)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.annotated_kinds import Count, Size
+from gradtape.argument_checks import check_exports
 from gradtape.errors import shown
 from gradtape.ops.families.shapes import normalize_axis
 from gradtape.tf import random
@@ -146,3 +147,6 @@ def set_random_seed(seed: int) -> None:
     python_random.seed(seed)
     np.random.seed(seed)
     random.set_seed(seed)
+
+
+check_exports(globals(), __all__)

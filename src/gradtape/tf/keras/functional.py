@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gradtape.annotated_kinds import Size
+from gradtape.argument_checks import check_exports
 from gradtape.pytree import flatten, unflatten
 from gradtape.tf.base.dispatch import graphs
 from gradtape.tf.base.dtypes import float32
@@ -113,3 +114,6 @@ def evaluated(inputs: list[Any], outputs: Any, values: Any) -> Any:
     leaves, structure = flatten(outputs)
     with running(run):
         return unflatten(structure, [run.values_of(leaf) for leaf in leaves])
+
+
+check_exports(globals(), __all__)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
 from gradtape.annotated_kinds import Probability
+from gradtape.argument_checks import check_exports
 from gradtape.errors import ShapeError
 from gradtape.nn import losses as core
 from gradtape.ops.arrays.movement import moveaxis, reshape
@@ -555,3 +556,6 @@ def deserialize(name: Any, custom_objects: dict[str, Any] | None = None) -> Any:
         return (custom_objects or {}).get(name) or globals()[name]
     kind = (custom_objects or {}).get(name["class_name"]) or globals()[name["class_name"]]
     return kind.from_config(name["config"])
+
+
+check_exports(globals(), __all__)

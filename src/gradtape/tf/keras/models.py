@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.argument_checks import check_exports
 from gradtape.pytree import flatten
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.base.dispatch import graphs
@@ -311,3 +312,6 @@ def clone_model(model: Any) -> Any:
             f"clone_model: {model.name} is not a Sequential. Make it again as it was made."
         )
     return type(model)([type(layer).from_config(layer.get_config()) for layer in model._layers])
+
+
+check_exports(globals(), __all__)

@@ -6,6 +6,7 @@ import inspect
 from typing import Any
 
 from gradtape import optimizers as core
+from gradtape.argument_checks import check_exports
 from gradtape.tf.keras import rarer_optimizers, schedules
 from gradtape.tf.keras.optimizer import Optimizer
 from gradtape.tf.keras.weights import snake_case
@@ -112,3 +113,6 @@ def deserialize(config: dict[str, Any]) -> Any:
     'sgd'
     """
     return _BY_NAME[config["class_name"].lower()].from_config(config["config"])
+
+
+check_exports(globals(), __all__)

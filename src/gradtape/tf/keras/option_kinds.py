@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from gradtape.public_face import check_arguments
+from gradtape.argument_checks import check_arguments
 
 _KINDS = {
     "units": "Size",

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.annotated_kinds import Decay, Finite, NonNegative, Probability
+from gradtape.argument_checks import check_exports
 from gradtape.dtypes import float64
 from gradtape.ops.elementwise.arithmetic import clip, maximum
 from gradtape.ops.elementwise.arithmetic import pow as power_of
@@ -221,3 +222,6 @@ class Lion(_Configured):
         direction = sign(momentum * self.beta_1 + gradient * (1.0 - self.beta_1))
         momentum = momentum * self.beta_2 + gradient * (1.0 - self.beta_2)
         return weight - rates[0] * direction, [momentum]
+
+
+check_exports(globals(), ("Adadelta", "Adamax", "Nadam", "Ftrl", "Lion"))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from gradtape.annotated_kinds import NonNegative
+from gradtape.argument_checks import check_exports
 from gradtape.ops.arrays.movement import matrix_transpose
 from gradtape.ops.elementwise.complexes import abs as size
 from gradtape.ops.elementwise.unary import square
@@ -133,3 +134,6 @@ def get(identifier: Any) -> Any:
     if str(identifier).lower() not in _BY_NAME:
         raise ValueError(f"regularizer {identifier!r} is unknown. There are l1, l2 and l1_l2.")
     return _BY_NAME[str(identifier).lower()]()
+
+
+check_exports(globals(), __all__)

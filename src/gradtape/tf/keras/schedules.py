@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gradtape.argument_checks import check_exports
 from gradtape.optimizers import schedules as core
 from gradtape.optimizers.schedules import LearningRateSchedule, to_config
 from gradtape.tf.base.casting import cast
@@ -81,3 +82,6 @@ def deserialize(config: dict[str, Any], custom_objects: dict[str, Any] | None = 
             "custom_objects."
         )
     return kind.from_config(config["config"])
+
+
+check_exports(globals(), __all__)

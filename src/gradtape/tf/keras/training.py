@@ -6,7 +6,7 @@ import itertools
 from typing import Any
 
 from gradtape.annotated_kinds import Count
-from gradtape.argument_checks import as_count
+from gradtape.argument_checks import as_count, check_exports
 from gradtape.pytree import flatten
 from gradtape.tf.base.casting import cast
 from gradtape.tf.base.conversion import convert
@@ -401,3 +401,6 @@ def _shown(logs: dict[str, Any]) -> str:
         f"{name}: {number:.4f}" if isinstance(number, float) else f"{name}: {number}"
         for name, number in logs.items()
     )
+
+
+check_exports(globals(), ("Trainer",))

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.argument_checks import check_exports
 from gradtape.errors import ShapeError
 from gradtape.ops.arrays import joining, movement, padding
 from gradtape.ops.elementwise import arithmetic
@@ -371,3 +372,6 @@ def pad(
     pairs = [tuple(pair) for pair in widths.tolist()]
     x = x if mode.upper() == "CONSTANT" else _with_dense_gradient(x)
     return padding.pad(x, pairs, modes[mode.upper()], value)
+
+
+check_exports(globals(), __all__)

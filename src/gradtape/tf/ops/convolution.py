@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gradtape.annotated_kinds import Size
+from gradtape.argument_checks import check_exports
 from gradtape.errors import ShapeError, shown
 from gradtape.ops.arrays.movement import flip, moveaxis, reshape
 from gradtape.ops.families.phases import Steps
@@ -348,3 +349,6 @@ def separable_conv2d(
     """
     between = depthwise_conv2d(input, depthwise_filter, strides, padding, data_format, dilations)
     return conv2d(between, pointwise_filter, 1, "VALID", data_format or "NHWC")
+
+
+check_exports(globals(), __all__)

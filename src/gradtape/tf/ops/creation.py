@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.argument_checks import check_exports
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.ops.arrays import creation as core
 from gradtape.ops.arrays.joining import meshgrid as core_meshgrid
@@ -210,3 +211,6 @@ def sequence_mask(
     places = convert(np.arange(int(maxlen), dtype=lengths.spec.dtype))
     result = places < lengths[..., None]
     return result if as_dtype(dtype).kind == "b" else cast(result, as_dtype(dtype).dtype)
+
+
+check_exports(globals(), __all__)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.argument_checks import check_exports
 from gradtape.control import callbacks
 from gradtape.ops.elementwise import arithmetic
 from gradtape.pytree import map_leaves
@@ -189,3 +190,6 @@ def numpy_function(
     [1.0, 3.0]
     """
     return callbacks.numpy_function(func, [convert(x) for x in inp], _declared(Tout))
+
+
+check_exports(globals(), __all__)

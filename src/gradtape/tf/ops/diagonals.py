@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from gradtape.argument_checks import check_exports
 from gradtape.errors import ShapeError
 from gradtape.ops.arrays import triangles
 from gradtape.ops.arrays.movement import reshape
@@ -209,3 +210,6 @@ def band_part(
     if lower >= 0:
         x = triangles.triu(x, k=-lower)
     return triangles.tril(x, k=upper) if upper >= 0 else x
+
+
+check_exports(globals(), __all__)

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from gradtape.argument_checks import check_exports
 from gradtape.errors import DtypeError
 from gradtape.ops.elementwise import arithmetic, bessel, complexes, special
 from gradtape.ops.elementwise import unary as core
@@ -502,3 +503,6 @@ def polyval(coeffs: Sequence[TensorLike], x: TensorLike, name: Name = None) -> T
     for part in parts[1:]:
         total = total * x + part
     return total
+
+
+check_exports(globals(), __all__)

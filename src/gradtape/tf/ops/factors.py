@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gradtape import linalg as core
+from gradtape.argument_checks import check_exports
 from gradtape.errors import ShapeError
 from gradtape.ops.arrays.movement import matrix_transpose
 from gradtape.ops.arrays.triangles import tril, triu
@@ -229,3 +230,6 @@ def logm(input: TensorLike, name: Name = None) -> Tensor:
         return _one_by_one(of_one, a).astype(a.dtype)
 
     return numpy_function(logarithm, [x], TensorSpec(x.shape, x.dtype))
+
+
+check_exports(globals(), __all__)

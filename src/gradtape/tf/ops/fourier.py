@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradtape import fft as core
+from gradtape.argument_checks import check_exports
 from gradtape.errors import DtypeError
 from gradtape.ops.arrays.creation import zeros
 from gradtape.ops.elementwise.arithmetic import identity
@@ -124,3 +125,6 @@ def ifftshift(x: TensorLike, axes: Axis = None, name: Name = None) -> Tensor:
     [0.0, 1.0, -2.0, -1.0]
     """
     return core.ifftshift(convert(x), axes=as_axes(axes))
+
+
+check_exports(globals(), __all__)

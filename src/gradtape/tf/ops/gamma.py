@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from gradtape.argument_checks import check_exports
 from gradtape.errors import DtypeError
 from gradtape.ops.arrays.movement import broadcast_to
 from gradtape.ops.elementwise import arithmetic
@@ -168,3 +169,6 @@ def polygamma(a: TensorLike, x: TensorLike, name: Name = None) -> Tensor:
     for each in rest:
         result = arithmetic.where(order == each, known.polygamma(int(each), x), result)
     return adopt(result)
+
+
+check_exports(globals(), __all__)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.argument_checks import as_count
+from gradtape.argument_checks import as_count, check_exports
 from gradtape.errors import DtypeError, IndexRangeError, ShapeError
 from gradtape.ops.arrays import indexing as core
 from gradtape.ops.arrays import scatter
@@ -439,3 +439,6 @@ tensor_scatter_nd_min = _scatter(
     "tf.tensor_scatter_nd_min([1, 2, 3], [[0], [2]], [7, 0]).numpy().tolist()",
     "[1, 2, 0]",
 )
+
+
+check_exports(globals(), __all__)

@@ -9,6 +9,7 @@ import numpy as np
 
 from gradtape import linalg as core
 from gradtape.annotated_kinds import NonNegative
+from gradtape.argument_checks import check_exports
 from gradtape.errors import ShapeError
 from gradtape.ops.arrays import triangles
 from gradtape.ops.arrays.movement import matrix_transpose as core_transpose
@@ -347,3 +348,6 @@ def normalize(
     """
     size = norm(tensor, ord, axis, keepdims=True)
     return convert(tensor) / size, size
+
+
+check_exports(globals(), __all__)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.annotated_kinds import Bound, Count, NonNegative
+from gradtape.argument_checks import check_exports
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.nn import activations, losses
 from gradtape.ops.arrays.joining import concat
@@ -472,3 +473,6 @@ def scale_regularization_loss(regularization_loss: TensorLike) -> Tensor:
 
 
 lrn = local_response_normalization
+
+
+check_exports(globals(), __all__)

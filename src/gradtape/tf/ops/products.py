@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.annotated_kinds import NonNegative
+from gradtape.argument_checks import check_exports
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.ops.arrays.movement import matrix_transpose, moveaxis
 from gradtape.ops.elementwise.arithmetic import clip, equal, maximum, minimum, where
@@ -267,3 +268,6 @@ def _scaled(t: TensorLike, factor: Tensor) -> Tensor:
     if isinstance(t, IndexedSlices):
         return IndexedSlices(t.values * factor, t.indices, t.spec.shape)
     return convert(t) * factor
+
+
+check_exports(globals(), __all__)

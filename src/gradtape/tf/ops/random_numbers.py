@@ -13,6 +13,7 @@ import numpy as np
 
 from gradtape import random as core
 from gradtape.annotated_kinds import Count
+from gradtape.argument_checks import check_exports
 from gradtape.ops.elementwise import arithmetic
 from gradtape.ops.elementwise import unary as elementwise
 from gradtape.ops.families.casting import cast
@@ -519,3 +520,6 @@ def set_global_generator(generator: Generator) -> None:
     >>> tf.random.set_global_generator(tf.random.Generator.from_seed(1))
     """
     _global["generator"] = generator
+
+
+check_exports(globals(), __all__)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from gradtape.argument_checks import check_exports
 from gradtape.errors import IndexRangeError, ShapeError
 from gradtape.ops.arrays.indexing import take
 from gradtape.ops.arrays.joining import concat
@@ -262,3 +263,6 @@ def bitcast(input: TensorLike, type: DTypeLike, name: Name = None) -> Tensor:
     if have > want:
         return convert(array[..., None].view(wanted))
     return convert(array.view(wanted))
+
+
+check_exports(globals(), __all__)

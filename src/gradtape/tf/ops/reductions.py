@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
+from gradtape.argument_checks import check_exports
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.ops.arrays.creation import full
 from gradtape.ops.arrays.joining import concat
@@ -408,3 +409,6 @@ cumulative_logsumexp = _running(
     "tf.math.cumulative_logsumexp([0.0, 0.0]).numpy().round(4)",
     "array([0.    , 0.6931], dtype=float32)",
 )
+
+
+check_exports(globals(), __all__)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.argument_checks import check_exports
 from gradtape.errors import DtypeError, IndexRangeError, ShapeError
 from gradtape.ops.arrays.creation import full, zeros
 from gradtape.ops.arrays.indexing import take
@@ -235,3 +236,6 @@ unsorted_segment_prod = _of_unsorted(
     "tf.math.unsorted_segment_prod([1.0, 2.0, 3.0], [1, 0, 1], 3).numpy().tolist()",
     "[2.0, 3.0, 1.0]",
 )
+
+
+check_exports(globals(), __all__)

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gradtape.argument_checks import check_exports
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.ops.arrays import sorting as core
 from gradtape.ops.arrays.creation import zeros
@@ -348,3 +349,6 @@ def confusion_matrix(
     shares = np.ones(rows.shape, kind) if weights is None else cast(convert(weights), kind)
     nothing = zeros((count * count,), dtype=kind)
     return adopt(scatter_add(nothing, rows * count + columns, shares).reshape(count, count))
+
+
+check_exports(globals(), __all__)

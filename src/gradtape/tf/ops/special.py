@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from gradtape import extend
+from gradtape.argument_checks import check_exports
 from gradtape.ops.elementwise import arithmetic, bessel
 from gradtape.ops.elementwise import unary as core
 from gradtape.tf.ops.elementwise import Unary, bessel_i0, bessel_i1, unary
@@ -188,3 +189,6 @@ spence = _row(
     "spence(1.0)",
     "0.0",
 )
+
+
+check_exports(globals(), __all__)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from gradtape.argument_checks import as_count
+from gradtape.argument_checks import as_count, check_exports
 from gradtape.errors import ShapeError, shown
 from gradtape.ops.arrays.creation import ones
 from gradtape.ops.arrays.movement import moveaxis, reshape
@@ -228,3 +228,6 @@ avg_pool = _pool(False, None, f"tf.nn.avg_pool{_LINE}", "[0.5, 2.5]")
 avg_pool1d = _pool(False, 1, f"tf.nn.avg_pool1d{_LINE}", "[0.5, 2.5]")
 avg_pool2d = _pool(False, 2, f"tf.nn.avg_pool2d{_PLANE}", "[1.5]")
 avg_pool3d = _pool(False, 3, f"tf.nn.avg_pool3d{_SPACE}", "[3.5]")
+
+
+check_exports(globals(), __all__)

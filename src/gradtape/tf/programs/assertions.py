@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from gradtape.argument_checks import check_exports
 from gradtape.errors import ArgumentError, DtypeError, ShapeError
 from gradtape.tf.base.conversion import common, convert
 from gradtape.tf.base.dispatch import documented, effect, named_in
@@ -288,3 +289,6 @@ def Assert(  # noqa: N802 - TensorFlow's name
     if not bool(convert(condition)):
         shown = [_first(convert(x).read()) if hasattr(x, "enter") else repr(x) for x in data]
         _refuse(None, f"Expected the condition to be true. Summarized data: {', '.join(shown)}.")
+
+
+check_exports(globals(), __all__)

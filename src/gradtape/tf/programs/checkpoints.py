@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.annotated_kinds import Count, NonNegative, Size
+from gradtape.argument_checks import check_exports
 from gradtape.ir.spec import spec
 from gradtape.tensor.generator import Generator
 from gradtape.tensor.tensor import Tensor as CoreTensor
@@ -366,3 +367,6 @@ class CheckpointManager:
         if self._init is not None:
             self._init()
         return None
+
+
+check_exports(globals(), __all__)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 from gradtape.annotated_kinds import Size
+from gradtape.argument_checks import check_exports
 from gradtape.control import branches, loops, vmap
 from gradtape.control.loops import map as core_map
 from gradtape.control.scan import scan as core_scan
@@ -449,3 +450,6 @@ def vectorized_map(
     count = max(t.spec.shape[0] for t in tensors)
     parts = ([t[k if t.spec.shape[0] > 1 else 0] for t in tensors] for k in range(count))
     return _stacked([on_tensors(unflatten(structure, part)) for part in parts])
+
+
+check_exports(globals(), __all__)

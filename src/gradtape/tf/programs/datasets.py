@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from gradtape import random as streams
+from gradtape.argument_checks import check_exports
 from gradtape.errors import ArgumentError, ShapeError
 from gradtape.ops.arrays.joining import stack
 from gradtape.pytree import flatten, unflatten
@@ -379,3 +380,6 @@ class experimental:  # noqa: N801 - TensorFlow's name
     def cardinality(dataset: Dataset) -> Tensor:
         """The number of elements of a dataset."""
         return dataset.cardinality()
+
+
+check_exports(globals(), __all__)

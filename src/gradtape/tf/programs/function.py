@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.argument_checks import check_exports
 from gradtape.ir.spec import Spec
 from gradtape.jit.captured import Contract
 from gradtape.jit.function import Function as CoreFunction
@@ -246,3 +247,6 @@ def _argument(leaf: object) -> object:
 
 def _spec(entry: Any) -> TensorSpec:
     return entry if isinstance(entry, TensorSpec) else TensorSpec.from_tensor(entry)
+
+
+check_exports(globals(), __all__)

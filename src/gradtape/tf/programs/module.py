@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
+from gradtape.argument_checks import check_exports
 from gradtape.nn.module import Module as CoreModule
 from gradtape.tensor.variable import Variable
 from gradtape.tf.base.scopes import name_scope
@@ -128,3 +129,6 @@ def _collect(value: object, result: list[object], inside: tuple[int, ...]) -> No
     if id(value) not in inside:
         for part in parts:
             _collect(part, result, (*inside, id(value)))
+
+
+check_exports(globals(), __all__)

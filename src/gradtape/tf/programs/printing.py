@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.argument_checks import check_exports
 from gradtape.tf.base.dispatch import effect, leave_for_python
 from gradtape.tf.programs.variable import Variable
 
@@ -56,3 +57,6 @@ def _shown(thing: object, edge: int) -> str:
         inside = ", ".join(_shown(each, edge) for each in thing)
         return f"[{inside}]" if isinstance(thing, list) else f"({inside})"
     return str(thing)
+
+
+check_exports(globals(), __all__)

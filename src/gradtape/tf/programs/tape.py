@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from typing import Any
 
+from gradtape.argument_checks import check_exports
 from gradtape.autodiff.dense_jacobians import derive_hessian
 from gradtape.autodiff.gradient import derive_reverse
 from gradtape.autodiff.window import Window
@@ -283,3 +284,6 @@ def hessians(
             total = total + part
         results.append(total)
     return [adopt(one) for one in finish(recording, sources, results, "none")]
+
+
+check_exports(globals(), __all__)

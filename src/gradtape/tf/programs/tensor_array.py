@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from gradtape.argument_checks import check_exports
 from gradtape.errors import ArgumentError, ShapeError
 from gradtape.ops.arrays.creation import zeros
 from gradtape.ops.arrays.joining import concat as joined
@@ -206,3 +207,6 @@ def _put_together(rest: Any, tensors: Iterable[Tensor]) -> TensorArray:
 
 
 register_pytree(TensorArray, _taken_apart, _put_together)
+
+
+check_exports(globals(), __all__)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.argument_checks import check_exports
 from gradtape.pytree import flatten, map_leaves
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.base.tensor import Tensor
@@ -141,3 +142,6 @@ def main(*args: Any, **kwargs: Any) -> object:
     True
     """
     return unittest.main(*args, **kwargs)
+
+
+check_exports(globals(), __all__)

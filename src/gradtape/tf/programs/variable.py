@@ -7,10 +7,9 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from gradtape.argument_checks import check_function
+from gradtape.argument_checks import check_exports, check_function, check_methods
 from gradtape.ops.arrays import indexing
 from gradtape.ops.custom.custom import ASSIGNED
-from gradtape.public_face import face_class
 from gradtape.tensor import tensor as core
 from gradtape.tensor.variable import Variable as CoreVariable
 from gradtape.tf.base.conversion import convert
@@ -356,4 +355,7 @@ install(Variable, assignable=True)
 registry.register_library("tf", {"Variable": Variable})
 
 
-face_class(Sliced)
+check_methods(Sliced)
+
+
+check_exports(globals(), __all__)

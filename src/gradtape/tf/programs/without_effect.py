@@ -9,6 +9,7 @@ import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
+from gradtape.argument_checks import check_exports
 from gradtape.tf.base.dispatch import WithoutValue
 from gradtape.tf.base.shapes import TensorSpec
 from gradtape.tf.base.tensor import Tensor
@@ -148,3 +149,6 @@ autograph = types.SimpleNamespace(
     set_verbosity=lambda level, alsologtostdout=False: None,
 )
 version = types.SimpleNamespace(VERSION="2.21.0+gradtape", GIT_VERSION="", COMPILER_VERSION="")
+
+
+check_exports(globals(), __all__)

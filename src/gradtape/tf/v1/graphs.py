@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from gradtape.argument_checks import check_exports
 from gradtape.tf.base.dispatch import WithoutValue, graphs
 from gradtape.tf.programs.variable import Variable
 
@@ -210,3 +211,6 @@ def control_dependencies(control_inputs: Iterable[object] | None) -> Iterator[No
         yield
     finally:
         graph.before = before
+
+
+check_exports(globals(), __all__)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.annotated_kinds import Probability
+from gradtape.argument_checks import check_exports
 from gradtape.tf import nn as _new
 from gradtape.tf.base.casting import cast
 from gradtape.tf.base.conversion import convert
@@ -109,3 +110,6 @@ def embedding_lookup(
 
 def __getattr__(name: str) -> Any:
     return with_old_arguments(getattr(_new, name), name)
+
+
+check_exports(globals(), __all__)

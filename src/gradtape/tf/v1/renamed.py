@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.argument_checks import check_exports
 from gradtape.errors import ShapeError
 from gradtape.tf.base.casting import cast
 from gradtape.tf.base.conversion import common, convert
@@ -218,3 +219,6 @@ def _cast(name: str, dtype: DType) -> Callable[..., Tensor]:
 
 to_float, to_double = _cast("to_float", float32), _cast("to_double", float64)
 to_int32, to_int64 = _cast("to_int32", int32), _cast("to_int64", int64)
+
+
+check_exports(globals(), __all__)

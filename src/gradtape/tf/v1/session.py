@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from gradtape.argument_checks import check_exports
 from gradtape.errors import ArgumentError
 from gradtape.tensor.variable import Variable
 from gradtape.tf.base.conversion import convert
@@ -165,3 +166,6 @@ def _value(result: Any) -> Any:
 
 
 Symbolic.default_session = Session
+
+
+check_exports(globals(), __all__)

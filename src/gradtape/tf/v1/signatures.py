@@ -13,7 +13,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from gradtape.public_face import faced
+from gradtape.argument_checks import checked
 
 _ROWS = """
 arg_max arg_min: input dimension=axis output_type name
@@ -106,7 +106,7 @@ def with_old_arguments(function: Callable[..., Any], name: str = "") -> Callable
         return function
     order = list(names)
     # The face of the function checks arguments under their new names.
-    function = function if hasattr(function, "face") else faced(function, name)
+    function = function if hasattr(function, "argument_checks") else checked(function, name)
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:

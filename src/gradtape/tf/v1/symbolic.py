@@ -16,6 +16,7 @@ from typing import Any, ClassVar, NoReturn
 import numpy as np
 
 from gradtape import random
+from gradtape.argument_checks import check_exports
 from gradtape.errors import ArgumentError
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.base.dispatch import EFFECT, PLAIN, WithoutValue, graphs
@@ -494,3 +495,6 @@ def register(variable: Variable) -> None:
 # base/dispatch.py, which cannot import this package, passes calls here while graphs are in use.
 graphs.take, graphs.settle, graphs.register = take, settle, register
 graphs.is_running = lambda: local.run is not None
+
+
+check_exports(globals(), __all__)

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 from gradtape import optimizers as core
 from gradtape.annotated_kinds import Decay, NonNegative, Positive, Probability
+from gradtape.argument_checks import check_exports
 from gradtape.tensor.tensor import Tensor as CoreTensor
 from gradtape.tf.base.casting import cast
 from gradtape.tf.base.tensor import Tensor
@@ -261,3 +262,6 @@ def exponential_decay(
     share = cast(global_step, "float32") / float(decay_steps)
     share = floor(share) if staircase else share
     return learning_rate * pow(float(decay_rate), share)
+
+
+check_exports(globals(), __all__)

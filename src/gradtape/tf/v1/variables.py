@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from gradtape.argument_checks import check_exports
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.base.dispatch import effect
 from gradtape.tf.base.dtypes import float32
@@ -273,3 +274,6 @@ def assign_sub(
     -1.0
     """
     return ref.assign_sub(value)
+
+
+check_exports(globals(), __all__)

@@ -12,7 +12,11 @@ a user that `gt.load` may make again. Other packages import `registry`, to regis
 {'w': Tensor([1., 2.], shape=(2,), dtype=float64), 'step': 7}
 """
 
+from gradtape.argument_checks import check_exports as _check_exports
 from gradtape.training.storage.registry import register
 from gradtape.training.storage.weights import WeightsReport
 
 __all__ = ["WeightsReport", "register"]
+
+
+_check_exports(globals(), __all__)

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from gradtape.argument_checks import as_count, as_flag
+from gradtape.argument_checks import as_count, as_flag, check_exports
 from gradtape.concurrency import Process, new_lock
 from gradtape.errors import CheckpointError, DamagedFileError
 from gradtape.tensor.modes import compiled_first
@@ -296,3 +296,6 @@ def _read(path: Path, into: Any) -> Restored:
         guide = {"step": 0, "random": registry.SHARED_STREAM, "tree": into}
         found = tree_into(tree, objects, file.array, guide)
     return Restored(found["step"], found["tree"])
+
+
+check_exports(globals(), __all__)

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from gradtape import pytree, random
+from gradtape.argument_checks import check_exports
 from gradtape.concurrency import new_lock
 from gradtape.errors import shown
 from gradtape.tensor.generator import Generator
@@ -342,3 +343,6 @@ _add(
         make=lambda state: state,
     )
 )
+
+
+check_exports(globals(), __all__)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gradtape.argument_checks import check_exports
 from gradtape.training.storage.decode import new_tree, tree_into
 from gradtape.training.storage.encode import snapshot
 from gradtape.training.storage.files import PathLike, as_path, open_file, write_whole, writer_for
@@ -61,3 +62,6 @@ def load(path: PathLike, *, into: Any = _NOWHERE, verify: bool = True, mmap: boo
     if into is _NOWHERE:
         return new_tree(content["tree"], content["objects"], file.array)
     return tree_into(content["tree"], content["objects"], file.array, into)
+
+
+check_exports(globals(), __all__)

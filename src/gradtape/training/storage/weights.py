@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.argument_checks import check_exports
 from gradtape.errors import MismatchError
 from gradtape.ir.spec import spec
 from gradtape.tensor.tensor import Tensor
@@ -114,3 +115,6 @@ def read_arrays(path: PathLike) -> dict[str, np.ndarray]:
             "Read it with gt.load."
         )
     return {name: value.numpy() for name, value in found.items()}
+
+
+check_exports(globals(), __all__)

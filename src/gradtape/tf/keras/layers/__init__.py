@@ -3,6 +3,7 @@
 Public interface: the classes that are listed in `__all__`.
 """
 
+from gradtape.argument_checks import check_exports as _check_exports
 from gradtape.tf.keras.functional import Input
 from gradtape.tf.keras.layers import convolutional as _convolutional
 from gradtape.tf.keras.layers import core as _core
@@ -30,3 +31,6 @@ __all__ += _convolutional.__all__
 __all__ += _core.__all__
 __all__ += _merging.__all__
 __all__ += _recurrent.__all__
+
+
+_check_exports(globals(), __all__)

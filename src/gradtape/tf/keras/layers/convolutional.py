@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gradtape.annotated_kinds import Size, Sizes
-from gradtape.argument_checks import as_count
+from gradtape.argument_checks import as_count, check_exports
 from gradtape.errors import ShapeError
 from gradtape.ops.reductions import reduction
 from gradtape.tf.base.casting import cast
@@ -415,3 +415,6 @@ AvgPool1D, AvgPool2D, AvgPool3D = AveragePooling1D, AveragePooling2D, AveragePoo
 MaxPool1D, MaxPool2D, MaxPool3D = MaxPooling1D, MaxPooling2D, MaxPooling3D
 GlobalAvgPool1D, GlobalAvgPool2D = GlobalAveragePooling1D, GlobalAveragePooling2D
 GlobalMaxPool1D, GlobalMaxPool2D = GlobalMaxPooling1D, GlobalMaxPooling2D
+
+
+check_exports(globals(), __all__)

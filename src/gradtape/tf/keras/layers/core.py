@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from gradtape.annotated_kinds import NonNegative, Size
-from gradtape.argument_checks import as_count
+from gradtape.argument_checks import as_count, check_exports
 from gradtape.errors import ShapeError
 from gradtape.nn.initializers import Seed
 from gradtape.nn.layers import Dropout as CoreDropout
@@ -295,3 +295,6 @@ def thinned(dropout: CoreDropout, inputs: Tensor) -> CoreTensor:
         pairs = zip(shape, dropout.noise_shape, strict=True)
         shape = tuple(n if m is None else int(m) for n, m in pairs)
     return dropout.drop(inputs, shape)
+
+
+check_exports(globals(), __all__)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradtape import random as streams
 from gradtape.annotated_kinds import Finite, NonNegative
-from gradtape.argument_checks import as_count
+from gradtape.argument_checks import as_count, check_exports
 from gradtape.errors import ShapeError
 from gradtape.ops.arrays.joining import concat
 from gradtape.ops.arrays.movement import broadcast_to, expand_dims, permute_dims
@@ -286,3 +286,6 @@ add, average, maximum, minimum, multiply, subtract = (
     _function(kind, kind.__name__.lower())
     for kind in (Add, Average, Maximum, Minimum, Multiply, Subtract)
 )
+
+
+check_exports(globals(), __all__)

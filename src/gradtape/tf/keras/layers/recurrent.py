@@ -6,6 +6,7 @@ import inspect
 from typing import Any, ClassVar
 
 from gradtape import nn as core
+from gradtape.argument_checks import check_exports
 from gradtape.control.scan import scan
 from gradtape.errors import ShapeError
 from gradtape.nn.recurrent import over_time
@@ -378,3 +379,6 @@ for _layer in (SimpleRNN, LSTM, GRU):
     """,
         layer=True,
     )
+
+
+check_exports(globals(), __all__)

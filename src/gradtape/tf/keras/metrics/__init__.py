@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gradtape.argument_checks import check_exports as _check_exports
 from gradtape.tf.keras.metrics import comparisons as _comparisons
 from gradtape.tf.keras.metrics import counts as _counts
 from gradtape.tf.keras.metrics.base import Mean, MeanMetricWrapper, Metric, Sum
@@ -90,3 +91,6 @@ def deserialize(config: dict[str, Any], custom_objects: dict[str, Any] | None = 
     if kind is None:
         raise ValueError(f"metric {name!r} is unknown. Pass it in custom_objects.")
     return kind.from_config(config["config"])
+
+
+_check_exports(globals(), __all__)

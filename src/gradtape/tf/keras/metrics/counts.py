@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradtape.argument_checks import as_count
+from gradtape.argument_checks import as_count, check_exports
 from gradtape.tf.base.casting import cast
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.keras.metrics.base import Metric
@@ -240,3 +240,6 @@ class AUC(Counted):
         ratio = where(known, divide_no_nan(said[:-1], said[1:]), 1.0)
         parts = slope * (more + offset * elementwise.log(ratio))
         return reduce_sum(divide_no_nan(parts, right[1:] + missed[1:]))
+
+
+check_exports(globals(), __all__)

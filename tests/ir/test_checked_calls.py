@@ -1,6 +1,7 @@
-"""Faces name the argument to blame, and leave all other errors alone."""
+"""Argument checks name the argument to blame, and leave all other errors alone."""
 
 import inspect
+import linecache
 import pickle
 import types
 import warnings
@@ -10,11 +11,17 @@ import pytest
 
 import gradtape as gt
 from gradtape.annotated_kinds import kinds_of
-from gradtape.argument_checks import as_real
+from gradtape.argument_checks import REPORT, as_real, checked
 from gradtape.jit.replay.captured_steps import CapturedSteps
-from gradtape.public_face import REPORT, faced
 
 NEVER = object()
+
+
+def as_module(source):
+    """Code whose lines can be read, as those of a module."""
+    name = f"<module {abs(hash(source))}>"
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    return compile(source, name, "exec")
 
 
 def library_function(*, of="gradtape.pretended"):
@@ -28,11 +35,11 @@ def rows(table: "TensorLike", count: "int" = 1, *, exact: "bool" = False, other=
         assert row is not None
     return len(table)
 """
-    exec(source, names)
+    exec(as_module(source), names)
     return names["rows"]
 
 
-ROWS = faced(library_function())
+ROWS = checked(library_function())
 
 
 def test_good_calls():
@@ -58,7 +65,7 @@ def test_the_argument_to_blame_is_named():
 @pytest.mark.parametrize(("other", "error"), [(3, TypeError), ([None], AssertionError)])
 def test_accidents_stay_what_they_are_and_ask_for_a_report(other, error):
     with pytest.raises(error) as found:
-        faced(ROWS)([1.0], other=other)
+        checked(ROWS)([1.0], other=other)
     assert found.value.__cause__ is None
     (note,) = found.value.__notes__
     assert f"an argument of rows (table=[1.0], other={other}) is to blame, it is a bug" in note
@@ -67,8 +74,8 @@ def test_accidents_stay_what_they_are_and_ask_for_a_report(other, error):
 
 def test_accidents_of_other_kinds():
     names = {"__name__": "gradtape.pretended"}
-    exec("def fail(error): next(error)", names)
-    fail = faced(names["fail"])
+    exec(as_module("def fail(error): next(error)"), names)
+    fail = checked(names["fail"])
     for error in (KeyError("k"), RuntimeError("r"), StopIteration(), ZeroDivisionError()):
 
         class Failing:
