@@ -11,17 +11,13 @@ import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import gradtape as gt
+from gradtape import Tensor, relu, sigmoid, softplus, tanh
 from gradtape.argument_checks import check_exports
 from gradtape.errors import ShapeError
-from gradtape.ops.elementwise.arithmetic import clip, minimum, stop_gradient, where
-from gradtape.ops.elementwise.special import erfc
-from gradtape.ops.elementwise.unary import exp, expm1, isfinite, log, relu, sigmoid, softplus, tanh
 from gradtape.ops.families.axes import inexact_operand
-from gradtape.ops.families.casting import cast
 from gradtape.ops.families.signatures import Axis, kind_of_operand
-from gradtape.ops.reductions.reduction import max as largest
-from gradtape.ops.reductions.reduction import sum as total
-from gradtape.tensor import Tensor, TensorLike
+from gradtape.tensor import TensorLike
 
 __all__ = [
     "elu",
@@ -69,7 +65,7 @@ def leaky_relu(x: TensorLike, negative_slope: float = 0.2) -> Tensor:
     [-0.2, 2.0]
     """
     x = inexact_operand(x)
-    return x * cast(where(x > 0.0, 1.0, negative_slope), x.dtype)
+    return x * gt.cast(gt.where(x > 0.0, 1.0, negative_slope), x.dtype)
 
 
 @kind_of_operand
@@ -80,7 +76,7 @@ def elu(x: TensorLike, alpha: float = 1.0) -> Tensor:
     [0.0, 2.0]
     """
     x = inexact_operand(x)
-    return relu(x) + alpha * expm1(minimum(x, 0.0))
+    return relu(x) + alpha * gt.expm1(gt.minimum(x, 0.0))
 
 
 @kind_of_operand
@@ -105,7 +101,7 @@ def gelu(x: TensorLike, approximate: bool = False) -> Tensor:
         # (1 + tanh(z)) / 2 = sigmoid(2 z), which is exact where x is far below 0.
         return x * sigmoid(math.sqrt(8.0 / math.pi) * (x + 0.044715 * (x * x * x)))
     # erfc, not 1 + erf: exact where x is far below 0.
-    return 0.5 * x * erfc(x * -math.sqrt(0.5))
+    return 0.5 * x * gt.erfc(x * -math.sqrt(0.5))
 
 
 @kind_of_operand
@@ -140,7 +136,7 @@ def hard_sigmoid(x: TensorLike) -> Tensor:
     >>> gt.nn.hard_sigmoid(gt.asarray([-4.0, 0.0, 4.0])).tolist()
     [0.0, 0.5, 1.0]
     """
-    return clip(inexact_operand(x) / 6.0 + 0.5, 0.0, 1.0)
+    return gt.clip(inexact_operand(x) / 6.0 + 0.5, 0.0, 1.0)
 
 
 @kind_of_operand
@@ -152,8 +148,8 @@ def softmax(x: TensorLike, axis: Axis = -1) -> Tensor:
     >>> gt.nn.softmax(gt.asarray([1e4, 1e4, -np.inf])).tolist()
     [0.5, 0.5, 0.0]
     """
-    terms = exp(_below_zero("softmax", x, axis))
-    return terms / total(terms, axis=axis, keepdims=True)
+    terms = gt.exp(_below_zero("softmax", x, axis))
+    return terms / gt.sum(terms, axis=axis, keepdims=True)
 
 
 @kind_of_operand
@@ -164,7 +160,7 @@ def log_softmax(x: TensorLike, axis: Axis = -1) -> Tensor:
     [0.0, -10000.0]
     """
     x = _below_zero("log_softmax", x, axis)
-    return x - log(total(exp(x), axis=axis, keepdims=True))
+    return x - gt.log(gt.sum(gt.exp(x), axis=axis, keepdims=True))
 
 
 def _below_zero(name: str, x: TensorLike, axis: Axis) -> Tensor:
@@ -174,8 +170,8 @@ def _below_zero(name: str, x: TensorLike, axis: Axis) -> Tensor:
         raise ShapeError(f"{name}: a 0-d tensor has no axis to share between. Reshape it to (1,).")
     if not x.size:
         return x
-    top = stop_gradient(largest(x, axis=axis, keepdims=True))
-    return x - where(isfinite(top), top, 0.0)
+    top = gt.stop_gradient(gt.max(x, axis=axis, keepdims=True))
+    return x - gt.where(gt.isfinite(top), top, 0.0)
 
 
 def get(identifier: ActivationLike) -> Activation | None:

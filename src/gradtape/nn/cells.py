@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import gradtape as gt
+from gradtape import Tensor
 from gradtape.annotated_kinds import Count
 from gradtape.argument_checks import as_count, check_exports
-from gradtape.dtypes import DTypeLike, default_dtype
+from gradtape.dtypes import DTypeLike
 from gradtape.errors import ShapeError
 from gradtape.nn import activations, initializers
 from gradtape.nn.activations import ActivationLike
 from gradtape.nn.initializers import InitializerLike
 from gradtape.nn.layers import project
 from gradtape.nn.module import Layer, words
-from gradtape.ops.arrays.creation import ones, zeros
-from gradtape.ops.arrays.joining import concat, split
-from gradtape.tensor import Tensor, TensorLike, asarray
+from gradtape.tensor import TensorLike
 
 __all__ = ["GRUCell", "LSTMCell", "RNNCell"]
 
@@ -88,15 +88,15 @@ class Cell(Layer):
 
     def initial_state(self, batch: Count) -> State:
         """A state of zeros for so many examples."""
-        dtype = default_dtype() if self.dtype is None else self.dtype
-        return tuple(zeros((batch, self.units), dtype=dtype) for _ in range(self.states))
+        dtype = gt.default_dtype() if self.dtype is None else self.dtype
+        return tuple(gt.zeros((batch, self.units), dtype=dtype) for _ in range(self.states))
 
     def as_state(self, state: StateLike, batch: Count) -> State:
         """The checked state from one tensor or a list of them; zeros for None."""
         if state is None:
             return self.initial_state(batch)
         parts = tuple(state) if isinstance(state, (list, tuple)) else (state,)
-        parts = tuple(self.cast_input(asarray(part)) for part in parts)
+        parts = tuple(self.cast_input(gt.asarray(part)) for part in parts)
         expected = [(batch, self.units)] * self.states
         if [part.shape for part in parts] != expected:
             raise ShapeError(
@@ -183,12 +183,12 @@ class LSTMCell(Cell):
         if not self.unit_forget_bias:
             return start(shape, dtype)
         n = self.units
-        return concat([start((n,), dtype), ones((n,), dtype=dtype), start((2 * n,), dtype)])
+        return gt.concat([start((n,), dtype), gt.ones((n,), dtype=dtype), start((2 * n,), dtype)])
 
     def step(self, projected: Tensor, state: State) -> tuple[Tensor, State]:
         """Output and next state (h, c)."""
         h, c = state
-        i, f, g, o = split(projected + h @ self.recurrent_kernel, 4, axis=-1)
+        i, f, g, o = gt.split(projected + h @ self.recurrent_kernel, 4, axis=-1)
         gate = self.recurrent_activation
         c = gate(f) * c + gate(i) * self.activation(g)
         h = gate(o) * self.activation(c)
@@ -257,16 +257,16 @@ class GRUCell(Cell):
         """Output and next state, which are the same."""
         (h,) = state
         gate, n = self.recurrent_activation, self.units
-        z, r, g = split(projected, 3, axis=-1)
+        z, r, g = gt.split(projected, 3, axis=-1)
         if self.reset_after:
             inner = h @ self.recurrent_kernel
             inner = inner if self.bias is None else inner + self.bias[1]
-            from_z, from_r, from_h = split(inner, 3, axis=-1)
+            from_z, from_r, from_h = gt.split(inner, 3, axis=-1)
             z, r = gate(z + from_z), gate(r + from_r)
             g = self.activation(g + r * from_h)
         else:
-            gates, last = split(self.recurrent_kernel, [2 * n], axis=1)
-            from_z, from_r = split(h @ gates, 2, axis=-1)
+            gates, last = gt.split(self.recurrent_kernel, [2 * n], axis=1)
+            from_z, from_r = gt.split(h @ gates, 2, axis=-1)
             z, r = gate(z + from_z), gate(r + from_r)
             g = self.activation(g + (r * h) @ last)
         h = z * h + (1.0 - z) * g

@@ -20,13 +20,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from gradtape import random
+import gradtape as gt
+from gradtape import Tensor, random
 from gradtape.annotated_kinds import Finite, NonNegative
 from gradtape.argument_checks import check_exports, checked
-from gradtape.dtypes import DTypeLike, default_dtype
+from gradtape.dtypes import DTypeLike
 from gradtape.errors import ShapeError
-from gradtape.ops.arrays.creation import full
-from gradtape.tensor import Tensor, TensorLike, asarray
+from gradtape.tensor import TensorLike
 from gradtape.training.storage.encode import Made
 
 __all__ = [
@@ -111,20 +111,20 @@ def constant(value: TensorLike = 0.0) -> Initializer:
     >>> gt.nn.initializers.constant(0.5)((2,)).tolist()
     [0.5, 0.5]
     """
-    asarray(value)
+    gt.asarray(value)
 
     @checked
     def initializer(shape: Sequence[int], dtype: DTypeLike | None = None) -> Tensor:
-        dtype = default_dtype() if dtype is None else dtype
+        dtype = gt.default_dtype() if dtype is None else dtype
         array = np.asarray(value, dtype)
         if array.ndim == 0:
-            return full(tuple(shape), array.item(), dtype=dtype)
+            return gt.full(tuple(shape), array.item(), dtype=dtype)
         if array.shape != tuple(shape):
             raise ShapeError(
                 f"constant: a value of shape {array.shape} does not fit a variable of shape "
                 f"{tuple(shape)}. Give a number, or an array of that shape."
             )
-        return asarray(array)
+        return gt.asarray(array)
 
     return initializer
 
@@ -306,14 +306,14 @@ def orthogonal(gain: Finite = 1.0, seed: Seed = None) -> Initializer:
                 f"orthogonal: a variable of shape {tuple(shape)} has fewer than two axes. "
                 "Use another initializer for it."
             )
-        dtype = np.dtype(default_dtype() if dtype is None else dtype)
+        dtype = np.dtype(gt.default_dtype() if dtype is None else dtype)
         rows, columns = math.prod(shape[:-1]), shape[-1]
         square = (max(rows, columns), min(rows, columns))
         q, r = np.linalg.qr(_draw(seed, "normal", square, dtype).numpy())
         # With the signs of the diagonal of r, every orthogonal matrix is equally likely.
         q = q * np.where(np.diagonal(r) < 0, -1, 1).astype(dtype)
         q = q if rows >= columns else q.T
-        return asarray(np.asarray(gain * q.reshape(shape), dtype))
+        return gt.asarray(np.asarray(gain * q.reshape(shape), dtype))
 
     return initializer
 

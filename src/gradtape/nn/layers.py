@@ -6,24 +6,19 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from gradtape import random
+import gradtape as gt
+from gradtape import Tensor, Variable, random
 from gradtape.annotated_kinds import NonNegative, Size
 from gradtape.argument_checks import as_count, check_exports
-from gradtape.dtypes import DTypeLike, default_dtype, to_inexact
+from gradtape.dtypes import DTypeLike, to_inexact
 from gradtape.errors import ShapeError
 from gradtape.nn import activations
 from gradtape.nn.activations import ActivationLike
 from gradtape.nn.initializers import InitializerLike, Seed
 from gradtape.nn.module import Layer, Module, words
-from gradtape.ops.arrays.indexing import take
-from gradtape.ops.arrays.movement import reshape
-from gradtape.ops.elementwise.arithmetic import greater_equal
-from gradtape.ops.elementwise.unary import rsqrt, square
-from gradtape.ops.families.casting import cast
 from gradtape.ops.families.shapes import broadcast_shapes, normalize_axes
 from gradtape.ops.families.signatures import Axis
-from gradtape.ops.reductions.reduction import mean
-from gradtape.tensor import Tensor, TensorLike, Variable, asarray
+from gradtape.tensor import TensorLike
 
 __all__ = ["Dense", "Dropout", "Embedding", "LayerNorm", "Sequential"]
 
@@ -93,8 +88,8 @@ def project(name: str, x: Tensor, kernel: Variable | Tensor) -> Tensor:
         )
     if len(x.shape) <= 2:
         return x @ kernel
-    rows = reshape(x, (math.prod(x.shape[:-1]), x.shape[-1])) @ kernel
-    return reshape(rows, (*x.shape[:-1], kernel.shape[1]))
+    rows = gt.reshape(x, (math.prod(x.shape[:-1]), x.shape[-1])) @ kernel
+    return gt.reshape(rows, (*x.shape[:-1], kernel.shape[1]))
 
 
 Parameter = Tensor | Variable | None
@@ -153,12 +148,12 @@ def normalized(
     x: Tensor, axes: tuple[int, ...], epsilon: NonNegative, gamma: Parameter, beta: Parameter
 ) -> Tensor:
     """The input with mean 0 and variance 1 along axes, then scaled by gamma and shifted by beta."""
-    distance = x - mean(x, axis=axes, keepdims=True)
-    variance = mean(square(distance), axis=axes, keepdims=True)
-    y = distance * rsqrt(variance + epsilon)
+    distance = x - gt.mean(x, axis=axes, keepdims=True)
+    variance = gt.mean(gt.square(distance), axis=axes, keepdims=True)
+    y = distance * gt.rsqrt(variance + epsilon)
     shape = tuple(n if axis in axes else 1 for axis, n in enumerate(x.shape))
-    y = y if gamma is None else y * reshape(gamma, shape)
-    return y if beta is None else y + reshape(beta, shape)
+    y = y if gamma is None else y * gt.reshape(gamma, shape)
+    return y if beta is None else y + gt.reshape(beta, shape)
 
 
 class Embedding(Layer):
@@ -180,7 +175,7 @@ class Embedding(Layer):
         dtype: DTypeLike | None = None,
         name: str | None = None,
     ) -> None:
-        super().__init__(name, default_dtype() if dtype is None else dtype)
+        super().__init__(name, gt.default_dtype() if dtype is None else dtype)
         self.input_dim = as_count("Embedding: input_dim", input_dim, least=1)
         self.output_dim = as_count("Embedding: output_dim", output_dim, least=1)
         self.embeddings = self.add_variable(
@@ -190,11 +185,11 @@ class Embedding(Layer):
 
     def __call__(self, indices: TensorLike) -> Tensor:
         """The rows at the indices, of shape indices.shape + (output_dim,)."""
-        return self.call(asarray(indices))
+        return self.call(gt.asarray(indices))
 
     def call(self, indices: Tensor) -> Tensor:
         """The same for a tensor of integers."""
-        return take(self.embeddings, indices, axis=0)
+        return gt.take(self.embeddings, indices, axis=0)
 
     def describe(self) -> str:
         """The arguments that `repr` shows."""
@@ -245,9 +240,9 @@ class Dropout(Layer):
         """The input with elements dropped, by random numbers of a shape."""
         broadcast_shapes("Dropout", [x.shape, shape])
         draw: Any = random if self.generator is None else self.generator
-        kept = greater_equal(draw.uniform(shape, dtype="float32"), self.rate)
+        kept = gt.greater_equal(draw.uniform(shape, dtype="float32"), self.rate)
         growth = 1.0 / (1.0 - self.rate) if self.rate < 1.0 else 0.0
-        return x * (cast(kept, to_inexact(x.dtype)) * growth)
+        return x * (gt.cast(kept, to_inexact(x.dtype)) * growth)
 
     def describe(self) -> str:
         """The arguments that `repr` shows."""

@@ -13,24 +13,17 @@ from typing import Any
 
 import numpy as np
 
+import gradtape as gt
+from gradtape import Tensor
 from gradtape.annotated_kinds import Positive, Probability
 from gradtape.argument_checks import check_exports
-from gradtape.dtypes import default_dtype, promote
+from gradtape.dtypes import promote
 from gradtape.errors import DtypeError, IndexRangeError, ShapeError
 from gradtape.nn.activations import log_softmax
-from gradtape.ops.arrays.movement import reshape
 from gradtape.ops.arrays.positions import known_value
-from gradtape.ops.elementwise.arithmetic import clip, equal, maximum, minimum, where
-from gradtape.ops.elementwise.complexes import abs as absolute
-from gradtape.ops.elementwise.special import multiply_no_nan
-from gradtape.ops.elementwise.unary import log, relu, softplus, sqrt, square
-from gradtape.ops.families import cast, kind_of_operand, normalize_axis
+from gradtape.ops.families import kind_of_operand, normalize_axis
 from gradtape.ops.families.axes import in_dtype
-from gradtape.ops.reductions.reduction import all as every
-from gradtape.ops.reductions.reduction import any as some
-from gradtape.ops.reductions.reduction import mean
-from gradtape.ops.reductions.reduction import sum as total
-from gradtape.tensor import Tensor, TensorLike, asarray
+from gradtape.tensor import TensorLike
 
 __all__ = [
     "binary_crossentropy",
@@ -53,13 +46,13 @@ EPSILON = 1e-7
 
 def predictions(y_pred: TensorLike) -> Tensor:
     """Predictions as a tensor of floats."""
-    found: Tensor = asarray(y_pred)
-    return found if found.dtype.kind == "f" else cast(found, default_dtype())
+    found: Tensor = gt.asarray(y_pred)
+    return found if found.dtype.kind == "f" else gt.cast(found, gt.default_dtype())
 
 
 def matched(name: str, y_true: TensorLike, y_pred: TensorLike) -> tuple[Tensor, Tensor]:
     """Both as tensors of one shape and of the dtype of the predictions."""
-    targets: Tensor = asarray(y_true)
+    targets: Tensor = gt.asarray(y_true)
     found = predictions(y_pred)
     if targets.shape != found.shape:
         # Not broadcast: targets (n,) with predictions (n, 1) would give n × n errors.
@@ -79,9 +72,9 @@ def last_axis(function: Callable[..., Tensor], x: Tensor) -> Tensor:
 def reduced(loss: Tensor, reduction: str) -> Tensor:
     """The mean or sum of the examples, or each."""
     if reduction == "mean":
-        return mean(loss)
+        return gt.mean(loss)
     if reduction == "sum":
-        return total(loss)
+        return gt.sum(loss)
     if reduction == "none":
         return loss
     raise ValueError(f'reduction: {reduction!r} is unknown. Use "mean", "sum" or "none".')
@@ -98,7 +91,7 @@ def sigmoid_cross_entropy_with_logits(
     """
     labels, logits = matched("sigmoid_cross_entropy_with_logits", labels, logits)
     # Neither term is negative, so nothing cancels for any logit.
-    loss = labels * softplus(-logits) + (1.0 - labels) * softplus(logits)
+    loss = labels * gt.softplus(-logits) + (1.0 - labels) * gt.softplus(logits)
     return reduced(loss, reduction)
 
 
@@ -117,7 +110,7 @@ def softmax_cross_entropy_with_logits(
 
 def _crossed(labels: TensorLike, logs: Any, axis: int) -> Tensor:
     """-sum(labels * logs), where a label of 0 adds 0 even if the logarithm is infinite."""
-    return -total(multiply_no_nan(logs, labels), axis=axis)
+    return -gt.sum(gt.multiply_no_nan(logs, labels), axis=axis)
 
 
 def _smoothed(labels: Tensor, smoothing: float, classes: int) -> Tensor:
@@ -145,16 +138,16 @@ def binary_crossentropy(
     if from_logits:
         loss = sigmoid_cross_entropy_with_logits(y_true, y_pred)
     else:
-        y_pred = clip(y_pred, EPSILON, 1.0 - EPSILON)
-        loss = -(y_true * log(y_pred) + (1.0 - y_true) * log(1.0 - y_pred))
-    return reduced(last_axis(mean, loss), reduction)
+        y_pred = gt.clip(y_pred, EPSILON, 1.0 - EPSILON)
+        loss = -(y_true * gt.log(y_pred) + (1.0 - y_true) * gt.log(1.0 - y_pred))
+    return reduced(last_axis(gt.mean, loss), reduction)
 
 
 def _log_probabilities(y_pred: TensorLike, from_logits: bool, axis: int) -> Tensor:
     if from_logits:
         return log_softmax(y_pred, axis)
-    shares = y_pred / total(y_pred, axis=axis, keepdims=True)
-    return log(clip(shares, EPSILON, 1.0 - EPSILON))
+    shares = y_pred / gt.sum(y_pred, axis=axis, keepdims=True)
+    return gt.log(gt.clip(shares, EPSILON, 1.0 - EPSILON))
 
 
 @kind_of_operand
@@ -203,7 +196,7 @@ def sparse_categorical_crossentropy(
     [-0.0, 0.693147]
     """
     name = "sparse_categorical_crossentropy"
-    targets: Tensor = asarray(y_true)
+    targets: Tensor = gt.asarray(y_true)
     y_pred = predictions(y_pred)
     axis = normalize_axis(name, axis, y_pred.ndim)
     classes = y_pred.shape[axis]
@@ -212,10 +205,10 @@ def sparse_categorical_crossentropy(
     # Labels are compared with every class inside the loop that computes the logarithms; a gather
     # would be a loop of its own.
     numbers = np.arange(classes).reshape((classes,) + (1,) * (y_pred.ndim - axis - 1))
-    chosen = equal(labels, numbers)
-    loss = _crossed(cast(chosen, logs.dtype), logs, axis)
+    chosen = gt.equal(labels, numbers)
+    loss = _crossed(gt.cast(chosen, logs.dtype), logs, axis)
     if known_value(targets) is None:
-        loss = loss + cast(where(some(chosen, axis=axis), 0.0, math.nan), loss.dtype)
+        loss = loss + gt.cast(gt.where(gt.any(chosen, axis=axis), 0.0, math.nan), loss.dtype)
     return reduced(loss, reduction)
 
 
@@ -236,7 +229,7 @@ def _labels(name: str, y_true: Tensor, shape: tuple[int, ...], axis: int) -> Ten
     if known is not None and known.size and not (known.min() >= 0 and known.max() < shape[axis]):
         wrong = known[(known < 0) | (known >= shape[axis])].flat[0]
         raise IndexRangeError(f"{name}: label {wrong} is not a class (0 to {shape[axis] - 1}).")
-    return y_true if y_true.shape == kept else reshape(y_true, kept)
+    return y_true if y_true.shape == kept else gt.reshape(y_true, kept)
 
 
 @kind_of_operand
@@ -249,7 +242,7 @@ def mean_squared_error(
     2.0
     """
     y_true, y_pred = matched("mean_squared_error", y_true, y_pred)
-    return reduced(last_axis(mean, square(y_true - y_pred)), reduction)
+    return reduced(last_axis(gt.mean, gt.square(y_true - y_pred)), reduction)
 
 
 @kind_of_operand
@@ -262,7 +255,7 @@ def mean_absolute_error(
     1.0
     """
     y_true, y_pred = matched("mean_absolute_error", y_true, y_pred)
-    return reduced(last_axis(mean, absolute(y_true - y_pred)), reduction)
+    return reduced(last_axis(gt.mean, gt.abs(y_true - y_pred)), reduction)
 
 
 @kind_of_operand
@@ -275,10 +268,10 @@ def huber(
     [0.125, 2.5]
     """
     y_true, y_pred = matched("huber", y_true, y_pred)
-    size = absolute(y_pred - y_true)
-    near = minimum(size, float(delta))
+    size = gt.abs(y_pred - y_true)
+    near = gt.minimum(size, float(delta))
     loss = near * (size - 0.5 * near)
-    return reduced(last_axis(mean, loss), reduction)
+    return reduced(last_axis(gt.mean, loss), reduction)
 
 
 @kind_of_operand
@@ -290,7 +283,7 @@ def log_cosh(y_true: TensorLike, y_pred: TensorLike, *, reduction: str = "mean")
     """
     y_true, y_pred = matched("log_cosh", y_true, y_pred)
     error = y_pred - y_true
-    return reduced(last_axis(mean, error + softplus(-2.0 * error) - math.log(2.0)), reduction)
+    return reduced(last_axis(gt.mean, error + gt.softplus(-2.0 * error) - math.log(2.0)), reduction)
 
 
 @kind_of_operand
@@ -301,9 +294,9 @@ def hinge(y_true: TensorLike, y_pred: TensorLike, *, reduction: str = "mean") ->
     0.75
     """
     y_true, y_pred = matched("hinge", y_true, y_pred)
-    binary = every(equal(y_true, 0.0) | equal(y_true, 1.0))
-    signs = where(binary, 2.0 * y_true - 1.0, y_true)
-    return reduced(last_axis(mean, relu(1.0 - signs * y_pred)), reduction)
+    binary = gt.all(gt.equal(y_true, 0.0) | gt.equal(y_true, 1.0))
+    signs = gt.where(binary, 2.0 * y_true - 1.0, y_true)
+    return reduced(last_axis(gt.mean, gt.relu(1.0 - signs * y_pred)), reduction)
 
 
 @kind_of_operand
@@ -314,8 +307,8 @@ def kl_divergence(y_true: TensorLike, y_pred: TensorLike, *, reduction: str = "m
     0.0
     """
     y_true, y_pred = matched("kl_divergence", y_true, y_pred)
-    y_true, y_pred = clip(y_true, EPSILON, 1.0), clip(y_pred, EPSILON, 1.0)
-    return reduced(last_axis(total, y_true * log(y_true / y_pred)), reduction)
+    y_true, y_pred = gt.clip(y_true, EPSILON, 1.0), gt.clip(y_pred, EPSILON, 1.0)
+    return reduced(last_axis(gt.sum, y_true * gt.log(y_true / y_pred)), reduction)
 
 
 @kind_of_operand
@@ -329,12 +322,12 @@ def cosine_similarity(
     """
     y_true, y_pred = matched("cosine_similarity", y_true, y_pred)
     products = _directed(y_true, axis) * _directed(y_pred, axis)
-    return reduced(-total(products, axis=axis), reduction)
+    return reduced(-gt.sum(products, axis=axis), reduction)
 
 
 def _directed(x: Tensor, axis: int) -> Tensor:
     """Vectors of length 1; those shorter than 1e-6 stay shorter."""
-    return x / sqrt(maximum(total(square(x), axis=axis, keepdims=True), 1e-12))
+    return x / gt.sqrt(gt.maximum(gt.sum(gt.square(x), axis=axis, keepdims=True), 1e-12))
 
 
 check_exports(globals(), __all__)

@@ -6,12 +6,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import gradtape as gt
+from gradtape import Tensor, Variable
 from gradtape.argument_checks import as_flag, check_exports
-from gradtape.dtypes import DType, DTypeLike, as_dtype, default_dtype
+from gradtape.dtypes import DType, DTypeLike, as_dtype
 from gradtape.nn import initializers
 from gradtape.nn.initializers import InitializerLike
-from gradtape.ops.families.casting import cast
-from gradtape.tensor import Tensor, TensorLike, Variable, asarray, saved_state
+from gradtape.tensor import TensorLike, saved_state
 from gradtape.tensor.display import Displayed, Fields
 from gradtape.trace import capturing
 from gradtape.trace.change_counter import TellsChanges
@@ -323,11 +324,11 @@ class Layer(Module):
         """A variable with a starting value, named after the layer."""
         start = initializers.get(initializer)(tuple(shape), self.dtype)
         # Computed now: a pending tensor would become part of the current recording.
-        return Variable(asarray(start).numpy(), trainable, f"{self.name}.{name}", self.dtype)
+        return Variable(gt.asarray(start).numpy(), trainable, f"{self.name}.{name}", self.dtype)
 
     def __call__(self, x: TensorLike, *args: Any, **kwargs: Any) -> Any:
         """The result of `call` for the input as a tensor of the layer's dtype."""
-        tensor: Tensor = asarray(x)
+        tensor: Tensor = gt.asarray(x)
         self.ensure_built(tensor.shape, tensor.dtype)
         return self.call(self.cast_input(tensor), *args, **kwargs)
 
@@ -336,7 +337,7 @@ class Layer(Module):
         if self.built:
             return
         if self.dtype is None:
-            self.dtype = dtype if dtype is not None and dtype.kind in "fc" else default_dtype()
+            self.dtype = dtype if dtype is not None and dtype.kind in "fc" else gt.default_dtype()
         self.build(tuple(input_shape))
         self.built = True
 
@@ -344,7 +345,7 @@ class Layer(Module):
         """The input in the dtype of the layer; complex inputs keep theirs."""
         if self.dtype is None or x.dtype == self.dtype or x.dtype.kind == "c":
             return x
-        return cast(x, self.dtype)
+        return gt.cast(x, self.dtype)
 
     def describe(self) -> str:
         """The arguments that `repr` shows."""

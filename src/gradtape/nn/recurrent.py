@@ -5,19 +5,14 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from gradtape import dtypes
+import gradtape as gt
+from gradtape import Tensor, dtypes
 from gradtape.argument_checks import check_exports
-from gradtape.control.scan import scan
 from gradtape.dtypes import DTypeLike
 from gradtape.errors import ShapeError
 from gradtape.nn.cells import Cell, GRUCell, LSTMCell, RNNCell, State, StateLike
 from gradtape.nn.module import Layer, words
-from gradtape.ops.arrays.creation import zeros
-from gradtape.ops.arrays.joining import concat
-from gradtape.ops.arrays.movement import flip, moveaxis, reshape
-from gradtape.ops.elementwise.arithmetic import where
-from gradtape.ops.families.casting import cast
-from gradtape.tensor import Tensor, TensorLike, asarray
+from gradtape.tensor import TensorLike
 
 __all__ = ["Bidirectional", "GRU", "LSTM", "RNN"]
 
@@ -40,7 +35,7 @@ def over_time(
         is_state.append(output is new[0])
         return new, output
 
-    state, outputs = scan(step, state, projected)
+    state, outputs = gt.scan(step, state, projected)
     # Where outputs are the first part of the state, all of them are kept only if they are read.
     return outputs, state[0] if is_state[-1] else outputs[-1], state
 
@@ -54,14 +49,14 @@ def _over_masked_time(
         known: tuple[Tensor, State], now: tuple[Tensor, Tensor]
     ) -> tuple[tuple[Tensor, State], Tensor]:
         (before, state), (projected, counts) = known, now
-        counts = reshape(counts, (batch, 1))
+        counts = gt.reshape(counts, (batch, 1))
         output, new = cell.step(projected, state)
-        output = where(counts, output, before)
-        kept = tuple(where(counts, n, old) for n, old in zip(new, state, strict=True))
+        output = gt.where(counts, output, before)
+        kept = tuple(gt.where(counts, n, old) for n, old in zip(new, state, strict=True))
         return (output, kept), output
 
-    start = zeros((batch, cell.units), dtype=dtype)
-    (last, state), outputs = scan(step, (start, tuple(state)), (projected, mask))
+    start = gt.zeros((batch, cell.units), dtype=dtype)
+    (last, state), outputs = gt.scan(step, (start, tuple(state)), (projected, mask))
     return outputs, last, state
 
 
@@ -131,15 +126,15 @@ class RNN(Layer):
                 f"{self.name}: an input of shape {x.shape} is not {axes} with at least one step in "
                 "time. Reshape it."
             )
-        x = x if self.time_major else moveaxis(x, 1, 0)
+        x = x if self.time_major else gt.moveaxis(x, 1, 0)
         state = self.cell.as_state(initial_state, x.shape[1])
         if mask is not None:
-            mask = self._checked(asarray(mask), x.shape)
+            mask = self._checked(gt.asarray(mask), x.shape)
         if self.go_backwards:
-            x, mask = flip(x, axis=0), None if mask is None else flip(mask, axis=0)
+            x, mask = gt.flip(x, axis=0), None if mask is None else gt.flip(mask, axis=0)
         sequence, last, state = over_time(self.cell, x, state, mask)
         if self.return_sequences:
-            last = sequence if self.time_major else moveaxis(sequence, 0, 1)
+            last = sequence if self.time_major else gt.moveaxis(sequence, 0, 1)
         return (last, *state) if self.return_state else last
 
     def _checked(self, mask: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -151,8 +146,8 @@ class RNN(Layer):
                 f"{self.name}: a mask of shape {mask.shape} does not fit. It needs {expected}, a "
                 "boolean for each example and step."
             )
-        mask = mask if mask.dtype.kind == "b" else cast(mask, dtypes.bool)
-        return mask if self.time_major else moveaxis(mask, 0, 1)
+        mask = mask if mask.dtype.kind == "b" else gt.cast(mask, dtypes.bool)
+        return mask if self.time_major else gt.moveaxis(mask, 0, 1)
 
     def describe(self) -> str:
         """The arguments that `repr` shows."""
@@ -243,7 +238,7 @@ class Bidirectional(Layer):
             (one, *ones), (two, *twos) = one, two
             states = (*ones, *twos)
         if first.return_sequences:
-            two = flip(two, axis=0 if first.time_major else 1)
+            two = gt.flip(two, axis=0 if first.time_major else 1)
         found = merged(self.merge_mode, one, two)
         if not states:
             return found
@@ -273,7 +268,7 @@ def check_mode(mode: object) -> None:
 def merged(mode: str | None, one: Tensor, two: Tensor) -> Tensor | tuple[Tensor, Tensor]:
     """The outputs of both directions as one, or both."""
     if mode == "concat":
-        return concat([one, two], axis=-1)
+        return gt.concat([one, two], axis=-1)
     if mode == "sum":
         return one + two
     if mode == "mul":

@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from gradtape.dtypes import REAL_OF, float64
-from gradtape.ops.elementwise.arithmetic import clip, equal, maximum, where
-from gradtape.ops.elementwise.complexes import imag, real
-from gradtape.ops.elementwise.unary import sqrt, square
-from gradtape.ops.families.casting import cast
-from gradtape.ops.reductions.reduction import sum as total
+import gradtape as gt
+from gradtape import RowSparse, Tensor
+from gradtape.dtypes import REAL_OF
 from gradtape.optimizers.pairs import Pair
 from gradtape.optimizers.rows import combined
-from gradtape.tensor import RowSparse, Tensor
 from gradtape.trace.change_counter import TellsChanges
 
 NAMES = ("clipnorm", "clipvalue", "global_clipnorm")
@@ -51,11 +47,11 @@ class Clipping(TellsChanges):
         ]
         if self.clipvalue is not None:
             bound = float(self.clipvalue)
-            return [(_mapped(g, lambda x: clip(x, -bound, bound)), v) for g, v in ready]
+            return [(_mapped(g, lambda x: gt.clip(x, -bound, bound)), v) for g, v in ready]
         if self.clipnorm is not None:
             return [(_shortened(g, length(g), float(self.clipnorm)), v) for g, v in ready]
         assert self.global_clipnorm is not None
-        parts = [cast(_squares(g), float64) for g, _ in ready]
+        parts = [gt.cast(_squares(g), gt.float64) for g, _ in ready]
         overall = _root(sum(parts[1:], parts[0]))
         return [(_shortened(g, overall, float(self.global_clipnorm)), v) for g, v in ready]
 
@@ -68,18 +64,18 @@ def length(gradient: Tensor) -> Tensor:
 def _squares(gradient: Tensor) -> Tensor:
     values = gradient.values if isinstance(gradient, RowSparse) else gradient
     if values.dtype.kind == "c":
-        return total(square(real(values)) + square(imag(values)))
-    return total(square(values))
+        return gt.sum(gt.square(gt.real(values)) + gt.square(gt.imag(values)))
+    return gt.sum(gt.square(values))
 
 
 def _root(squares: Tensor) -> Tensor:
-    return where(equal(squares, 0.0), 0.0, sqrt(squares))
+    return gt.where(gt.equal(squares, 0.0), 0.0, gt.sqrt(squares))
 
 
 def _shortened(gradient: Tensor, size: Tensor, bound: float) -> Tensor:
-    factor = bound / maximum(size, bound)
+    factor = bound / gt.maximum(size, bound)
     dtype = REAL_OF[gradient.dtype]
-    factor = factor if factor.dtype == dtype else cast(factor, dtype)
+    factor = factor if factor.dtype == dtype else gt.cast(factor, dtype)
     return _mapped(gradient, lambda x: x * factor)
 
 

@@ -10,19 +10,17 @@ from typing import Any, Concatenate, ParamSpec, TypedDict, TypeVar
 
 import numpy as np
 
+import gradtape as gt
+from gradtape import GradientTape, RowSparse, Tensor, Variable
 from gradtape.annotated_kinds import NonNegative
 from gradtape.argument_checks import check_exports
 from gradtape.dtypes import REAL_OF, DType
 from gradtape.errors import MismatchError
-from gradtape.ops.elementwise.arithmetic import equal, where
-from gradtape.ops.elementwise.unary import sqrt
-from gradtape.ops.families.casting import cast
 from gradtape.optimizers.clipping import Clipping
 from gradtape.optimizers.pairs import as_pairs, check_variables, connected
 from gradtape.optimizers.rate import LearningRate, Rate, as_rate, rate_config, rate_now
 from gradtape.optimizers.rows import update_rows
-from gradtape.tape.gradient_tape import GradientTape
-from gradtape.tensor import RowSparse, Tensor, TensorLike, Variable, saved_state
+from gradtape.tensor import TensorLike, saved_state
 from gradtape.trace.change_counter import TellsChanges
 from gradtape.trace.thread_state import state
 
@@ -318,7 +316,7 @@ class Optimizer(TellsChanges):
         for gradient, variable in pairs:
             dtype = REAL_OF[variable.dtype]
             if dtype not in by_dtype:
-                by_dtype[dtype] = [n if n.dtype == dtype else cast(n, dtype) for n in numbers]
+                by_dtype[dtype] = [n if n.dtype == dtype else gt.cast(n, dtype) for n in numbers]
             rate, *rates = by_dtype[dtype]
             weight = variable.value
             if self.weight_decay and self._decays(variable):
@@ -454,7 +452,7 @@ def root(x: Tensor) -> Tensor:
     Under a tape its derivative is 0 at 0, not infinite: there the moment comes from a gradient of
     0, and a formula that divides by root plus epsilon is smooth.
     """
-    return where(equal(x, 0.0), 0.0, sqrt(x)) if state.tapes else sqrt(x)
+    return gt.where(gt.equal(x, 0.0), 0.0, gt.sqrt(x)) if state.tapes else gt.sqrt(x)
 
 
 check_exports(globals(), __all__)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import gradtape as gt
+from gradtape import RowSparse, Tensor, Variable
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.ir.lines import warn
-from gradtape.ops.families.casting import cast
-from gradtape.tensor import RowSparse, Tensor, TensorLike, Variable, asarray
+from gradtape.tensor import TensorLike
 
 Pair = tuple[Tensor, Variable]
 
@@ -86,7 +87,7 @@ def _names(variables: Sequence[Variable]) -> str:
 
 def _fitting(gradient: TensorLike, variable: Variable) -> Tensor:
     """A gradient of the variable's shape, in its dtype; row-sparse ones stay so."""
-    gradient = gradient if isinstance(gradient, Tensor) else asarray(gradient)
+    gradient = gradient if isinstance(gradient, Tensor) else gt.asarray(gradient)
     if gradient.shape != variable.shape:
         raise ShapeError(
             f"apply: the gradient of {variable.name} has shape {gradient.shape} and the variable "
@@ -96,5 +97,5 @@ def _fitting(gradient: TensorLike, variable: Variable) -> Tensor:
         return gradient
     if isinstance(gradient, RowSparse):
         indices, values = gradient.rows
-        return RowSparse(indices, cast(values, variable.dtype), variable.value.spec)
-    return cast(gradient, variable.dtype)
+        return RowSparse(indices, gt.cast(values, variable.dtype), variable.value.spec)
+    return gt.cast(gradient, variable.dtype)

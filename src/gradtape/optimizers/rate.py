@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from gradtape.dtypes import float64
+import gradtape as gt
+from gradtape import Tensor, Variable
 from gradtape.errors import ShapeError
-from gradtape.ops.families.casting import cast
 from gradtape.optimizers import schedules
-from gradtape.tensor import Tensor, TensorLike, Variable, asarray
+from gradtape.tensor import TensorLike
 from gradtape.tensor.operators import Operators
 
 Rate = Variable | Tensor | Callable[[Any], TensorLike]
@@ -48,7 +48,7 @@ def as_rate(
             f"learning_rate: {number} is not a finite number of at least 0. Pass one, such as 0.01."
         )
     if isinstance(current, Variable):
-        return current.assign(asarray(number, dtype=current.dtype))
+        return current.assign(gt.asarray(number, dtype=current.dtype))
     start = np.float64(number)
     if make is None:
         return Variable(start, trainable=False, name="learning_rate")
@@ -73,9 +73,9 @@ def rate_now(rate: Rate, step: Tensor) -> Tensor:
         found = rate(step)
         # A Python number becomes a leaf, so a new one does not change the structure of the plan.
         if type(found) in (int, float):
-            return asarray(float(found), dtype=float64)
-        found = _scalar(asarray(found))
-    return found if found.dtype == float64 else cast(found, float64)
+            return gt.asarray(float(found), dtype=gt.float64)
+        found = _scalar(gt.asarray(found))
+    return found if found.dtype == gt.float64 else gt.cast(found, gt.float64)
 
 
 def rate_config(rate: Rate) -> object:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from gradtape.ops.arrays.creation import zeros
+import gradtape as gt
+from gradtape import RowSparse, Tensor
 from gradtape.ops.arrays.gathering import GATHER, SCATTER_ADD_ROWS, SCATTER_SET
-from gradtape.ops.arrays.sorting import SEARCHSORTED, sort
-from gradtape.tensor import RowSparse, Tensor
+from gradtape.ops.arrays.sorting import SEARCHSORTED
 from gradtape.trace.record import record
 
 
@@ -21,10 +21,10 @@ def combined(gradient: RowSparse) -> RowSparse:
     The others are zero. So sums over its values see each row of the table once.
     """
     indices, values = gradient.rows
-    ordered = sort(indices)
+    ordered = gt.sort(indices)
     # Where an index stands first among the ordered ones is the same for all its repeats.
     first = record(SEARCHSORTED, (ordered, indices), ("left",))
-    nothing = zeros(values.shape, dtype=values.dtype)
+    nothing = gt.zeros(values.shape, dtype=values.dtype)
     sums = record(SCATTER_ADD_ROWS, (nothing, first, values))
     return RowSparse(ordered, sums, gradient.spec)
 

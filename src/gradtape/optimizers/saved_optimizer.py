@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from gradtape import Tensor, Variable
 from gradtape.errors import MismatchError
 from gradtape.optimizers.optimizer import Optimizer
-from gradtape.tensor import Tensor, Variable
 from gradtape.training.storage import registry
 from gradtape.training.storage.encode import Owner
 

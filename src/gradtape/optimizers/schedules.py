@@ -17,14 +17,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import gradtape as gt
+from gradtape import Tensor
 from gradtape.annotated_kinds import NonNegative, Positive
 from gradtape.argument_checks import check_exports
-from gradtape.dtypes import float64
-from gradtape.ops.elementwise.arithmetic import equal, minimum, where
-from gradtape.ops.elementwise.arithmetic import pow as power_of
-from gradtape.ops.elementwise.unary import ceil, cos, floor, log
-from gradtape.ops.families.casting import cast
-from gradtape.tensor import Tensor, TensorLike, asarray
+from gradtape.tensor import TensorLike
 from gradtape.training.storage import registry
 
 __all__ = [
@@ -81,7 +78,7 @@ registry.register_family(
 
 
 def _counted(step: TensorLike) -> Tensor:
-    return cast(asarray(step), float64)
+    return gt.cast(gt.asarray(step), gt.float64)
 
 
 @dataclass(frozen=True)
@@ -103,8 +100,8 @@ class ExponentialDecay(LearningRateSchedule):
 
     def __call__(self, step: TensorLike) -> Tensor:
         exponent = _counted(step) / self.decay_steps
-        exponent = floor(exponent) if self.staircase else exponent
-        return self.initial_learning_rate * power_of(float(self.decay_rate), exponent)
+        exponent = gt.floor(exponent) if self.staircase else exponent
+        return self.initial_learning_rate * gt.pow(float(self.decay_rate), exponent)
 
 
 @dataclass(frozen=True)
@@ -126,7 +123,7 @@ class InverseTimeDecay(LearningRateSchedule):
 
     def __call__(self, step: TensorLike) -> Tensor:
         times = _counted(step) / self.decay_steps
-        times = floor(times) if self.staircase else times
+        times = gt.floor(times) if self.staircase else times
         return self.initial_learning_rate / (1.0 + self.decay_rate * times)
 
 
@@ -157,9 +154,9 @@ class PiecewiseConstantDecay(LearningRateSchedule):
 
     def __call__(self, step: TensorLike) -> Tensor:
         step = _counted(step)
-        found: Tensor = asarray(float(self.values[-1]), dtype=float64)
+        found: Tensor = gt.asarray(float(self.values[-1]), dtype=gt.float64)
         for boundary, value in reversed(list(zip(self.boundaries, self.values[:-1], strict=True))):
-            found = where(step <= float(boundary), float(value), found)
+            found = gt.where(step <= float(boundary), float(value), found)
         return found
 
 
@@ -185,12 +182,12 @@ class PolynomialDecay(LearningRateSchedule):
     def __call__(self, step: TensorLike) -> Tensor:
         step = _counted(step)
         if self.cycle:
-            rounds = where(equal(step, 0.0), 1.0, ceil(step / self.decay_steps))
+            rounds = gt.where(gt.equal(step, 0.0), 1.0, gt.ceil(step / self.decay_steps))
             share = step / (self.decay_steps * rounds)
         else:
-            share = minimum(step, float(self.decay_steps)) / self.decay_steps
+            share = gt.minimum(step, float(self.decay_steps)) / self.decay_steps
         distance = self.initial_learning_rate - self.end_learning_rate
-        return distance * power_of(1.0 - share, float(self.power)) + self.end_learning_rate
+        return distance * gt.pow(1.0 - share, float(self.power)) + self.end_learning_rate
 
 
 @dataclass(frozen=True)
@@ -221,11 +218,11 @@ class CosineDecay(LearningRateSchedule):
             return decayed
         rise = self.warmup_target - self.initial_learning_rate
         warm = self.initial_learning_rate + rise * (step / self.warmup_steps)
-        return where(step < float(self.warmup_steps), warm, decayed)
+        return gt.where(step < float(self.warmup_steps), warm, decayed)
 
     def _decayed(self, step: Tensor, start: float) -> Tensor:
-        share = minimum(step, float(self.decay_steps)) / self.decay_steps
-        cosine = 0.5 * (1.0 + cos(share * math.pi))
+        share = gt.minimum(step, float(self.decay_steps)) / self.decay_steps
+        cosine = 0.5 * (1.0 + gt.cos(share * math.pi))
         return start * ((1.0 - self.alpha) * cosine + self.alpha)
 
 
@@ -248,13 +245,13 @@ class CosineDecayRestarts(LearningRateSchedule):
     def __call__(self, step: TensorLike) -> Tensor:
         periods = _counted(step) / self.first_decay_steps
         if self.t_mul == 1.0:
-            number = floor(periods)
+            number = gt.floor(periods)
             share = periods - number
         else:
-            number = floor(log(1.0 - periods * (1.0 - self.t_mul)) / math.log(self.t_mul))
-            length = power_of(float(self.t_mul), number)
+            number = gt.floor(gt.log(1.0 - periods * (1.0 - self.t_mul)) / math.log(self.t_mul))
+            length = gt.pow(float(self.t_mul), number)
             share = (periods - (1.0 - length) / (1.0 - self.t_mul)) / length
-        cosine = 0.5 * power_of(float(self.m_mul), number) * (1.0 + cos(share * math.pi))
+        cosine = 0.5 * gt.pow(float(self.m_mul), number) * (1.0 + gt.cos(share * math.pi))
         return self.initial_learning_rate * ((1.0 - self.alpha) * cosine + self.alpha)
 
 

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import Unpack
 
+import gradtape as gt
+from gradtape import RowSparse, Tensor
 from gradtape.annotated_kinds import Decay, NonNegative, Probability
 from gradtape.argument_checks import check_exports
-from gradtape.dtypes import float64
-from gradtape.ops.elementwise.arithmetic import maximum
-from gradtape.ops.elementwise.arithmetic import pow as power_of
-from gradtape.ops.elementwise.unary import sqrt, square
-from gradtape.ops.families.casting import cast
 from gradtape.optimizers.optimizer import (
     ArgumentsAfterDecay,
     Optimizer,
@@ -21,7 +18,6 @@ from gradtape.optimizers.optimizer import (
 )
 from gradtape.optimizers.rate import LearningRate
 from gradtape.optimizers.rows import add_to_rows
-from gradtape.tensor import RowSparse, Tensor
 
 __all__ = ["Adagrad", "Adam", "AdamW", "RMSprop", "SGD"]
 
@@ -126,8 +122,8 @@ class Adagrad(Optimizer):
     ) -> Update:
         """One step of the formula above."""
         (rate,) = rates
-        accumulator = slots[0] + square(gradient)
-        return weight - rate * gradient / sqrt(accumulator + self.epsilon), [accumulator]
+        accumulator = slots[0] + gt.square(gradient)
+        return weight - rate * gradient / gt.sqrt(accumulator + self.epsilon), [accumulator]
 
 
 class RMSprop(Optimizer):
@@ -175,13 +171,13 @@ class RMSprop(Optimizer):
         """One step of the formula above."""
         (rate,) = rates
         found = dict(zip(self.slots, slots, strict=True))
-        velocity = self.rho * found["velocity"] + (1.0 - self.rho) * square(gradient)
+        velocity = self.rho * found["velocity"] + (1.0 - self.rho) * gt.square(gradient)
         found["velocity"] = denominator = velocity
         if self.centered:
             average = self.rho * found["average_gradient"] + (1.0 - self.rho) * gradient
             found["average_gradient"] = average
-            denominator = velocity - square(average)
-        step = rate * gradient / sqrt(denominator + self.epsilon)
+            denominator = velocity - gt.square(average)
+        step = rate * gradient / gt.sqrt(denominator + self.epsilon)
         if self.momentum > 0.0:
             step = found["momentum"] = self.momentum * found["momentum"] + step
         return weight - step, list(found.values())
@@ -232,9 +228,9 @@ class Adam(Optimizer):
 
     def rates(self, learning_rate: Tensor, step: Tensor) -> tuple[Tensor, ...]:
         """The learning rate corrected for moments that begin at 0."""
-        t = cast(step + 1, float64)
-        second = sqrt(1.0 - power_of(self.beta_2, t))
-        return (learning_rate * second / (1.0 - power_of(self.beta_1, t)),)
+        t = gt.cast(step + 1, gt.float64)
+        second = gt.sqrt(1.0 - gt.pow(self.beta_2, t))
+        return (learning_rate * second / (1.0 - gt.pow(self.beta_1, t)),)
 
     def update(
         self, gradient: Tensor, weight: Tensor, slots: list[Tensor], *rates: Tensor
@@ -243,10 +239,10 @@ class Adam(Optimizer):
         (alpha,) = rates
         momentum, velocity = slots[:2]
         momentum = momentum + (gradient - momentum) * (1.0 - self.beta_1)
-        velocity = velocity + (square(gradient) - velocity) * (1.0 - self.beta_2)
+        velocity = velocity + (gt.square(gradient) - velocity) * (1.0 - self.beta_2)
         new, largest = [momentum, velocity], velocity
         if self.amsgrad:
-            largest = maximum(slots[2], velocity)
+            largest = gt.maximum(slots[2], velocity)
             new.append(largest)
         return weight - alpha * momentum / (root(largest) + self.epsilon), new
 

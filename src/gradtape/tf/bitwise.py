@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import gradtape as gt
 from gradtape.argument_checks import check_exports as _check_exports
 from gradtape.ops.elementwise import arithmetic as core
-from gradtape.ops.elementwise.unary import bitwise_invert
 from gradtape.tf.base.operators import Binary
 from gradtape.tf.ops import elementwise
 
@@ -28,7 +28,7 @@ bitwise_xor = _row(core.bitwise_xor, "Bits set in one only.", "bitwise_xor(6, 3)
 left_shift = _row(core.bitwise_left_shift, "Bits shifted left.", "left_shift(1, 3)", "8")
 right_shift = _row(core.bitwise_right_shift, "Bits shifted right.", "right_shift(8, 3)", "1")
 invert = elementwise.unary(
-    bitwise_invert, "iu", "Every bit inverted.", "invert(0)", "-1", namespace="tf.bitwise"
+    gt.bitwise_invert, "iu", "Every bit inverted.", "invert(0)", "-1", namespace="tf.bitwise"
 )
 
 

@@ -6,11 +6,9 @@ import builtins
 
 import numpy as np
 
+import gradtape as gt
 from gradtape.argument_checks import check_exports
 from gradtape.errors import DtypeError
-from gradtape.ops.elementwise.arithmetic import clip
-from gradtape.ops.elementwise.complexes import real as core_real
-from gradtape.ops.families.casting import cast as core_cast
 from gradtape.tf.base.conversion import common, convert
 from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.dtypes import as_dtype
@@ -33,8 +31,8 @@ def cast(x: TensorLike, dtype: DTypeLike, name: Name = None) -> Tensor:
     if dtype_of_x == wanted:
         return x
     if dtype_of_x.kind == "c" and wanted.kind != "c":
-        x = core_real(x)
-    return core_cast(x, wanted)
+        x = gt.real(x)
+    return gt.cast(x, wanted)
 
 
 @operation
@@ -47,9 +45,9 @@ def saturate_cast(value: TensorLike, dtype: DTypeLike, name: Name = None) -> Ten
     wanted = as_dtype(dtype)
     x = convert(value)
     if x.dtype.kind == "c" and wanted.kind != "c":
-        x = core_real(x)
+        x = gt.real(x)
     if wanted.kind == x.dtype.kind == "f" and wanted.dtype.itemsize < x.dtype.itemsize:
-        x = clip(x, builtins.float(wanted.min), builtins.float(wanted.max))
+        x = gt.clip(x, builtins.float(wanted.min), builtins.float(wanted.max))
     if wanted.kind in "iu" and x.dtype.kind in "iuf":
         low, high = builtins.int(wanted.min), builtins.int(wanted.max)
         if x.dtype.kind == "f":
@@ -58,10 +56,10 @@ def saturate_cast(value: TensorLike, dtype: DTypeLike, name: Name = None) -> Ten
             lowest, highest = kind(low), kind(high)
             if builtins.int(highest) > high:
                 highest = np.nextafter(highest, kind(0))
-            x = clip(x, builtins.float(lowest), builtins.float(highest))
+            x = gt.clip(x, builtins.float(lowest), builtins.float(highest))
         else:
             bounds = np.iinfo(x.spec.dtype)
-            x = clip(x, max(low, bounds.min), min(high, bounds.max))
+            x = gt.clip(x, max(low, bounds.min), min(high, bounds.max))
     return cast(x, wanted)
 
 
@@ -76,7 +74,7 @@ def complex(real: TensorLike, imag: TensorLike, name: Name = None) -> Tensor:
     if re.dtype.kind != "f":
         raise DtypeError(f"complex: parts must be floats, not {re.dtype.name}. Use tf.cast.")
     wanted = np.result_type(re.spec.dtype, np.complex64)
-    return core_cast(re, wanted) + core_cast(im, wanted) * 1j
+    return gt.cast(re, wanted) + gt.cast(im, wanted) * 1j
 
 
 check_exports(globals(), __all__)

@@ -11,16 +11,12 @@ from typing import Any, NoReturn, overload
 
 import numpy as np
 
+import gradtape as gt
+from gradtape import Variable
 from gradtape.annotated_kinds import is_integer
 from gradtape.argument_checks import check_exports
 from gradtape.errors import DtypeError, ShapeError, shown
-from gradtape.ops.arrays.joining import stack as core_stack
-from gradtape.ops.arrays.movement import broadcast_to as core_broadcast
-from gradtape.ops.arrays.movement import reshape as core_reshape
-from gradtape.ops.elementwise.arithmetic import identity, stop_gradient
-from gradtape.ops.families.casting import cast as core_cast
 from gradtape.tensor import tensor as core
-from gradtape.tensor.variable import Variable
 from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.dtypes import DType, as_dtype, of_numpy
 from gradtape.tf.base.shapes import TensorShape
@@ -98,7 +94,7 @@ def _number(value: Followed, dtype: DTypeLike | None) -> Tensor:
     if is_float and of.kind not in "fc":
         raise DtypeError(f"Cannot convert {value!r} to a tensor of dtype {of}. Cast it first.")
     recording = state.recording
-    return identity(recording.hold(enter(recording, value, of), Tensor))
+    return gt.identity(recording.hold(enter(recording, value, of), Tensor))
 
 
 def _stacked(nest: Sequence[object], dtype: DTypeLike | None, hint: DTypeLike | None) -> Tensor:
@@ -106,7 +102,7 @@ def _stacked(nest: Sequence[object], dtype: DTypeLike | None, hint: DTypeLike | 
     if dtype is None:
         dtype = _first_dtype(nest) or hint
     parts = [convert(item, dtype) for item in nest]
-    return core_stack(parts)
+    return gt.stack(parts)
 
 
 def _first_dtype(nest: Any) -> Any:
@@ -197,7 +193,7 @@ def concrete(value: object) -> Array:
     tensor = convert(value)
     recording = tensor.recording
     if recording is not None and recording.capturing and tensor.spec.dtype.kind in "biu":
-        flat = core_reshape(tensor, (tensor.spec.size,))
+        flat = gt.reshape(tensor, (tensor.spec.size,))
         return np.array([int(flat[k]) for k in range(tensor.spec.size)], tensor.spec.dtype).reshape(
             tensor.spec.shape
         )
@@ -303,17 +299,17 @@ def constant(
     """
     if isinstance(value, Variable):
         # A constant is the variable's current value, and no derivative passes to it.
-        value = stop_gradient(convert(value))
+        value = gt.stop_gradient(convert(value))
     if isinstance(value, core.Tensor) and dtype is not None:
-        result = core_cast(convert(value), as_dtype(dtype).dtype)
+        result = gt.cast(convert(value), as_dtype(dtype).dtype)
     else:
         result = convert(value, dtype)
     if shape is None:
         return result
     wanted = as_shape(shape)
     if result.spec.size == 1 and result.spec.shape != wanted:
-        return core_broadcast(core_reshape(result, ()), wanted)
-    return core_reshape(result, wanted)
+        return gt.broadcast_to(gt.reshape(result, ()), wanted)
+    return gt.reshape(result, wanted)
 
 
 @operation

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import numpy as np
 
+import gradtape as gt
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.interop.numpy_protocols.ufuncs import array_ufunc
 from gradtape.ops.arrays.positions import known_value
 from gradtape.ops.elementwise import arithmetic, complexes
 from gradtape.ops.elementwise import unary as elementwise
-from gradtape.ops.families.casting import cast
 from gradtape.ops.matrices import contraction
 from gradtape.tf.base.conversion import common, convert, refuse_mixture
 from gradtape.tf.base.dispatch import PLAIN, WithoutValue, graphs
@@ -140,7 +140,7 @@ def widened(x: Any) -> Any:
     """An operand of a division: integers of 32 bits or more as float64, shorter ones as float32."""
     if not isinstance(x, Tensor) or x.spec.dtype.kind not in "iu":
         return x
-    return cast(x, np.dtype(np.float64 if x.spec.dtype.itemsize >= 4 else np.float32))
+    return gt.cast(x, np.dtype(np.float64 if x.spec.dtype.itemsize >= 4 else np.float32))
 
 
 def by_nonzero(function: Binary) -> Binary:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from gradtape import RowSparse
 from gradtape.argument_checks import check_exports
 from gradtape.ir.spec import Spec, spec
-from gradtape.tensor.row_sparse import KeptAsRows, RowSparse
+from gradtape.tensor.row_sparse import KeptAsRows
 from gradtape.tf.base.conversion import as_shape, convert
 from gradtape.tf.base.dtypes import DType
 from gradtape.tf.base.shapes import TensorShape

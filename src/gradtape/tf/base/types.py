@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from gradtape import Tensor as CoreTensor
 from gradtape.tensor import tensor_like
-from gradtape.tensor.tensor import Tensor as CoreTensor
 from gradtape.tf.base.dtypes import DType
 
 # Everything that `convert` makes a tensor of.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import gradtape as gt
 from gradtape.annotated_kinds import Size
 from gradtape.argument_checks import check_exports
 from gradtape.errors import ShapeError, shown
-from gradtape.ops.arrays.movement import flip, moveaxis, reshape
 from gradtape.ops.families.phases import Steps
 from gradtape.ops.matrices.convolution import convolve
 from gradtape.tf.base.conversion import as_shape, common, convert
@@ -53,7 +53,7 @@ def _operands(
             f"{name}: input of shape {x.shape} and filters of shape {kernel.shape}: both need "
             f"{spatial + 2} axes."
         )
-    x = x if last else moveaxis(x, 1, -1)
+    x = x if last else gt.moveaxis(x, 1, -1)
     channels = x.spec.shape[-1]
     expected = channels if inside is None else kernel.spec.shape[inside]
     if expected != channels:
@@ -63,16 +63,16 @@ def _operands(
 
 def _alone(x: Tensor, kernel: Tensor, steps: Steps) -> Tensor:
     """The convolution of all channels, which are one group."""
-    one, taps = (reshape(part, (1, *part.spec.shape)) for part in (x, kernel))
+    one, taps = (gt.reshape(part, (1, *part.spec.shape)) for part in (x, kernel))
     found = convolve(one, taps, *steps)
-    return reshape(found, found.spec.shape[1:])
+    return gt.reshape(found, found.spec.shape[1:])
 
 
 def _grouped(x: Tensor, kernel: Tensor, steps: Steps) -> Tensor:
     """The convolution of each group: these are the last axis of both but one, or but two."""
-    found = convolve(moveaxis(x, -2, 0), moveaxis(kernel, -3, 0), *steps)
-    *lead, groups, outside = (joined := moveaxis(found, 0, -2)).spec.shape
-    return reshape(joined, (*lead, groups * outside))
+    found = convolve(gt.moveaxis(x, -2, 0), gt.moveaxis(kernel, -3, 0), *steps)
+    *lead, groups, outside = (joined := gt.moveaxis(found, 0, -2)).spec.shape
+    return gt.reshape(joined, (*lead, groups * outside))
 
 
 def _convolved(
@@ -103,10 +103,10 @@ def _convolved(
         spatial_padding(padding, spatial, last),
     )
     if groups > 1:
-        parted = reshape(kernel, (*kernel.spec.shape[:-1], groups, outside // groups))
-        x, kernel = reshape(x, (*x.spec.shape[:-1], groups, inside)), moveaxis(parted, -2, -3)
+        parted = gt.reshape(kernel, (*kernel.spec.shape[:-1], groups, outside // groups))
+        x, kernel = gt.reshape(x, (*x.spec.shape[:-1], groups, inside)), gt.moveaxis(parted, -2, -3)
     result = (_grouped if groups > 1 else _alone)(x, kernel, windows.steps())
-    return result if last else moveaxis(result, -1, 1)
+    return result if last else gt.moveaxis(result, -1, 1)
 
 
 @operation
@@ -233,9 +233,9 @@ def _transposed(
         shape, forward.counts, window, gaps, spreads, forward.padding, strict=True
     ):
         around.append(((w - 1) * gap - before, n - 1 - (count - 1) * spread + before))
-    flipped = moveaxis(flip(kernel, axis=tuple(range(spatial))), -1, -2)
+    flipped = gt.moveaxis(gt.flip(kernel, axis=tuple(range(spatial))), -1, -2)
     result = _alone(x, flipped, Steps((1,) * spatial, gaps, spreads, tuple(around)))
-    return result if last else moveaxis(result, -1, 1)
+    return result if last else gt.moveaxis(result, -1, 1)
 
 
 def _transpose(
@@ -322,10 +322,10 @@ def depthwise_conv2d(
         spatial_padding(padding, 2, last),
     )
     # Each channel is a group.
-    parted = reshape(x, (*x.spec.shape, 1))
-    taps = reshape(kernel, (*window, channels, 1, multiplier))
+    parted = gt.reshape(x, (*x.spec.shape, 1))
+    taps = gt.reshape(kernel, (*window, channels, 1, multiplier))
     result = _grouped(parted, taps, windows.steps())
-    return result if last else moveaxis(result, -1, 1)
+    return result if last else gt.moveaxis(result, -1, 1)
 
 
 @operation

@@ -8,12 +8,10 @@ from typing import Any
 
 import numpy as np
 
+import gradtape as gt
 from gradtape.argument_checks import check_exports
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.ops.arrays import creation as core
-from gradtape.ops.arrays.joining import meshgrid as core_meshgrid
-from gradtape.ops.arrays.movement import broadcast_to, reshape
-from gradtape.ops.families.casting import cast
 from gradtape.ops.families.shapes import normalize_axis
 from gradtape.tf.base.conversion import as_int, as_shape, common, concrete, convert
 from gradtape.tf.base.dispatch import documented, operation
@@ -91,7 +89,7 @@ def fill(dims: ShapeLike, value: TensorLike, name: Name = None, layout: object =
     result = convert(value)
     if result.spec.shape:
         raise ShapeError(f"fill: expected one number, got shape {result.shape}.")
-    return broadcast_to(result, as_shape(dims))
+    return gt.broadcast_to(result, as_shape(dims))
 
 
 @operation
@@ -109,7 +107,7 @@ def eye(
     """
     result = core.eye(as_int(num_rows), as_int(num_columns), dtype=as_dtype(dtype).dtype)
     if batch_shape is not None:
-        result = broadcast_to(result, (*as_shape(batch_shape), *result.shape))
+        result = gt.broadcast_to(result, (*as_shape(batch_shape), *result.shape))
     return adopt(result)
 
 
@@ -159,7 +157,7 @@ def linspace(
     """
     first, last = common([start, stop], "linspace")
     if first.spec.dtype.kind in "iu":
-        first, last = (cast(x, np.dtype(np.float64)) for x in (first, last))
+        first, last = (gt.cast(x, np.dtype(np.float64)) for x in (first, last))
     if first.spec.dtype.kind != "f":
         raise DtypeError(
             f"linspace: bounds of dtype {first.dtype.name} have no order. Use tf.cast."
@@ -169,7 +167,7 @@ def linspace(
     at = normalize_axis("linspace", axis, len(shape) + 1)
     shares = np.linspace(0.0, 1.0, count, dtype=first.spec.dtype)
     shares = shares.reshape((count,) + (1,) * (len(shape) - at))
-    first, last = (_with_axis(broadcast_to(x, shape), at) for x in (first, last))
+    first, last = (_with_axis(gt.broadcast_to(x, shape), at) for x in (first, last))
     return first * (1.0 - convert(shares)) + last * convert(shares)
 
 
@@ -185,8 +183,8 @@ def meshgrid(*args: TensorLike, **kwargs: Any) -> list[Tensor]:
     [TensorShape([3, 2]), TensorShape([3, 2])]
     """
     kwargs.pop("name", None)
-    lines = [reshape(x, (-1,)) for x in common(args, "meshgrid")]
-    return adopt(core_meshgrid(*lines, **kwargs))
+    lines = [gt.reshape(x, (-1,)) for x in common(args, "meshgrid")]
+    return adopt(gt.meshgrid(*lines, **kwargs))
 
 
 @operation
@@ -210,7 +208,7 @@ def sequence_mask(
         raise ShapeError(f"sequence_mask: maxlen {int(maxlen)} is negative.")
     places = convert(np.arange(int(maxlen), dtype=lengths.spec.dtype))
     result = places < lengths[..., None]
-    return result if as_dtype(dtype).kind == "b" else cast(result, as_dtype(dtype).dtype)
+    return result if as_dtype(dtype).kind == "b" else gt.cast(result, as_dtype(dtype).dtype)
 
 
 check_exports(globals(), __all__)

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
+import gradtape as gt
+from gradtape import Variable
 from gradtape.argument_checks import check_exports
 from gradtape.control import callbacks
 from gradtape.ops.elementwise import arithmetic
 from gradtape.pytree import map_leaves
 from gradtape.tape import custom_gradient as core
-from gradtape.tape.checkpoint import checkpoint
-from gradtape.tensor.variable import Variable
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.base.dispatch import leave_for_python, operation
 from gradtape.tf.base.dtypes import as_dtype
@@ -107,7 +107,7 @@ def recompute_grad(f: UserFunction) -> UserFunction:
     >>> tape.gradient(y, x).numpy().item()
     12.0
     """
-    return _on_tensors(checkpoint(f), f)
+    return _on_tensors(gt.checkpoint(f), f)
 
 
 def _on_tensors(recorded: UserFunction, f: UserFunction) -> UserFunction:

@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 
+import gradtape as gt
 from gradtape.argument_checks import check_exports
 from gradtape.errors import ShapeError
 from gradtape.ops.arrays import triangles
-from gradtape.ops.arrays.movement import reshape
 from gradtape.ops.elementwise import arithmetic
 from gradtape.tf.base.conversion import common, concrete, convert
 from gradtape.tf.base.dispatch import operation
@@ -177,8 +177,8 @@ def tensor_diag(diagonal: TensorLike, name: Name = None) -> Tensor:
     [[1, 0], [0, 2]]
     """
     x = convert(diagonal)
-    flat = diag(reshape(x, (x.spec.size,)))
-    return reshape(flat, x.spec.shape * 2)
+    flat = diag(gt.reshape(x, (x.spec.size,)))
+    return gt.reshape(flat, x.spec.shape * 2)
 
 
 @operation
@@ -193,7 +193,7 @@ def tensor_diag_part(input: TensorLike, name: Name = None) -> Tensor:
     if half * 2 != x.spec.shape:
         raise ShapeError(f"tensor_diag_part: the halves of shape {x.shape} differ.")
     size = math.prod(half)
-    return reshape(triangles.diagonal(reshape(x, (size, size))), half)
+    return gt.reshape(triangles.diagonal(gt.reshape(x, (size, size))), half)
 
 
 @operation

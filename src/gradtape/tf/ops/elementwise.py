@@ -10,11 +10,11 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+import gradtape as gt
 from gradtape.argument_checks import check_exports
 from gradtape.errors import DtypeError
 from gradtape.ops.elementwise import arithmetic, bessel, complexes, special
 from gradtape.ops.elementwise import unary as core
-from gradtape.ops.families.casting import cast
 from gradtape.tf.base import operators
 from gradtape.tf.base.conversion import common, convert
 from gradtape.tf.base.dispatch import PLAIN, documented, graphs, operation
@@ -288,7 +288,7 @@ def _truncated(x: Tensor, y: Tensor) -> Tensor:
         return core.trunc(arithmetic.divide(x, y))
     quotient = arithmetic.floor_divide(x, y)
     inexact = arithmetic.not_equal(arithmetic.remainder(x, y), 0)
-    return quotient + cast(arithmetic.logical_and(inexact, quotient < 0), quotient.spec.dtype)
+    return quotient + gt.cast(arithmetic.logical_and(inexact, quotient < 0), quotient.spec.dtype)
 
 
 def _truncated_remainder(x: Any, y: Any) -> Tensor:

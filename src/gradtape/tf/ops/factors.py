@@ -7,12 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+import gradtape as gt
 from gradtape import linalg as core
 from gradtape.argument_checks import check_exports
 from gradtape.errors import ShapeError
-from gradtape.ops.arrays.movement import matrix_transpose
-from gradtape.ops.arrays.triangles import tril, triu
-from gradtape.ops.elementwise.complexes import conj
 from gradtape.tf.base.conversion import common, convert
 from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.dtypes import as_dtype, int32
@@ -84,7 +82,7 @@ def lu(input: TensorLike, output_idx_type: DTypeLike = int32, name: Name = None)
 
 def _parts(packed: Tensor) -> tuple[Tensor, Tensor]:
     ones = convert(np.eye(packed.spec.shape[-1], dtype=packed.spec.dtype))
-    return tril(packed, k=-1) + ones, triu(packed, k=0)
+    return gt.tril(packed, k=-1) + ones, gt.triu(packed, k=0)
 
 
 def _permuted(x: Tensor, order: TensorLike, inverse: bool) -> Tensor:
@@ -197,8 +195,8 @@ def sqrtm(input: TensorLike, name: Name = None) -> Tensor:
             # Solve yᴴ S + S yᴴ = dy for S, as one linear system for all its elements.
             size = x.spec.shape[-1]
             ones = convert(np.eye(size, dtype=x.spec.dtype))
-            flipped = conj(matrix_transpose(y))
-            system = _kronecker(flipped, ones) + _kronecker(ones, conj(y))
+            flipped = gt.conj(gt.matrix_transpose(y))
+            system = _kronecker(flipped, ones) + _kronecker(ones, gt.conj(y))
             flat = dy.reshape(*dy.spec.shape[:-2], size * size, 1)
             return core.solve(system, flat).reshape(*dy.spec.shape)
 

@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
+import gradtape as gt
 from gradtape import fft as core
 from gradtape.argument_checks import check_exports
 from gradtape.errors import DtypeError
-from gradtape.ops.arrays.creation import zeros
-from gradtape.ops.elementwise.arithmetic import identity
 from gradtape.tf.base.conversion import as_axes, as_shape, convert
 from gradtape.tf.base.dispatch import documented, named_in, operation
 from gradtape.tf.base.tensor import Tensor, adopt
@@ -57,7 +56,7 @@ def _complex(
     def transform(input: TensorLike, name: Name = None) -> Tensor:
         x = _checked(own, input, "c")
         # Nothing is transformed to nothing.
-        return function(x, axes=tuple(range(-count, 0))) if x.spec.size else identity(x)
+        return function(x, axes=tuple(range(-count, 0))) if x.spec.size else gt.identity(x)
 
     sentence = f"{sentence} along {_AXES[count]}."
     return operation(documented(transform, __name__, sentence, example, "TensorShape([4, 4, 4])"))
@@ -78,7 +77,7 @@ def _real(
         if 0 in lengths and (length is None or kind == "c"):
             other = np.float32 if kind == "c" else np.complex64
             wanted = np.result_type(other, np.zeros(0, x.spec.dtype).real.dtype)
-            return adopt(zeros((*x.spec.shape[: x.ndim - count], *lengths), dtype=wanted))
+            return adopt(gt.zeros((*x.spec.shape[: x.ndim - count], *lengths), dtype=wanted))
         return function(x, s=length, axes=tuple(range(-count, 0)))
 
     sentence = f"{sentence} along {_AXES[count]}."

@@ -9,13 +9,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+import gradtape as gt
 from gradtape.argument_checks import check_exports
 from gradtape.errors import DtypeError
-from gradtape.ops.arrays.movement import broadcast_to
 from gradtape.ops.elementwise import arithmetic
 from gradtape.ops.elementwise import special as known
 from gradtape.ops.elementwise import unary as core
-from gradtape.ops.reductions.reduction import sum as total
 from gradtape.tf.base.conversion import common
 from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.shapes import TensorSpec
@@ -48,7 +47,7 @@ def _called(
 
         return y, pulled
 
-    return recorded(*(broadcast_to(x, shape) for x in operands))
+    return recorded(*(gt.broadcast_to(x, shape) for x in operands))
 
 
 def _density(a: Tensor, x: Tensor) -> Tensor:
@@ -148,7 +147,7 @@ def lbeta(x: TensorLike, name: Name = None) -> Tensor:
     -0.6931
     """
     (x,) = _floats("lbeta", x)
-    return total(known.lgamma(x), axis=-1) - known.lgamma(total(x, axis=-1))
+    return gt.sum(known.lgamma(x), axis=-1) - known.lgamma(gt.sum(x, axis=-1))
 
 
 @operation

@@ -9,17 +9,13 @@ from typing import Any
 
 import numpy as np
 
+import gradtape as gt
 from gradtape.argument_checks import as_count, check_exports
 from gradtape.errors import DtypeError, IndexRangeError, ShapeError
 from gradtape.ops.arrays import indexing as core
 from gradtape.ops.arrays import scatter
-from gradtape.ops.arrays.creation import zeros
-from gradtape.ops.arrays.joining import stack
-from gradtape.ops.arrays.movement import broadcast_to, moveaxis, reshape
 from gradtape.ops.arrays.positions import known_value
-from gradtape.ops.arrays.sorting import nonzero
 from gradtape.ops.elementwise import arithmetic
-from gradtape.ops.families.casting import cast
 from gradtape.ops.families.shapes import normalize_axis
 from gradtape.tf.base.conversion import as_int, as_shape, common, convert
 from gradtape.tf.base.dispatch import documented, named_in, operation
@@ -51,7 +47,7 @@ def as_indices(name: str, indices: TensorLike) -> Tensor:
     if result.spec.dtype.kind not in "iu":
         # An empty list has no dtype of its own.
         if not result.spec.size:
-            return cast(result, np.dtype(np.int32))
+            return gt.cast(result, np.dtype(np.int32))
         raise DtypeError(
             f"{name}: indices of dtype {result.dtype.name} are not integers. Cast them."
         )
@@ -125,7 +121,7 @@ def gather_nd(
         columns = (*rows, *columns)
     if not columns:
         shape = (*places.spec.shape[:-1], *x.spec.shape)
-        return arithmetic.identity(broadcast_to(x, shape))
+        return arithmetic.identity(gt.broadcast_to(x, shape))
     return x[columns]
 
 
@@ -148,9 +144,9 @@ def where(
     chosen = convert(condition)
     if not chosen.spec.size and isinstance(condition, (list, tuple)):
         # An empty list has no dtype of its own.
-        chosen = cast(chosen, np.dtype(bool))
+        chosen = gt.cast(chosen, np.dtype(bool))
     if x is None and y is None:
-        return adopt(stack(list(nonzero(chosen)), axis=1))
+        return adopt(gt.stack(list(gt.nonzero(chosen)), axis=1))
     if x is None or y is None:
         raise ValueError("where: x and y must both be given, or neither.")
     if chosen.spec.dtype.kind != "b":
@@ -177,7 +173,7 @@ def boolean_mask(
         raise ShapeError(
             f"boolean_mask: a mask of shape {shape} does not fit the tensor of shape {x.shape}."
         )
-    flat = reshape(x, (*x.spec.shape[:at], math.prod(shape), *x.spec.shape[at + len(shape) :]))
+    flat = gt.reshape(x, (*x.spec.shape[:at], math.prod(shape), *x.spec.shape[at + len(shape) :]))
     places = np.flatnonzero(np.asarray(chosen.read()))
     return core.take(flat, places, axis=at)
 
@@ -279,10 +275,10 @@ def one_hot(
             convert(default if value is None else value, hint=wanted)
             for value, default in ((on_value, 1), (off_value, 0))
         )
-        result = arithmetic.where(chosen, cast(on, wanted), cast(off, wanted))
+        result = arithmetic.where(chosen, gt.cast(on, wanted), gt.cast(off, wanted))
     last = result.ndim - 1
     at = last if axis is None or axis == -1 else int(axis)
-    return result if at == last else moveaxis(result, last, at)
+    return result if at == last else gt.moveaxis(result, last, at)
 
 
 def _rows(
@@ -307,12 +303,12 @@ def _rows(
         _check_range(name, known, front)
     flat: Any = None
     for k in range(depth):
-        column = cast(places[..., k], np.dtype(np.int64))
+        column = gt.cast(places[..., k], np.dtype(np.int64))
         flat = column if flat is None else flat * front[k] + column
     if flat is None:
         flat = convert(np.zeros(places.spec.shape[:-1], np.int64))
-    merged = reshape(x, (math.prod(front), *rest))
-    return merged, reshape(flat, (count,)), reshape(updates, (count, *rest))
+    merged = gt.reshape(x, (math.prod(front), *rest))
+    return merged, gt.reshape(flat, (count,)), gt.reshape(updates, (count, *rest))
 
 
 def _check_range(name: str, places: Array, lengths: tuple[int, ...]) -> None:
@@ -327,7 +323,7 @@ def _scattered(
 ) -> Tensor:
     whole = convert(x)
     rows = _rows(name, whole, indices, convert(updates, whole.dtype))
-    return reshape(function(*rows), whole.spec.shape)
+    return gt.reshape(function(*rows), whole.spec.shape)
 
 
 @operation
@@ -345,7 +341,7 @@ def scatter_nd(
     """
     require_no_policy("scatter_nd", bad_indices_policy)
     added = convert(updates)
-    nothing = zeros(as_shape(shape), dtype=added.spec.dtype)
+    nothing = gt.zeros(as_shape(shape), dtype=added.spec.dtype)
     return _scattered("scatter_nd", scatter.scatter_add, nothing, indices, added)
 
 
@@ -397,16 +393,16 @@ def _extreme(name: str, x: Tensor, indices: TensorLike, updates: Tensor, lowest:
         best = scatter.scatter_max(-merged if lowest else merged, places, -rows if lowest else rows)
         best = -best if lowest else best
         dtype = x.spec.dtype
-        own = cast(arithmetic.equal(merged, best), dtype)
-        others = cast(arithmetic.equal(rows, core.take(best, places, axis=0)), dtype)
+        own = gt.cast(arithmetic.equal(merged, best), dtype)
+        others = gt.cast(arithmetic.equal(rows, core.take(best, places, axis=0)), dtype)
         share = 1.0 / arithmetic.maximum(scatter.scatter_add(own, places, others), 1.0)
 
         def slopes(dy: Tensor) -> Any:
-            part = reshape(dy, merged.spec.shape) * share
+            part = gt.reshape(dy, merged.spec.shape) * share
             of_updates = others * core.take(part, places, axis=0)
-            return reshape(own * part, x.spec.shape), reshape(of_updates, updates.spec.shape)
+            return gt.reshape(own * part, x.spec.shape), gt.reshape(of_updates, updates.spec.shape)
 
-        return reshape(best, x.spec.shape), slopes
+        return gt.reshape(best, x.spec.shape), slopes
 
     return chosen(x, updates)
 

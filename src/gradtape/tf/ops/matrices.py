@@ -7,15 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+import gradtape as gt
 from gradtape import linalg as core
 from gradtape.annotated_kinds import NonNegative
 from gradtape.argument_checks import check_exports
 from gradtape.errors import ShapeError
 from gradtape.ops.arrays import triangles
-from gradtape.ops.arrays.movement import matrix_transpose as core_transpose
-from gradtape.ops.elementwise.complexes import conj, real
-from gradtape.ops.elementwise.unary import log
-from gradtape.ops.families.casting import cast
 from gradtape.ops.reductions import reduction
 from gradtape.tf.base.conversion import common, convert
 from gradtape.tf.base.dispatch import documented, operation
@@ -74,8 +71,8 @@ def matrix_transpose(
     >>> tf.linalg.matrix_transpose([[1, 2, 3]]).shape
     TensorShape([3, 1])
     """
-    result = core_transpose(convert(a))
-    return conj(result) if conjugate and result.spec.dtype.kind == "c" else result
+    result = gt.matrix_transpose(convert(a))
+    return gt.conj(result) if conjugate and result.spec.dtype.kind == "c" else result
 
 
 @operation
@@ -101,8 +98,8 @@ def inv(input: TensorLike, adjoint: bool = False, name: Name = None) -> Tensor:
 def _adjusted(x: Tensor, adjoint: bool) -> Tensor:
     if not adjoint:
         return x
-    transposed = core_transpose(x)
-    return conj(transposed) if x.spec.dtype.kind == "c" else transposed
+    transposed = gt.matrix_transpose(x)
+    return gt.conj(transposed) if x.spec.dtype.kind == "c" else transposed
 
 
 @operation
@@ -155,7 +152,7 @@ def logdet(matrix: TensorLike, name: Name = None) -> Tensor:
     0.0
     """
     lower = core.cholesky(convert(matrix))
-    return 2.0 * reduction.sum(log(real(triangles.diagonal(lower))), axis=-1)
+    return 2.0 * reduction.sum(gt.log(gt.real(triangles.diagonal(lower))), axis=-1)
 
 
 @operation
@@ -311,8 +308,8 @@ def matrix_rank(
     """
     x = convert(a)
     if tol is None:
-        return cast(core.matrix_rank(x), int32.dtype)
-    return cast(reduction.sum(core.svdvals(x) > tol, axis=-1), int32.dtype)
+        return gt.cast(core.matrix_rank(x), int32.dtype)
+    return gt.cast(reduction.sum(core.svdvals(x) > tol, axis=-1), int32.dtype)
 
 
 @operation

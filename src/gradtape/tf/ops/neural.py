@@ -8,23 +8,13 @@ from typing import Any
 
 import numpy as np
 
+import gradtape as gt
 from gradtape.annotated_kinds import Bound, Count, NonNegative
 from gradtape.argument_checks import check_exports
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.nn import activations, losses
-from gradtape.ops.arrays.joining import concat
-from gradtape.ops.arrays.movement import broadcast_to
-from gradtape.ops.arrays.padding import pad
-from gradtape.ops.elementwise.arithmetic import minimum, stop_gradient, where
-from gradtape.ops.elementwise.unary import exp, log, rsqrt, square
-from gradtape.ops.elementwise.unary import relu as core_relu
-from gradtape.ops.elementwise.unary import sigmoid as core_sigmoid
-from gradtape.ops.elementwise.unary import softplus as core_softplus
-from gradtape.ops.families.casting import cast
 from gradtape.ops.families.shapes import normalize_axes
 from gradtape.ops.reductions import reduction
-from gradtape.ops.reductions.norm import norm
-from gradtape.ops.reductions.reduction import sum as total
 from gradtape.tf.base.conversion import as_axes, common, convert
 from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.tensor import Tensor
@@ -75,7 +65,7 @@ def _floats(name: str, operand: TensorLike) -> Tensor:
     return x
 
 
-relu = activation(core_relu, "iuf", "The value where it is positive, else 0.", "relu(-1.0)", "0.0")
+relu = activation(gt.relu, "iuf", "The value where it is positive, else 0.", "relu(-1.0)", "0.0")
 elu = activation(activations.elu, "f", "x where positive, exp(x) - 1 elsewhere.", "elu(2.0)", "2.0")
 selu = activation(
     activations.selu, "f", "Scaled elu, which keeps mean 0 and variance 1.", "selu(0.0)", "0.0"
@@ -91,7 +81,7 @@ def relu6(features: TensorLike, name: Name = None) -> Tensor:
     """
     x = convert(features)
     # The derivative is 0 at both ends, as in TensorFlow.
-    return where(x >= 6, x.spec.dtype.type(6).item(), core_relu(x))
+    return gt.where(x >= 6, x.spec.dtype.type(6).item(), gt.relu(x))
 
 
 @operation
@@ -102,7 +92,7 @@ def crelu(features: TensorLike, axis: int = -1, name: Name = None) -> Tensor:
     [0.0, 2.0, 1.0, 0.0]
     """
     x = convert(features)
-    return core_relu(concat([x, -x], axis=axis))
+    return gt.relu(gt.concat([x, -x], axis=axis))
 
 
 @operation
@@ -133,7 +123,7 @@ def silu(features: TensorLike, beta: TensorLike = 1.0) -> Tensor:
     [0.0]
     """
     x = _floats("silu", features)
-    return x * core_sigmoid(x if beta == 1.0 else beta * x)
+    return x * gt.sigmoid(x if beta == 1.0 else beta * x)
 
 
 swish = silu
@@ -213,7 +203,7 @@ def weighted_cross_entropy_with_logits(
     [20000.0]
     """
     z, x = common([labels, logits], "weighted_cross_entropy_with_logits")
-    return z * pos_weight * core_softplus(-x) + (1.0 - z) * core_softplus(x)
+    return z * pos_weight * gt.softplus(-x) + (1.0 - z) * gt.softplus(x)
 
 
 @operation
@@ -226,11 +216,11 @@ def log_poisson_loss(
     [1.0]
     """
     z, c = common([targets, log_input], "log_poisson_loss")
-    loss = exp(c) - z * c
+    loss = gt.exp(c) - z * c
     if not compute_full_loss:
         return loss
-    stirling = z * log(z) - z + 0.5 * log(2.0 * math.pi * z)
-    return loss + where(z <= 1.0, 0.0, stirling)
+    stirling = z * gt.log(z) - z + 0.5 * gt.log(2.0 * math.pi * z)
+    return loss + gt.where(z <= 1.0, 0.0, stirling)
 
 
 @operation
@@ -240,7 +230,7 @@ def l2_loss(t: TensorLike, name: Name = None) -> Tensor:
     >>> tf.nn.l2_loss([3.0, 4.0]).numpy().item()
     12.5
     """
-    return reduction.sum(square(_floats("l2_loss", t))) * 0.5
+    return reduction.sum(gt.square(_floats("l2_loss", t))) * 0.5
 
 
 @operation
@@ -298,7 +288,7 @@ def batch_normalization(
     [1.0]
     """
     x = _floats("batch_normalization", x)
-    factor = rsqrt(convert(variance, x.dtype) + variance_epsilon)
+    factor = gt.rsqrt(convert(variance, x.dtype) + variance_epsilon)
     if scale is not None:
         factor = factor * convert(scale, x.dtype)
     shifted = (x - convert(mean, x.dtype)) * factor
@@ -326,8 +316,8 @@ def dropout(
     shape = x.spec.shape
     if noise_shape is not None:
         shape = tuple(n if m is None else int(m) for n, m in zip(shape, noise_shape, strict=True))
-    kept = stop_gradient(bernoulli_mask(shape, 1.0 - rate, seed))
-    return where(kept, x * (1.0 / (1.0 - rate)), 0.0)
+    kept = gt.stop_gradient(bernoulli_mask(shape, 1.0 - rate, seed))
+    return gt.where(kept, x * (1.0 / (1.0 - rate)), 0.0)
 
 
 @operation
@@ -342,13 +332,13 @@ def embedding_lookup(
     """
     if isinstance(params, (list, tuple)):
         tables = common(params, "embedding_lookup")
-        params = tables[0] if len(tables) == 1 else concat(tables, axis=0)
+        params = tables[0] if len(tables) == 1 else gt.concat(tables, axis=0)
     rows = gather(params, ids)
     if max_norm is None:
         return rows
     axes = normalize_axes("embedding_lookup", None, rows.ndim)[convert(ids).ndim :]
-    size = norm(rows, 2, axes, True)
-    return rows * minimum(1.0, float(max_norm) / size)
+    size = gt.norm(rows, 2, axes, True)
+    return rows * gt.minimum(1.0, float(max_norm) / size)
 
 
 @operation
@@ -367,10 +357,10 @@ def weighted_moments(
     """
     x, weights = common([x, frequency_weights], "weighted_moments")
     over = as_axes(axes)
-    weights = broadcast_to(weights, np.broadcast_shapes(weights.spec.shape, x.spec.shape))
-    whole = total(weights, axis=over, keepdims=True)
-    mean = total(weights * x, axis=over, keepdims=True) / whole
-    variance = total(weights * square(x - mean), axis=over, keepdims=True) / whole
+    weights = gt.broadcast_to(weights, np.broadcast_shapes(weights.spec.shape, x.spec.shape))
+    whole = gt.sum(weights, axis=over, keepdims=True)
+    mean = gt.sum(weights * x, axis=over, keepdims=True) / whole
+    variance = gt.sum(weights * gt.square(x - mean), axis=over, keepdims=True) / whole
     if keepdims:
         return mean, variance
     axes_found = normalize_axes("weighted_moments", over, x.ndim)
@@ -396,7 +386,7 @@ def sufficient_statistics(
     if shift is not None:
         shift = convert(shift, x.dtype)
     moved = x if shift is None else x - shift
-    sums = (total(y, axis=over, keepdims=keepdims) for y in (moved, square(moved)))
+    sums = (gt.sum(y, axis=over, keepdims=keepdims) for y in (moved, gt.square(moved)))
     return (count, *sums, shift)
 
 
@@ -416,7 +406,7 @@ def normalize_moments(
     """
     count, first, second = common([counts, mean_ss, variance_ss], "normalize_moments")
     moved = first / count
-    variance = second / count - square(moved)
+    variance = second / count - gt.square(moved)
     return (moved if shift is None else moved + convert(shift, moved.dtype)), variance
 
 
@@ -436,7 +426,7 @@ def local_response_normalization(
     """
     x = convert(input)
     radius, channels = int(depth_radius), x.spec.shape[-1]
-    padded = pad(square(x), [(0, 0)] * (x.ndim - 1) + [(radius, radius)])
+    padded = gt.pad(gt.square(x), [(0, 0)] * (x.ndim - 1) + [(radius, radius)])
     squares = padded[..., :channels]
     for start in range(1, 2 * radius + 1):
         squares = squares + padded[..., start : start + channels]
@@ -459,7 +449,7 @@ def compute_average_loss(
         loss, weights = common([loss, sample_weight], "compute_average_loss")
         loss = loss * weights.reshape(*weights.spec.shape, *(1,) * (loss.ndim - weights.ndim))
     size = (loss.spec.shape or (1,))[0] if global_batch_size is None else global_batch_size
-    return divide_no_nan(total(loss), cast(convert(size), loss.spec.dtype))
+    return divide_no_nan(gt.sum(loss), gt.cast(convert(size), loss.spec.dtype))
 
 
 @operation
@@ -469,7 +459,7 @@ def scale_regularization_loss(regularization_loss: TensorLike) -> Tensor:
     >>> tf.nn.scale_regularization_loss([1.0, 2.0]).numpy().item()
     3.0
     """
-    return total(convert(regularization_loss))
+    return gt.sum(convert(regularization_loss))
 
 
 lrn = local_response_normalization

@@ -7,18 +7,13 @@ from typing import Any
 
 import numpy as np
 
+import gradtape as gt
 from gradtape.annotated_kinds import NonNegative
 from gradtape.argument_checks import check_exports
 from gradtape.errors import DtypeError, ShapeError
-from gradtape.ops.arrays.movement import matrix_transpose, moveaxis
-from gradtape.ops.elementwise.arithmetic import clip, equal, maximum, minimum, where
-from gradtape.ops.elementwise.complexes import conj
-from gradtape.ops.elementwise.unary import isfinite, rsqrt, sqrt, square
 from gradtape.ops.matrices import contraction, products
 from gradtape.ops.matrices import einsum as contractions
 from gradtape.ops.matrices.matrix_functions import matrix_norm
-from gradtape.ops.reductions.norm import norm as core_norm
-from gradtape.ops.reductions.reduction import sum as total
 from gradtape.tf.base.casting import cast
 from gradtape.tf.base.conversion import as_axes, common, convert
 from gradtape.tf.base.dispatch import operation
@@ -47,8 +42,8 @@ def _oriented(x: Tensor, transpose: bool, adjoint: bool) -> Tensor:
         raise ValueError("matmul: a matrix can be transposed or adjoint, not both.")
     if not (transpose or adjoint):
         return x
-    transposed = matrix_transpose(x)
-    return conj(transposed) if adjoint and x.spec.dtype.kind == "c" else transposed
+    transposed = gt.matrix_transpose(x)
+    return gt.conj(transposed) if adjoint and x.spec.dtype.kind == "c" else transposed
 
 
 @operation
@@ -155,13 +150,13 @@ def norm(
 def _norm(x: Tensor, ord: float | str, axes: int | tuple[int, ...] | None, keep: bool) -> Tensor:
     if isinstance(axes, tuple) and len(axes) == 2:
         if ord in ("euclidean", "fro"):
-            return core_norm(x, 2, axes, keep)
-        moved = moveaxis(x, axes, (-2, -1))
+            return gt.norm(x, 2, axes, keep)
+        moved = gt.moveaxis(x, axes, (-2, -1))
         result = matrix_norm(moved, ord=ord, keepdims=keep)
-        return moveaxis(result, (-2, -1), axes) if keep else result
+        return gt.moveaxis(result, (-2, -1), axes) if keep else result
     if ord == "fro":
         raise ValueError("norm: 'fro' is a norm of matrices. Give two axes.")
-    return core_norm(x, 2 if ord == "euclidean" else ord, axes, keep)
+    return gt.norm(x, 2 if ord == "euclidean" else ord, axes, keep)
 
 
 @operation
@@ -181,8 +176,8 @@ def l2_normalize(
     if x.spec.dtype.kind not in "fc":
         raise DtypeError(f"l2_normalize: dtype {x.dtype.name} is not accepted. Use tf.cast first.")
     axes = as_axes(dim if axis is None else axis)
-    size = square(x) if x.spec.dtype.kind == "f" else square(x.real) + square(x.imag)
-    factor = rsqrt(maximum(total(size, axis=axes, keepdims=True), epsilon))
+    size = gt.square(x) if x.spec.dtype.kind == "f" else gt.square(x.real) + gt.square(x.imag)
+    factor = gt.rsqrt(gt.maximum(gt.sum(size, axis=axes, keepdims=True), epsilon))
     return x * cast(factor, x.spec.dtype)
 
 
@@ -203,7 +198,7 @@ def clip_by_value(
     high = beside("clip_by_value", x, clip_value_max)
     # The lower bound holds even above the upper one.
     numbers = isinstance(low, (int, float)) and isinstance(high, (int, float))
-    result = clip(x, low, max(low, high) if numbers else maximum(low, high))
+    result = gt.clip(x, low, max(low, high) if numbers else gt.maximum(low, high))
     if result.spec.shape != x.spec.shape:
         raise ShapeError(f"clip_by_value: the bounds stretch shape {x.shape} to {result.shape}.")
     return result
@@ -220,9 +215,9 @@ def clip_by_norm(
     """
     slices = t if isinstance(t, IndexedSlices) else None
     x = convert(t if slices is None else slices.values)
-    size = core_norm(x, 2, as_axes(axes), True)
+    size = gt.norm(x, 2, as_axes(axes), True)
     bound = beside("clip_by_norm", x, clip_norm)
-    result = x * bound / maximum(size, bound)
+    result = x * bound / gt.maximum(size, bound)
     if slices is None:
         return result
     return IndexedSlices(result, slices.indices, slices.spec.shape)
@@ -236,11 +231,11 @@ def global_norm(t_list: Iterable[TensorLike | None], name: Name = None) -> Tenso
     5.0
     """
     parts = [convert(getattr(t, "values", t)) for t in t_list if t is not None]
-    squares = [total(square(part)) for part in parts]
+    squares = [gt.sum(gt.square(part)) for part in parts]
     result = squares[0]
     for each in squares[1:]:
         result = result + each
-    return where(equal(result, 0.0), 0.0, sqrt(result)) if state.tapes else sqrt(result)
+    return gt.where(gt.equal(result, 0.0), 0.0, gt.sqrt(result)) if state.tapes else gt.sqrt(result)
 
 
 @operation
@@ -258,9 +253,9 @@ def clip_by_global_norm(
     """
     size = global_norm(t_list) if use_norm is None else convert(use_norm)
     bound = beside("clip_by_global_norm", size, clip_norm)
-    factor = bound * minimum(1.0 / size, 1.0 / bound)
+    factor = bound * gt.minimum(1.0 / size, 1.0 / bound)
     # A norm that is not finite makes every result NaN, as in TensorFlow, so that it is noticed.
-    factor = where(isfinite(size), factor, float("nan"))
+    factor = gt.where(gt.isfinite(size), factor, float("nan"))
     return [None if t is None else _scaled(t, factor) for t in t_list], size
 
 

@@ -11,14 +11,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
+import gradtape as gt
 from gradtape import random as core
 from gradtape.annotated_kinds import Count
 from gradtape.argument_checks import check_exports
 from gradtape.ops.elementwise import arithmetic
 from gradtape.ops.elementwise import unary as elementwise
-from gradtape.ops.families.casting import cast
 from gradtape.ops.reductions import reduction
-from gradtape.ops.reductions.cumulative import cumulative_sum
 from gradtape.tf.base.conversion import as_int, as_lengths, as_shape, common, convert
 from gradtape.tf.base.dispatch import documented, operation
 from gradtape.tf.base.dtypes import as_dtype, float32, int32, int64
@@ -118,14 +117,14 @@ def _categorical(
 ) -> Tensor:
     x = convert(logits)
     top = reduction.max(x, axis=-1, keepdims=True)
-    shares = cumulative_sum(elementwise.exp(x - top), axis=-1)
+    shares = gt.cumulative_sum(elementwise.exp(x - top), axis=-1)
     shape = (x.spec.shape[0], int(num_samples))
     drawn = stream.uniform(shape, dtype=np.dtype(np.float64))
-    limits = cast(shares, np.dtype(np.float64))
+    limits = gt.cast(shares, np.dtype(np.float64))
     wanted = arithmetic.multiply(drawn, limits[:, -1:])
     below = arithmetic.less_equal(limits[:, None, :], wanted[:, :, None])
     result = reduction.sum(below, axis=-1)
-    return cast(result, as_dtype(int64 if dtype is None else dtype).dtype)
+    return gt.cast(result, as_dtype(int64 if dtype is None else dtype).dtype)
 
 
 def _drawn(

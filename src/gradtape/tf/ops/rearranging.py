@@ -7,12 +7,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
+import gradtape as gt
 from gradtape.argument_checks import check_exports
 from gradtape.errors import IndexRangeError, ShapeError
-from gradtape.ops.arrays.indexing import take
-from gradtape.ops.arrays.joining import concat
-from gradtape.ops.arrays.movement import moveaxis, permute_dims, reshape
-from gradtape.ops.arrays.padding import pad
 from gradtape.ops.families.shapes import normalize_axis
 from gradtape.tf.base.conversion import as_shape, common, concrete, convert
 from gradtape.tf.base.dispatch import operation
@@ -53,17 +50,17 @@ def space_to_batch(
             f"space_to_batch: {count} blocks and {len(widths)} paddings for a tensor of shape "
             f"{x.shape}. Give one of each for the axes after the first."
         )
-    x = pad(x, [(0, 0), *widths, *[(0, 0)] * (x.ndim - 1 - count)])
+    x = gt.pad(x, [(0, 0), *widths, *[(0, 0)] * (x.ndim - 1 - count)])
     batch, rest = x.spec.shape[0], x.spec.shape[1 + count :]
     split: list[int] = []
     for n, block in zip(x.spec.shape[1:], blocks, strict=False):
         if block < 1 or n % block:
             raise ShapeError(f"space_to_batch: an axis of length {n} has no blocks of {block}.")
         split += [n // block, block]
-    x = reshape(x, (batch, *split, *rest))
+    x = gt.reshape(x, (batch, *split, *rest))
     inner, outer = range(2, 2 * count + 1, 2), range(1, 2 * count, 2)
-    x = permute_dims(x, (*inner, 0, *outer, *range(2 * count + 1, x.ndim)))
-    return reshape(x, (batch * math.prod(blocks), *split[::2], *rest))
+    x = gt.permute_dims(x, (*inner, 0, *outer, *range(2 * count + 1, x.ndim)))
+    return gt.reshape(x, (batch * math.prod(blocks), *split[::2], *rest))
 
 
 @operation
@@ -83,13 +80,13 @@ def batch_to_space(
         )
     batch, lengths = x.spec.shape[0] // total, x.spec.shape[1 : count + 1]
     rest = x.spec.shape[count + 1 :]
-    x = reshape(x, (*blocks, batch, *x.spec.shape[1:]))
+    x = gt.reshape(x, (*blocks, batch, *x.spec.shape[1:]))
     order = [count]
     for axis in range(count):
         order += [count + 1 + axis, axis]
-    x = permute_dims(x, (*order, *range(2 * count + 1, x.ndim)))
+    x = gt.permute_dims(x, (*order, *range(2 * count + 1, x.ndim)))
     whole = [n * block for n, block in zip(lengths, blocks, strict=True)]
-    x = reshape(x, (batch, *whole, *rest))
+    x = gt.reshape(x, (batch, *whole, *rest))
     key = [slice(None)]
     for (before, after), n in zip(concrete(crops).tolist(), whole, strict=True):
         key.append(slice(before, n - after))
@@ -116,14 +113,14 @@ def space_to_depth(
     """
     x, block = convert(input), int(block_size)
     last = _formatted("space_to_depth", data_format)
-    x = x if last else permute_dims(x, (0, 2, 3, 1))
+    x = x if last else gt.permute_dims(x, (0, 2, 3, 1))
     batch, height, width, channels = x.spec.shape
     if height % block or width % block:
         raise ShapeError(f"space_to_depth: {height} by {width} has no blocks of {block}.")
-    x = reshape(x, (batch, height // block, block, width // block, block, channels))
-    x = permute_dims(x, (0, 1, 3, 2, 4, 5))
-    x = reshape(x, (batch, height // block, width // block, block * block * channels))
-    return x if last else permute_dims(x, (0, 3, 1, 2))
+    x = gt.reshape(x, (batch, height // block, block, width // block, block, channels))
+    x = gt.permute_dims(x, (0, 1, 3, 2, 4, 5))
+    x = gt.reshape(x, (batch, height // block, width // block, block * block * channels))
+    return x if last else gt.permute_dims(x, (0, 3, 1, 2))
 
 
 @operation
@@ -137,16 +134,16 @@ def depth_to_space(
     """
     x, block = convert(input), int(block_size)
     last = _formatted("depth_to_space", data_format)
-    x = x if last else permute_dims(x, (0, 2, 3, 1))
+    x = x if last else gt.permute_dims(x, (0, 2, 3, 1))
     batch, height, width, channels = x.spec.shape
     if channels % (block * block):
         raise ShapeError(
             f"depth_to_space: {channels} channels do not fill blocks of {block} by {block}."
         )
-    x = reshape(x, (batch, height, width, block, block, channels // (block * block)))
-    x = permute_dims(x, (0, 1, 3, 2, 4, 5))
-    x = reshape(x, (batch, height * block, width * block, channels // (block * block)))
-    return x if last else permute_dims(x, (0, 3, 1, 2))
+    x = gt.reshape(x, (batch, height, width, block, block, channels // (block * block)))
+    x = gt.permute_dims(x, (0, 1, 3, 2, 4, 5))
+    x = gt.reshape(x, (batch, height * block, width * block, channels // (block * block)))
+    return x if last else gt.permute_dims(x, (0, 3, 1, 2))
 
 
 @operation
@@ -169,9 +166,9 @@ def dynamic_partition(
         raise IndexRangeError(
             f"dynamic_partition: a partition is outside 0 to {count - 1}. Give more partitions."
         )
-    rows = reshape(x, (numbers.size, *x.spec.shape[numbers.ndim :]))
+    rows = gt.reshape(x, (numbers.size, *x.spec.shape[numbers.ndim :]))
     flat = numbers.reshape(-1)
-    return [take(rows, np.flatnonzero(flat == part), axis=0) for part in range(count)]
+    return [gt.take(rows, np.flatnonzero(flat == part), axis=0) for part in range(count)]
 
 
 @operation
@@ -192,12 +189,14 @@ def dynamic_stitch(
                 f"dynamic_stitch: data of shape {part.shape} beside indices of shape {at.shape}: "
                 f"it needs shape {(*at.shape, *rest)}."
             )
-    rows = concat([reshape(part, (at.size, *rest)) for at, part in zip(places, parts, strict=True)])
+    rows = gt.concat(
+        [gt.reshape(part, (at.size, *rest)) for at, part in zip(places, parts, strict=True)]
+    )
     flat = np.concatenate([at.reshape(-1) for at in places])
     length = int(flat.max(initial=-1)) + 1
     source = np.full(length, -1)
     source[flat] = np.arange(flat.size)
-    result = take(rows, np.maximum(source, 0), axis=0)
+    result = gt.take(rows, np.maximum(source, 0), axis=0)
     if (source < 0).any():
         shape = (length,) + (1,) * len(rest)
         result = result * convert((source >= 0).reshape(shape).astype(result.spec.dtype))
@@ -230,8 +229,8 @@ def reverse_sequence(
         )
     steps = np.broadcast_to(np.arange(most), (count, most))
     order = np.where(steps < lengths[:, None], lengths[:, None] - 1 - steps, steps)
-    moved = moveaxis(x, (batch, along), (0, 1))
-    return moveaxis(moved[np.arange(count)[:, None], order], (0, 1), (batch, along))
+    moved = gt.moveaxis(x, (batch, along), (0, 1))
+    return gt.moveaxis(moved[np.arange(count)[:, None], order], (0, 1), (batch, along))
 
 
 @operation

@@ -14,18 +14,11 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
+import gradtape as gt
 from gradtape.argument_checks import check_exports
 from gradtape.errors import DtypeError, ShapeError
-from gradtape.ops.arrays.creation import full
-from gradtape.ops.arrays.joining import concat
-from gradtape.ops.arrays.movement import flip
-from gradtape.ops.elementwise.arithmetic import logaddexp
-from gradtape.ops.families.casting import cast
 from gradtape.ops.families.shapes import normalize_axes, normalize_axis
 from gradtape.ops.reductions import reduction as core
-from gradtape.ops.reductions.cumulative import cumulative_prod, cumulative_sum
-from gradtape.ops.reductions.norm import norm as core_norm
-from gradtape.ops.reductions.reduction import logsumexp
 from gradtape.tf.base.conversion import as_axes, as_shape, common, convert
 from gradtape.tf.base.dispatch import documented, named_in, operation
 from gradtape.tf.base.dtypes import DType, as_dtype, int64
@@ -121,14 +114,14 @@ def _extremum(
             return function(x, axis=axis, keepdims=keepdims)
         # The sum of nothing adds 0, and keeps the result connected to x.
         zero = core.sum(x, axis=axis, dtype=x.spec.dtype, keepdims=keepdims)
-        return adopt(full(zero.spec.shape, of_nothing(x.dtype), dtype=x.spec.dtype)) + zero
+        return adopt(gt.full(zero.spec.shape, of_nothing(x.dtype), dtype=x.spec.dtype)) + zero
 
     return reduce
 
 
 def _euclidean_norm(x: Tensor, axis: Axes, keepdims: bool) -> Tensor:
-    result = core_norm(x, 2, axis, keepdims)
-    return result if x.spec.dtype.kind == "f" else cast(result, x.spec.dtype)
+    result = gt.norm(x, 2, axis, keepdims)
+    return result if x.spec.dtype.kind == "f" else gt.cast(result, x.spec.dtype)
 
 
 reduce_sum = _reduction(
@@ -191,7 +184,7 @@ reduce_any = _reduction(
     "True",
 )
 reduce_logsumexp = _reduction(
-    logsumexp,
+    gt.logsumexp,
     "f",
     "exponential",
     "log(sum(exp(x))) over axes, without overflow.",
@@ -238,7 +231,7 @@ def count_nonzero(
     2
     """
     result = core.count_nonzero(convert(input), axis=as_axes(axis), keepdims=keepdims)
-    return cast(result, as_dtype(dtype).dtype)
+    return gt.cast(result, as_dtype(dtype).dtype)
 
 
 @operation
@@ -249,7 +242,7 @@ def zero_fraction(value: TensorLike, name: Name = None) -> Tensor:
     0.5
     """
     x = convert(value)
-    return 1.0 - cast(core.count_nonzero(x), np.dtype(np.float32)) / float(x.size or np.nan)
+    return 1.0 - gt.cast(core.count_nonzero(x), np.dtype(np.float32)) / float(x.size or np.nan)
 
 
 def _position(
@@ -262,7 +255,7 @@ def _position(
         name: Name = None,
     ) -> Tensor:
         found = function(convert(input), axis=0 if axis is None else int(axis))
-        return cast(found, as_dtype(output_type).dtype)
+        return gt.cast(found, as_dtype(output_type).dtype)
 
     return operation(documented(position, __name__, sentence, example, result))
 
@@ -358,9 +351,9 @@ def _running(
         x = convert(x)
         _require(own, x, "iufc", "sum or product")
         at = normalize_axis(own, int(axis), x.ndim)
-        x = flip(x, axis=at) if reverse else x
+        x = gt.flip(x, axis=at) if reverse else x
         found = function(x, at, exclusive)
-        return flip(found, axis=at) if reverse else found
+        return gt.flip(found, axis=at) if reverse else found
 
     return operation(documented(running, __name__, sentence, example, result))
 
@@ -378,7 +371,7 @@ def _accumulated_logsumexp(x: Tensor, axis: int, exclusive: bool) -> Tensor:
     # Sums of one, two, four and so on: exact however large the largest element is.
     step = 1
     while step < length:
-        x = logaddexp(x, _delayed(x, axis, step))
+        x = gt.logaddexp(x, _delayed(x, axis, step))
         step *= 2
     return x
 
@@ -386,19 +379,19 @@ def _accumulated_logsumexp(x: Tensor, axis: int, exclusive: bool) -> Tensor:
 def _delayed(x: Tensor, axis: int, steps: int) -> Tensor:
     """Elements moved on along an axis, after as many log(0)."""
     shape = x.spec.shape
-    front = full((*shape[:axis], steps, *shape[axis + 1 :]), -math.inf, dtype=x.spec.dtype)
+    front = gt.full((*shape[:axis], steps, *shape[axis + 1 :]), -math.inf, dtype=x.spec.dtype)
     kept = x[(slice(None),) * axis + (slice(0, shape[axis] - steps),)]
-    return adopt(concat([front, kept], axis=axis))
+    return adopt(gt.concat([front, kept], axis=axis))
 
 
 cumsum = _running(
-    functools.partial(_accumulated, cumulative_sum),
+    functools.partial(_accumulated, gt.cumulative_sum),
     "Running sums along an axis; without the element itself if `exclusive`.",
     "tf.cumsum([1, 2, 3], exclusive=True, reverse=True).numpy().tolist()",
     "[5, 3, 0]",
 )
 cumprod = _running(
-    functools.partial(_accumulated, cumulative_prod),
+    functools.partial(_accumulated, gt.cumulative_prod),
     "Running products along an axis; without the element itself if `exclusive`.",
     "tf.math.cumprod([1, 2, 3]).numpy().tolist()",
     "[1, 2, 6]",

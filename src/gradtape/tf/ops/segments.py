@@ -8,16 +8,9 @@ from typing import Any
 
 import numpy as np
 
+import gradtape as gt
 from gradtape.argument_checks import check_exports
 from gradtape.errors import DtypeError, IndexRangeError, ShapeError
-from gradtape.ops.arrays.creation import full, zeros
-from gradtape.ops.arrays.indexing import take
-from gradtape.ops.arrays.joining import concat
-from gradtape.ops.arrays.movement import reshape
-from gradtape.ops.arrays.scatter import scatter_add
-from gradtape.ops.elementwise.arithmetic import maximum, where
-from gradtape.ops.elementwise.unary import sqrt
-from gradtape.ops.families.casting import cast
 from gradtape.ops.reductions import reduction
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.base.dispatch import documented, named_in, operation
@@ -56,8 +49,8 @@ class _Segments:
             )
         self.name = name
         self.are_sorted = count is None
-        self.ids = reshape(ids, (math.prod(shape),))
-        self.rows = reshape(x, (math.prod(shape), *x.spec.shape[len(shape) :]))
+        self.ids = gt.reshape(ids, (math.prod(shape),))
+        self.rows = gt.reshape(x, (math.prod(shape), *x.spec.shape[len(shape) :]))
         self.count = self._sorted_count() if count is None else int(count)
 
     def known_ids(self) -> Array:
@@ -73,19 +66,19 @@ class _Segments:
     def sums(self, rows: Tensor | None = None) -> Tensor:
         """The sum of each segment. Rows with a negative id go to an extra one, which is cut off."""
         rows = self.rows if rows is None else rows
-        places = cast(self.ids, np.dtype(np.int64))
+        places = gt.cast(self.ids, np.dtype(np.int64))
         # An id that is too large must not fall on the extra segment: scatter_add refuses the next.
-        beyond = cast(places >= self.count, np.dtype(np.int64))
-        places = where(places < 0, self.count, places + beyond)
-        nothing = zeros((self.count + 1, *rows.shape[1:]), dtype=rows.spec.dtype)
-        result: Any = scatter_add(nothing, places, rows)
+        beyond = gt.cast(places >= self.count, np.dtype(np.int64))
+        places = gt.where(places < 0, self.count, places + beyond)
+        nothing = gt.zeros((self.count + 1, *rows.shape[1:]), dtype=rows.spec.dtype)
+        result: Any = gt.scatter_add(nothing, places, rows)
         return result[: self.count]
 
     def counts(self) -> Tensor:
         """The number of rows of each segment, at least 1, to divide sums by."""
-        ones = adopt(full((self.rows.spec.shape[0],), 1, dtype=np.dtype(np.int64)))
-        result = cast(maximum(self.sums(ones), 1), self.rows.spec.dtype)
-        return reshape(result, (self.count,) + (1,) * (self.rows.ndim - 1))
+        ones = adopt(gt.full((self.rows.spec.shape[0],), 1, dtype=np.dtype(np.int64)))
+        result = gt.cast(gt.maximum(self.sums(ones), 1), self.rows.spec.dtype)
+        return gt.reshape(result, (self.count,) + (1,) * (self.rows.ndim - 1))
 
     def reduced(self, function: Callable[..., Any], filler: float, empty: float) -> Tensor:
         """Lay each segment out as a line, fill it up with a neutral number, and reduce lines."""
@@ -97,13 +90,13 @@ class _Segments:
         order = np.argsort(ids, kind="stable")[np.count_nonzero(ids < 0) :]
         starts = np.concatenate([[0], np.cumsum(lengths)[:-1]]) if self.count else lengths
         table[ids[order], np.arange(len(order)) - starts[ids[order]]] = order
-        filling = full((1, *self.rows.spec.shape[1:]), filler, dtype=dtype)
-        lines = take(concat([self.rows, filling], axis=0), table, axis=0)
-        result = cast(function(lines, axis=1), dtype)
+        filling = gt.full((1, *self.rows.spec.shape[1:]), filler, dtype=dtype)
+        lines = gt.take(gt.concat([self.rows, filling], axis=0), table, axis=0)
+        result = gt.cast(function(lines, axis=1), dtype)
         if empty == filler or (lengths > 0).all():
             return result
         chosen = (lengths > 0).reshape((-1,) + (1,) * (self.rows.ndim - 1))
-        return where(convert(chosen), result, empty)
+        return gt.where(convert(chosen), result, empty)
 
 
 def _sum(segments: _Segments) -> Tensor:
@@ -118,7 +111,7 @@ def _mean(segments: _Segments) -> Tensor:
 
 
 def _sqrt_n(segments: _Segments) -> Tensor:
-    return segments.sums() / sqrt(segments.counts())
+    return segments.sums() / gt.sqrt(segments.counts())
 
 
 def _prod(segments: _Segments) -> Tensor:

@@ -6,16 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+import gradtape as gt
 from gradtape.argument_checks import check_exports
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.ops.arrays import sorting as core
-from gradtape.ops.arrays.creation import zeros
-from gradtape.ops.arrays.indexing import take, take_along_axis
-from gradtape.ops.arrays.scatter import scatter_add
-from gradtape.ops.elementwise.arithmetic import less, logical_and, where
-from gradtape.ops.elementwise.unary import isfinite
-from gradtape.ops.families.casting import cast
-from gradtape.ops.reductions.reduction import all as every
 from gradtape.ops.reductions.reduction import sum as total
 from gradtape.tf.base.conversion import common, convert
 from gradtape.tf.base.dispatch import operation
@@ -112,7 +106,7 @@ def argsort(
     result = core.argsort(
         convert(values), axis=int(axis), descending=_descending("argsort", direction)
     )
-    return cast(result, int32.dtype)
+    return gt.cast(result, int32.dtype)
 
 
 @operation
@@ -135,7 +129,7 @@ def top_k(
     if not x.ndim or not 0 <= int(k) <= x.spec.shape[-1]:
         raise ShapeError(f"top_k: k={int(k)} does not fit the last axis of shape {x.shape}.")
     values, indices = adopt(core.top_k(x, int(k)))
-    return TopKV2(values, cast(indices, as_dtype(index_type).dtype))
+    return TopKV2(values, gt.cast(indices, as_dtype(index_type).dtype))
 
 
 @operation
@@ -147,11 +141,11 @@ def in_top_k(targets: TensorLike, predictions: TensorLike, k: IntLike, name: Nam
     """
     chosen, scores = as_indices("in_top_k", targets), convert(predictions)
     # A target that is the number of no class is in no row.
-    exists = logical_and(chosen >= 0, less(chosen, scores.spec.shape[1]))
-    own = take_along_axis(scores, where(exists, chosen, 0)[:, None], axis=1)
-    ahead = total(cast(less(own, scores), np.dtype(np.int64)), axis=1)
-    known = logical_and(every(isfinite(scores), axis=1), exists)
-    return logical_and(less(ahead, int(k)), known)
+    exists = gt.logical_and(chosen >= 0, gt.less(chosen, scores.spec.shape[1]))
+    own = gt.take_along_axis(scores, gt.where(exists, chosen, 0)[:, None], axis=1)
+    ahead = total(gt.cast(gt.less(own, scores), np.dtype(np.int64)), axis=1)
+    known = gt.logical_and(gt.all(gt.isfinite(scores), axis=1), exists)
+    return gt.logical_and(gt.less(ahead, int(k)), known)
 
 
 @operation
@@ -190,7 +184,7 @@ def _distinct(name: str, x: TensorLike, out_idx: DTypeLike) -> tuple[Tensor, Ten
     place[order] = np.arange(len(order))
     dtype = as_dtype(out_idx)
     return (
-        take(x, np.sort(first), axis=0),
+        gt.take(x, np.sort(first), axis=0),
         convert(place[inverse].astype(dtype)),
         convert(counts[order].astype(dtype)),
     )
@@ -214,11 +208,11 @@ def searchsorted(
         result = core.searchsorted(rows, wanted, side=side)
     else:
         # Compare with every element, because each row has its own order.
-        compare = less(rows[..., None, :], wanted[..., :, None])
+        compare = gt.less(rows[..., None, :], wanted[..., :, None])
         if side == "right":
             compare = rows[..., None, :] <= wanted[..., :, None]
-        result = total(cast(compare, np.dtype(np.int64)), axis=-1)
-    return cast(result, as_dtype(out_type).dtype)
+        result = total(gt.cast(compare, np.dtype(np.int64)), axis=-1)
+    return gt.cast(result, as_dtype(out_type).dtype)
 
 
 @operation
@@ -254,8 +248,8 @@ def bincount(
         total = convert(counted.astype(as_dtype(dtype)))
     else:
         shares = convert(weights).reshape(-1)[inside]
-        nothing = zeros((rows * length,), dtype=shares.spec.dtype)
-        total = adopt(scatter_add(nothing, numbers[inside], shares))
+        nothing = gt.zeros((rows * length,), dtype=shares.spec.dtype)
+        total = adopt(gt.scatter_add(nothing, numbers[inside], shares))
     return (
         total
         if rows == 1 and not (axis == -1 and result.ndim == 2)
@@ -346,9 +340,9 @@ def confusion_matrix(
             f"{count - 1}. Give num_classes, or leave them out."
         )
     kind = as_dtype(dtype).dtype
-    shares = np.ones(rows.shape, kind) if weights is None else cast(convert(weights), kind)
-    nothing = zeros((count * count,), dtype=kind)
-    return adopt(scatter_add(nothing, rows * count + columns, shares).reshape(count, count))
+    shares = np.ones(rows.shape, kind) if weights is None else gt.cast(convert(weights), kind)
+    nothing = gt.zeros((count * count,), dtype=kind)
+    return adopt(gt.scatter_add(nothing, rows * count + columns, shares).reshape(count, count))
 
 
 check_exports(globals(), __all__)

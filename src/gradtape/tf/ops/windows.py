@@ -6,10 +6,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
+import gradtape as gt
 from gradtape.argument_checks import as_count, check_exports
 from gradtape.errors import ShapeError, shown
-from gradtape.ops.arrays.creation import ones
-from gradtape.ops.arrays.movement import moveaxis, reshape
 from gradtape.ops.families.phases import Steps
 from gradtape.ops.matrices.convolution import convolve
 from gradtape.ops.reductions.window_extrema import window_max
@@ -118,10 +117,10 @@ class Windows:
     def sums(self, x: Tensor) -> Tensor:
         """The sum of each window, channel by channel; channels are the last axis."""
         channels = x.spec.shape[-1]
-        apart = moveaxis(reshape(x, (*x.spec.shape, 1)), -2, 0)
-        taps = ones((channels, *self.window, 1, 1), dtype=x.spec.dtype)
-        found = moveaxis(convolve(apart, taps, *self.steps()), 0, -2)
-        return reshape(found, found.spec.shape[:-1])
+        apart = gt.moveaxis(gt.reshape(x, (*x.spec.shape, 1)), -2, 0)
+        taps = gt.ones((channels, *self.window, 1, 1), dtype=x.spec.dtype)
+        found = gt.moveaxis(convolve(apart, taps, *self.steps()), 0, -2)
+        return gt.reshape(found, found.spec.shape[:-1])
 
 
 def _same(length: int, reach: int, stride: int) -> tuple[int, int]:
@@ -144,7 +143,7 @@ def _pooled(
     ndim = x.ndim - 2 if spatial is None else spatial
     if x.ndim != ndim + 2:
         raise ShapeError(f"{name}: an input of shape {x.shape} does not have {ndim + 2} axes.")
-    x = x if last else moveaxis(x, 1, -1)
+    x = x if last else gt.moveaxis(x, 1, -1)
     lengths = x.spec.shape[1:-1]
     windows = Windows(
         name,
@@ -162,9 +161,9 @@ def _pooled(
         sums = windows.sums(x)
         # Padding does not count in the mean.
         whole = not any(map(any, windows.padding))
-        present = convert(ones((1, *lengths, 1), dtype=x.spec.dtype))
+        present = convert(gt.ones((1, *lengths, 1), dtype=x.spec.dtype))
         result = sums / (math.prod(windows.window) if whole else windows.sums(present))
-    return result if last else moveaxis(result, -1, 1)
+    return result if last else gt.moveaxis(result, -1, 1)
 
 
 @operation

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from gradtape import Tensor as CoreTensor
+from gradtape import Variable as CoreVariable
 from gradtape.annotated_kinds import Count, NonNegative, Size
 from gradtape.argument_checks import check_exports
 from gradtape.ir.spec import spec
 from gradtape.tensor.generator import Generator
-from gradtape.tensor.tensor import Tensor as CoreTensor
-from gradtape.tensor.variable import Variable as CoreVariable
 from gradtape.tf.base.errors import NotFoundError
 from gradtape.tf.programs import trackable
 from gradtape.tf.programs.variable import Variable

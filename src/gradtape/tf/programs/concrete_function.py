@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from gradtape import Tensor as CoreTensor
 from gradtape.pytree import flatten, flatten_up_to, map_leaves, unflatten
-from gradtape.tensor.tensor import Tensor as CoreTensor
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.base.dispatch import WithoutValue
 from gradtape.tf.base.shapes import TensorSpec

@@ -13,15 +13,11 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 
+import gradtape as gt
 from gradtape.annotated_kinds import Size
 from gradtape.argument_checks import check_exports
 from gradtape.control import branches, loops, vmap
-from gradtape.control.loops import map as core_map
-from gradtape.control.scan import scan as core_scan
 from gradtape.errors import DtypeError, NoValueError, ShapeError
-from gradtape.ops.arrays.creation import zeros
-from gradtape.ops.arrays.joining import concat, stack
-from gradtape.ops.elementwise.arithmetic import stop_gradient
 from gradtape.pytree import Structure, flatten, map_leaves, unflatten
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.base.dispatch import graphs, operation
@@ -82,7 +78,7 @@ def _may_end_gradients(loop: Callable[P, R]) -> Callable[P, R]:
             return result
         if signature.bind(*args, **kwargs).arguments.get("back_prop", True):
             return result
-        return map_leaves(stop_gradient, result)
+        return map_leaves(gt.stop_gradient, result)
 
     return inside
 
@@ -259,7 +255,7 @@ class _Elements:
 def _stacked(rows: list[Any]) -> Any:
     structure = flatten(rows[0])[1]
     columns = zip(*(flatten(row)[0] for row in rows), strict=True)
-    return unflatten(structure, [stack(list(column)) for column in columns])
+    return unflatten(structure, [gt.stack(list(column)) for column in columns])
 
 
 @operation
@@ -289,11 +285,11 @@ def map_fn(
 
     if not elements.count:
         # The results of zeros, which are never computed, show shapes and dtypes.
-        rows = call([adopt(zeros(t.spec.shape[1:], dtype=t.spec.dtype)) for t in tensors])
-        return map_leaves(lambda y: zeros((0, *y.spec.shape), dtype=y.spec.dtype), rows)
+        rows = call([adopt(gt.zeros(t.spec.shape[1:], dtype=t.spec.dtype)) for t in tensors])
+        return map_leaves(lambda y: gt.zeros((0, *y.spec.shape), dtype=y.spec.dtype), rows)
     return _as_op_or_in_python(
         tensors,
-        lambda: core_map(lambda parts: call(adopt(list(parts))), list(tensors)),
+        lambda: gt.map(lambda parts: call(adopt(list(parts))), list(tensors)),
         lambda: _stacked([call([t[k] for t in tensors]) for k in range(elements.count)]),
     )
 
@@ -340,7 +336,7 @@ def scan(
         return map_leaves(lambda x: x[None], first)
 
     def joined(head: Tensor, tail: Tensor) -> Tensor:
-        return concat([tail, head[None]] if reverse else [head[None], tail], axis=0)
+        return gt.concat([tail, head[None]] if reverse else [head[None], tail], axis=0)
 
     return map_leaves(joined, first, rows)
 
@@ -361,7 +357,7 @@ def _scanned(
             new = step(adopt(carry), adopt(list(parts)))
             return new, new
 
-        return core_scan(both, first, list(rest), reverse=reverse)[1]
+        return gt.scan(both, first, list(rest), reverse=reverse)[1]
 
     def in_python() -> Any:
         carry, rows = first, []

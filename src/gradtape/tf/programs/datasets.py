@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+import gradtape as gt
 from gradtape import random as streams
 from gradtape.argument_checks import check_exports
 from gradtape.errors import ArgumentError, ShapeError
-from gradtape.ops.arrays.joining import stack
 from gradtape.pytree import flatten, unflatten
 from gradtape.tf.base.conversion import as_int, convert
 from gradtape.tf.base.dtypes import as_dtype
@@ -354,7 +354,7 @@ def _stacked(rows: list[Any]) -> Any:
     structure = flatten(rows[0])[1]
     columns = builtins.zip(*(flatten(row)[0] for row in rows), strict=True)
     try:
-        return unflatten(structure, [stack(list(column)) for column in columns])
+        return unflatten(structure, [gt.stack(list(column)) for column in columns])
     except ShapeError as error:
         raise ArgumentError(f"batch: elements differ in shape: {error}") from None
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
+import gradtape as gt
+from gradtape import Tensor as CoreTensor
 from gradtape.argument_checks import check_exports
 from gradtape.ir.spec import Spec
 from gradtape.jit.captured import Contract
-from gradtape.jit.function import Function as CoreFunction
 from gradtape.pytree import flatten, flatten_up_to, map_leaves, register_pytree, unflatten
-from gradtape.tensor.tensor import Tensor as CoreTensor
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.base.dispatch import PLAIN, functions, graphs
 from gradtape.tf.base.shapes import TensorSpec
@@ -125,7 +125,7 @@ class Function:
                 return _sent(func(*_arguments(args), **_arguments(kwargs)))
 
         # TensorFlow reads Python outside once for each signature, and its users count on that.
-        self._recorded = CoreFunction(inside, (), reduce_retracing, Contract(frozen=True))
+        self._recorded = gt.Function(inside, (), reduce_retracing, Contract(frozen=True))
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:

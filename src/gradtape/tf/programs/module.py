@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
+from gradtape import Variable
 from gradtape.argument_checks import check_exports
 from gradtape.nn.module import Module as CoreModule
-from gradtape.tensor.variable import Variable
 from gradtape.tf.base.scopes import name_scope
 
 __all__ = ["Module"]

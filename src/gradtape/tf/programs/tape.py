@@ -5,6 +5,9 @@ from __future__ import annotations
 import enum
 from typing import Any
 
+import gradtape as gt
+from gradtape import Tensor as CoreTensor
+from gradtape import Variable
 from gradtape.argument_checks import check_exports
 from gradtape.autodiff.dense_jacobians import derive_hessian
 from gradtape.autodiff.gradient import derive_reverse
@@ -13,10 +16,7 @@ from gradtape.errors import NotRecordingError
 from gradtape.ir.node import Node
 from gradtape.pytree import flatten, unflatten
 from gradtape.tape import gradient_tape as core
-from gradtape.tape.forward_accumulator import ForwardAccumulator as CoreAccumulator
 from gradtape.tape.recording_scope import direction, directions, finish
-from gradtape.tensor.tensor import Tensor as CoreTensor
-from gradtape.tensor.variable import Variable
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.tensor import adopt
@@ -168,7 +168,7 @@ class GradientTape(core.GradientTape):
         return adopt(super().hvp(target, sources, vectors))
 
 
-class ForwardAccumulator(CoreAccumulator):
+class ForwardAccumulator(gt.ForwardAccumulator):
     """Carry tangents along with a computation: forward mode.
 
     >>> x = tf.constant([2.0, 3.0])

@@ -7,12 +7,9 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+import gradtape as gt
 from gradtape.argument_checks import check_exports
 from gradtape.errors import ArgumentError, ShapeError
-from gradtape.ops.arrays.creation import zeros
-from gradtape.ops.arrays.joining import concat as joined
-from gradtape.ops.arrays.joining import stack as stacked
-from gradtape.ops.arrays.joining import unstack as unstacked
 from gradtape.pytree import register_pytree
 from gradtape.tf.base.conversion import as_shape, concrete, convert
 from gradtape.tf.base.dtypes import DType, as_dtype
@@ -126,26 +123,26 @@ class TensorArray:
             raise ArgumentError(
                 f"Could not read index {at}: nothing was written, and the shape is not known."
             )
-        return adopt(zeros(tuple(self._shape), dtype=self._dtype.dtype))
+        return adopt(gt.zeros(tuple(self._shape), dtype=self._dtype.dtype))
 
     def gather(self, indices: TensorLike, name: Name = None) -> Tensor:
         """The tensors at several indices, stacked."""
-        return stacked([self._tensor(int(at)) for at in concrete(indices)])
+        return gt.stack([self._tensor(int(at)) for at in concrete(indices)])
 
     def stack(self, name: Name = None) -> Tensor:
         """All tensors, along a new first axis."""
         if not self._items:
             known = self._shape if self._shape.rank is not None else ()
-            return adopt(zeros((0, *(n or 0 for n in known)), dtype=self._dtype.dtype))
-        return stacked([self._tensor(at) for at in range(len(self._items))])
+            return adopt(gt.zeros((0, *(n or 0 for n in known)), dtype=self._dtype.dtype))
+        return gt.stack([self._tensor(at) for at in range(len(self._items))])
 
     def concat(self, name: Name = None) -> Tensor:
         """All tensors, one after the other along their first axis."""
-        return joined([self._tensor(at) for at in range(len(self._items))], axis=0)
+        return gt.concat([self._tensor(at) for at in range(len(self._items))], axis=0)
 
     def unstack(self, value: TensorLike, name: Name = None) -> TensorArray:
         """The array with the tensors along the first axis of another."""
-        parts = list(unstacked(convert(value, self._dtype)))
+        parts = list(gt.unstack(convert(value, self._dtype)))
         if len(parts) > len(self._items) and not self._dynamic and self._items:
             raise ValueError(f"unstack: {len(parts)} tensors for an array of {len(self._items)}.")
         self._shape = self._shape.merge_with(parts[0].shape) if parts else self._shape
@@ -153,7 +150,7 @@ class TensorArray:
 
     def scatter(self, indices: TensorLike, value: TensorLike, name: Name = None) -> TensorArray:
         """The array with tensors at several indices."""
-        parts = unstacked(convert(value, self._dtype))
+        parts = gt.unstack(convert(value, self._dtype))
         for at, part in zip(concrete(indices).tolist(), parts, strict=True):
             self.write(at, part)
         return self

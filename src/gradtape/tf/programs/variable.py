@@ -7,11 +7,11 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from gradtape import Variable as CoreVariable
 from gradtape.argument_checks import check_exports, check_function, check_methods
 from gradtape.ops.arrays import indexing
 from gradtape.ops.custom.custom import ASSIGNED
 from gradtape.tensor import tensor as core
-from gradtape.tensor.variable import Variable as CoreVariable
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.base.dispatch import PLAIN, effect, graphs
 from gradtape.tf.base.operators import install

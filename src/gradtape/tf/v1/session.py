@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from gradtape import Variable
 from gradtape.argument_checks import check_exports
 from gradtape.errors import ArgumentError
-from gradtape.tensor.variable import Variable
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.programs import tape as tapes
 from gradtape.tf.v1.graphs import Graph
