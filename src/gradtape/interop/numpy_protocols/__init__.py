@@ -1,9 +1,10 @@
 """NumPy's functions record when they are called on tensors: NEP 13 (ufuncs), NEP 18 (functions).
 
 The tables are complete: every other NumPy function raises and says so. `binding` puts NumPy's own
-signature in front of each function. Importing this package installs both protocols in `Operators`,
-the base of Tensor and Variable. The tables name most of the library, matrices and transforms too:
-they are loaded by the first NumPy function that meets a tensor.
+signature in front of each function. The functions of the tables have NumPy's own parameters, and
+no annotations: NumPy documents them. Importing this package installs both protocols in
+`Operators`, the base of Tensor and Variable. The tables name most of the library, matrices and
+transforms too: they are loaded by the first NumPy function that meets a tensor.
 
 Other packages import:
 

@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeAlias
 
 import numpy as np
 
-from gradtape.interop.numpy_protocols.binding import Function, refusal
+from gradtape.interop.numpy_protocols.binding import Function, refusal, same_names
 from gradtape.ops.arrays import creation, joining, movement, padding, triangles
 from gradtape.ops.elementwise import arithmetic
 from gradtape.ops.families.casting import cast
 from gradtape.ops.families.shapes import normalize_axis
 from gradtape.ops.reductions import reduction
-from gradtape.tensor.tensor import Tensor, asarray
-
-if TYPE_CHECKING:
-    from gradtape.ops.families.signatures import DTypeLike, ShapeLike, TensorLike
-
-Casting: TypeAlias = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
+from gradtape.tensor.tensor import asarray
 
 __all__ = ["FUNCTIONS"]
 
 
-def _by_columns(name: str, order: str | None) -> bool:
+def _by_columns(name, order):
     """Whether elements are read column by column. NumPy's other orders follow the memory."""
     if order is not None and order not in ("C", "F", "c", "f"):
         raise ValueError(
@@ -34,23 +27,23 @@ def _by_columns(name: str, order: str | None) -> bool:
     return order in ("F", "f")
 
 
-def _reversed_axes(a: Tensor) -> Tensor:
+def _reversed_axes(a):
     return movement.permute_dims(a, tuple(reversed(range(a.ndim))))
 
 
-def reshape(a: TensorLike, shape: Any, order: str | None = "C", copy: bool | None = None) -> Tensor:
+def reshape(a, shape, order="C", copy=None):
     if not _by_columns("np.reshape", order):
         return movement.reshape(a, shape, copy=copy)
     lengths = (shape,) if np.ndim(shape) == 0 else tuple(shape)
     return _reversed_axes(movement.reshape(_reversed_axes(asarray(a)), lengths[::-1]))
 
 
-def ravel(a: TensorLike, order: str | None = "C") -> Tensor:
+def ravel(a, order="C"):
     a = asarray(a)
     return movement.reshape(_reversed_axes(a) if _by_columns("np.ravel", order) else a, (a.size,))
 
 
-def resize(a: TensorLike, new_shape: Any) -> Tensor:
+def resize(a, new_shape):
     flat = ravel(a)
     shape = (new_shape,) if np.ndim(new_shape) == 0 else tuple(new_shape)
     count = int(np.prod(shape))
@@ -60,14 +53,12 @@ def resize(a: TensorLike, new_shape: Any) -> Tensor:
     return movement.reshape(padding.tile(flat, times)[:count], shape)
 
 
-def transpose(a: TensorLike, axes: Sequence[SupportsIndex] | None = None) -> Tensor:
+def transpose(a, axes=None):
     a = asarray(a)
     return _reversed_axes(a) if axes is None else movement.permute_dims(a, axes)
 
 
-def roll(
-    a: TensorLike, shift: int | Sequence[int], axis: int | Sequence[int] | None = None
-) -> Tensor:
+def roll(a, shift, axis=None):
     a = asarray(a)
     if axis is None:
         return movement.reshape(roll(ravel(a), shift, 0), a.shape)
@@ -78,14 +69,14 @@ def roll(
     return movement.roll(a, tuple(shifts.values()), axis=tuple(shifts))
 
 
-def rollaxis(a: TensorLike, axis: int, start: int = 0) -> Tensor:
+def rollaxis(a, axis, start=0):
     a = asarray(a)
     axis = normalize_axis("rollaxis", axis, a.ndim)
     start = start + a.ndim if start < 0 else start
     return movement.moveaxis(a, axis, start - 1 if axis < start else start)
 
 
-def rot90(m: TensorLike, k: SupportsIndex = 1, axes: Sequence[SupportsIndex] = (0, 1)) -> Tensor:
+def rot90(m, k=1, axes=(0, 1)):
     m = asarray(m)
     first, second = (normalize_axis("rot90", axis, m.ndim) for axis in axes)
     if first == second:
@@ -98,8 +89,8 @@ def rot90(m: TensorLike, k: SupportsIndex = 1, axes: Sequence[SupportsIndex] = (
     return movement.flip(movement.swapaxes(m, first, second), axis=second) if k else m.copy()
 
 
-def _flipped(name: str, axis: int) -> Function:
-    def call(m: TensorLike) -> Tensor:
+def _flipped(name, axis):
+    def call(m):
         m = asarray(m)
         if m.ndim <= axis:
             raise ValueError(f"np.{name}: shape {m.shape} needs {axis + 1} axes or more.")
@@ -108,8 +99,8 @@ def _flipped(name: str, axis: int) -> Function:
     return call
 
 
-def _at_least(ndim: int) -> Function:
-    def one(a: TensorLike) -> Tensor:
+def _at_least(ndim):
+    def one(a):
         a = asarray(a)
         if a.ndim >= ndim:
             return a
@@ -119,7 +110,7 @@ def _at_least(ndim: int) -> Function:
             shape = (1,) * (ndim - a.ndim) + a.shape
         return movement.reshape(a, shape)
 
-    def call(*arys: TensorLike) -> Tensor | tuple[Tensor, ...]:
+    def call(*arys):
         return one(arys[0]) if len(arys) == 1 else tuple(one(a) for a in arys)
 
     return call
@@ -128,7 +119,7 @@ def _at_least(ndim: int) -> Function:
 atleast_1d, atleast_2d, atleast_3d = _at_least(1), _at_least(2), _at_least(3)
 
 
-def broadcast_arrays(*args: Any) -> tuple[Tensor | np.ndarray, ...]:
+def broadcast_arrays(*args):
     # None and texts, which plotting functions pass, stay arrays of objects.
     parts = [x if hasattr(x, "enter") else np.asarray(x) for x in args]
     shape = np.broadcast_shapes(*[tuple(part.shape) for part in parts])
@@ -143,7 +134,7 @@ def broadcast_arrays(*args: Any) -> tuple[Tensor | np.ndarray, ...]:
 # Joining.
 
 
-def _joined(parts: Iterable[TensorLike], dtype: DTypeLike | None, casting: Casting) -> list[Tensor]:
+def _joined(parts, dtype, casting):
     tensors = [asarray(part) for part in parts]
     if dtype is None:
         if casting != "same_kind" and tensors:
@@ -154,7 +145,7 @@ def _joined(parts: Iterable[TensorLike], dtype: DTypeLike | None, casting: Casti
     return [cast(tensor, dtype) for tensor in tensors]
 
 
-def _check_cast(tensors: Sequence[Tensor], dtype: DTypeLike, casting: Casting) -> None:
+def _check_cast(tensors, dtype, casting):
     for tensor in tensors:
         if not np.can_cast(tensor.dtype, dtype, casting):
             raise TypeError(
@@ -163,64 +154,47 @@ def _check_cast(tensors: Sequence[Tensor], dtype: DTypeLike, casting: Casting) -
             )
 
 
-def concatenate(
-    arrays: Sequence[TensorLike],
-    /,
-    axis: int = 0,
-    *,
-    dtype: DTypeLike | None = None,
-    casting: Casting = "same_kind",
-) -> Tensor:
+def concatenate(arrays, /, axis=0, *, dtype=None, casting="same_kind"):
     return joining.concat(_joined(arrays, dtype, casting), axis=axis)
 
 
-def stack(
-    arrays: Sequence[TensorLike],
-    axis: int = 0,
-    *,
-    dtype: DTypeLike | None = None,
-    casting: Casting = "same_kind",
-) -> Tensor:
+def stack(arrays, axis=0, *, dtype=None, casting="same_kind"):
     return joining.stack(_joined(arrays, dtype, casting), axis=axis)
 
 
-def hstack(
-    tup: Sequence[TensorLike], *, dtype: DTypeLike | None = None, casting: Casting = "same_kind"
-) -> Tensor:
+def hstack(tup, *, dtype=None, casting="same_kind"):
     tensors = [atleast_1d(part) for part in tup]
     axis = 0 if tensors and tensors[0].ndim == 1 else 1
     return joining.concat(_joined(tensors, dtype, casting), axis=axis)
 
 
-def vstack(
-    tup: Sequence[TensorLike], *, dtype: DTypeLike | None = None, casting: Casting = "same_kind"
-) -> Tensor:
+def vstack(tup, *, dtype=None, casting="same_kind"):
     return joining.concat(_joined([atleast_2d(part) for part in tup], dtype, casting), axis=0)
 
 
-def dstack(tup: Sequence[TensorLike]) -> Tensor:
+def dstack(tup):
     return joining.concat([atleast_3d(part) for part in tup], axis=2)
 
 
-def column_stack(tup: Sequence[TensorLike]) -> Tensor:
+def column_stack(tup):
     parts = [asarray(part) for part in tup]
     return joining.concat([transpose(atleast_2d(p)) if p.ndim < 2 else p for p in parts], axis=1)
 
 
-def append(arr: TensorLike, values: TensorLike, axis: int | None = None) -> Tensor:
+def append(arr, values, axis=None):
     if axis is None:
         return joining.concat([ravel(arr), ravel(values)], axis=0)
     return joining.concat([asarray(arr), asarray(values)], axis=axis)
 
 
-def _depth(nest: object) -> int:
+def _depth(nest):
     return 1 + max(map(_depth, nest)) if isinstance(nest, list) else 0
 
 
-def block(arrays: TensorLike) -> Tensor:
+def block(arrays):
     depth = _depth(arrays)
 
-    def joined(nest: TensorLike, axis: int) -> Tensor:
+    def joined(nest, axis):
         if not isinstance(nest, list):
             a = asarray(nest)
             return movement.reshape(a, (1,) * (depth - a.ndim) + a.shape) if a.ndim < depth else a
@@ -235,19 +209,15 @@ def block(arrays: TensorLike) -> Tensor:
 # Splitting.
 
 
-def _sections(name: str, sections: Any) -> Any:
+def _sections(name, sections):
     return sections.numpy() if hasattr(sections, "enter") else sections
 
 
-def split(
-    ary: TensorLike, indices_or_sections: ShapeLike | np.ndarray | Tensor, axis: int = 0
-) -> list[Tensor]:
+def split(ary, indices_or_sections, axis=0):
     return list(joining.split(ary, _sections("split", indices_or_sections), axis=axis))
 
 
-def array_split(
-    ary: TensorLike, indices_or_sections: ShapeLike | np.ndarray | Tensor, axis: int = 0
-) -> list[Tensor]:
+def array_split(ary, indices_or_sections, axis=0):
     sections = _sections("array_split", indices_or_sections)
     if np.ndim(sections):
         return split(ary, sections, axis)
@@ -258,8 +228,8 @@ def array_split(
     return split(ary, np.cumsum(sizes[:-1], dtype=int), axis)
 
 
-def _split_along(name: str, axis: int, least: int) -> Function:
-    def call(ary: TensorLike, indices_or_sections: ShapeLike | np.ndarray | Tensor) -> list[Tensor]:
+def _split_along(name, axis, least):
+    def call(ary, indices_or_sections):
         ary = asarray(ary)
         if ary.ndim < least:
             raise ValueError(f"np.{name}: shape {ary.shape} needs {least} axes or more.")
@@ -268,33 +238,31 @@ def _split_along(name: str, axis: int, least: int) -> Function:
     return call
 
 
-def unstack(x: TensorLike, /, *, axis: int = 0) -> tuple[Tensor, ...]:
+def unstack(x, /, *, axis=0):
     return joining.unstack(x, axis=axis[0] if isinstance(axis, tuple) and len(axis) == 1 else axis)
 
 
 # Diagonals, differences, and new tensors.
 
 
-def diag(v: TensorLike, k: int = 0) -> Tensor:
+def diag(v, k=0):
     return triangles.diag(v, k=k)
 
 
-def diagflat(v: TensorLike, k: int = 0) -> Tensor:
+def diagflat(v, k=0):
     return triangles.diag(ravel(v), k=k)
 
 
-def diagonal(a: TensorLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
+def diagonal(a, offset=0, axis1=0, axis2=1):
     return triangles.diagonal(a, offset=offset, axis1=axis1, axis2=axis2)
 
 
-def trace(
-    a: TensorLike, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: DTypeLike | None = None
-) -> Tensor:
+def trace(a, offset=0, axis1=0, axis2=1, dtype=None):
     return reduction.sum(diagonal(a, offset, axis1, axis2), axis=-1, dtype=dtype)
 
 
-def _triangle(ours: Function) -> Function:
-    def call(m: TensorLike, k: int = 0) -> Tensor:
+def _triangle(ours):
+    def call(m, k=0):
         m = asarray(m)
         if m.ndim == 1:  # NumPy makes a matrix of equal rows first
             m = movement.broadcast_to(m, (m.size, m.size))
@@ -303,9 +271,7 @@ def _triangle(ours: Function) -> Function:
     return call
 
 
-def meshgrid(
-    *xi: TensorLike, copy: bool | None = True, sparse: bool = False, indexing: str = "xy"
-) -> tuple[Tensor, ...]:
+def meshgrid(*xi, copy=True, sparse=False, indexing="xy"):
     grids = joining.meshgrid(*[ravel(x) for x in xi], indexing=indexing)
     if sparse:
         order = [1, 0, *range(2, len(xi))] if indexing == "xy" and len(xi) > 1 else range(len(xi))
@@ -317,37 +283,24 @@ def meshgrid(
     return tuple(grids)
 
 
-def diff(
-    a: TensorLike,
-    n: int = 1,
-    axis: int = -1,
-    prepend: TensorLike | None = None,
-    append: TensorLike | None = None,
-) -> Tensor:
+def diff(a, n=1, axis=-1, prepend=None, append=None):
     if n == 0:  # NumPy joins nothing then
         return asarray(a)
     return joining.diff(a, n=n, axis=axis, prepend=prepend, append=append)
 
 
-def ediff1d(
-    ary: TensorLike, to_end: TensorLike | None = None, to_begin: TensorLike | None = None
-) -> Tensor:
+def ediff1d(ary, to_end=None, to_begin=None):
     ary = ravel(ary)
     ends = [None if end is None else cast(ravel(end), ary.dtype) for end in (to_begin, to_end)]
     parts = [part for part in (ends[0], joining.diff(ary), ends[1]) if part is not None]
     return joining.concat(parts, axis=0) if len(parts) > 1 else parts[0]
 
 
-def tile(A: TensorLike, reps: Any) -> Tensor:
+def tile(A, reps):
     return padding.tile(A, tuple(reps) if np.ndim(reps) else reps)
 
 
-def pad(
-    array: TensorLike,
-    pad_width: ShapeLike | Sequence[ShapeLike],
-    mode: str | Callable[..., object] = "constant",
-    **kwargs: Any,
-) -> Tensor:
+def pad(array, pad_width, mode="constant", **kwargs):
     values = kwargs.pop("constant_values", 0)
     for name, value in kwargs.items():
         if not (name == "reflect_type" and value == "even"):
@@ -357,14 +310,12 @@ def pad(
     return padding.pad(array, pad_width, mode, values)
 
 
-def astype(x: TensorLike, dtype: DTypeLike, /, *, copy: bool | None = True) -> Tensor:
+def astype(x, dtype, /, *, copy=True):
     return cast(x, dtype)
 
 
-def _like(ours: Function, of_shape: Function) -> Function:
-    def call(
-        a: TensorLike, /, dtype: DTypeLike | None = None, shape: ShapeLike | None = None
-    ) -> Tensor:
+def _like(ours, of_shape):
+    def call(a, /, dtype=None, shape=None):
         if shape is None:
             return ours(a, dtype=dtype)
         return of_shape(shape, dtype=asarray(a).dtype if dtype is None else dtype)
@@ -372,12 +323,7 @@ def _like(ours: Function, of_shape: Function) -> Function:
     return call
 
 
-def full_like(
-    a: TensorLike,
-    fill_value: TensorLike,
-    dtype: DTypeLike | None = None,
-    shape: Any = None,
-) -> Tensor:
+def full_like(a, fill_value, dtype=None, shape=None):
     a = asarray(a)
     dtype = a.dtype if dtype is None else dtype
     value = cast(asarray(fill_value), dtype)
@@ -385,15 +331,7 @@ def full_like(
     return arithmetic.identity(movement.broadcast_to(value, whole))
 
 
-def linspace(
-    start: TensorLike,
-    stop: TensorLike,
-    num: int = 50,
-    endpoint: bool = True,
-    retstep: bool = False,
-    dtype: DTypeLike | None = None,
-    axis: int = 0,
-) -> Tensor | tuple[Tensor, Tensor]:
+def linspace(start, stop, num=50, endpoint=True, retstep=False, dtype=None, axis=0):
     start, stop = asarray(start), asarray(stop)
     pieces = num - 1 if endpoint else num
     step = (stop - start) / (pieces if pieces > 0 else np.nan)
@@ -409,58 +347,30 @@ def linspace(
 
 
 FUNCTIONS: dict[Function, Function] = {
-    np.reshape: reshape,
-    np.ravel: ravel,
-    np.resize: resize,
-    np.transpose: transpose,
+    **same_names(
+        np,
+        globals(),
+        "reshape ravel resize transpose rollaxis rot90 roll broadcast_arrays atleast_1d "
+        "atleast_2d atleast_3d concatenate stack hstack vstack dstack column_stack append "
+        "block split array_split unstack diag diagflat diagonal trace meshgrid diff ediff1d "
+        "tile pad astype full_like linspace",
+    ),
+    **same_names(
+        np,
+        vars(movement),
+        "matrix_transpose flip broadcast_to expand_dims squeeze moveaxis swapaxes",
+    ),
+    np.repeat: padding.repeat,
     np.permute_dims: transpose,
-    np.matrix_transpose: movement.matrix_transpose,
-    np.rollaxis: rollaxis,
-    np.rot90: rot90,
-    np.flip: movement.flip,
     np.fliplr: _flipped("fliplr", 1),
     np.flipud: _flipped("flipud", 0),
-    np.broadcast_to: movement.broadcast_to,
-    np.expand_dims: movement.expand_dims,
-    np.squeeze: movement.squeeze,
-    np.moveaxis: movement.moveaxis,
-    np.swapaxes: movement.swapaxes,
-    np.roll: roll,
-    np.broadcast_arrays: broadcast_arrays,
-    np.atleast_1d: atleast_1d,
-    np.atleast_2d: atleast_2d,
-    np.atleast_3d: atleast_3d,
-    np.concatenate: concatenate,
-    np.stack: stack,
-    np.hstack: hstack,
-    np.vstack: vstack,
-    np.dstack: dstack,
-    np.column_stack: column_stack,
-    np.append: append,
-    np.block: block,
-    np.split: split,
-    np.array_split: array_split,
-    np.unstack: unstack,
     np.hsplit: _split_along("hsplit", 1, 1),
     np.vsplit: _split_along("vsplit", 0, 2),
     np.dsplit: _split_along("dsplit", 2, 3),
-    np.diag: diag,
-    np.diagflat: diagflat,
-    np.diagonal: diagonal,
-    np.trace: trace,
     np.tril: _triangle(triangles.tril),
     np.triu: _triangle(triangles.triu),
-    np.meshgrid: meshgrid,
-    np.diff: diff,
-    np.ediff1d: ediff1d,
-    np.tile: tile,
-    np.repeat: padding.repeat,
-    np.pad: pad,
-    np.astype: astype,
     np.zeros_like: _like(creation.zeros_like, creation.zeros),
     np.ones_like: _like(creation.ones_like, creation.ones),
     np.empty_like: _like(creation.empty_like, creation.empty),
-    np.full_like: full_like,
-    np.linspace: linspace,
     np.copy: arithmetic.identity,
 }

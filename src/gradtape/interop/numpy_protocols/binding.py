@@ -67,6 +67,11 @@ def checked_dtype(name: str, dtype: Any) -> np.dtype[Any]:
     return found
 
 
+def same_names(theirs: object, ours: Mapping[str, Any], names: str) -> dict[Function, Function]:
+    """A table of NumPy's functions and ours that have the same names."""
+    return {getattr(theirs, name): ours[name] for name in names.split()}
+
+
 class Recorded:
     """One NumPy function on tensors: its parameters, and the function that records it."""
 

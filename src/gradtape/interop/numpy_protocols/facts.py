@@ -5,8 +5,6 @@ NumPy's own function is called on the computed values, so every parameter means 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from gradtape.interop.numpy_protocols.binding import Function
@@ -15,7 +13,7 @@ from gradtape.tensor.operators import Operators
 __all__ = ["FUNCTIONS", "OF_VALUES", "READ_ARRAYS"]
 
 
-def values(tree: Any) -> Any:
+def values(tree):
     """Tensors as arrays of their values, in lists, tuples and dictionaries as well."""
     if isinstance(tree, Operators):
         return np.asarray(getattr(tree, "read", tree.numpy)())
@@ -26,14 +24,14 @@ def values(tree: Any) -> Any:
     return tree
 
 
-def _size(a: Operators, axis: int | tuple[int, ...] | None = None) -> int:
+def _size(a, axis=None):
     if axis is None:
         return a.size
     axes = axis if isinstance(axis, tuple) else (axis,)
     return int(np.prod([a.shape[one] for one in axes]))
 
 
-def _dtypes(*arrays_and_dtypes: object) -> list[Any]:
+def _dtypes(*arrays_and_dtypes):
     return [getattr(a, "dtype", a) if isinstance(a, Operators) else a for a in arrays_and_dtypes]
 
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
-
 import numpy as np
 
 from gradtape import fft, linalg
-from gradtape.interop.numpy_protocols.binding import Function, refusal
+from gradtape.interop.numpy_protocols.binding import Function, refusal, same_names
 from gradtape.ops.arrays import creation, movement, triangles
 from gradtape.ops.elementwise import complexes, unary
 from gradtape.ops.families.casting import cast
@@ -16,27 +13,17 @@ from gradtape.ops.families.shapes import normalize_axis
 from gradtape.ops.matrices import contraction, products
 from gradtape.ops.matrices import einsum as contractions
 from gradtape.ops.reductions import reduction
-from gradtape.tensor.tensor import Tensor, asarray
-
-if TYPE_CHECKING:
-    from gradtape.ops.families.signatures import Axis, TensorLike
+from gradtape.tensor.tensor import asarray
 
 __all__ = ["FUNCTIONS"]
 
 
-def vdot(a: TensorLike, b: TensorLike, /) -> Tensor:
+def vdot(a, b, /):
     a, b = (movement.reshape(asarray(each), (-1,)) for each in (a, b))
     return products.dot(complexes.conj(a) if a.dtype.kind == "c" else a, b)
 
 
-def cross(
-    a: TensorLike,
-    b: TensorLike,
-    axisa: int = -1,
-    axisb: int = -1,
-    axisc: int = -1,
-    axis: int | None = None,
-) -> Tensor:
+def cross(a, b, axisa=-1, axisb=-1, axisc=-1, axis=None):
     axisa, axisb, axisc = (axisa, axisb, axisc) if axis is None else (axis, axis, axis)
     a, b = movement.moveaxis(a, axisa, -1), movement.moveaxis(b, axisb, -1)
     if a.shape[-1] != 3 or b.shape[-1] != 3:
@@ -47,7 +34,7 @@ def cross(
     return found if axisc == -1 else movement.moveaxis(found, -1, axisc)
 
 
-def einsum(*operands: Any, optimize: bool | str = False, **kwargs: Any) -> Tensor:
+def einsum(*operands, optimize=False, **kwargs):
     dtype = kwargs.pop("dtype", None)
     for name, value in kwargs.items():
         if value is not None and name not in ("order", "casting"):
@@ -61,7 +48,7 @@ def einsum(*operands: Any, optimize: bool | str = False, **kwargs: Any) -> Tenso
     return contractions.einsum(subscripts, *parts)
 
 
-def _subscripts(operands: Any) -> tuple[str, tuple[Any, ...]]:
+def _subscripts(operands):
     """NumPy's other form: operands and lists of axes in turn, at last the axes of the result."""
     letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
     terms = [
@@ -73,7 +60,7 @@ def _subscripts(operands: Any) -> tuple[str, tuple[Any, ...]]:
     return (f"{inputs}->{terms[-1]}" if len(operands) % 2 else inputs), parts
 
 
-def multi_dot(arrays: Sequence[TensorLike]) -> Tensor:
+def multi_dot(arrays):
     parts = [asarray(each) for each in arrays]
     found = parts[0]
     for part in parts[1:]:
@@ -81,9 +68,7 @@ def multi_dot(arrays: Sequence[TensorLike]) -> Tensor:
     return found
 
 
-def norm(
-    x: TensorLike, ord: float | str | None = None, axis: Any = None, keepdims: bool = False
-) -> Tensor:
+def norm(x, ord=None, axis=None, keepdims=False):
     x = asarray(x)
     x = x if x.dtype.kind in "fc" else x / 1.0
     if axis is None:
@@ -107,17 +92,15 @@ def norm(
     return movement.expand_dims(found, tuple(sorted((rows, columns)))) if keepdims else found
 
 
-def vector_norm(
-    x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False, ord: float | None = 2
-) -> Tensor:
+def vector_norm(x, /, *, axis=None, keepdims=False, ord=2):
     return linalg.vector_norm(x, axis=axis, keepdims=keepdims, ord=2 if ord is None else ord)
 
 
-def _matrix_order(ord: float | str | None) -> float | str:
+def _matrix_order(ord):
     return "fro" if ord is None or ord == "f" else ord
 
 
-def _symmetric(a: TensorLike, UPLO: str) -> Tensor:
+def _symmetric(a, UPLO):
     """The Hermitian matrix of one triangle, which is all that NumPy reads."""
     if UPLO not in ("L", "U", "l", "u"):
         raise ValueError(f"UPLO={UPLO!r} is not 'L' or 'U'.")
@@ -131,30 +114,24 @@ def _symmetric(a: TensorLike, UPLO: str) -> Tensor:
     return own + strict + (complexes.conj(other) if a.dtype.kind == "c" else other)
 
 
-def eigh(a: TensorLike, UPLO: str = "L") -> linalg.Eigh:
+def eigh(a, UPLO="L"):
     return linalg.eigh(_symmetric(a, UPLO))
 
 
-def eigvalsh(a: TensorLike, UPLO: str = "L") -> Tensor:
+def eigvalsh(a, UPLO="L"):
     return linalg.eigvalsh(_symmetric(a, UPLO))
 
 
-def cholesky(a: TensorLike, /, *, upper: bool = False) -> Tensor:
+def cholesky(a, /, *, upper=False):
     return linalg.cholesky(_symmetric(a, "U" if upper else "L"), upper=upper)
 
 
-def _hermitian(name: str, hermitian: bool) -> None:
+def _hermitian(name, hermitian):
     if hermitian:
         raise refusal(f"np.linalg.{name}", "hermitian", hermitian)
 
 
-def pinv(
-    a: TensorLike,
-    rcond: TensorLike | None = None,
-    hermitian: bool = False,
-    *,
-    rtol: TensorLike | None = None,
-) -> Tensor:
+def pinv(a, rcond=None, hermitian=False, *, rtol=None):
     _hermitian("pinv", hermitian)
     a = asarray(a)
     if rcond is None and rtol is None:
@@ -162,16 +139,14 @@ def pinv(
     return linalg.pinv(a, rtol=rtol if rcond is None else rcond)
 
 
-def svd(
-    a: TensorLike, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False
-) -> Tensor | linalg.SVD:
+def svd(a, full_matrices=True, compute_uv=True, hermitian=False):
     _hermitian("svd", hermitian)
     if not compute_uv:
         return linalg.svdvals(a)
     return linalg.svd(a, full_matrices=full_matrices)
 
 
-def qr(a: TensorLike, mode: str = "reduced") -> Tensor | linalg.QR:
+def qr(a, mode="reduced"):
     if mode == "r":
         return linalg.qr(a).R
     if mode not in ("reduced", "complete"):
@@ -179,13 +154,7 @@ def qr(a: TensorLike, mode: str = "reduced") -> Tensor | linalg.QR:
     return linalg.qr(a, mode=mode)
 
 
-def matrix_rank(
-    A: TensorLike,
-    tol: TensorLike | None = None,
-    hermitian: bool = False,
-    *,
-    rtol: TensorLike | None = None,
-) -> Tensor:
+def matrix_rank(A, tol=None, hermitian=False, *, rtol=None):
     _hermitian("matrix_rank", hermitian)
     A = asarray(A)
     if A.ndim < 2:
@@ -197,7 +166,7 @@ def matrix_rank(
     return reduction.count_nonzero(values > limit, axis=-1)
 
 
-def cond(x: TensorLike, p: float | str | None = None) -> Tensor:
+def cond(x, p=None):
     x = asarray(x)
     if p in (None, 2, -2):
         values = linalg.svdvals(x)
@@ -206,9 +175,7 @@ def cond(x: TensorLike, p: float | str | None = None) -> Tensor:
     return norm(x, p, (-2, -1)) * norm(linalg.inv(x), p, (-2, -1))
 
 
-def lstsq(
-    a: TensorLike, b: TensorLike, rcond: float | None = None
-) -> tuple[Tensor, Tensor, np.int32, Tensor]:
+def lstsq(a, b, rcond=None):
     a, b = asarray(a), asarray(b)
     a, b = (each if each.dtype.kind in "fc" else each / 1.0 for each in (a, b))
     eps = np.finfo(a.dtype).eps
@@ -223,7 +190,7 @@ def lstsq(
     return x, residuals, np.int32(rank), values
 
 
-def tensorinv(a: TensorLike, ind: int = 2) -> Tensor:
+def tensorinv(a, ind=2):
     a = asarray(a)
     if ind <= 0:
         raise ValueError(f"np.linalg.tensorinv: ind={ind} is not positive.")
@@ -233,7 +200,7 @@ def tensorinv(a: TensorLike, ind: int = 2) -> Tensor:
     )
 
 
-def tensorsolve(a: TensorLike, b: TensorLike, axes: Sequence[int] | None = None) -> Tensor:
+def tensorsolve(a, b, axes=None):
     a, b = asarray(a), asarray(b)
     if axes is not None:
         order = [axis for axis in range(a.ndim) if axis not in axes] + list(axes)
@@ -243,69 +210,40 @@ def tensorsolve(a: TensorLike, b: TensorLike, axes: Sequence[int] | None = None)
     return movement.reshape(linalg.solve(square, movement.reshape(b, (-1,))), shape)
 
 
-def _fft(name: str) -> Function:
+def _fft(name):
     ours = getattr(fft, name)
 
-    def call(
-        a: TensorLike, n: int | None = None, axis: int = -1, norm: str | None = None
-    ) -> Tensor:
+    def call(a, n=None, axis=-1, norm=None):
         return ours(a, n=n, axis=axis, norm=norm or "backward")
 
     return call
 
 
-def _fftn(name: str, ours: Function, last: Sequence[int] | None = None) -> Function:
-    def call(
-        a: TensorLike,
-        s: Sequence[int] | None = None,
-        axes: Sequence[int] | None = last,
-        norm: str | None = None,
-    ) -> Tensor:
+def _fftn(name, ours, last=None):
+    def call(a, s=None, axes=last, norm=None):
         return ours(a, s=s, axes=axes, norm=norm or "backward")
 
     return call
 
 
 FUNCTIONS: dict[Function, Function] = {
-    np.dot: products.dot,
-    np.vdot: vdot,
-    np.inner: products.inner,
-    np.outer: products.outer,
-    np.kron: products.kron,
-    np.tensordot: products.tensordot,
-    np.cross: cross,
-    np.einsum: einsum,
-    np.linalg.norm: norm,
-    np.linalg.vector_norm: vector_norm,
+    **same_names(np, vars(products), "dot inner outer kron tensordot"),
+    **same_names(np, globals(), "vdot cross einsum"),
+    **same_names(
+        np.linalg,
+        globals(),
+        "norm vector_norm cholesky qr svd eigh eigvalsh pinv cond matrix_rank lstsq multi_dot "
+        "tensorinv tensorsolve",
+    ),
+    **same_names(
+        np.linalg, vars(linalg), "solve inv det slogdet svdvals matrix_power cross diagonal trace"
+    ),
+    **same_names(np.linalg, vars(products), "outer tensordot vecdot"),
+    np.linalg.matmul: contraction.matmul,
+    np.linalg.matrix_transpose: movement.matrix_transpose,
     np.linalg.matrix_norm: lambda x, /, *, keepdims=False, ord="fro": norm(
         x, ord, (-2, -1), keepdims
     ),
-    np.linalg.solve: linalg.solve,
-    np.linalg.inv: linalg.inv,
-    np.linalg.det: linalg.det,
-    np.linalg.slogdet: linalg.slogdet,
-    np.linalg.cholesky: cholesky,
-    np.linalg.qr: qr,
-    np.linalg.svd: svd,
-    np.linalg.svdvals: linalg.svdvals,
-    np.linalg.eigh: eigh,
-    np.linalg.eigvalsh: eigvalsh,
-    np.linalg.pinv: pinv,
-    np.linalg.cond: cond,
-    np.linalg.matrix_power: linalg.matrix_power,
-    np.linalg.matrix_rank: matrix_rank,
-    np.linalg.lstsq: lstsq,
-    np.linalg.multi_dot: multi_dot,
-    np.linalg.tensorinv: tensorinv,
-    np.linalg.tensorsolve: tensorsolve,
-    np.linalg.cross: linalg.cross,
-    np.linalg.diagonal: linalg.diagonal,
-    np.linalg.trace: linalg.trace,
-    np.linalg.outer: products.outer,
-    np.linalg.tensordot: products.tensordot,
-    np.linalg.vecdot: products.vecdot,
-    np.linalg.matmul: contraction.matmul,
-    np.linalg.matrix_transpose: movement.matrix_transpose,
     **{
         getattr(np.fft, name): _fft(name)
         for name in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")

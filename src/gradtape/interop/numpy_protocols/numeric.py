@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import numpy as np
 
 from gradtape.interop.numpy_protocols.arranging import atleast_1d, ravel
-from gradtape.interop.numpy_protocols.binding import NO_VALUE, Function, checked_dtype, refusal
+from gradtape.interop.numpy_protocols.binding import (
+    NO_VALUE,
+    Function,
+    checked_dtype,
+    refusal,
+    same_names,
+)
 from gradtape.ops.arrays import creation, indexing, joining, movement, sorting, triangles
 from gradtape.ops.elementwise import arithmetic, bessel, complexes, special, unary
 from gradtape.ops.families.casting import cast
 from gradtape.ops.families.shapes import normalize_axis
 from gradtape.ops.matrices import contraction
 from gradtape.ops.reductions import reduction
-from gradtape.tensor.tensor import Tensor, asarray
-
-if TYPE_CHECKING:
-    from gradtape.ops.families.signatures import DTypeLike, TensorLike
+from gradtape.tensor.tensor import asarray
 
 __all__ = ["FUNCTIONS"]
 
 
-def clip(
-    a: TensorLike,
-    a_min: TensorLike | None = None,
-    a_max: TensorLike | None = None,
-    *,
-    min: TensorLike | None = NO_VALUE,
-    max: TensorLike | None = NO_VALUE,
-    **kwargs: Any,
-) -> Tensor:
+def clip(a, a_min=None, a_max=None, *, min=NO_VALUE, max=NO_VALUE, **kwargs):
     dtype, where = kwargs.pop("dtype", None), kwargs.pop("where", True)
     if where is not True:
         raise refusal("np.clip", "where", where)
@@ -45,7 +38,7 @@ def clip(
     return arithmetic.clip(a, low, high)
 
 
-def round(a: TensorLike, decimals: int = 0) -> Tensor:
+def round(a, decimals=0):
     a = asarray(a)
     if a.dtype.kind in "iu":
         if decimals >= 0:
@@ -55,18 +48,12 @@ def round(a: TensorLike, decimals: int = 0) -> Tensor:
     return a.__round__(decimals)
 
 
-def angle(z: TensorLike, deg: bool = False) -> Tensor:
+def angle(z, deg=False):
     found = complexes.angle(z)
     return found * (180.0 / np.pi) if deg else found
 
 
-def nan_to_num(
-    x: TensorLike,
-    copy: bool = True,
-    nan: TensorLike = 0.0,
-    posinf: TensorLike | None = None,
-    neginf: TensorLike | None = None,
-) -> Tensor:
+def nan_to_num(x, copy=True, nan=0.0, posinf=None, neginf=None):
     x = asarray(x)
     if not copy:
         raise refusal("np.nan_to_num", "copy", copy)
@@ -82,8 +69,8 @@ def nan_to_num(
     return arithmetic.where(arithmetic.equal(x, -np.inf), cast(asarray(low), x.dtype), x)
 
 
-def _infinite(sign: float) -> Function:
-    def call(x: TensorLike) -> Tensor:
+def _infinite(sign):
+    def call(x):
         x = asarray(x)
         if x.dtype.kind == "c":
             raise TypeError("np.isposinf and np.isneginf: complex numbers have no sign.")
@@ -92,20 +79,20 @@ def _infinite(sign: float) -> Function:
     return call
 
 
-def _false(x: Tensor) -> Tensor:
+def _false(x):
     return creation.zeros(x.shape, dtype=bool)
 
 
-def iscomplex(x: TensorLike) -> Tensor:
+def iscomplex(x):
     x = asarray(x)
     return arithmetic.not_equal(x.imag, 0) if x.dtype.kind == "c" else _false(x)
 
 
-def isreal(x: TensorLike) -> Tensor:
+def isreal(x):
     return unary.logical_not(iscomplex(x))
 
 
-def real_if_close(a: TensorLike, tol: float = 100) -> Tensor:
+def real_if_close(a, tol=100):
     a = asarray(a)
     if a.dtype.kind != "c":
         return a
@@ -113,14 +100,7 @@ def real_if_close(a: TensorLike, tol: float = 100) -> Tensor:
     return a.real if bool(reduction.all(complexes.abs(a.imag) < limit)) else a
 
 
-def interp(
-    x: TensorLike,
-    xp: TensorLike,
-    fp: TensorLike,
-    left: TensorLike | None = None,
-    right: TensorLike | None = None,
-    period: float | None = None,
-) -> Tensor:
+def interp(x, xp, fp, left=None, right=None, period=None):
     if period is not None:
         raise refusal("np.interp", "period", period)
     x, xp, fp = (asarray(each) for each in (x, xp, fp))
@@ -148,12 +128,10 @@ def interp(
     return arithmetic.where(unary.isnan(x), x, found) if found.dtype.kind == "f" else found
 
 
-def trapezoid(
-    y: TensorLike, x: TensorLike | None = None, dx: TensorLike = 1.0, axis: int = -1
-) -> Tensor:
+def trapezoid(y, x=None, dx=1.0, axis=-1):
     y = asarray(y)
     axis = normalize_axis("trapezoid", axis, y.ndim)
-    steps: TensorLike = dx
+    steps = dx
     if x is not None:
         x = asarray(x)
         steps = joining.diff(x, axis=0 if x.ndim == 1 else axis)
@@ -164,9 +142,7 @@ def trapezoid(
     return reduction.sum(steps * pairs / 2.0, axis=axis)
 
 
-def gradient(
-    f: TensorLike, *varargs: TensorLike, axis: Any = None, edge_order: int = 1
-) -> Tensor | tuple[Tensor, ...]:
+def gradient(f, *varargs, axis=None, edge_order=1):
     f = asarray(f)
     f = f if f.dtype.kind in "fc" else f / 1.0
     if edge_order != 1:
@@ -181,12 +157,12 @@ def gradient(
     return found[0] if len(found) == 1 else tuple(found)
 
 
-def _slope(f: Tensor, axis: int, step: Any) -> Tensor:
+def _slope(f, axis, step):
     """Second-order differences inside, first-order ones at the ends."""
     if f.shape[axis] < 2:
         raise ValueError(f"np.gradient: axis {axis} has length {f.shape[axis]}; it needs 2.")
     rows = movement.moveaxis(f, axis, 0)
-    widths: Any = step
+    widths = step
     if np.ndim(step):
         widths = joining.diff(asarray(step))
         widths = movement.reshape(widths, (-1,) + (1,) * (f.ndim - 1))
@@ -199,14 +175,14 @@ def _slope(f: Tensor, axis: int, step: Any) -> Tensor:
     return movement.moveaxis(whole, 0, axis)
 
 
-def _line(name: str, x: Any) -> Tensor:
+def _line(name, x):
     x = atleast_1d(x)
     if x.ndim > 1 or not x.size:
         raise ValueError(f"np.{name}: shape {x.shape}. Both operands need one axis, not empty.")
     return x
 
 
-def convolve(a: TensorLike, v: TensorLike, mode: str = "full") -> Tensor:
+def convolve(a, v, mode="full"):
     a, v = _line("convolve", a), _line("convolve", v)
     if a.size < v.size:
         a, v = v, a
@@ -221,7 +197,7 @@ def convolve(a: TensorLike, v: TensorLike, mode: str = "full") -> Tensor:
     return _window(full, n, m, mode, (m - 1) // 2)
 
 
-def _window(full: Tensor, n: int, m: int, mode: str, start: int) -> Tensor:
+def _window(full, n, m, mode, start):
     if mode == "full":
         return full
     if mode == "same":
@@ -231,7 +207,7 @@ def _window(full: Tensor, n: int, m: int, mode: str, start: int) -> Tensor:
     return full[m - 1 : n]
 
 
-def correlate(a: TensorLike, v: TensorLike, mode: str = "valid") -> Tensor:
+def correlate(a, v, mode="valid"):
     a, v = _line("correlate", a), _line("correlate", v)
     v = movement.flip(complexes.conj(v) if v.dtype.kind == "c" else v)
     if a.size >= v.size or mode != "same":
@@ -240,17 +216,7 @@ def correlate(a: TensorLike, v: TensorLike, mode: str = "valid") -> Tensor:
     return _window(full, v.size, a.size, "same", a.size // 2)
 
 
-def cov(
-    m: TensorLike,
-    y: TensorLike | None = None,
-    rowvar: bool = True,
-    bias: bool = False,
-    ddof: float | None = None,
-    fweights: TensorLike | None = None,
-    aweights: TensorLike | None = None,
-    *,
-    dtype: DTypeLike | None = None,
-) -> Tensor:
+def cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=None, *, dtype=None):
     for name, value in (("fweights", fweights), ("aweights", aweights)):
         if value is not None:
             raise refusal("np.cov", name, value)
@@ -270,7 +236,7 @@ def cov(
     return movement.squeeze(found, squeezed) if squeezed else found
 
 
-def _observations(m: TensorLike, rowvar: bool) -> Tensor:
+def _observations(m, rowvar):
     m = asarray(m)
     if m.ndim > 2:
         raise ValueError(f"np.cov: shape {m.shape} has more than 2 axes.")
@@ -278,13 +244,7 @@ def _observations(m: TensorLike, rowvar: bool) -> Tensor:
     return rows if rowvar or m.ndim < 2 or rows.shape[0] == 1 else movement.matrix_transpose(rows)
 
 
-def corrcoef(
-    x: TensorLike,
-    y: TensorLike | None = None,
-    rowvar: bool = True,
-    *,
-    dtype: DTypeLike | None = None,
-) -> Tensor:
+def corrcoef(x, y=None, rowvar=True, *, dtype=None):
     found = cov(x, y, rowvar, dtype=dtype)
     if not found.ndim:
         return found / found
@@ -293,7 +253,7 @@ def corrcoef(
     return found if found.dtype.kind == "c" else arithmetic.clip(found, -1.0, 1.0)
 
 
-def vander(x: TensorLike, N: int | None = None, increasing: bool = False) -> Tensor:
+def vander(x, N=None, increasing=False):
     x = asarray(x)
     if x.ndim != 1:
         raise ValueError(f"np.vander: x= has shape {x.shape}, not one axis.")
@@ -307,7 +267,7 @@ def vander(x: TensorLike, N: int | None = None, increasing: bool = False) -> Ten
     return found if increasing else movement.flip(found, axis=1)
 
 
-def polyval(p: TensorLike, x: TensorLike) -> Tensor:
+def polyval(p, x):
     p, x = ravel(p), asarray(x)
     total = creation.zeros(x.shape, dtype=x.dtype)
     for at in range(p.size):
@@ -315,8 +275,8 @@ def polyval(p: TensorLike, x: TensorLike) -> Tensor:
     return total
 
 
-def _polynomials(ours: Function) -> Function:
-    def call(a1: TensorLike, a2: TensorLike) -> Tensor:
+def _polynomials(ours):
+    def call(a1, a2):
         first, second = atleast_1d(a1), atleast_1d(a2)
         length = max(first.size, second.size)
         padded = [
@@ -328,9 +288,7 @@ def _polynomials(ours: Function) -> Function:
     return call
 
 
-def unwrap(
-    p: TensorLike, discont: float | None = None, axis: int = -1, *, period: float = 2 * np.pi
-) -> Tensor:
+def unwrap(p, discont=None, axis=-1, *, period=2 * np.pi):
     p = asarray(p)
     p = p if p.dtype.kind == "f" else p / 1.0
     discont = period / 2 if discont is None else discont
@@ -344,7 +302,7 @@ def unwrap(
     return p + reduction.cumulative_sum(joining.concat([first, change], axis=axis), axis=axis)
 
 
-def piecewise(x: TensorLike, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Tensor:
+def piecewise(x, condlist, funclist, *args, **kw):
     x = asarray(x)
     conditions = (
         [asarray(each) for each in condlist] if np.ndim(condlist[0]) else [asarray(condlist)]
@@ -360,7 +318,7 @@ def piecewise(x: TensorLike, condlist: Any, funclist: Any, *args: Any, **kw: Any
             "each, and one more for the rest if need be."
         )
 
-    def piece(each: Any) -> Tensor:
+    def piece(each):
         return cast(asarray(each(x, *args, **kw) if callable(each) else each), x.dtype)
 
     found = piece(rest)
@@ -370,7 +328,7 @@ def piecewise(x: TensorLike, condlist: Any, funclist: Any, *args: Any, **kw: Any
     return found
 
 
-def bincount(x: Any, /, weights: TensorLike | None = None, minlength: int = 0) -> Tensor:
+def bincount(x, /, weights=None, minlength=0):
     places = x.numpy() if hasattr(x, "enter") else np.asarray(x)
     if weights is None:
         return asarray(np.bincount(places, minlength=minlength))
@@ -380,34 +338,21 @@ def bincount(x: Any, /, weights: TensorLike | None = None, minlength: int = 0) -
 
 
 FUNCTIONS: dict[Function, Function] = {
-    np.clip: clip,
-    np.round: round,
-    np.around: round,
-    np.fix: unary.trunc,
-    np.angle: angle,
+    **same_names(
+        np,
+        globals(),
+        "clip round angle nan_to_num iscomplex isreal interp trapezoid gradient convolve "
+        "correlate cov corrcoef vander polyval unwrap piecewise bincount real_if_close",
+    ),
     np.real: complexes.real,
     np.imag: complexes.imag,
     np.sinc: special.sinc,
     np.i0: bessel.i0,
-    np.nan_to_num: nan_to_num,
+    np.around: round,
+    np.fix: unary.trunc,
     np.isposinf: _infinite(1.0),
     np.isneginf: _infinite(-1.0),
-    np.iscomplex: iscomplex,
-    np.isreal: isreal,
-    np.interp: interp,
-    np.trapezoid: trapezoid,
-    np.gradient: gradient,
-    np.convolve: convolve,
-    np.correlate: correlate,
-    np.cov: cov,
-    np.corrcoef: corrcoef,
-    np.vander: vander,
-    np.polyval: polyval,
     np.polyadd: _polynomials(arithmetic.add),
     np.polysub: _polynomials(arithmetic.subtract),
     np.polymul: lambda a1, a2: convolve(a1, a2),
-    np.unwrap: unwrap,
-    np.piecewise: piecewise,
-    np.bincount: bincount,
-    np.real_if_close: real_if_close,
 }

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
-
 import numpy as np
 
 from gradtape.interop.numpy_protocols.arranging import ravel
-from gradtape.interop.numpy_protocols.binding import Function
+from gradtape.interop.numpy_protocols.binding import Function, same_names
 from gradtape.ops.arrays import creation, indexing, joining, movement, sorting
 from gradtape.ops.elementwise import arithmetic
 from gradtape.ops.families.casting import cast
 from gradtape.ops.families.shapes import normalize_axis
-from gradtape.tensor.tensor import Tensor, asarray
-
-if TYPE_CHECKING:
-    from gradtape.ops.families.signatures import ShapeLike, TensorLike
+from gradtape.tensor.tensor import asarray
 
 __all__ = ["FUNCTIONS"]
 
 
-def _in_range(name: str, indices: TensorLike, length: int, mode: str) -> TensorLike:
+def _in_range(name, indices, length, mode):
     if mode not in ("raise", "wrap", "clip"):
         raise ValueError(f"{name}: mode={mode!r} is not one of 'raise', 'wrap', 'clip'.")
     if mode == "wrap":
@@ -29,9 +23,7 @@ def _in_range(name: str, indices: TensorLike, length: int, mode: str) -> TensorL
     return arithmetic.clip(indices, 0, length - 1) if mode == "clip" else indices
 
 
-def take(
-    a: TensorLike, indices: TensorLike, axis: int | None = None, mode: str = "raise"
-) -> Tensor:
+def take(a, indices, axis=None, mode="raise"):
     if mode != "raise":
         length = asarray(a).size if axis is None else asarray(a).shape[axis]
         indices = _in_range("np.take", indices, length, mode)
@@ -40,19 +32,19 @@ def take(
     return indexing.take(a, indices, axis=axis)
 
 
-def compress(condition: Any, a: TensorLike, axis: int | None = None) -> Tensor:
+def compress(condition, a, axis=None):
     flags = condition.numpy() if hasattr(condition, "enter") else np.asarray(condition)
     return indexing.take(a, np.flatnonzero(flags), axis=axis)
 
 
-def delete(arr: TensorLike, obj: Any, axis: int | None = None) -> Tensor:
+def delete(arr, obj, axis=None):
     arr = asarray(arr)
     length = arr.size if axis is None else arr.shape[axis]
     obj = obj.numpy() if hasattr(obj, "enter") else obj
     return indexing.take(arr, np.delete(np.arange(length), obj), axis=axis)
 
 
-def insert(arr: TensorLike, obj: Any, values: TensorLike, axis: int | None = None) -> Tensor:
+def insert(arr, obj, values, axis=None):
     arr = asarray(arr)
     arr, axis = (ravel(arr), 0) if axis is None else (arr, normalize_axis("insert", axis, arr.ndim))
     obj = obj.numpy() if hasattr(obj, "enter") else obj
@@ -76,9 +68,7 @@ def insert(arr: TensorLike, obj: Any, values: TensorLike, axis: int | None = Non
     return indexing.take(both, places, axis=axis)
 
 
-def where(
-    condition: TensorLike, x: TensorLike | None = None, y: TensorLike | None = None, /
-) -> Tensor | tuple[Tensor, ...]:
+def where(condition, x=None, y=None, /):
     if x is None and y is None:
         return sorting.nonzero(condition)
     if x is None or y is None:
@@ -86,16 +76,14 @@ def where(
     return arithmetic.where(condition, x, y)
 
 
-def select(
-    condlist: Sequence[TensorLike], choicelist: Sequence[TensorLike], default: TensorLike = 0
-) -> TensorLike:
+def select(condlist, choicelist, default=0):
     result = default
     for condition, choice in reversed(list(zip(condlist, choicelist, strict=True))):
         result = arithmetic.where(condition, choice, result)
     return result
 
 
-def choose(a: TensorLike, choices: Sequence[TensorLike], mode: str = "raise") -> Tensor:
+def choose(a, choices, mode="raise"):
     choices = [asarray(choice) for choice in choices]
     places = _in_range("np.choose", asarray(a), len(choices), mode)
     parts = movement.broadcast_arrays(places, *choices)
@@ -103,40 +91,40 @@ def choose(a: TensorLike, choices: Sequence[TensorLike], mode: str = "raise") ->
     return indexing.take_along_axis(joining.stack(parts[1:]), rows, axis=0)[0]
 
 
-def argwhere(a: TensorLike) -> Tensor:
+def argwhere(a):
     a = asarray(a)
     if not a.ndim:
         return creation.zeros((int(bool(a)), 0), dtype="int64")
     return joining.stack(sorting.nonzero(a), axis=1)
 
 
-def extract(condition: TensorLike, arr: TensorLike) -> Tensor:
+def extract(condition, arr):
     return compress(ravel(condition), ravel(arr))
 
 
-def sort(a: TensorLike, axis: int | None = -1) -> Tensor:
+def sort(a, axis=-1):
     return sorting.sort(ravel(a) if axis is None else a, axis=-1 if axis is None else axis)
 
 
-def argsort(a: TensorLike, axis: int | None = -1) -> Tensor:
+def argsort(a, axis=-1):
     return sorting.argsort(ravel(a) if axis is None else a, axis=-1 if axis is None else axis)
 
 
-def partition(a: TensorLike, kth: ShapeLike, axis: int | None = -1) -> Tensor:
+def partition(a, kth, axis=-1):
     # Sorted elements are in order around every one of them.
     return sort(a, axis)
 
 
 def unique(
-    ar: TensorLike,
-    return_index: bool = False,
-    return_inverse: bool = False,
-    return_counts: bool = False,
-    axis: int | None = None,
+    ar,
+    return_index=False,
+    return_inverse=False,
+    return_counts=False,
+    axis=None,
     *,
-    equal_nan: bool = True,
-    **kwargs: object,
-) -> Tensor | tuple[Tensor, ...]:
+    equal_nan=True,
+    **kwargs,
+):
     ar = asarray(ar)
     _, index, inverse, counts = np.unique(
         ar.numpy(), True, True, True, axis=axis, equal_nan=equal_nan
@@ -148,26 +136,17 @@ def unique(
 
 
 FUNCTIONS: dict[Function, Function] = {
-    np.take: take,
+    **same_names(
+        np,
+        globals(),
+        "take compress delete insert where select choose argwhere extract sort argsort "
+        "partition unique",
+    ),
     np.take_along_axis: indexing.take_along_axis,
-    np.compress: compress,
-    np.delete: delete,
-    np.insert: insert,
-    np.where: where,
-    np.select: select,
-    np.choose: choose,
-    np.argwhere: argwhere,
-    np.extract: extract,
-    np.nonzero: sorting.nonzero,
+    **same_names(
+        np,
+        vars(sorting),
+        "nonzero unique_all unique_counts unique_inverse unique_values searchsorted isin",
+    ),
     np.flatnonzero: lambda a: sorting.nonzero(ravel(a))[0],
-    np.sort: sort,
-    np.argsort: argsort,
-    np.partition: partition,
-    np.unique: unique,
-    np.unique_all: sorting.unique_all,
-    np.unique_counts: sorting.unique_counts,
-    np.unique_inverse: sorting.unique_inverse,
-    np.unique_values: sorting.unique_values,
-    np.searchsorted: sorting.searchsorted,
-    np.isin: sorting.isin,
 }

@@ -2,68 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
-
 import numpy as np
 
-from gradtape.interop.numpy_protocols.binding import NO_VALUE, Function, refusal
+from gradtape.interop.numpy_protocols.binding import NO_VALUE, Function, refusal, same_names
 from gradtape.ops.arrays import creation, indexing, joining, movement, sorting
 from gradtape.ops.elementwise import arithmetic, complexes, unary
 from gradtape.ops.families.casting import cast
 from gradtape.ops.families.shapes import normalize_axes
 from gradtape.ops.reductions import reduction
 from gradtape.ops.reductions.reduction import logsumexp as ours_logsumexp
-from gradtape.tensor.tensor import Tensor, asarray
-
-if TYPE_CHECKING:
-    from gradtape.ops.families.signatures import Axis, DTypeLike, TensorLike
-
-Operand = TypeVar("Operand", bound="TensorLike")
+from gradtape.tensor.tensor import asarray
 
 __all__ = ["FUNCTIONS", "REDUCE"]
 
 
-def _masked(a: TensorLike, where: TensorLike, otherwise: TensorLike) -> TensorLike:
+def _masked(a, where, otherwise):
     return a if where is True else arithmetic.where(where, a, otherwise)
 
 
-def _in_dtype(a: Operand, dtype: DTypeLike | None) -> Operand | Tensor:
+def _in_dtype(a, dtype):
     return a if dtype is None else cast(asarray(a), dtype)
 
 
-def sum(
-    a: TensorLike,
-    axis: Axis = None,
-    dtype: DTypeLike | None = None,
-    keepdims: bool = False,
-    initial: TensorLike = NO_VALUE,
-    where: TensorLike = True,
-) -> Tensor:
+def sum(a, axis=None, dtype=None, keepdims=False, initial=NO_VALUE, where=True):
     total = reduction.sum(_masked(a, where, 0), axis=axis, dtype=dtype, keepdims=keepdims)
     return total if initial is NO_VALUE else total + cast(asarray(initial), total.dtype)
 
 
-def prod(
-    a: TensorLike,
-    axis: Axis = None,
-    dtype: DTypeLike | None = None,
-    keepdims: bool = False,
-    initial: TensorLike = NO_VALUE,
-    where: TensorLike = True,
-) -> Tensor:
+def prod(a, axis=None, dtype=None, keepdims=False, initial=NO_VALUE, where=True):
     total = reduction.prod(_masked(a, where, 1), axis=axis, dtype=dtype, keepdims=keepdims)
     return total if initial is NO_VALUE else total * cast(asarray(initial), total.dtype)
 
 
-def _extreme(name: str, ours: Function, of_two: Function) -> Function:
-    def call(
-        a: TensorLike,
-        axis: Axis = None,
-        keepdims: bool = False,
-        initial: TensorLike = NO_VALUE,
-        where: TensorLike = True,
-    ) -> Tensor:
+def _extreme(name, ours, of_two):
+    def call(a, axis=None, keepdims=False, initial=NO_VALUE, where=True):
         if initial is NO_VALUE or initial is None:
             if where is not True:
                 raise ValueError(
@@ -88,42 +60,32 @@ max = _extreme("max", reduction.max, arithmetic.maximum)
 min = _extreme("min", reduction.min, arithmetic.minimum)
 
 
-def any(
-    a: TensorLike, axis: Axis = None, keepdims: bool = False, where: TensorLike = True
-) -> Tensor:
+def any(a, axis=None, keepdims=False, where=True):
     return reduction.any(_masked(a, where, False), axis=axis, keepdims=keepdims)
 
 
-def all(
-    a: TensorLike, axis: Axis = None, keepdims: bool = False, where: TensorLike = True
-) -> Tensor:
+def all(a, axis=None, keepdims=False, where=True):
     return reduction.all(_masked(a, where, True), axis=axis, keepdims=keepdims)
 
 
-def _count(a: Tensor, axis: Axis, where: Any) -> Tensor:
+def _count(a, axis, where):
     """How many elements take part, with the reduced axes kept."""
     mask = movement.broadcast_to(asarray(where), np.broadcast_shapes(np.shape(where), a.shape))
     return reduction.count_nonzero(mask, axis=axis, keepdims=True)
 
 
-def _inexact(a: TensorLike, dtype: DTypeLike | None) -> Tensor:
+def _inexact(a, dtype):
     """The operand of a mean: of the dtype that was asked for, and no integer."""
     a = _in_dtype(asarray(a), dtype)
     return a if a.dtype.kind in "fc" else a / 1.0
 
 
-def _reduced(kept: Tensor, like: Tensor, axis: Axis, keepdims: bool) -> Tensor:
+def _reduced(kept, like, axis, keepdims):
     axes = normalize_axes("mean", axis, like.ndim)
     return kept if keepdims or not axes else movement.squeeze(kept, axes)
 
 
-def mean(
-    a: TensorLike,
-    axis: Axis = None,
-    dtype: DTypeLike | None = None,
-    keepdims: bool = False,
-    where: TensorLike = True,
-) -> Tensor:
+def mean(a, axis=None, dtype=None, keepdims=False, where=True):
     if where is True:
         found = reduction.mean(_in_dtype(a, dtype), axis=axis, keepdims=keepdims)
         # An integer dtype is the dtype of the quotient, as in NumPy.
@@ -133,7 +95,7 @@ def mean(
     return _in_dtype(_reduced(kept, a, axis, keepdims), dtype)
 
 
-def _correction(ddof: float, correction: float) -> float:
+def _correction(ddof, correction):
     if correction is NO_VALUE:
         return ddof
     if ddof != 0:
@@ -141,15 +103,7 @@ def _correction(ddof: float, correction: float) -> float:
     return correction
 
 
-def _distances(
-    name: str,
-    a: TensorLike,
-    axis: Axis,
-    dtype: DTypeLike | None,
-    ddof: float,
-    where: TensorLike,
-    mean: TensorLike,
-) -> tuple[Any, Tensor]:
+def _distances(name, a, axis, dtype, ddof, where, mean):
     """Distances from the mean, 0 where elements are left out, and the divisor of their squares."""
     if dtype is not None and np.dtype(dtype).kind not in "fc":
         # NumPy rounds the mean to integers on the way, which nobody can mean.
@@ -162,15 +116,8 @@ def _distances(
 
 
 def var(
-    a: TensorLike,
-    axis: Axis = None,
-    dtype: DTypeLike | None = None,
-    ddof: float = 0,
-    keepdims: bool = False,
-    where: TensorLike = True,
-    mean: TensorLike = NO_VALUE,
-    correction: float = NO_VALUE,
-) -> Tensor:
+    a, axis=None, dtype=None, ddof=0, keepdims=False, where=True, mean=NO_VALUE, correction=NO_VALUE
+):
     ddof = _correction(ddof, correction)
     if where is True and mean is NO_VALUE and dtype is None:
         return reduction.var(a, axis=axis, correction=ddof, keepdims=keepdims)
@@ -182,15 +129,8 @@ def var(
 
 
 def std(
-    a: TensorLike,
-    axis: Axis = None,
-    dtype: DTypeLike | None = None,
-    ddof: float = 0,
-    keepdims: bool = False,
-    where: TensorLike = True,
-    mean: TensorLike = NO_VALUE,
-    correction: float = NO_VALUE,
-) -> Tensor:
+    a, axis=None, dtype=None, ddof=0, keepdims=False, where=True, mean=NO_VALUE, correction=NO_VALUE
+):
     ddof = _correction(ddof, correction)
     if where is True and mean is NO_VALUE and dtype is None:
         return reduction.std(a, axis=axis, correction=ddof, keepdims=keepdims)
@@ -201,22 +141,16 @@ def std(
     return _in_dtype(_reduced(found, distance, axis, keepdims), dtype)
 
 
-def ptp(a: TensorLike, axis: Axis = None, keepdims: bool = False) -> Tensor:
+def ptp(a, axis=None, keepdims=False):
     return max(a, axis, keepdims) - min(a, axis, keepdims)
 
 
-def average(
-    a: TensorLike,
-    axis: Axis = None,
-    weights: TensorLike | None = None,
-    returned: bool = False,
-    keepdims: bool = False,
-) -> Tensor | tuple[Tensor, Tensor]:
+def average(a, axis=None, weights=None, returned=False, keepdims=False):
     a = asarray(a)
     if weights is None:
         mean_ = reduction.mean(a, axis=axis, keepdims=keepdims)
         axes = normalize_axes("average", axis, a.ndim)
-        scale: Tensor = creation.full_like(mean_, np.prod([a.shape[i] for i in axes]))
+        scale = creation.full_like(mean_, np.prod([a.shape[i] for i in axes]))
         return (mean_, scale) if returned else mean_
     weights = asarray(weights)
     if weights.shape != a.shape:
@@ -236,7 +170,7 @@ def average(
     return (product / scale, scale) if returned else product / scale
 
 
-def _one_at_a_time(name: str, ours: Callable[[None, float], Tensor], q: Any) -> Tensor:
+def _one_at_a_time(name, ours, q):
     """The results for every one of `q`, along new first axes."""
     if getattr(q, "node", None) is not None or hasattr(q, "enter"):
         q = q.numpy()
@@ -250,14 +184,7 @@ def _one_at_a_time(name: str, ours: Callable[[None, float], Tensor], q: Any) -> 
     return movement.reshape(stacked, (*q.shape, *parts[0].shape))
 
 
-def quantile(
-    a: TensorLike,
-    q: TensorLike,
-    axis: Axis = None,
-    method: str = "linear",
-    keepdims: bool = False,
-    weights: TensorLike | None = None,
-) -> Tensor:
+def quantile(a, q, axis=None, method="linear", keepdims=False, weights=None):
     _linear("np.quantile", method, weights)
     a = _inexact(a, None)
     return _one_at_a_time(
@@ -265,36 +192,22 @@ def quantile(
     )
 
 
-def _linear(name: str, method: str, weights: TensorLike | None) -> None:
+def _linear(name, method, weights):
     if method != "linear":
         raise refusal(name, "method", method)
     if weights is not None:
         raise refusal(name, "weights", weights)
 
 
-def _percent(quantile: Function) -> Function:
-    def percentile(
-        a: TensorLike,
-        q: Any,
-        axis: Axis = None,
-        method: str = "linear",
-        keepdims: bool = False,
-        weights: TensorLike | None = None,
-    ) -> Tensor:
+def _percent(quantile):
+    def percentile(a, q, axis=None, method="linear", keepdims=False, weights=None):
         q = q.numpy() if hasattr(q, "enter") else q
         return quantile(a, np.asarray(q) / 100.0, axis, method, keepdims, weights)
 
     return percentile
 
 
-def nanquantile(
-    a: TensorLike,
-    q: TensorLike,
-    axis: Axis = None,
-    method: str = "linear",
-    keepdims: bool = False,
-    weights: TensorLike | None = None,
-) -> Tensor:
+def nanquantile(a, q, axis=None, method="linear", keepdims=False, weights=None):
     _linear("np.nanquantile", method, weights)
     a = _inexact(a, None)
     axes = normalize_axes("nanquantile", axis, a.ndim)
@@ -304,7 +217,7 @@ def nanquantile(
     ordered = sorting.sort(rows)  # NaN comes last
     count = reduction.sum(unary.logical_not(unary.isnan(rows)), axis=-1, keepdims=True)
 
-    def at(_: None, q: float) -> Tensor:
+    def at(_, q):
         place = (count - 1) * q
         below = unary.floor(place)
         ends = [
@@ -318,16 +231,16 @@ def nanquantile(
     return _one_at_a_time("np.nanquantile", at, q)
 
 
-def median(a: TensorLike, axis: Axis = None, keepdims: bool = False) -> Tensor:
+def median(a, axis=None, keepdims=False):
     return reduction.median(a, axis=axis, keepdims=keepdims)
 
 
-def nanmedian(a: TensorLike, axis: Axis = None, keepdims: bool = False) -> Tensor:
+def nanmedian(a, axis=None, keepdims=False):
     return nanquantile(a, 0.5, axis, keepdims=keepdims)
 
 
-def _cumulative(ours: Function) -> Function:
-    def call(a: TensorLike, axis: Axis = None, dtype: DTypeLike | None = None) -> Tensor:
+def _cumulative(ours):
+    def call(a, axis=None, dtype=None):
         a = movement.reshape(a, (-1,)) if axis is None else a
         return ours(a, axis=0 if axis is None else axis, dtype=dtype)
 
@@ -338,62 +251,35 @@ cumsum = _cumulative(reduction.cumulative_sum)
 cumprod = _cumulative(reduction.cumulative_prod)
 
 
-def _standard(ours: Function) -> Function:
-    def call(
-        x: TensorLike,
-        /,
-        *,
-        axis: Axis = None,
-        dtype: DTypeLike | None = None,
-        include_initial: bool = False,
-    ) -> Tensor:
+def _standard(ours):
+    def call(x, /, *, axis=None, dtype=None, include_initial=False):
         axis = axis[0] if isinstance(axis, tuple) and len(axis) == 1 else axis
         return ours(x, axis=axis, dtype=dtype, include_initial=include_initial)
 
     return call
 
 
-def _without_nan(a: TensorLike, otherwise: TensorLike) -> Tensor:
+def _without_nan(a, otherwise):
     a = asarray(a)
     return arithmetic.where(unary.isnan(a), otherwise, a) if a.dtype.kind in "fc" else a
 
 
-def _present(a: TensorLike, where: TensorLike) -> Tensor:
+def _present(a, where):
     """Where elements take part that are not NaN."""
     found = unary.logical_not(unary.isnan(asarray(a)))
     return found if where is True else arithmetic.logical_and(found, where)
 
 
-def nansum(
-    a: TensorLike,
-    axis: Axis = None,
-    dtype: DTypeLike | None = None,
-    keepdims: bool = False,
-    initial: TensorLike = NO_VALUE,
-    where: TensorLike = True,
-) -> Tensor:
+def nansum(a, axis=None, dtype=None, keepdims=False, initial=NO_VALUE, where=True):
     return sum(_without_nan(a, 0), axis, dtype, keepdims, initial, where)
 
 
-def nanprod(
-    a: TensorLike,
-    axis: Axis = None,
-    dtype: DTypeLike | None = None,
-    keepdims: bool = False,
-    initial: TensorLike = NO_VALUE,
-    where: TensorLike = True,
-) -> Tensor:
+def nanprod(a, axis=None, dtype=None, keepdims=False, initial=NO_VALUE, where=True):
     return prod(_without_nan(a, 1), axis, dtype, keepdims, initial, where)
 
 
-def _nan_extreme(extreme: Function, sign: float) -> Function:
-    def call(
-        a: TensorLike,
-        axis: Axis = None,
-        keepdims: bool = False,
-        initial: TensorLike = NO_VALUE,
-        where: TensorLike = True,
-    ) -> Tensor:
+def _nan_extreme(extreme, sign):
+    def call(a, axis=None, keepdims=False, initial=NO_VALUE, where=True):
         a = asarray(a)
         found = extreme(_without_nan(a, -sign * np.inf), axis, keepdims, initial, where)
         if a.dtype.kind not in "fc" or initial is not NO_VALUE:
@@ -404,8 +290,8 @@ def _nan_extreme(extreme: Function, sign: float) -> Function:
     return call
 
 
-def _nan_position(ours: Function, sign: float) -> Function:
-    def call(a: TensorLike, axis: SupportsIndex | None = None, keepdims: bool = False) -> Tensor:
+def _nan_position(ours, sign):
+    def call(a, axis=None, keepdims=False):
         a = asarray(a)
         if bool(reduction.any(reduction.all(unary.isnan(a), axis=axis))):
             raise ValueError("All-NaN slice encountered: it has no largest or smallest element.")
@@ -414,27 +300,21 @@ def _nan_position(ours: Function, sign: float) -> Function:
     return call
 
 
-def nanmean(
-    a: TensorLike,
-    axis: Axis = None,
-    dtype: DTypeLike | None = None,
-    keepdims: bool = False,
-    where: TensorLike = True,
-) -> Tensor:
+def nanmean(a, axis=None, dtype=None, keepdims=False, where=True):
     return mean(_without_nan(a, 0), axis, dtype, keepdims, _present(a, where))
 
 
-def _nan_spread(spread: Function) -> Function:
+def _nan_spread(spread):
     def call(
-        a: TensorLike,
-        axis: Axis = None,
-        dtype: DTypeLike | None = None,
-        ddof: float = 0,
-        keepdims: bool = False,
-        where: TensorLike = True,
-        mean: TensorLike = NO_VALUE,
-        correction: float = NO_VALUE,
-    ) -> Tensor:
+        a,
+        axis=None,
+        dtype=None,
+        ddof=0,
+        keepdims=False,
+        where=True,
+        mean=NO_VALUE,
+        correction=NO_VALUE,
+    ):
         ddof, present = _correction(ddof, correction), _present(a, where)
         found = spread(_without_nan(a, 0), axis, dtype, ddof, keepdims, present, mean)
         # NumPy gives NaN, not infinity, where too few elements are left.
@@ -444,7 +324,7 @@ def _nan_spread(spread: Function) -> Function:
     return call
 
 
-def _logaddexp_reduce(a: TensorLike, axis: Axis = 0, keepdims: bool = False) -> Tensor:
+def _logaddexp_reduce(a, axis=0, keepdims=False):
     return ours_logsumexp(a, axis=axis, keepdims=keepdims)
 
 
@@ -462,35 +342,19 @@ REDUCE: dict[np.ufunc, Function] = {
 ACCUMULATE: dict[np.ufunc, Function] = {np.add: cumsum, np.multiply: cumprod}
 
 FUNCTIONS: dict[Function, Function] = {
-    np.sum: sum,
-    np.prod: prod,
-    np.max: max,
-    np.min: min,
+    **same_names(
+        np,
+        globals(),
+        "sum prod max min any all mean var std ptp average quantile nanquantile median "
+        "nanmedian cumsum cumprod nansum nanprod nanmean",
+    ),
+    **same_names(np, vars(reduction), "argmax argmin count_nonzero"),
     np.amax: max,
     np.amin: min,
-    np.any: any,
-    np.all: all,
-    np.mean: mean,
-    np.var: var,
-    np.std: std,
-    np.ptp: ptp,
-    np.average: average,
-    np.quantile: quantile,
     np.percentile: _percent(quantile),
-    np.nanquantile: nanquantile,
     np.nanpercentile: _percent(nanquantile),
-    np.median: median,
-    np.nanmedian: nanmedian,
-    np.argmax: reduction.argmax,
-    np.argmin: reduction.argmin,
-    np.count_nonzero: reduction.count_nonzero,
-    np.cumsum: cumsum,
-    np.cumprod: cumprod,
     np.cumulative_sum: _standard(reduction.cumulative_sum),
     np.cumulative_prod: _standard(reduction.cumulative_prod),
-    np.nansum: nansum,
-    np.nanprod: nanprod,
-    np.nanmean: nanmean,
     np.nanvar: _nan_spread(var),
     np.nanstd: _nan_spread(std),
     np.nanmax: _nan_extreme(max, 1.0),

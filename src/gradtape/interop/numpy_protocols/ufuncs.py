@@ -5,14 +5,17 @@ from __future__ import annotations
 import functools
 import math
 import sys
-from collections.abc import Sequence
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from gradtape.dtypes import SUPPORTED
-from gradtape.interop.numpy_protocols.binding import Function, checked_dtype, refusal, unrecorded
+from gradtape.interop.numpy_protocols.binding import (
+    Function,
+    checked_dtype,
+    refusal,
+    same_names,
+    unrecorded,
+)
 from gradtape.interop.numpy_protocols.reductions import ACCUMULATE, REDUCE
 from gradtape.ops.arrays import joining, movement
 from gradtape.ops.elementwise import arithmetic, bessel, complexes, special, unary
@@ -24,40 +27,32 @@ from gradtape.tensor.tensor import Tensor, asarray
 from gradtape.tensor.tensor_view import TensorView
 from gradtape.tensor.variable import Variable
 
-if TYPE_CHECKING:
-    from gradtape.ops.families.signatures import Axis, TensorLike
-
 __all__ = ["SPECIAL", "UFUNCS"]
-
-
-def _named(theirs: ModuleType, ours: ModuleType, names: str) -> dict[Function, Function]:
-    """NumPy's function to ours for names that both modules share."""
-    return {getattr(theirs, name): getattr(ours, name) for name in names.split()}
 
 
 _NUMBERS = (bool, int, float, complex)
 
 
-def _float(x: TensorLike) -> Tensor:
+def _float(x):
     x = asarray(x)
     return x if x.dtype.kind in "fc" else x / 1.0
 
 
-def _real(name: str, x: TensorLike) -> Tensor:
+def _real(name, x):
     x = _float(x)
     if x.dtype.kind == "c":
         raise TypeError(f"np.{name}: {x.dtype} is complex. Use np.abs, np.real or np.imag first.")
     return x
 
 
-def _is_boolean(x: Any) -> bool:
+def _is_boolean(x):
     return type(x) is bool or getattr(getattr(x, "dtype", None), "kind", "") == "b"
 
 
-def _booleans_as_integers(ours: Function) -> Function:
+def _booleans_as_integers(ours):
     """The function as NumPy has it: of booleans alone it computes in int8."""
 
-    def call(*operands: Any) -> Any:
+    def call(*operands):
         if all(map(_is_boolean, operands)):
             return ours(*[cast(asarray(each), "int8") for each in operands])
         return ours(*operands)
@@ -65,37 +60,37 @@ def _booleans_as_integers(ours: Function) -> Function:
     return call
 
 
-def _absolute(x: TensorLike) -> Tensor:
+def _absolute(x):
     return arithmetic.identity(x) if _is_boolean(x) else complexes.abs(x)
 
 
-def _fabs(x: TensorLike) -> Tensor:
+def _fabs(x):
     return complexes.abs(_real("fabs", x))
 
 
-def _rint(x: TensorLike) -> Tensor:
+def _rint(x):
     return unary.round(_float(x))
 
 
-def _reciprocal(x: TensorLike) -> Tensor:
+def _reciprocal(x):
     x = asarray(x)
     if x.dtype.kind not in "iu":
         return unary.reciprocal(x)
     return arithmetic.where(arithmetic.equal(x * x, 1), x, 0)
 
 
-def _float_power(x: TensorLike, y: TensorLike) -> Tensor:
+def _float_power(x, y):
     parts = [asarray(each) for each in (x, y)]
     dtype = "complex128" if any(each.dtype.kind == "c" for each in parts) else "float64"
     return arithmetic.pow(*[cast(each, dtype) for each in parts])
 
 
-def _conjugate(x: TensorLike) -> Tensor:
+def _conjugate(x):
     x = asarray(x)
     return cast(x, "int8") if x.dtype.kind == "b" else complexes.conj(x)
 
 
-def _fmod(x: Any, y: Any) -> Tensor:
+def _fmod(x, y):
     for each in (x, y):
         if not isinstance(each, (bool, int, float)):
             _real("fmod", each)
@@ -104,15 +99,15 @@ def _fmod(x: Any, y: Any) -> Tensor:
     return rest if rest.dtype.kind == "u" else arithmetic.where(x < 0, -rest, rest)
 
 
-def _modf(x: TensorLike) -> tuple[Tensor, Tensor]:
+def _modf(x):
     x = _float(x)
     whole = unary.trunc(x)
     part = arithmetic.where(unary.isinf(x), 0.0, x - whole)
     return arithmetic.copysign(part, x), whole
 
 
-def _fmax(ours: Function) -> Function:
-    def call(x: TensorLike, y: TensorLike) -> Tensor:
+def _fmax(ours):
+    def call(x, y):
         found = ours(x, y)
         if found.dtype.kind != "f":
             return found
@@ -123,44 +118,44 @@ def _fmax(ours: Function) -> Function:
     return call
 
 
-def _heaviside(x: TensorLike, y: TensorLike) -> Tensor:
+def _heaviside(x, y):
     x, y = _real("heaviside", x), y if isinstance(y, (bool, int, float)) else _real("heaviside", y)
     step = arithmetic.where(x < 0.0, 0.0, arithmetic.where(x > 0.0, 1.0, x))
     return arithmetic.where(arithmetic.equal(x, 0.0), y, step)
 
 
-def _matvec(x: TensorLike, y: TensorLike) -> Tensor:
+def _matvec(x, y):
     return contraction.matmul(x, movement.expand_dims(y, -1))[..., 0]
 
 
-def _vecmat(x: TensorLike, y: TensorLike) -> Tensor:
+def _vecmat(x, y):
     x = asarray(x)
     x = complexes.conj(x) if x.dtype.kind == "c" else x
     return contraction.matmul(movement.expand_dims(x, -2), y)[..., 0, :]
 
 
-def _logaddexp2(x: Any, y: Any) -> Tensor:
+def _logaddexp2(x, y):
     kinds = [x if type(x) in _NUMBERS else asarray(x).dtype for x in (x, y)]
     dtype = np.result_type(*kinds, *([] if any(map(_is_float, kinds)) else [float]))
     natural = [cast(asarray(each), dtype) * math.log(2.0) for each in (x, y)]
     return arithmetic.logaddexp(*natural) / math.log(2.0)
 
 
-def _is_float(kind: object) -> bool:
+def _is_float(kind):
     return isinstance(kind, np.dtype) and kind.kind == "f"
 
 
 UFUNCS: dict[Function, Function] = {
-    **_named(
+    **same_names(
         np,
-        arithmetic,
+        vars(arithmetic),
         "add subtract multiply divide floor_divide remainder hypot logaddexp copysign nextafter "
         "maximum minimum equal not_equal less less_equal greater greater_equal logical_and "
         "logical_or logical_xor bitwise_and bitwise_or bitwise_xor",
     ),
-    **_named(
+    **same_names(
         np,
-        unary,
+        vars(unary),
         "negative positive exp exp2 expm1 log log1p log2 log10 sqrt cbrt square sin cos "
         "tan sinh cosh tanh floor ceil trunc isnan isinf isfinite signbit logical_not",
     ),
@@ -204,13 +199,13 @@ if hasattr(np, "matvec"):  # NumPy 2.2
     UFUNCS |= {np.matvec: _matvec, np.vecmat: _vecmat}
 
 
-def _gamma_sign(x: TensorLike) -> Tensor:
+def _gamma_sign(x):
     x = _float(x)
     negative = arithmetic.logical_and(x < 0.0, arithmetic.not_equal(unary.floor(x) % 2.0, 0.0))
     return cast(arithmetic.where(negative, -1.0, 1.0), x.dtype)
 
 
-def _gamma(x: TensorLike) -> Tensor:
+def _gamma(x):
     return _gamma_sign(x) * unary.exp(special.lgamma(_float(x)))
 
 
@@ -268,9 +263,7 @@ _KNOWN = frozenset(
 )
 
 
-def array_ufunc(
-    self: Operators, ufunc: np.ufunc, method: str, *inputs: TensorLike, **options: Any
-) -> object:
+def array_ufunc(self, ufunc, method, *inputs, **options):
     """NEP 13: `np.sin(tensor)` records `gt.sin`."""
     for x in inputs:
         if type(x) not in _KNOWN and _belongs_to_others(x):
@@ -290,7 +283,7 @@ def array_ufunc(
     return _METHODS.get(method, _refused)(f"{name}.{method}", ufunc, inputs, options)
 
 
-def _belongs_to_others(x: object) -> bool:
+def _belongs_to_others(x):
     method = getattr(type(x), "__array_ufunc__", None)
     return (
         method is not None
@@ -299,7 +292,7 @@ def _belongs_to_others(x: object) -> bool:
     )
 
 
-def _name(ufunc: np.ufunc) -> str:
+def _name(ufunc):
     return f"np.{ufunc.__name__}" if hasattr(np, ufunc.__name__) else ufunc.__name__
 
 
@@ -313,13 +306,7 @@ def _of_scipy(ufunc: np.ufunc) -> Function | None:
     return None
 
 
-def _with_options(
-    name: str,
-    ufunc: np.ufunc,
-    ours: Function,
-    inputs: Sequence[Any],
-    options: dict[str, Any],
-) -> Tensor | tuple[Tensor, ...]:
+def _with_options(name, ufunc, ours, inputs, options):
     where = options.pop("where", True)
     if where is not True:
         raise refusal(name, "where", where)
@@ -333,19 +320,25 @@ def _with_options(
     if dtype is None and casting == "same_kind":
         return ours(*inputs, **axis)
     inputs = [x if type(x) in _NUMBERS[1:] else asarray(x) for x in inputs]
-    kinds = [type(x) if type(x) in _NUMBERS[1:] else np.dtype(x.dtype) for x in inputs]
-    wanted: dict[str, Any] = {}
-    if dtype is not None:
-        wanted["signature"] = (*[None] * ufunc.nin, *[np.dtype(dtype)] * ufunc.nout)
-    loop = ufunc.resolve_dtypes((*kinds, *[None] * ufunc.nout), casting=casting, **wanted)
+    loop = _dtypes_of_loop(ufunc, inputs, dtype, casting)
     if dtype is None:  # NumPy allows the casts; the dtype of the result is ours
         return ours(*inputs, **axis)
-    if any(each not in SUPPORTED for each in loop):
-        raise refusal(name, "dtype", next(each for each in loop if each not in SUPPORTED))
+    for each in loop:
+        if each not in SUPPORTED:
+            raise refusal(name, "dtype", each)
     found = ours(*[cast(asarray(x), to) for x, to in zip(inputs, loop, strict=False)], **axis)
     if ufunc.nout == 1:
         return cast(found, loop[-1])
     return tuple(cast(part, to) for part, to in zip(found, loop[ufunc.nin :], strict=True))
+
+
+def _dtypes_of_loop(ufunc, inputs, dtype, casting):
+    """The dtypes of operands and results that NumPy chooses; its error if it allows none."""
+    kinds = [type(x) if type(x) in _NUMBERS[1:] else np.dtype(x.dtype) for x in inputs]
+    wanted = {}
+    if dtype is not None:
+        wanted["signature"] = (*[None] * ufunc.nin, *[np.dtype(dtype)] * ufunc.nout)
+    return ufunc.resolve_dtypes((*kinds, *[None] * ufunc.nout), casting=casting, **wanted)
 
 
 # Ufuncs without a reduction of their own, whose elements may be paired in any way.
@@ -368,9 +361,7 @@ _ASSOCIATIVE = frozenset(
 )
 
 
-def _folded(
-    name: str, ufunc: np.ufunc, a: TensorLike, axis: Axis, options: dict[str, Any]
-) -> Tensor:
+def _folded(name, ufunc, a, axis, options):
     """The reduction by an associative ufunc: halves are paired until one row is left."""
     keepdims, dtype = options.pop("keepdims", False), options.pop("dtype", None)
     for parameter, value in options.items():
@@ -394,7 +385,7 @@ def _folded(
     return movement.reshape(rows, tuple(kept))
 
 
-def _scanned(ufunc: np.ufunc, a: Tensor, axis: int) -> Tensor:
+def _scanned(ufunc, a, axis):
     """All partial results of an associative ufunc, in steps whose reach doubles."""
     rows = movement.moveaxis(a, axis, 0)
     reach = 1
@@ -405,9 +396,7 @@ def _scanned(ufunc: np.ufunc, a: Tensor, axis: int) -> Tensor:
     return movement.moveaxis(rows, 0, axis)
 
 
-def _reduce(
-    name: str, ufunc: np.ufunc, inputs: Sequence[TensorLike], options: dict[str, Any]
-) -> Tensor:
+def _reduce(name, ufunc, inputs, options):
     ours = REDUCE.get(ufunc)
     if ours is None:
         if ufunc not in _ASSOCIATIVE:
@@ -438,9 +427,7 @@ def _reduce(
     return ours(a, axis=axis, **options)
 
 
-def _accumulate(
-    name: str, ufunc: np.ufunc, inputs: Sequence[TensorLike], options: dict[str, Any]
-) -> Tensor:
+def _accumulate(name, ufunc, inputs, options):
     ours = ACCUMULATE.get(ufunc)
     axis, dtype = options.get("axis", 0), options.get("dtype")
     axis = axis[0] if isinstance(axis, tuple) and len(axis) == 1 else axis
@@ -453,9 +440,7 @@ def _accumulate(
     return ours(inputs[0], axis=axis, dtype=None if dtype is None else checked_dtype(name, dtype))
 
 
-def _outer(
-    name: str, ufunc: np.ufunc, inputs: Sequence[TensorLike], options: dict[str, Any]
-) -> Tensor | tuple[Tensor, ...]:
+def _outer(name, ufunc, inputs, options):
     ours = UFUNCS.get(ufunc)
     if ours is None or ufunc.signature is not None:
         raise unrecorded(name)
@@ -464,9 +449,7 @@ def _outer(
     return _with_options(name, ufunc, ours, (left, right), options)
 
 
-def _refused(
-    name: str, ufunc: np.ufunc, inputs: Sequence[TensorLike], options: dict[str, Any]
-) -> NoReturn:
+def _refused(name, ufunc, inputs, options):
     raise unrecorded(name)
 
 
