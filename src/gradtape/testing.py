@@ -21,7 +21,7 @@ MODES = ("forward", "reverse")
 
 # A function of the differentiable leaves of the arguments, to a list of inexact tensors.
 Flat: TypeAlias = Callable[[Sequence[Tensor]], list[Tensor]]
-Arrays: TypeAlias = list[np.ndarray]
+_Arrays: TypeAlias = list[np.ndarray]
 
 
 def check_gradients(
@@ -164,10 +164,10 @@ def _check(
 def _check_forward(
     f: Flat,
     leaves: list[Tensor],
-    directions: Arrays,
-    quotients: list[Arrays],
+    directions: _Arrays,
+    quotients: list[_Arrays],
     setting: Setting,
-) -> Arrays:
+) -> _Arrays:
     """Check the tangents of each argument alone, then of all at once, which are returned."""
     title = setting.title("forward")
     for position, label in enumerate(setting.labels):
@@ -182,10 +182,10 @@ def _check_forward(
 def _check_reverse(
     f: Flat,
     leaves: list[Tensor],
-    directions: Arrays,
-    weights: Arrays,
-    quotients: list[Arrays],
-    pushed: Arrays | None,
+    directions: _Arrays,
+    weights: _Arrays,
+    quotients: list[_Arrays],
+    pushed: _Arrays | None,
     setting: Setting,
 ) -> None:
     """Check cotangents against differences and forward mode by the dot-product test."""
@@ -211,7 +211,7 @@ def _check_reverse(
         _compare(sum(products), expected, where, "forward mode", setting)
 
 
-def _push(f: Flat, directions: Arrays, only: int | None = None) -> Flat:
+def _push(f: Flat, directions: _Arrays, only: int | None = None) -> Flat:
     """The derivative of `f` along the directions, in forward mode, as a function of the leaves."""
 
     def derivative(leaves: Sequence[Tensor]) -> list[Tensor]:
@@ -225,7 +225,7 @@ def _push(f: Flat, directions: Arrays, only: int | None = None) -> Flat:
     return derivative
 
 
-def _pull(f: Flat, weights: Arrays) -> Flat:
+def _pull(f: Flat, weights: _Arrays) -> Flat:
     """The gradient of `<weights, f>` in reverse mode, as a function of the leaves."""
 
     def derivative(leaves: Sequence[Tensor]) -> list[Tensor]:
@@ -261,8 +261,8 @@ def _inner(a: np.ndarray, b: np.ndarray) -> float:
 
 def _central_difference(
     f: Flat, leaves: list[Tensor], position: int, direction: np.ndarray, eps: float
-) -> Arrays:
-    def moved(step: float) -> Arrays:
+) -> _Arrays:
+    def moved(step: float) -> _Arrays:
         start = leaves[position].numpy()
         shifted = list(leaves)
         shifted[position] = asarray((start + step * direction).astype(start.dtype))
@@ -274,7 +274,7 @@ def _central_difference(
     ]
 
 
-def _compare_all(got: list[Tensor], expected: Arrays, where: str, setting: Setting) -> None:
+def _compare_all(got: list[Tensor], expected: _Arrays, where: str, setting: Setting) -> None:
     for number, (one, other) in enumerate(zip(got, expected, strict=True)):
         if one.shape != other.shape:
             raise AssertionError(

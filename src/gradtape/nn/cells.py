@@ -20,7 +20,7 @@ from gradtape.tensor import TensorLike
 
 __all__ = ["GRUCell", "LSTMCell", "RNNCell"]
 
-State = tuple[Tensor, ...]
+CellState = tuple[Tensor, ...]
 # One tensor or several, or None for zeros.
 StateLike = TensorLike | Sequence[TensorLike] | None
 
@@ -82,16 +82,16 @@ class Cell(Layer):
         y = project(self.name, x, self.kernel)
         return y if self.bias is None else y + self.bias
 
-    def step(self, projected: Tensor, state: State) -> tuple[Tensor, State]:
+    def step(self, projected: Tensor, state: CellState) -> tuple[Tensor, CellState]:
         """Output and next state, from a projected input and the state."""
         raise NotImplementedError
 
-    def initial_state(self, batch: Count) -> State:
+    def initial_state(self, batch: Count) -> CellState:
         """A state of zeros for so many examples."""
         dtype = gt.default_dtype() if self.dtype is None else self.dtype
         return tuple(gt.zeros((batch, self.units), dtype=dtype) for _ in range(self.states))
 
-    def as_state(self, state: StateLike, batch: Count) -> State:
+    def as_state(self, state: StateLike, batch: Count) -> CellState:
         """The checked state from one tensor or a list of them; zeros for None."""
         if state is None:
             return self.initial_state(batch)
@@ -124,7 +124,7 @@ class RNNCell(Cell):
     ((2, 4), (2, 4))
     """
 
-    def step(self, projected: Tensor, state: State) -> tuple[Tensor, State]:
+    def step(self, projected: Tensor, state: CellState) -> tuple[Tensor, CellState]:
         """Output and next state, which are the same."""
         h = self.activation(projected + state[0] @ self.recurrent_kernel)
         return h, (h,)
@@ -185,7 +185,7 @@ class LSTMCell(Cell):
         n = self.units
         return gt.concat([start((n,), dtype), gt.ones((n,), dtype=dtype), start((2 * n,), dtype)])
 
-    def step(self, projected: Tensor, state: State) -> tuple[Tensor, State]:
+    def step(self, projected: Tensor, state: CellState) -> tuple[Tensor, CellState]:
         """Output and next state (h, c)."""
         h, c = state
         i, f, g, o = gt.split(projected + h @ self.recurrent_kernel, 4, axis=-1)
@@ -253,7 +253,7 @@ class GRUCell(Cell):
             return y
         return y + (self.bias[0] if self.reset_after else self.bias)
 
-    def step(self, projected: Tensor, state: State) -> tuple[Tensor, State]:
+    def step(self, projected: Tensor, state: CellState) -> tuple[Tensor, CellState]:
         """Output and next state, which are the same."""
         (h,) = state
         gate, n = self.recurrent_activation, self.units

@@ -10,7 +10,7 @@ from gradtape import Tensor, dtypes
 from gradtape.argument_checks import check_exports
 from gradtape.dtypes import DTypeLike
 from gradtape.errors import ShapeError
-from gradtape.nn.cells import Cell, GRUCell, LSTMCell, RNNCell, State, StateLike
+from gradtape.nn.cells import Cell, CellState, GRUCell, LSTMCell, RNNCell, StateLike
 from gradtape.nn.module import Layer, words
 from gradtape.tensor import TensorLike
 
@@ -18,8 +18,8 @@ __all__ = ["Bidirectional", "GRU", "LSTM", "RNN"]
 
 
 def over_time(
-    cell: Cell, inputs: Tensor, state: State, mask: Tensor | None = None
-) -> tuple[Tensor, Tensor, State]:
+    cell: Cell, inputs: Tensor, state: CellState, mask: Tensor | None = None
+) -> tuple[Tensor, Tensor, CellState]:
     """All outputs, the last one, and the last state, for inputs that have time as first axis.
 
     Where the mask (time, batch) is False, a step leaves the state as it is and gives the output of
@@ -30,7 +30,7 @@ def over_time(
         return _over_masked_time(cell, projected, state, mask)
     is_state: list[bool] = []
 
-    def step(state: State, projected: Tensor) -> tuple[State, Tensor]:
+    def step(state: CellState, projected: Tensor) -> tuple[CellState, Tensor]:
         output, new = cell.step(projected, state)
         is_state.append(output is new[0])
         return new, output
@@ -41,13 +41,13 @@ def over_time(
 
 
 def _over_masked_time(
-    cell: Cell, projected: Tensor, state: State, mask: Tensor
-) -> tuple[Tensor, Tensor, State]:
+    cell: Cell, projected: Tensor, state: CellState, mask: Tensor
+) -> tuple[Tensor, Tensor, CellState]:
     batch, dtype = projected.shape[1], state[0].dtype
 
     def step(
-        known: tuple[Tensor, State], now: tuple[Tensor, Tensor]
-    ) -> tuple[tuple[Tensor, State], Tensor]:
+        known: tuple[Tensor, CellState], now: tuple[Tensor, Tensor]
+    ) -> tuple[tuple[Tensor, CellState], Tensor]:
         (before, state), (projected, counts) = known, now
         counts = gt.reshape(counts, (batch, 1))
         output, new = cell.step(projected, state)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import gradtape as gt
 from gradtape import RowSparse, Tensor
 from gradtape.dtypes import REAL_OF
-from gradtape.optimizers.pairs import Pair
+from gradtape.optimizers.pairs import VariablePair
 from gradtape.optimizers.rows import combined
 from gradtape.trace.change_counter import TellsChanges
 
@@ -38,7 +38,7 @@ class Clipping(TellsChanges):
                     "Leave it out to clip nothing."
                 )
 
-    def apply(self, pairs: Sequence[Pair]) -> list[Pair]:
+    def apply(self, pairs: Sequence[VariablePair]) -> list[VariablePair]:
         """The pairs with clipped gradients."""
         if all(getattr(self, name) is None for name in NAMES):
             return list(pairs)

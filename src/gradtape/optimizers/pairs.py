@@ -11,7 +11,7 @@ from gradtape.errors import DtypeError, ShapeError
 from gradtape.ir.lines import warn
 from gradtape.tensor import TensorLike
 
-Pair = tuple[Tensor, Variable]
+VariablePair = tuple[Tensor, Variable]
 
 
 def as_pairs(
@@ -53,7 +53,7 @@ def check_variables(name: str, variables: Sequence[object], accepts: str) -> Non
 
 def connected(
     gradients: Sequence[TensorLike | None], variables: Sequence[Variable], warned: set[int]
-) -> list[Pair]:
+) -> list[VariablePair]:
     """The pairs that have a gradient. Of the others one warning names those not `warned` of yet."""
     if len(gradients) != len(variables):
         raise ValueError(

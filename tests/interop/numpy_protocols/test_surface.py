@@ -8,7 +8,7 @@ import pytest
 from tests.interop.numpy_protocols import surface
 
 import gradtape as gt
-from gradtape.interop.numpy_protocols.binding import Recorded
+from gradtape.interop.numpy_protocols.binding import RecordedFunction
 from gradtape.interop.numpy_protocols.dispatch import FUNCTIONS, _name
 from gradtape.interop.numpy_protocols.ufuncs import UFUNCS
 
@@ -58,11 +58,11 @@ def test_a_refusal_names_what_it_refuses(call, word):
 def test_wrong_calls_are_refused_as_by_python():
     x = gt.asarray(X)
     with pytest.raises(TypeError, match="'axes' is not a parameter"):
-        Recorded("np.sum", np.sum, FUNCTIONS[np.sum])((x,), {"axes": 0})
+        RecordedFunction("np.sum", np.sum, FUNCTIONS[np.sum])((x,), {"axes": 0})
     with pytest.raises(TypeError, match="axis"):
-        Recorded("np.sum", np.sum, FUNCTIONS[np.sum])((x, 0), {"axis": 0})
+        RecordedFunction("np.sum", np.sum, FUNCTIONS[np.sum])((x, 0), {"axis": 0})
     with pytest.raises(TypeError, match="at most 2"):
-        Recorded("np.kron", np.kron, FUNCTIONS[np.kron])((x, x, x), {})
+        RecordedFunction("np.kron", np.kron, FUNCTIONS[np.kron])((x, x, x), {})
 
 
 DIFFERENTIABLE = {

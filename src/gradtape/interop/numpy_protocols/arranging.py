@@ -6,7 +6,7 @@ import operator
 
 import numpy as np
 
-from gradtape.interop.numpy_protocols.binding import Function, refusal, same_names
+from gradtape.interop.numpy_protocols.binding import AnyFunction, refusal, same_names
 from gradtape.ops.arrays import creation, joining, movement, padding, triangles
 from gradtape.ops.elementwise import arithmetic
 from gradtape.ops.families.casting import cast
@@ -346,7 +346,7 @@ def linspace(start, stop, num=50, endpoint=True, retstep=False, dtype=None, axis
     return (found, step) if retstep else found
 
 
-FUNCTIONS: dict[Function, Function] = {
+FUNCTIONS: dict[AnyFunction, AnyFunction] = {
     **same_names(
         np,
         globals(),

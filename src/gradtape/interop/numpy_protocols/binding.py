@@ -1,8 +1,9 @@
 """Binding: NumPy's own signature in front of the function that records.
 
-`Recorded` takes the arguments of a call as NumPy's signature names them, by position or keyword.
-Each parameter that our function has too is passed on; every other one must have its default value,
-or make no difference to a tensor, or the call is refused with a sentence that names it.
+`RecordedFunction` takes the arguments of a call as NumPy's signature names them, by position or
+keyword. Each parameter that our function has too is passed on; every other one must have its
+default value, or make no difference to a tensor, or the call is refused with a sentence that names
+it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 
 from gradtape.dtypes import SUPPORTED
 
-Function = Callable[..., Any]
+AnyFunction = Callable[..., Any]
 NO_VALUE: Any = np._NoValue
 
 # Parameters about memory or speed, which a tensor's value does not depend on: what NumPy accepts.
@@ -67,12 +68,14 @@ def checked_dtype(name: str, dtype: Any) -> np.dtype[Any]:
     return found
 
 
-def same_names(theirs: object, ours: Mapping[str, Any], names: str) -> dict[Function, Function]:
+def same_names(
+    theirs: object, ours: Mapping[str, Any], names: str
+) -> dict[AnyFunction, AnyFunction]:
     """A table of NumPy's functions and ours that have the same names."""
     return {getattr(theirs, name): ours[name] for name in names.split()}
 
 
-class Recorded:
+class RecordedFunction:
     """One NumPy function on tensors: its parameters, and the function that records it."""
 
     __slots__ = (
@@ -88,7 +91,7 @@ class Recorded:
         "variadic_keywords",
     )
 
-    def __init__(self, name: str, theirs: Function, ours: Function) -> None:
+    def __init__(self, name: str, theirs: AnyFunction, ours: AnyFunction) -> None:
         self.name = name
         self.ours = ours
         given = inspect.signature(theirs).parameters.values()

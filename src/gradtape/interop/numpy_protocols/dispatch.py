@@ -15,12 +15,12 @@ from gradtape.interop.numpy_protocols import (
     picking,
     reductions,
 )
-from gradtape.interop.numpy_protocols.binding import Function, Recorded, unrecorded
+from gradtape.interop.numpy_protocols.binding import AnyFunction, RecordedFunction, unrecorded
 from gradtape.interop.numpy_protocols.ufuncs import UFUNCS
 from gradtape.tensor.operators import Operators
 
 # NumPy's functions, and the functions behind them, whose parameters have NumPy's names.
-FUNCTIONS: dict[Function, Function] = {
+FUNCTIONS: dict[AnyFunction, AnyFunction] = {
     **reductions.FUNCTIONS,
     **arranging.FUNCTIONS,
     **picking.FUNCTIONS,
@@ -30,13 +30,13 @@ FUNCTIONS: dict[Function, Function] = {
 }
 
 # How each function is called: filled at the first call, because reading a signature takes time.
-_calls: dict[Function, Function] = {}
+_calls: dict[AnyFunction, AnyFunction] = {}
 _OURS = (Operators, np.ndarray)
 
 
 def array_function(
     self: Operators,
-    function: Function,
+    function: AnyFunction,
     kinds: Collection[type],
     args: Sequence[object],
     kwargs: dict[str, object],
@@ -47,11 +47,11 @@ def array_function(
     return (_calls.get(function) or _call_of(function))(args, kwargs)
 
 
-def _call_of(function: Function) -> Function:
+def _call_of(function: AnyFunction) -> AnyFunction:
     """The function that a call on tensors is handed to, with its arguments and keywords."""
     ours = FUNCTIONS.get(function)
     if ours is not None:
-        call: Function = Recorded(_name(function), function, ours)
+        call: AnyFunction = RecordedFunction(_name(function), function, ours)
     elif function in facts.OF_VALUES:
         call = lambda args, kwargs: function(*facts.values(args), **facts.values(kwargs))  # noqa: E731
     elif function in facts.READ_ARRAYS:
@@ -71,7 +71,7 @@ def _arrays(tree: Any) -> Any:
     return {key: _arrays(item) for key, item in tree.items()} if type(tree) is dict else tree
 
 
-def _name(function: Function) -> str:
+def _name(function: AnyFunction) -> str:
     module = (getattr(function, "__module__", None) or "numpy").replace("numpy", "np", 1)
     part = module.split(".")[1] if "." in module else ""
     return (

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gradtape.interop.numpy_protocols.binding import Function
+from gradtape.interop.numpy_protocols.binding import AnyFunction
 from gradtape.tensor.operators import Operators
 
 __all__ = ["FUNCTIONS", "OF_VALUES", "READ_ARRAYS"]
@@ -36,7 +36,7 @@ def _dtypes(*arrays_and_dtypes):
 
 
 # Called with the values: booleans, positions, texts and files have no derivative.
-OF_VALUES: tuple[Function, ...] = (
+OF_VALUES: tuple[AnyFunction, ...] = (
     np.allclose,
     np.array_equal,
     np.array_equiv,
@@ -65,7 +65,7 @@ OF_VALUES: tuple[Function, ...] = (
     np.common_type,
 )
 # Called with arrays: of a tensor that a tape tracks the conversion raises, as a derivative is lost.
-READ_ARRAYS: tuple[Function, ...] = (
+READ_ARRAYS: tuple[AnyFunction, ...] = (
     np.histogram,
     np.histogram2d,
     np.histogramdd,
@@ -91,7 +91,7 @@ READ_ARRAYS: tuple[Function, ...] = (
     np.linalg.eigvals,
 )
 
-FUNCTIONS: dict[Function, Function] = {
+FUNCTIONS: dict[AnyFunction, AnyFunction] = {
     np.shape: lambda a: tuple(a.shape),
     np.ndim: lambda a: a.ndim,
     np.size: _size,

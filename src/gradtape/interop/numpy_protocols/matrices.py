@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gradtape import fft, linalg
-from gradtape.interop.numpy_protocols.binding import Function, refusal, same_names
+from gradtape.interop.numpy_protocols.binding import AnyFunction, refusal, same_names
 from gradtape.ops.arrays import creation, movement, triangles
 from gradtape.ops.elementwise import complexes, unary
 from gradtape.ops.families.casting import cast
@@ -226,7 +226,7 @@ def _fftn(name, ours, last=None):
     return call
 
 
-FUNCTIONS: dict[Function, Function] = {
+FUNCTIONS: dict[AnyFunction, AnyFunction] = {
     **same_names(np, vars(products), "dot inner outer kron tensordot"),
     **same_names(np, globals(), "vdot cross einsum"),
     **same_names(

@@ -7,7 +7,7 @@ import numpy as np
 from gradtape.interop.numpy_protocols.arranging import atleast_1d, ravel
 from gradtape.interop.numpy_protocols.binding import (
     NO_VALUE,
-    Function,
+    AnyFunction,
     checked_dtype,
     refusal,
     same_names,
@@ -337,7 +337,7 @@ def bincount(x, /, weights=None, minlength=0):
     return indexing.scatter_add(creation.zeros(length, dtype="float64"), places, weights)
 
 
-FUNCTIONS: dict[Function, Function] = {
+FUNCTIONS: dict[AnyFunction, AnyFunction] = {
     **same_names(
         np,
         globals(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gradtape.interop.numpy_protocols.arranging import ravel
-from gradtape.interop.numpy_protocols.binding import Function, same_names
+from gradtape.interop.numpy_protocols.binding import AnyFunction, same_names
 from gradtape.ops.arrays import creation, indexing, joining, movement, sorting
 from gradtape.ops.elementwise import arithmetic
 from gradtape.ops.families.casting import cast
@@ -135,7 +135,7 @@ def unique(
     return (values, *others) if others else values
 
 
-FUNCTIONS: dict[Function, Function] = {
+FUNCTIONS: dict[AnyFunction, AnyFunction] = {
     **same_names(
         np,
         globals(),

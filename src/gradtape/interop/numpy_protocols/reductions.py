@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gradtape.interop.numpy_protocols.binding import NO_VALUE, Function, refusal, same_names
+from gradtape.interop.numpy_protocols.binding import NO_VALUE, AnyFunction, refusal, same_names
 from gradtape.ops.arrays import creation, indexing, joining, movement, sorting
 from gradtape.ops.elementwise import arithmetic, complexes, unary
 from gradtape.ops.families.casting import cast
@@ -329,7 +329,7 @@ def _logaddexp_reduce(a, axis=0, keepdims=False):
 
 
 # What `ufunc.reduce` records; its parameters are axis, dtype, keepdims, initial and where.
-REDUCE: dict[np.ufunc, Function] = {
+REDUCE: dict[np.ufunc, AnyFunction] = {
     np.add: sum,
     np.multiply: prod,
     np.maximum: max,
@@ -339,9 +339,9 @@ REDUCE: dict[np.ufunc, Function] = {
     np.logaddexp: _logaddexp_reduce,
 }
 # What `ufunc.accumulate` records; its parameters are axis and dtype.
-ACCUMULATE: dict[np.ufunc, Function] = {np.add: cumsum, np.multiply: cumprod}
+ACCUMULATE: dict[np.ufunc, AnyFunction] = {np.add: cumsum, np.multiply: cumprod}
 
-FUNCTIONS: dict[Function, Function] = {
+FUNCTIONS: dict[AnyFunction, AnyFunction] = {
     **same_names(
         np,
         globals(),

@@ -10,7 +10,7 @@ import numpy as np
 
 from gradtape.dtypes import SUPPORTED
 from gradtape.interop.numpy_protocols.binding import (
-    Function,
+    AnyFunction,
     checked_dtype,
     refusal,
     same_names,
@@ -145,7 +145,7 @@ def _is_float(kind):
     return isinstance(kind, np.dtype) and kind.kind == "f"
 
 
-UFUNCS: dict[Function, Function] = {
+UFUNCS: dict[AnyFunction, AnyFunction] = {
     **same_names(
         np,
         vars(arithmetic),
@@ -210,7 +210,7 @@ def _gamma(x):
 
 
 # The ufuncs of scipy.special that we have, by name: SciPy need not be loaded to compare.
-SPECIAL: dict[str, Function] = {
+SPECIAL: dict[str, AnyFunction] = {
     "erf": special.erf,
     "erfc": special.erfc,
     "erfinv": special.erfinv,
@@ -296,7 +296,7 @@ def _name(ufunc):
     return f"np.{ufunc.__name__}" if hasattr(np, ufunc.__name__) else ufunc.__name__
 
 
-def _of_scipy(ufunc: np.ufunc) -> Function | None:
+def _of_scipy(ufunc: np.ufunc) -> AnyFunction | None:
     """Our function for a ufunc of scipy.special, known by its name there from then on."""
     module = sys.modules.get("scipy.special")
     for name in (ufunc.__name__,) if module is not None else ():

@@ -12,7 +12,7 @@ from gradtape.autodiff.solution_rules import Implicit, frontier, is_pure
 from gradtape.control.traced_bodies import BodyTrace, Returned, trace
 from gradtape.errors import ConvergenceError, DtypeError, NoValueError, ShapeError
 from gradtape.interop.solve import searches
-from gradtape.interop.solve.searches import Function, Search
+from gradtape.interop.solve.searches import Search, UserEquation
 from gradtape.ir import Program, pick, spec
 from gradtape.ops.arrays.movement import broadcast_to, reshape
 from gradtape.ops.control.bodies import inlined
@@ -82,7 +82,7 @@ class Later:
 
 def found_later(
     search: Search,
-    function: Function,
+    function: UserEquation,
     layout: Layout,
     x0: object,
     limits: tuple[Tensor, Tensor] | None,
@@ -358,7 +358,7 @@ def _check(name: str, solver: str, sparse: SparseOption, tol: float | None) -> S
     return sparse
 
 
-def _real(name: str, function: searches.Function) -> searches.Function:
+def _real(name: str, function: searches.UserEquation) -> searches.UserEquation:
     """The function, which raises a DtypeError for complex values: their imaginary part counts."""
 
     def real(x: Any) -> Any:
@@ -376,7 +376,7 @@ def _real(name: str, function: searches.Function) -> searches.Function:
 
 
 def _solution(
-    search: searches.Search, function: searches.Function, x0: object, bounds: object = None
+    search: searches.Search, function: searches.UserEquation, x0: object, bounds: object = None
 ) -> Any:
     """The solution as tensors, with the rule for their derivatives where a tape records."""
     name = search.name

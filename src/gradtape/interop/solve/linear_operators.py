@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Linearized", "hessian_operator", "linear_operator", "linearize"]
 
 
-class Products(Protocol):
+class LinearizedProducts(Protocol):
     """A derivative that gives products: a `Point`, or a linearized function."""
 
     @property
@@ -35,7 +35,7 @@ class Products(Protocol):
     def product(self, kind: str, direction: np.ndarray, count: int | None = None) -> np.ndarray: ...
 
 
-class Linear(Protocol):
+class Pushforward(Protocol):
     """A linear map of tensors, and its transpose."""
 
     def __call__(self, *tangents: object) -> object: ...
@@ -44,7 +44,7 @@ class Linear(Protocol):
 
 
 @cache
-def _operator_class() -> Callable[[Products, str, str], LinearOperator]:
+def _operator_class() -> Callable[[LinearizedProducts, str, str], LinearOperator]:
     # At the first call, because scipy.sparse.linalg takes longer to load than all of gradtape.
     from scipy.sparse import linalg
 
@@ -53,7 +53,7 @@ def _operator_class() -> Callable[[Products, str, str], LinearOperator]:
     class DerivativeOperator(base):
         """A derivative at a point; several columns are one batched product."""
 
-        def __init__(self, point: Products, forward: str, adjoint: str) -> None:
+        def __init__(self, point: LinearizedProducts, forward: str, adjoint: str) -> None:
             rows, columns = point.shape
             super().__init__(point.dtype, (columns if forward == "hessian" else rows, columns))
             self._point = point
@@ -95,7 +95,7 @@ def _operator_class() -> Callable[[Products, str, str], LinearOperator]:
 class _Flat:
     """A linearized function on flat vectors."""
 
-    def __init__(self, push: Linear, sources: list[Any], value: object) -> None:
+    def __init__(self, push: Pushforward, sources: list[Any], value: object) -> None:
         self._push = push
         self._sources = layout_of(tuple(sources), "linearize")
         self._value = layout_of(value, "linearize")
@@ -116,7 +116,7 @@ class _Flat:
         return join(self._push.transpose(self._value.unravel(direction)))
 
 
-def operator_of(push: Linear, sources: list[Any], value: object) -> LinearOperator:
+def operator_of(push: Pushforward, sources: list[Any], value: object) -> LinearOperator:
     """The operator of a linearized function."""
     return _operator_class()(_Flat(push, sources, value), "push", "pull")
 

@@ -76,7 +76,7 @@ FALLEN, FLATTER = 1e-6, 1e-2
 # Lower and upper bounds of the unknowns: arrays for a search, tensors for the derivatives.
 Bounds: TypeAlias = tuple[Tensor, Tensor] | tuple[np.ndarray, np.ndarray]
 # A function of the unknowns, as a nest of tensors.
-Function: TypeAlias = Callable[[Any], object]
+UserEquation: TypeAlias = Callable[[Any], object]
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +105,7 @@ class Search:
     def __hash__(self) -> int:
         return hash(self._key)
 
-    def residual(self, function: Function, bounds: Bounds | None) -> Function:
+    def residual(self, function: UserEquation, bounds: Bounds | None) -> UserEquation:
         """The function of the unknowns, as a nest, that is zero at a solution."""
         return function
 
@@ -114,13 +114,13 @@ class Search:
         return False
 
     def find(
-        self, function: Function, layout: Layout, start: np.ndarray, bounds: Bounds | None
+        self, function: UserEquation, layout: Layout, start: np.ndarray, bounds: Bounds | None
     ) -> np.ndarray:
         """The solution, as a vector."""
         raise NotImplementedError
 
     def coloured(
-        self, function: Function, layout: Layout, found: np.ndarray, bounds: Bounds | None
+        self, function: UserEquation, layout: Layout, found: np.ndarray, bounds: Bounds | None
     ) -> Coloured | None:
         """The colours of the sparse Jacobian; None if a dense one is asked for."""
         if self.sparse is False:
@@ -130,7 +130,7 @@ class Search:
         residual = self.residual(function, bounds)
         return self._equation(residual, layout).prepared(found).coloured
 
-    def _equation(self, f: Function, layout: Layout, scalar: bool = False) -> Equation:
+    def _equation(self, f: UserEquation, layout: Layout, scalar: bool = False) -> Equation:
         name = self.name if scalar else None
 
         def at(x: np.ndarray) -> Point:
@@ -189,7 +189,7 @@ class RootSearch(Search):
     """The search for an x with f(x) = 0."""
 
     def find(
-        self, function: Function, layout: Layout, start: np.ndarray, bounds: Bounds | None
+        self, function: UserEquation, layout: Layout, start: np.ndarray, bounds: Bounds | None
     ) -> np.ndarray:
         equation = self._equation(function, layout)
         if self.method == "newton":
@@ -228,11 +228,11 @@ class RootSearch(Search):
 class FixedPointSearch(Search):
     """The search for an x with x = f(x)."""
 
-    def residual(self, function: Function, bounds: Bounds | None) -> Function:
+    def residual(self, function: UserEquation, bounds: Bounds | None) -> UserEquation:
         return lambda x: join(x) - join(function(x))
 
     def find(
-        self, function: Function, layout: Layout, start: np.ndarray, bounds: Bounds | None
+        self, function: UserEquation, layout: Layout, start: np.ndarray, bounds: Bounds | None
     ) -> np.ndarray:
         equation = self._equation(self.residual(function, bounds), layout)
         step = {"anderson": anderson, "iteration": iteration, "newton": newton}[self.method]
@@ -247,7 +247,7 @@ class MinimumSearch(Search):
 
     scalar = True
 
-    def residual(self, function: Function, bounds: Bounds | None) -> Function:
+    def residual(self, function: UserEquation, bounds: Bounds | None) -> UserEquation:
         """The gradient or, with bounds, the part of it along which x may move.
 
         x - clip(x - f'(x)) is the gradient between the bounds. On a bound that holds x back it is
@@ -272,7 +272,7 @@ class MinimumSearch(Search):
         return bounds is None
 
     def find(
-        self, function: Function, layout: Layout, start: np.ndarray, bounds: Bounds | None
+        self, function: UserEquation, layout: Layout, start: np.ndarray, bounds: Bounds | None
     ) -> np.ndarray:
         # An optional part of SciPy that takes long to load.
         from scipy import optimize

@@ -27,7 +27,7 @@ SUFFICIENT = 1e-4
 SHORTEST = 2.0**-20
 
 # A solution or the last point, the number of iterations, and whether it is a solution.
-Outcome: TypeAlias = tuple[np.ndarray, int, bool]
+_Solved: TypeAlias = tuple[np.ndarray, int, bool]
 
 
 class Equation:
@@ -112,7 +112,7 @@ class Equation:
 
 def newton(
     equation: Equation, x: np.ndarray, tolerance: float | None, maxiter: int = NEWTON_STEPS
-) -> Outcome:
+) -> _Solved:
     """Newton's method; a step that does not reduce the residual is shortened."""
     tolerance = _tolerance(tolerance, 1e-10)
     size = float(np.linalg.norm(equation.value(x)))
@@ -172,7 +172,7 @@ def polish(
 
 def iteration(
     equation: Equation, x: np.ndarray, tolerance: float | None, maxiter: int = ITERATIONS
-) -> Outcome:
+) -> _Solved:
     """x becomes f(x), until it stays; the equation is x - f(x)."""
     tolerance = _tolerance(tolerance, 1e-12)
     scale = 0.0
@@ -193,7 +193,7 @@ def anderson(
     tolerance: float | None,
     maxiter: int = ITERATIONS,
     memory: int = MEMORY,
-) -> Outcome:
+) -> _Solved:
     """Anderson acceleration: the combination of the last steps whose residual is least.
 
     D. G. Anderson (1965), in the form of Walker and Ni (2011) with unconstrained differences.
