@@ -101,7 +101,7 @@ COVERAGE_FLOOR ?= 77
 coverage: $(FULL_READY)
 	$(BIN)/python $(PYTEST) --cov --cov-report=term:skip-covered --cov-fail-under=$(COVERAGE_FLOOR)
 
-PYTHONS ?= python3.11 python3.12 python3.13
+PYTHONS ?= python3.11 python3.12 python3.13 python3.14
 ALL_TESTS := test-oldest test-recorder-python test-recorder-native test-scalar test-one-core
 
 # Goes on after a failure, and ends with one line for each run.

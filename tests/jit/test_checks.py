@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 from tests.jit.agreement import counted
+from tests.native_parts import RECORDERS, needs_native
 
 import gradtape as gt
 from gradtape.jit.check_schedule import NEVER, CheckSchedule, checked_recheck
@@ -91,6 +92,7 @@ class TestChecks:
         assert len(runs) == 2 + 40 // recheck
         assert replayed(f) == (40 // recheck, [])
 
+    @needs_native
     def test_native_calls_count_down(self):
         gt.set_recorder("native")
         try:
@@ -103,6 +105,7 @@ class TestChecks:
         finally:
             gt.set_recorder("auto")
 
+    @needs_native
     def test_native_calls_are_timed_and_checked(self, monkeypatch):
         monkeypatch.setattr(tiers, "MODE", "wait")
         monkeypatch.delenv("GRADTAPE_RECHECK", raising=False)
@@ -435,7 +438,7 @@ class Unhashable:
         (lambda: [Unhashable()], lambda o: o[0].rate),
     ],
 )
-@pytest.mark.parametrize("recorder", ["python", "native"])
+@pytest.mark.parametrize("recorder", RECORDERS)
 def test_objects_that_refuse_to_be_looked_at(make, read, recorder, monkeypatch):
     monkeypatch.setattr(tiers, "MODE", "wait")
     gt.set_recorder(recorder)

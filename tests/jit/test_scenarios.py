@@ -3,6 +3,7 @@
 import pytest
 from tests.jit.outside.all_scenarios import SCENARIOS, run_scenario
 from tests.jit.outside.scenarios import HIDDEN
+from tests.native_parts import needs_native
 
 import gradtape as gt
 from gradtape.compiler.cpython import switch
@@ -17,6 +18,7 @@ def test_guards_see_it_at_once(name):
     assert run_scenario(SCENARIOS[name], before=40).wrong == []
 
 
+@needs_native
 @pytest.mark.parametrize("name", [name for name in SEEN if not name.startswith("model_")])
 def test_guards_see_it_with_the_native_recorder(name):
     gt.set_recorder("native")

@@ -6,6 +6,7 @@ import threading
 
 import numpy as np
 import pytest
+from tests.native_parts import RECORDERS, whole_with
 from tests.programs.delivery import instructions, interrupted_at, interrupts, words
 from tests.programs.interrupts import Training, adapt, decorated, descend, observed, undecorated
 
@@ -28,7 +29,10 @@ def looped(each):
     return step
 
 
-@pytest.fixture(params=["python", "native"])
+pytestmark = whole_with
+
+
+@pytest.fixture(params=RECORDERS)
 def recorder(request):
     gt.set_recorder(request.param)
     yield request.param
