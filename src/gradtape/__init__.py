@@ -2,539 +2,270 @@
 
 import typing as _typing
 from importlib import import_module as _import_module
-from math import e, inf, nan, pi
+from math import e as e, inf as inf, nan as nan, pi as pi
 
-from gradtape import errors, pytree
+from gradtape import errors as errors, pytree as pytree
 from gradtape.argument_checks import check_exports as _check_exports
-from gradtape.caches import caches
+from gradtape.caches import caches as caches
 from gradtape.dtypes import (
-    bool,
-    complex64,
-    complex128,
-    default_dtype,
-    float32,
-    float64,
-    int8,
-    int16,
-    int32,
-    int64,
-    set_default_dtype,
-    uint8,
-    uint16,
-    uint32,
-    uint64,
+    bool as bool,
+    complex64 as complex64,
+    complex128 as complex128,
+    default_dtype as default_dtype,
+    float32 as float32,
+    float64 as float64,
+    int8 as int8,
+    int16 as int16,
+    int32 as int32,
+    int64 as int64,
+    set_default_dtype as set_default_dtype,
+    uint8 as uint8,
+    uint16 as uint16,
+    uint32 as uint32,
+    uint64 as uint64,
 )
-from gradtape.interop import numpy_protocols
+from gradtape.interop import numpy_protocols as numpy_protocols
 from gradtape.ops.arrays.creation import (
-    arange,
-    empty,
-    empty_like,
-    eye,
-    full,
-    full_like,
-    linspace,
-    ones,
-    ones_like,
-    zeros,
-    zeros_like,
+    arange as arange,
+    empty as empty,
+    empty_like as empty_like,
+    eye as eye,
+    full as full,
+    full_like as full_like,
+    linspace as linspace,
+    ones as ones,
+    ones_like as ones_like,
+    zeros as zeros,
+    zeros_like as zeros_like,
 )
 from gradtape.ops.arrays.indexing import (
-    gather,
-    one_hot,
-    scatter_add,
-    scatter_max,
-    scatter_set,
-    take,
-    take_along_axis,
+    gather as gather,
+    one_hot as one_hot,
+    scatter_add as scatter_add,
+    scatter_max as scatter_max,
+    scatter_set as scatter_set,
+    take as take,
+    take_along_axis as take_along_axis,
 )
-from gradtape.ops.arrays.joining import concat, diff, meshgrid, split, stack, unstack
+from gradtape.ops.arrays.joining import (
+    concat as concat,
+    diff as diff,
+    meshgrid as meshgrid,
+    split as split,
+    stack as stack,
+    unstack as unstack,
+)
 from gradtape.ops.arrays.movement import (
-    broadcast_arrays,
-    broadcast_to,
-    expand_dims,
-    flip,
-    matrix_transpose,
-    moveaxis,
-    permute_dims,
-    reshape,
-    roll,
-    squeeze,
-    swapaxes,
+    broadcast_arrays as broadcast_arrays,
+    broadcast_to as broadcast_to,
+    expand_dims as expand_dims,
+    flip as flip,
+    matrix_transpose as matrix_transpose,
+    moveaxis as moveaxis,
+    permute_dims as permute_dims,
+    reshape as reshape,
+    roll as roll,
+    squeeze as squeeze,
+    swapaxes as swapaxes,
 )
-from gradtape.ops.arrays.padding import pad, repeat, tile
+from gradtape.ops.arrays.padding import pad as pad, repeat as repeat, tile as tile
 from gradtape.ops.arrays.sorting import (
-    argsort,
-    isin,
-    nonzero,
-    searchsorted,
-    sort,
-    top_k,
-    unique_all,
-    unique_counts,
-    unique_inverse,
-    unique_values,
+    argsort as argsort,
+    isin as isin,
+    nonzero as nonzero,
+    searchsorted as searchsorted,
+    sort as sort,
+    top_k as top_k,
+    unique_all as unique_all,
+    unique_counts as unique_counts,
+    unique_inverse as unique_inverse,
+    unique_values as unique_values,
 )
-from gradtape.ops.arrays.triangles import diag, diagonal, tril, triu
+from gradtape.ops.arrays.triangles import (
+    diag as diag,
+    diagonal as diagonal,
+    tril as tril,
+    triu as triu,
+)
 from gradtape.ops.elementwise.arithmetic import (
-    add,
-    atan2,
-    bitwise_and,
-    bitwise_left_shift,
-    bitwise_or,
-    bitwise_right_shift,
-    bitwise_xor,
-    clip,
-    copysign,
-    divide,
-    equal,
-    floor_divide,
-    greater,
-    greater_equal,
-    hypot,
-    identity,
-    less,
-    less_equal,
-    logaddexp,
-    logical_and,
-    logical_or,
-    logical_xor,
-    maximum,
-    minimum,
-    multiply,
-    nextafter,
-    not_equal,
-    pow,
-    remainder,
-    stop_gradient,
-    subtract,
-    where,
+    add as add,
+    atan2 as atan2,
+    bitwise_and as bitwise_and,
+    bitwise_left_shift as bitwise_left_shift,
+    bitwise_or as bitwise_or,
+    bitwise_right_shift as bitwise_right_shift,
+    bitwise_xor as bitwise_xor,
+    clip as clip,
+    copysign as copysign,
+    divide as divide,
+    equal as equal,
+    floor_divide as floor_divide,
+    greater as greater,
+    greater_equal as greater_equal,
+    hypot as hypot,
+    identity as identity,
+    less as less,
+    less_equal as less_equal,
+    logaddexp as logaddexp,
+    logical_and as logical_and,
+    logical_or as logical_or,
+    logical_xor as logical_xor,
+    maximum as maximum,
+    minimum as minimum,
+    multiply as multiply,
+    nextafter as nextafter,
+    not_equal as not_equal,
+    pow as pow,
+    remainder as remainder,
+    stop_gradient as stop_gradient,
+    subtract as subtract,
+    where as where,
 )
-from gradtape.ops.elementwise.bessel import i0, i1
-from gradtape.ops.elementwise.complexes import abs, angle, conj, imag, real, sign
+from gradtape.ops.elementwise.bessel import i0 as i0, i1 as i1
+from gradtape.ops.elementwise.complexes import (
+    abs as abs,
+    angle as angle,
+    conj as conj,
+    imag as imag,
+    real as real,
+    sign as sign,
+)
 from gradtape.ops.elementwise.special import (
-    digamma,
-    erf,
-    erfc,
-    erfcinv,
-    erfinv,
-    lgamma,
-    log_sigmoid,
-    multiply_no_nan,
-    ndtr,
-    ndtri,
-    polygamma,
-    sinc,
-    xlogy,
+    digamma as digamma,
+    erf as erf,
+    erfc as erfc,
+    erfcinv as erfcinv,
+    erfinv as erfinv,
+    lgamma as lgamma,
+    log_sigmoid as log_sigmoid,
+    multiply_no_nan as multiply_no_nan,
+    ndtr as ndtr,
+    ndtri as ndtri,
+    polygamma as polygamma,
+    sinc as sinc,
+    xlogy as xlogy,
 )
 from gradtape.ops.elementwise.unary import (
-    acos,
-    acosh,
-    asin,
-    asinh,
-    atan,
-    atanh,
-    bitwise_invert,
-    cbrt,
-    ceil,
-    cos,
-    cosh,
-    exp,
-    exp2,
-    expm1,
-    floor,
-    isfinite,
-    isinf,
-    isnan,
-    log,
-    log1p,
-    log2,
-    log10,
-    logical_not,
-    negative,
-    positive,
-    reciprocal,
-    relu,
-    round,
-    rsqrt,
-    sigmoid,
-    signbit,
-    sin,
-    sinh,
-    softplus,
-    sqrt,
-    square,
-    tan,
-    tanh,
-    trunc,
+    acos as acos,
+    acosh as acosh,
+    asin as asin,
+    asinh as asinh,
+    atan as atan,
+    atanh as atanh,
+    bitwise_invert as bitwise_invert,
+    cbrt as cbrt,
+    ceil as ceil,
+    cos as cos,
+    cosh as cosh,
+    exp as exp,
+    exp2 as exp2,
+    expm1 as expm1,
+    floor as floor,
+    isfinite as isfinite,
+    isinf as isinf,
+    isnan as isnan,
+    log as log,
+    log1p as log1p,
+    log2 as log2,
+    log10 as log10,
+    logical_not as logical_not,
+    negative as negative,
+    positive as positive,
+    reciprocal as reciprocal,
+    relu as relu,
+    round as round,
+    rsqrt as rsqrt,
+    sigmoid as sigmoid,
+    signbit as signbit,
+    sin as sin,
+    sinh as sinh,
+    softplus as softplus,
+    sqrt as sqrt,
+    square as square,
+    tan as tan,
+    tanh as tanh,
+    trunc as trunc,
 )
-from gradtape.ops.families.casting import cast
-from gradtape.ops.matrices.contraction import matmul
-from gradtape.ops.matrices.einsum import einsum
-from gradtape.ops.matrices.products import dot, inner, kron, outer, tensordot, vecdot
+from gradtape.ops.families.casting import cast as cast
+from gradtape.ops.matrices.contraction import matmul as matmul
+from gradtape.ops.matrices.einsum import einsum as einsum
+from gradtape.ops.matrices.products import (
+    dot as dot,
+    inner as inner,
+    kron as kron,
+    outer as outer,
+    tensordot as tensordot,
+    vecdot as vecdot,
+)
 from gradtape.ops.reductions.reduction import (
-    all,
-    any,
-    argmax,
-    argmin,
-    count_nonzero,
-    cumulative_prod,
-    cumulative_sum,
-    logsumexp,
-    max,
-    mean,
-    median,
-    min,
-    norm,
-    prod,
-    quantile,
-    std,
-    sum,
-    var,
+    all as all,
+    any as any,
+    argmax as argmax,
+    argmin as argmin,
+    count_nonzero as count_nonzero,
+    cumulative_prod as cumulative_prod,
+    cumulative_sum as cumulative_sum,
+    logsumexp as logsumexp,
+    max as max,
+    mean as mean,
+    median as median,
+    min as min,
+    norm as norm,
+    prod as prod,
+    quantile as quantile,
+    std as std,
+    sum as sum,
+    var as var,
 )
-from gradtape.pytree import register_pytree
-from gradtape.runtime.buffer_pool import empty_cache
-from gradtape.runtime.counters import counters
-from gradtape.runtime.plan_cache import clear_plans
-from gradtape.runtime.tiers import wait_for_compiler
+from gradtape.pytree import register_pytree as register_pytree
+from gradtape.runtime.buffer_pool import empty_cache as empty_cache
+from gradtape.runtime.counters import counters as counters
+from gradtape.runtime.plan_cache import clear_plans as clear_plans
+from gradtape.runtime.tiers import wait_for_compiler as wait_for_compiler
 from gradtape.suggestions import missing_name as _missing_name
-from gradtape.tape.gradient_tape import GradientTape, gradients
+from gradtape.tape.gradient_tape import GradientTape as GradientTape, gradients as gradients
 from gradtape.tensor.array_api import (
-    __array_namespace_info__,
-    astype,
-    can_cast,
-    finfo,
-    iinfo,
-    isdtype,
-    result_type,
+    __array_namespace_info__ as __array_namespace_info__,
+    astype as astype,
+    can_cast as can_cast,
+    finfo as finfo,
+    iinfo as iinfo,
+    isdtype as isdtype,
+    result_type as result_type,
 )
-from gradtape.tensor.modes import deterministic, eager, is_deterministic
-from gradtape.tensor.row_sparse import RowSparse
-from gradtape.tensor.tensor import Tensor, asarray, evaluate, from_dlpack, program_of
-from gradtape.tensor.variable import Variable
-from gradtape.version import __version__
+from gradtape.tensor.modes import (
+    deterministic as deterministic,
+    eager as eager,
+    is_deterministic as is_deterministic,
+)
+from gradtape.tensor.row_sparse import RowSparse as RowSparse
+from gradtape.tensor.tensor import (
+    Tensor as Tensor,
+    asarray as asarray,
+    evaluate as evaluate,
+    from_dlpack as from_dlpack,
+    program_of as program_of,
+)
+from gradtape.tensor.variable import Variable as Variable
+from gradtape.version import __version__ as __version__
 
 __array_api_version__ = "2024.12"
 newaxis = None
 
-__all__ = [
-    "ForwardAccumulator",
-    "Function",
-    "GradientTape",
-    "Profile",
-    "RowSparse",
-    "Tensor",
-    "Variable",
-    "__array_api_version__",
-    "__array_namespace_info__",
-    "__version__",
-    "abs",
-    "acos",
-    "acosh",
-    "add",
-    "all",
-    "angle",
-    "any",
-    "arange",
-    "argmax",
-    "argmin",
-    "argsort",
-    "asarray",
-    "asin",
-    "asinh",
-    "associative_scan",
-    "astype",
-    "atan",
-    "atan2",
-    "atanh",
-    "bitwise_and",
-    "bitwise_invert",
-    "bitwise_left_shift",
-    "bitwise_or",
-    "bitwise_right_shift",
-    "bitwise_xor",
-    "bool",
-    "broadcast_arrays",
-    "broadcast_to",
-    "caches",
-    "can_cast",
-    "cast",
-    "cbrt",
-    "ceil",
-    "checkpoint",
-    "checkpoint_name",
-    "clear_plans",
-    "clip",
-    "complex64",
-    "complex128",
-    "concat",
-    "cond",
-    "conj",
-    "copysign",
-    "cos",
-    "cosh",
-    "count_nonzero",
-    "counters",
-    "cumulative_prod",
-    "cumulative_sum",
-    "custom_gradient",
-    "custom_jvp",
-    "custom_vmap",
-    "debug_nans",
-    "default_dtype",
-    "deterministic",
-    "diag",
-    "diagonal",
-    "diff",
-    "digamma",
-    "divide",
-    "dot",
-    "e",
-    "eager",
-    "einsum",
-    "empty",
-    "empty_cache",
-    "empty_like",
-    "equal",
-    "erf",
-    "erfc",
-    "erfcinv",
-    "erfinv",
-    "errors",
-    "evaluate",
-    "exp",
-    "exp2",
-    "expand_dims",
-    "expm1",
+
+# Packages and names that are imported when they are first named.
+_PACKAGES = (
+    "distributed",
     "extend",
-    "eye",
     "fft",
-    "finfo",
-    "fixed_point",
-    "flip",
-    "float32",
-    "float64",
-    "floor",
-    "floor_divide",
-    "fori_loop",
-    "from_dlpack",
-    "full",
-    "full_like",
-    "function",
-    "gather",
-    "get_num_threads",
-    "grad",
-    "grad_pass_through",
-    "gradients",
-    "greater",
-    "greater_equal",
-    "hessian",
-    "hessian_operator",
-    "hessian_pattern",
-    "hvp",
-    "hypot",
-    "i0",
-    "i1",
-    "identity",
-    "iinfo",
-    "imag",
-    "inf",
-    "inner",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "is_deterministic",
-    "isdtype",
-    "isfinite",
-    "isin",
-    "isinf",
-    "isnan",
-    "jacfwd",
-    "jacobian",
-    "jacrev",
-    "jvp",
-    "kernels_of",
-    "kron",
-    "less",
-    "less_equal",
-    "lgamma",
     "linalg",
-    "linear_operator",
-    "linearize",
-    "linspace",
-    "log",
-    "log1p",
-    "log2",
-    "log10",
-    "log_sigmoid",
-    "logaddexp",
-    "logical_and",
-    "logical_not",
-    "logical_or",
-    "logical_xor",
-    "logsumexp",
-    "map",
-    "matmul",
-    "matrix_transpose",
-    "max",
-    "maximum",
-    "mean",
-    "median",
-    "meshgrid",
-    "min",
-    "minimize",
-    "minimum",
-    "moveaxis",
-    "multiply",
-    "multiply_no_nan",
-    "nan",
-    "ndtr",
-    "ndtri",
-    "negative",
-    "newaxis",
-    "nextafter",
     "nn",
-    "nonzero",
-    "norm",
-    "not_equal",
-    "numpy_function",
-    "numpy_protocols",
-    "objective",
-    "ode",
-    "one_hot",
-    "ones",
-    "ones_like",
     "optimizers",
-    "outer",
-    "pad",
-    "permute_dims",
-    "pi",
-    "plan_of",
-    "polygamma",
-    "positive",
-    "pow",
-    "prepare_hessian",
-    "prepare_jacobian",
-    "print",
-    "prod",
-    "profile",
-    "program_of",
-    "pure_callback",
-    "py_function",
-    "pytree",
-    "quantile",
     "random",
-    "real",
-    "reciprocal",
-    "register_pytree",
-    "relu",
-    "remainder",
-    "repeat",
-    "reshape",
-    "residuals",
-    "result_type",
-    "roll",
-    "root",
-    "round",
-    "rsqrt",
-    "save_any_except",
-    "save_only",
-    "saved_for_backward",
-    "scan",
-    "scatter_add",
-    "scatter_max",
-    "scatter_set",
-    "searchsorted",
-    "set_default_dtype",
-    "set_num_threads",
-    "set_progress",
-    "set_recorder",
-    "show_config",
-    "sigmoid",
-    "sign",
-    "signbit",
-    "sin",
-    "sinc",
-    "sinh",
-    "softplus",
-    "sort",
-    "sparsity_pattern",
-    "split",
-    "spy",
-    "sqrt",
-    "square",
-    "squeeze",
-    "stack",
-    "std",
-    "stop_gradient",
-    "subtract",
-    "sum",
-    "swapaxes",
-    "switch",
-    "take",
-    "take_along_axis",
-    "tan",
-    "tanh",
-    "tensordot",
     "testing",
     "tf",
-    "tile",
-    "top_k",
-    "tril",
-    "triu",
-    "trunc",
-    "uint8",
-    "uint16",
-    "uint32",
-    "uint64",
-    "unique_all",
-    "unique_counts",
-    "unique_inverse",
-    "unique_values",
-    "unstack",
-    "value_and_grad",
-    "var",
-    "vecdot",
-    "vectorized_map",
-    "vhp",
-    "vjp",
-    "vmap",
-    "wait_for_compiler",
-    "where",
-    "while_loop",
-    "xlogy",
-    "zeros",
-    "zeros_like",
-    # Saving and training.
-    "Checkpointer",
-    "distributed",
-    "fit",
-    "load",
-    "save",
-    "storage",
     "training",
-]
-
-
-# Names and packages that not everyone needs: they are imported when they are first named.
-_PACKAGES = {
-    **{
-        name: f"gradtape.{name}"
-        for name in (
-            "distributed",
-            "extend",
-            "fft",
-            "linalg",
-            "nn",
-            "optimizers",
-            "random",
-            "testing",
-            "tf",
-            "training",
-        )
-    },
-    "storage": "gradtape.training.storage",
-}
+)
 _LATER: dict[str, tuple[str, ...]] = {
     "control.associative_scan": ("associative_scan",),
     "control.branches": ("cond", "switch"),
@@ -563,62 +294,142 @@ _LATER: dict[str, tuple[str, ...]] = {
     "tools.debug_nans": ("debug_nans",),
     "tools.plans_and_kernels": ("kernels_of", "plan_of", "show_config"),
     "tools.profiler.profile": ("Profile", "profile"),
+    "training": ("storage",),
     "training.fit": ("fit",),
     "training.storage.checkpointer": ("Checkpointer",),
     "training.storage.save_load": ("load", "save"),
 }
+_INTERNAL = (
+    "annotated_kinds",
+    "argument_checks",
+    "autodiff",
+    "compiler",
+    "concurrency",
+    "config",
+    "control",
+    "dtypes",
+    "interop",
+    "ir",
+    "jit",
+    "logs",
+    "ops",
+    "progress",
+    "records",
+    "runtime",
+    "suggestions",
+    "tape",
+    "tensor",
+    "tools",
+    "trace",
+    "version",
+)
 _MODULE_OF = {name: module for module, names in _LATER.items() for name in names}
+
+__all__ = sorted(
+    {name for name in globals() if not name.startswith("_")}.difference(_INTERNAL)
+    | {"__array_api_version__", "__array_namespace_info__", "__version__", *_PACKAGES, *_MODULE_OF}
+)
 
 if _typing.TYPE_CHECKING:
     from gradtape import (
-        distributed,
-        extend,
-        fft,
-        linalg,
-        nn,
-        optimizers,
-        random,
-        testing,
-        tf,
-        training,
+        distributed as distributed,
+        extend as extend,
+        fft as fft,
+        linalg as linalg,
+        nn as nn,
+        optimizers as optimizers,
+        random as random,
+        testing as testing,
+        tf as tf,
+        training as training,
     )
-    from gradtape.compiler.thread_team import get_num_threads, set_num_threads
-    from gradtape.control.associative_scan import associative_scan
-    from gradtape.control.branches import cond, switch
-    from gradtape.control.callbacks import numpy_function, pure_callback, py_function
-    from gradtape.control.custom_vmap import custom_vmap
-    from gradtape.control.loops import fori_loop, map, while_loop
-    from gradtape.control.printing import print
-    from gradtape.control.scan import scan
-    from gradtape.control.vmap import vectorized_map, vmap
-    from gradtape.interop.solve.implicit import fixed_point, minimize, root
-    from gradtape.interop.solve.linear_operators import hessian_operator, linear_operator, linearize
-    from gradtape.interop.solve.scipy_bridges import objective, ode, residuals
-    from gradtape.jit.function import Function, function
-    from gradtape.jit.prepared import prepare_hessian, prepare_jacobian
-    from gradtape.jit.recorder_switch import set_recorder
-    from gradtape.progress import set_progress
-    from gradtape.tape.checkpoint import checkpoint, checkpoint_name, save_any_except, save_only
-    from gradtape.tape.custom_gradient import custom_gradient, grad_pass_through
-    from gradtape.tape.custom_jvp import custom_jvp
-    from gradtape.tape.forward_accumulator import ForwardAccumulator
-    from gradtape.tape.grad_vjp_jvp import grad, jvp, value_and_grad, vjp
-    from gradtape.tape.jacobian_hessian import hessian, hvp, jacfwd, jacobian, jacrev, vhp
-    from gradtape.tape.saved_for_backward import saved_for_backward
-    from gradtape.tape.sparsity_patterns import hessian_pattern, sparsity_pattern, spy
-    from gradtape.tools.debug_nans import debug_nans
-    from gradtape.tools.plans_and_kernels import kernels_of, plan_of, show_config
-    from gradtape.tools.profiler.profile import Profile, profile
-    from gradtape.training import storage
-    from gradtape.training.fit import fit
-    from gradtape.training.storage.checkpointer import Checkpointer
-    from gradtape.training.storage.save_load import load, save
+    from gradtape.compiler.thread_team import (
+        get_num_threads as get_num_threads,
+        set_num_threads as set_num_threads,
+    )
+    from gradtape.control.associative_scan import associative_scan as associative_scan
+    from gradtape.control.branches import cond as cond, switch as switch
+    from gradtape.control.callbacks import (
+        numpy_function as numpy_function,
+        pure_callback as pure_callback,
+        py_function as py_function,
+    )
+    from gradtape.control.custom_vmap import custom_vmap as custom_vmap
+    from gradtape.control.loops import fori_loop as fori_loop, map as map, while_loop as while_loop
+    from gradtape.control.printing import print as print
+    from gradtape.control.scan import scan as scan
+    from gradtape.control.vmap import vectorized_map as vectorized_map, vmap as vmap
+    from gradtape.interop.solve.implicit import (
+        fixed_point as fixed_point,
+        minimize as minimize,
+        root as root,
+    )
+    from gradtape.interop.solve.linear_operators import (
+        hessian_operator as hessian_operator,
+        linear_operator as linear_operator,
+        linearize as linearize,
+    )
+    from gradtape.interop.solve.scipy_bridges import (
+        objective as objective,
+        ode as ode,
+        residuals as residuals,
+    )
+    from gradtape.jit.function import Function as Function, function as function
+    from gradtape.jit.prepared import (
+        prepare_hessian as prepare_hessian,
+        prepare_jacobian as prepare_jacobian,
+    )
+    from gradtape.jit.recorder_switch import set_recorder as set_recorder
+    from gradtape.progress import set_progress as set_progress
+    from gradtape.tape.checkpoint import (
+        checkpoint as checkpoint,
+        checkpoint_name as checkpoint_name,
+        save_any_except as save_any_except,
+        save_only as save_only,
+    )
+    from gradtape.tape.custom_gradient import (
+        custom_gradient as custom_gradient,
+        grad_pass_through as grad_pass_through,
+    )
+    from gradtape.tape.custom_jvp import custom_jvp as custom_jvp
+    from gradtape.tape.forward_accumulator import ForwardAccumulator as ForwardAccumulator
+    from gradtape.tape.grad_vjp_jvp import (
+        grad as grad,
+        jvp as jvp,
+        value_and_grad as value_and_grad,
+        vjp as vjp,
+    )
+    from gradtape.tape.jacobian_hessian import (
+        hessian as hessian,
+        hvp as hvp,
+        jacfwd as jacfwd,
+        jacobian as jacobian,
+        jacrev as jacrev,
+        vhp as vhp,
+    )
+    from gradtape.tape.saved_for_backward import saved_for_backward as saved_for_backward
+    from gradtape.tape.sparsity_patterns import (
+        hessian_pattern as hessian_pattern,
+        sparsity_pattern as sparsity_pattern,
+        spy as spy,
+    )
+    from gradtape.tools.debug_nans import debug_nans as debug_nans
+    from gradtape.tools.plans_and_kernels import (
+        kernels_of as kernels_of,
+        plan_of as plan_of,
+        show_config as show_config,
+    )
+    from gradtape.tools.profiler.profile import Profile as Profile, profile as profile
+    from gradtape.training import storage as storage
+    from gradtape.training.fit import fit as fit
+    from gradtape.training.storage.checkpointer import Checkpointer as Checkpointer
+    from gradtape.training.storage.save_load import load as load, save as save
 else:
 
     def __getattr__(name: str) -> object:
         """Import what is first named now, or say which of our names is meant."""
         if name in _PACKAGES:
-            return _import_module(_PACKAGES[name])
+            return _import_module(f"gradtape.{name}")
         if name in _MODULE_OF:
             globals()[name] = getattr(_import_module(f"gradtape.{_MODULE_OF[name]}"), name)
             if name != "Function":
@@ -653,30 +464,6 @@ _check_exports(globals(), ("from_dlpack", "gradients", "program_of"))
 # Importing a submodule binds its name in its package. Internal ones are unbound again, so that
 # gt.tensor is an error that helps; import statements find them in sys.modules. All are imported
 # first, because a first import later on would bind the name anew. `evaluate` is a function here.
-for _name in (
-    "annotated_kinds",
-    "argument_checks",
-    "autodiff",
-    "compiler",
-    "concurrency",
-    "config",
-    "control",
-    "dtypes",
-    "interop",
-    "ir",
-    "jit",
-    "logs",
-    "ops",
-    "progress",
-    "records",
-    "runtime",
-    "suggestions",
-    "tape",
-    "tensor",
-    "tools",
-    "trace",
-    "version",
-):
+for _name in _INTERNAL:
     _import_module(f"gradtape.{_name}")
-    if _name not in __all__:
-        globals().pop(_name, None)
+    globals().pop(_name, None)

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 # Nothing declared here may take the name of an op of theirs.
-from gradtape import fft as _fft  # noqa: F401
-from gradtape import linalg as _linalg  # noqa: F401
-from gradtape import random as _random  # noqa: F401
+from gradtape import (
+    fft as _fft,  # noqa: F401
+    linalg as _linalg,  # noqa: F401
+    random as _random,  # noqa: F401
+)
 from gradtape.annotated_kinds import Size
 from gradtape.argument_checks import check_exports
 from gradtape.autodiff.forward import forward
@@ -21,8 +23,7 @@ from gradtape.ir.facts import View
 from gradtape.ir.node import Node, placeholder
 from gradtape.ir.op import REGISTRY, Op, Undefined, declare
 from gradtape.ir.program import Program, program
-from gradtape.ir.spec import Spec
-from gradtape.ir.spec import spec as make_spec
+from gradtape.ir.spec import Spec, spec as make_spec
 from gradtape.ir.walk import substitute
 from gradtape.ops.families import batching, examples, reads
 from gradtape.ops.families.casting import KINDS, promotion

@@ -10,8 +10,7 @@ import os
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from tests.autodiff.random_functions import KINDS, apply, apply_holomorphic
 
 import gradtape as gt

@@ -17,8 +17,7 @@ from tests.compiler.random_programs import RandomProgram, restrided
 from tests.compiler.spread import allowed, differing_bits, outside, parts, samples
 
 import gradtape as gt
-from gradtape.compiler.emit import builder
-from gradtape.compiler.emit import kernels as compile
+from gradtape.compiler.emit import builder, kernels as compile
 from gradtape.compiler.emit.loops import Emitter
 from gradtape.compiler.passes import optimize
 from gradtape.concurrency import WeakTable

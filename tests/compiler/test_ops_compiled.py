@@ -5,8 +5,7 @@ import pytest
 from tests.ops.cases import at_samples
 
 import gradtape as gt
-from gradtape.compiler.lower import effort as efforts
-from gradtape.compiler.lower import native_stretches
+from gradtape.compiler.lower import effort as efforts, native_stretches
 from gradtape.compiler.lower.effort import Effort
 from gradtape.compiler.lower.fused_loops import fusible
 from gradtape.compiler.passes import optimize

@@ -17,9 +17,7 @@ import math
 from collections.abc import Callable, Collection
 from typing import TypeVar
 
-from gradtape.autodiff import forward as forward_mode
-from gradtape.autodiff import reverse as reverse_mode
-from gradtape.autodiff import seeded
+from gradtape.autodiff import forward as forward_mode, reverse as reverse_mode, seeded
 from gradtape.autodiff.forward import forward
 from gradtape.autodiff.reverse import reverse
 from gradtape.autodiff.seeded_values import respond, spread

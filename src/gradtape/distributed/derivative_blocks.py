@@ -21,8 +21,7 @@ from gradtape.autodiff.sparse.choose_colouring import Coloured, colour
 from gradtape.autodiff.sparse.pattern import Pattern, pattern_of
 from gradtape.control.vmap import vmap
 from gradtape.distributed import functions_sent
-from gradtape.distributed.mapping import Results
-from gradtape.distributed.mapping import map as map_items
+from gradtape.distributed.mapping import Results, map as map_items
 from gradtape.distributed.programs import (
     NotAProgramError,
     TravellingProgram,

@@ -13,8 +13,10 @@ True
 """
 
 from gradtape.argument_checks import check_exports as _check_exports
-from gradtape.optimizers import saved_optimizer as _saved_optimizer  # noqa: F401  # it registers
-from gradtape.optimizers import schedules
+from gradtape.optimizers import (
+    saved_optimizer as _saved_optimizer,  # noqa: F401  # it registers
+    schedules,
+)
 from gradtape.optimizers.clipping import Clipping as _Clipping
 from gradtape.optimizers.optimizer import Optimizer
 from gradtape.optimizers.updates import SGD, Adagrad, Adam, AdamW, RMSprop

@@ -10,8 +10,11 @@ import numpy as np
 
 from gradtape.annotated_kinds import Size
 from gradtape.autodiff.sparse.detect import detect, index_leaves
-from gradtape.autodiff.sparse.known_patterns import contents_of, follows
-from gradtape.autodiff.sparse.known_patterns import hessian_pattern as recorded_hessian_pattern
+from gradtape.autodiff.sparse.known_patterns import (
+    contents_of,
+    follows,
+    hessian_pattern as recorded_hessian_pattern,
+)
 from gradtape.autodiff.sparse.pattern import Pattern, pattern_of
 from gradtape.pytree import flatten, unflatten
 from gradtape.tape.grad_vjp_jvp import watched_arguments

@@ -14,8 +14,7 @@ from gradtape.errors import ShapeError
 from gradtape.ir import lines
 from gradtape.ir.op import Op
 from gradtape.ops.arrays import indexing, joining, movement
-from gradtape.ops.elementwise import arithmetic, complexes
-from gradtape.ops.elementwise import unary as elementwise
+from gradtape.ops.elementwise import arithmetic, complexes, unary as elementwise
 from gradtape.ops.families.casting import cast
 from gradtape.ops.families.elementwise import RECORDERS, binary_function, op_of
 from gradtape.ops.families.signatures import Axis, BinaryFunction, ShapeLike

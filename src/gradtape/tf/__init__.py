@@ -42,32 +42,41 @@ from gradtape.tf import (
     test,
     train,
 )
-from gradtape.tf.base import casting as _casting
-from gradtape.tf.base import dtypes as _dtypes
-from gradtape.tf.base import scopes as _scopes
-from gradtape.tf.base import shapes as _shapes
+from gradtape.tf.base import (
+    casting as _casting,
+    dtypes as _dtypes,
+    scopes as _scopes,
+    shapes as _shapes,
+)
 from gradtape.tf.base.casting import *
 from gradtape.tf.base.conversion import constant, convert_to_tensor
 from gradtape.tf.base.dtypes import *
 from gradtape.tf.base.scopes import *
 from gradtape.tf.base.shapes import *
 from gradtape.tf.base.slices import IndexedSlices
-from gradtape.tf.base.suggestions import missing as _missing
-from gradtape.tf.base.suggestions import suggest_names as _suggest_names
+from gradtape.tf.base.suggestions import missing as _missing, suggest_names as _suggest_names
 from gradtape.tf.base.tensor import Tensor, is_tensor
-from gradtape.tf.linalg import eig, eigvals, einsum, matmul, norm, tensordot
-from gradtape.tf.linalg import sqrtm as matrix_square_root
-from gradtape.tf.ops import arrays as _arrays
-from gradtape.tf.ops import creation as _creation
-from gradtape.tf.ops import custom as _custom
-from gradtape.tf.ops import indexing as _indexing
+from gradtape.tf.linalg import (
+    eig,
+    eigvals,
+    einsum,
+    matmul,
+    norm,
+    sqrtm as matrix_square_root,
+    tensordot,
+)
+from gradtape.tf.ops import (
+    arrays as _arrays,
+    creation as _creation,
+    custom as _custom,
+    indexing as _indexing,
+)
 from gradtape.tf.ops.arrays import *
 from gradtape.tf.ops.creation import *
 from gradtape.tf.ops.custom import *
 from gradtape.tf.ops.indexing import *
 from gradtape.tf.ops.products import clip_by_global_norm, clip_by_norm, clip_by_value
-from gradtape.tf.programs import control as _control
-from gradtape.tf.programs import without_effect as _without_effect
+from gradtape.tf.programs import control as _control, without_effect as _without_effect
 from gradtape.tf.programs.control import *
 from gradtape.tf.programs.function import function
 from gradtape.tf.programs.module import Module

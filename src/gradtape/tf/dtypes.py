@@ -1,8 +1,7 @@
 """Element types and casts: `tf.dtypes`."""
 
 from gradtape.argument_checks import check_exports as _check_exports
-from gradtape.tf.base import casting as _casting
-from gradtape.tf.base import dtypes as _dtypes
+from gradtape.tf.base import casting as _casting, dtypes as _dtypes
 from gradtape.tf.base.casting import *
 from gradtape.tf.base.dtypes import *
 

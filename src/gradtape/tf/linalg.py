@@ -1,9 +1,7 @@
 """Linear algebra: `tf.linalg`."""
 
 from gradtape.argument_checks import check_exports as _check_exports
-from gradtape.tf.ops import diagonals as _diagonals
-from gradtape.tf.ops import factors as _factors
-from gradtape.tf.ops import matrices as _matrices
+from gradtape.tf.ops import diagonals as _diagonals, factors as _factors, matrices as _matrices
 from gradtape.tf.ops.creation import eye
 from gradtape.tf.ops.diagonals import *
 from gradtape.tf.ops.factors import *

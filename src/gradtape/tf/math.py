@@ -1,11 +1,13 @@
 """Mathematical functions: `tf.math`."""
 
 from gradtape.argument_checks import check_exports as _check_exports
-from gradtape.tf.ops import elementwise as _elementwise
-from gradtape.tf.ops import gamma as _gamma
-from gradtape.tf.ops import reductions as _reductions
-from gradtape.tf.ops import segments as _segments
-from gradtape.tf.ops import special
+from gradtape.tf.ops import (
+    elementwise as _elementwise,
+    gamma as _gamma,
+    reductions as _reductions,
+    segments as _segments,
+    special,
+)
 from gradtape.tf.ops.elementwise import *
 from gradtape.tf.ops.gamma import *
 from gradtape.tf.ops.neural import log_softmax, softmax

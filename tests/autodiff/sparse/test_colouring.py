@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from gradtape.autodiff.sparse import colouring, loop_runner, symmetric
 from gradtape.autodiff.sparse.bidirectional import least_cost, staircase

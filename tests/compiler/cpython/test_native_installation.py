@@ -7,8 +7,7 @@ import sys
 import pytest
 
 import gradtape as gt
-from gradtape.compiler.cpython import native_recorder as native
-from gradtape.compiler.cpython import objects, switch
+from gradtape.compiler.cpython import native_recorder as native, objects, switch
 from gradtape.jit.native import call_slot
 
 pytestmark = pytest.mark.skipif(not objects.supported(), reason="not for this interpreter")

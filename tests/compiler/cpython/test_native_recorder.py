@@ -14,8 +14,7 @@ import pytest
 from hypothesis import given, settings
 
 import gradtape as gt
-from gradtape.compiler.cpython import native_recorder as native
-from gradtape.compiler.cpython import objects
+from gradtape.compiler.cpython import native_recorder as native, objects
 from gradtape.trace.recording import Recording
 from gradtape.trace.thread_state import state
 

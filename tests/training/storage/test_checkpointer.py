@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-from gradtape.training.storage import checkpointer as module
-from gradtape.training.storage import files
+from gradtape.training.storage import checkpointer as module, files
 
 
 def training():

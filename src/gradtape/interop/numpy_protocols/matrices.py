@@ -10,8 +10,7 @@ from gradtape.ops.arrays import creation, movement, triangles
 from gradtape.ops.elementwise import complexes, unary
 from gradtape.ops.families.casting import cast
 from gradtape.ops.families.shapes import normalize_axis
-from gradtape.ops.matrices import contraction, products
-from gradtape.ops.matrices import einsum as contractions
+from gradtape.ops.matrices import contraction, einsum as contractions, products
 from gradtape.ops.reductions import reduction
 from gradtape.tensor.tensor import asarray
 

@@ -14,8 +14,7 @@ from functools import partial
 
 from gradtape.compiler import thread_team as threads
 from gradtape.compiler.counts import NATIVE
-from gradtape.compiler.cpython import native_recorder as native
-from gradtape.compiler.cpython import switch
+from gradtape.compiler.cpython import native_recorder as native, switch
 from gradtape.compiler.cpython.objects import (
     add_functions,
     slot_offset,
@@ -28,8 +27,7 @@ from gradtape.concurrency import is_interrupt, new_lock
 from gradtape.dtypes import World
 from gradtape.jit.guards.guards import Guards
 from gradtape.jit.native.guard_table import GuardTable
-from gradtape.runtime import buffer_pool as buffers
-from gradtape.runtime import tiers
+from gradtape.runtime import buffer_pool as buffers, tiers
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
 from gradtape.trace.recording import Recording

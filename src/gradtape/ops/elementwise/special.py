@@ -24,8 +24,7 @@ from gradtape.ops.elementwise.compositions import (
     sinc_derivative,
 )
 from gradtape.ops.elementwise.unary import exp, log, sigmoid, square
-from gradtape.ops.families import lowering
-from gradtape.ops.families import math_functions as mathlib
+from gradtape.ops.families import lowering, math_functions as mathlib
 from gradtape.ops.families.axes import inexact_operand
 from gradtape.ops.families.elementwise import Binary, Unary, elementwise
 from gradtape.ops.families.native_code import NativeCall

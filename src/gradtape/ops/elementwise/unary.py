@@ -10,8 +10,7 @@ import numpy as np
 from gradtape.ir import REGISTRY, Linear, Node, apply, constant
 from gradtape.ops.elementwise import complex_formulas
 from gradtape.ops.elementwise.compositions import SIGMOID, SIGMOID_SLOPE, SOFTPLUS, TANH_SLOPE
-from gradtape.ops.families import cast, identities, lowering
-from gradtape.ops.families import math_functions as mathlib
+from gradtape.ops.families import cast, identities, lowering, math_functions as mathlib
 from gradtape.ops.families.elementwise import Unary, elementwise, zero
 
 _REAL = ("float64", "float32")

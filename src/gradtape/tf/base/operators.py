@@ -15,8 +15,7 @@ import gradtape as gt
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.interop.numpy_protocols.ufuncs import array_ufunc
 from gradtape.ops.arrays.positions import known_value
-from gradtape.ops.elementwise import arithmetic, complexes
-from gradtape.ops.elementwise import unary as elementwise
+from gradtape.ops.elementwise import arithmetic, complexes, unary as elementwise
 from gradtape.ops.matrices import contraction
 from gradtape.tf.base.conversion import common, convert, refuse_mixture
 from gradtape.tf.base.dispatch import PLAIN, WithoutValue, graphs

@@ -13,15 +13,20 @@ from gradtape.tf.base.scopes import name_scope
 from gradtape.tf.base.suggestions import face, missing
 from gradtape.tf.ops.elementwise import log
 from gradtape.tf.ops.matrices import inv as matrix_inverse
-from gradtape.tf.ops.random_numbers import normal as random_normal
-from gradtape.tf.ops.random_numbers import set_seed as set_random_seed
-from gradtape.tf.ops.random_numbers import truncated_normal
-from gradtape.tf.ops.random_numbers import uniform as random_uniform
-from gradtape.tf.v1 import graphs as _graphs
-from gradtape.tf.v1 import nn, train
-from gradtape.tf.v1 import renamed as _renamed
-from gradtape.tf.v1 import session as _session
-from gradtape.tf.v1 import variables as _variables
+from gradtape.tf.ops.random_numbers import (
+    normal as random_normal,
+    set_seed as set_random_seed,
+    truncated_normal,
+    uniform as random_uniform,
+)
+from gradtape.tf.v1 import (
+    graphs as _graphs,
+    nn,
+    renamed as _renamed,
+    session as _session,
+    train,
+    variables as _variables,
+)
 from gradtape.tf.v1.graphs import *
 from gradtape.tf.v1.renamed import *
 from gradtape.tf.v1.renamed import RENAMED

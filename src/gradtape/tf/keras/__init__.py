@@ -13,6 +13,7 @@ from gradtape.tf.keras import (
     backend,
     callbacks,
     constraints,
+    conveniences as utils,
     initializers,
     layers,
     losses,
@@ -21,7 +22,6 @@ from gradtape.tf.keras import (
     optimizers,
     regularizers,
 )
-from gradtape.tf.keras import conveniences as utils
 from gradtape.tf.keras.functional import Input
 from gradtape.tf.keras.initializers import Initializer
 from gradtape.tf.keras.layers.base import Layer

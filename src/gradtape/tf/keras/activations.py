@@ -9,8 +9,7 @@ from gradtape.annotated_kinds import Bound
 from gradtape.argument_checks import check_exports
 from gradtape.nn import activations as core
 from gradtape.ops.arrays.joining import split
-from gradtape.ops.elementwise import arithmetic
-from gradtape.ops.elementwise import unary as elementwise
+from gradtape.ops.elementwise import arithmetic, unary as elementwise
 from gradtape.tf import nn
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.base.dispatch import documented, operation

@@ -7,8 +7,7 @@ from typing import Any
 
 from gradtape.errors import ShapeError
 from gradtape.pytree import flatten
-from gradtape.tf.keras import losses as all_losses
-from gradtape.tf.keras import metrics as all_metrics
+from gradtape.tf.keras import losses as all_losses, metrics as all_metrics
 
 
 def _kind_of_classes(y_true: Any, y_pred: Any) -> str:

@@ -21,10 +21,7 @@ from gradtape.ops.elementwise.arithmetic import (
 )
 from gradtape.ops.elementwise.complexes import abs as size
 from gradtape.ops.elementwise.unary import log, square
-from gradtape.ops.reductions.reduction import all as reduce_all
-from gradtape.ops.reductions.reduction import max as largest
-from gradtape.ops.reductions.reduction import mean
-from gradtape.ops.reductions.reduction import sum as total
+from gradtape.ops.reductions.reduction import all as reduce_all, max as largest, mean, sum as total
 from gradtape.pytree import map_leaves
 from gradtape.tf.base.casting import cast
 from gradtape.tf.base.conversion import convert

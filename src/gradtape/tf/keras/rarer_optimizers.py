@@ -10,10 +10,8 @@ import numpy as np
 from gradtape.annotated_kinds import Decay, Finite, NonNegative, Probability
 from gradtape.argument_checks import check_exports
 from gradtape.dtypes import float64
-from gradtape.ops.elementwise.arithmetic import clip, maximum
-from gradtape.ops.elementwise.arithmetic import pow as power_of
-from gradtape.ops.elementwise.complexes import abs as size
-from gradtape.ops.elementwise.complexes import sign
+from gradtape.ops.elementwise.arithmetic import clip, maximum, pow as power_of
+from gradtape.ops.elementwise.complexes import abs as size, sign
 from gradtape.ops.elementwise.unary import sqrt, square
 from gradtape.ops.families.casting import cast
 from gradtape.optimizers import Optimizer

@@ -10,8 +10,7 @@ from gradtape.argument_checks import as_count, check_exports
 from gradtape.pytree import flatten
 from gradtape.tf.base.casting import cast
 from gradtape.tf.base.conversion import convert
-from gradtape.tf.keras import metrics as all_metrics
-from gradtape.tf.keras import optimizers as all_optimizers
+from gradtape.tf.keras import metrics as all_metrics, optimizers as all_optimizers
 from gradtape.tf.keras.batches import Batches, batches, chunks, is_in_arrays, joined, split, unpack
 from gradtape.tf.keras.callbacks import CallbackList, History, as_list
 from gradtape.tf.keras.compiled import CompiledLoss, CompiledMetrics

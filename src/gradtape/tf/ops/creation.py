@@ -15,8 +15,7 @@ from gradtape.ops.arrays import creation as core
 from gradtape.ops.families.shapes import normalize_axis
 from gradtape.tf.base.conversion import as_int, as_shape, common, concrete, convert
 from gradtape.tf.base.dispatch import documented, operation
-from gradtape.tf.base.dtypes import as_dtype, float32
-from gradtape.tf.base.dtypes import bool as boolean
+from gradtape.tf.base.dtypes import as_dtype, bool as boolean, float32
 from gradtape.tf.base.errors import InvalidValueError
 from gradtape.tf.base.tensor import Tensor, adopt
 from gradtape.tf.base.types import CountLike, DTypeLike, Name, ShapeLike, TensorLike

@@ -13,8 +13,7 @@ from typing import Any, Protocol
 import gradtape as gt
 from gradtape.argument_checks import check_exports
 from gradtape.errors import DtypeError
-from gradtape.ops.elementwise import arithmetic, bessel, complexes, special
-from gradtape.ops.elementwise import unary as core
+from gradtape.ops.elementwise import arithmetic, bessel, complexes, special, unary as core
 from gradtape.tf.base import operators
 from gradtape.tf.base.conversion import common, convert
 from gradtape.tf.base.dispatch import PLAIN, documented, graphs, operation

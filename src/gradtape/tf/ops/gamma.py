@@ -12,9 +12,7 @@ import numpy as np
 import gradtape as gt
 from gradtape.argument_checks import check_exports
 from gradtape.errors import DtypeError
-from gradtape.ops.elementwise import arithmetic
-from gradtape.ops.elementwise import special as known
-from gradtape.ops.elementwise import unary as core
+from gradtape.ops.elementwise import arithmetic, special as known, unary as core
 from gradtape.tf.base.conversion import common
 from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.shapes import TensorSpec

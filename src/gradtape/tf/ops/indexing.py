@@ -12,8 +12,7 @@ import numpy as np
 import gradtape as gt
 from gradtape.argument_checks import as_count, check_exports
 from gradtape.errors import DtypeError, IndexRangeError, ShapeError
-from gradtape.ops.arrays import indexing as core
-from gradtape.ops.arrays import scatter
+from gradtape.ops.arrays import indexing as core, scatter
 from gradtape.ops.arrays.positions import known_value
 from gradtape.ops.elementwise import arithmetic
 from gradtape.ops.families.shapes import normalize_axis

@@ -11,8 +11,7 @@ import gradtape as gt
 from gradtape.annotated_kinds import NonNegative
 from gradtape.argument_checks import check_exports
 from gradtape.errors import DtypeError, ShapeError
-from gradtape.ops.matrices import contraction, products
-from gradtape.ops.matrices import einsum as contractions
+from gradtape.ops.matrices import contraction, einsum as contractions, products
 from gradtape.ops.matrices.matrix_functions import matrix_norm
 from gradtape.tf.base.casting import cast
 from gradtape.tf.base.conversion import as_axes, common, convert

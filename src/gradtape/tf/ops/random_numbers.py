@@ -15,8 +15,7 @@ import gradtape as gt
 from gradtape import random as core
 from gradtape.annotated_kinds import Count
 from gradtape.argument_checks import check_exports
-from gradtape.ops.elementwise import arithmetic
-from gradtape.ops.elementwise import unary as elementwise
+from gradtape.ops.elementwise import arithmetic, unary as elementwise
 from gradtape.ops.reductions import reduction
 from gradtape.tf.base.conversion import as_int, as_lengths, as_shape, common, convert
 from gradtape.tf.base.dispatch import documented, operation

@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape import Tensor as CoreTensor
-from gradtape import Variable as CoreVariable
+from gradtape import Tensor as CoreTensor, Variable as CoreVariable
 from gradtape.annotated_kinds import Count, NonNegative, Size
 from gradtape.argument_checks import check_exports
 from gradtape.ir.spec import spec

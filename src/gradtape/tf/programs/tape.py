@@ -6,8 +6,7 @@ import enum
 from typing import Any
 
 import gradtape as gt
-from gradtape import Tensor as CoreTensor
-from gradtape import Variable
+from gradtape import Tensor as CoreTensor, Variable
 from gradtape.argument_checks import check_exports
 from gradtape.autodiff.dense_jacobians import derive_hessian
 from gradtape.autodiff.gradient import derive_reverse

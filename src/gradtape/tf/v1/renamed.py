@@ -12,16 +12,14 @@ from gradtape.errors import ShapeError
 from gradtape.tf.base.casting import cast
 from gradtape.tf.base.conversion import common, convert
 from gradtape.tf.base.dispatch import documented, operation
-from gradtape.tf.base.dtypes import DType, float32, float64, int32, int64
-from gradtape.tf.base.dtypes import bool as boolean
+from gradtape.tf.base.dtypes import DType, bool as boolean, float32, float64, int32, int64
 from gradtape.tf.base.tensor import Tensor
 from gradtape.tf.base.types import Name, TensorLike, UserFunction
 from gradtape.tf.ops import rearranging
 from gradtape.tf.ops.arrays import reshape
 from gradtape.tf.ops.elementwise import floordiv, truediv
 from gradtape.tf.ops.indexing import where as new_where
-from gradtape.tf.programs.control import cond as new_cond
-from gradtape.tf.programs.control import while_loop as new_while_loop
+from gradtape.tf.programs.control import cond as new_cond, while_loop as new_while_loop
 from gradtape.tf.v1.graphs import executing_eagerly
 from gradtape.tf.v1.signatures import with_old_arguments
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
-from gradtape import Tensor as CoreTensor
-from gradtape import optimizers as core
+from gradtape import Tensor as CoreTensor, optimizers as core
 from gradtape.annotated_kinds import Decay, NonNegative, Positive, Probability
 from gradtape.argument_checks import check_exports
 from gradtape.tf.base.casting import cast

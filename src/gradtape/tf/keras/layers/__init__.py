@@ -5,10 +5,12 @@ Public interface: the classes that are listed in `__all__`.
 
 from gradtape.argument_checks import check_exports as _check_exports
 from gradtape.tf.keras.functional import Input
-from gradtape.tf.keras.layers import convolutional as _convolutional
-from gradtape.tf.keras.layers import core as _core
-from gradtape.tf.keras.layers import merging as _merging
-from gradtape.tf.keras.layers import recurrent as _recurrent
+from gradtape.tf.keras.layers import (
+    convolutional as _convolutional,
+    core as _core,
+    merging as _merging,
+    recurrent as _recurrent,
+)
 from gradtape.tf.keras.layers.base import InputLayer, Layer
 from gradtape.tf.keras.layers.convolutional import *
 from gradtape.tf.keras.layers.core import *

@@ -9,8 +9,7 @@ from gradtape.annotated_kinds import NonNegative, Size
 from gradtape.argument_checks import as_count, check_exports
 from gradtape.errors import ShapeError
 from gradtape.nn.initializers import Seed
-from gradtape.nn.layers import Dropout as CoreDropout
-from gradtape.nn.layers import project
+from gradtape.nn.layers import Dropout as CoreDropout, project
 from gradtape.ops.arrays.movement import reshape
 from gradtape.tf.base.casting import cast
 from gradtape.tf.base.conversion import convert
