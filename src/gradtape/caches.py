@@ -18,7 +18,7 @@ _NAMES: dict[str, Cache] = {}
 class Cache:
     """One cache: how much it holds, how much it may hold, and how to empty it.
 
-    >>> gt.caches()["ops.families.access.row_major"].bound > 0
+    >>> gt.caches()["ops.families.strides.row_major"].bound > 0
     True
     """
 
@@ -92,7 +92,7 @@ def caches() -> Caches:
     >>> found = gt.caches()
     >>> print(found)  # doctest: +ELLIPSIS
     name  ...
-    >>> found["ops.families.access.row_major"].clear()
+    >>> found["ops.families.strides.row_major"].clear()
     """
     return Caches()
 

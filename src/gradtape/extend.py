@@ -25,7 +25,7 @@ from gradtape.ir.op import REGISTRY, Op, Undefined, declare
 from gradtape.ir.program import Program, program
 from gradtape.ir.spec import Spec, spec as make_spec
 from gradtape.ir.walk import substitute
-from gradtape.ops.families import batching, examples, reads
+from gradtape.ops.families import batching, independence, sparsity
 from gradtape.ops.families.casting import KINDS, promotion
 from gradtape.ops.families.elementwise import (
     binary_function,
@@ -70,11 +70,11 @@ BATCH = {
     "loop": batching.one_by_one,
 }
 SPARSITY = {
-    "elements": reads.elements,
-    "dense": reads.dense,
-    "moved": reads.moved,
-    "matrices": reads.matrices,
-    "nothing": reads.nothing,
+    "elements": sparsity.elements,
+    "dense": sparsity.dense,
+    "moved": sparsity.moved,
+    "matrices": sparsity.matrices,
+    "nothing": sparsity.nothing,
 }
 Recorder: TypeAlias = Callable[..., Any]
 
@@ -163,12 +163,12 @@ def elementwise(
         mask=mask_of,
         promote=promotion(name, promote, accepts),
         params=names,
-        sparsity=sparsity_of(partials) if partials else reads.elements,
+        sparsity=sparsity_of(partials) if partials else sparsity.elements,
         samples=lambda: samples_of(name, count, ranges, dtypes, _filled(sample_params, defaults)),
         expensive=expensive,
         doc=doc,
         composition=composition,
-        examples=examples.elementwise,
+        examples=independence.elementwise,
     )
     _enter(found)
     if names or count > 2:

@@ -16,7 +16,7 @@ from gradtape.errors import MixedExamplesError, UndefinedRuleError
 from gradtape.ir.node import apply, outputs, placeholder
 from gradtape.ir.program import program
 from gradtape.ir.spec import spec
-from gradtape.ops.families.examples import DependenceError
+from gradtape.ops.families.independence import DependenceError
 from gradtape.runtime.numpy_plan import NumpyPlan
 
 for module in pkgutil.walk_packages(ops.__path__, prefix="gradtape.ops."):

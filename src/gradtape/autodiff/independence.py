@@ -1,8 +1,8 @@
 """Independence: whether examples along the first axis stay apart on the way to a target.
 
-Every value that depends on the source is followed with the place of its batch (see
-gradtape.ops.families.examples), by the rule `examples` of each op. An op that combines different
-examples ends the proof, and so does one that has no such rule.
+Every value that depends on the source is followed with the place of its batch, by the rule
+`examples` of each op (gradtape.ops.families.independence). An op that combines different examples
+ends the proof, and so does one that has no such rule.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from gradtape.ops.custom.custom import CUSTOM, passes_through
 from gradtape.ops.custom.solutions import SOLVE_EQUATION
 from gradtape.ops.elementwise.arithmetic import STOP_GRADIENT
 from gradtape.ops.elementwise.unary import exp, log
-from gradtape.ops.families import examples
+from gradtape.ops.families import independence
 from gradtape.ops.families.elementwise import op_of
 from gradtape.ops.reductions.extrema import ORDER_STATISTIC
 
 # The place of the batch in a node; of a node with several outputs that of each, or one for all.
-Place = examples.Batch | list[examples.Batch | None]
+Place = independence.Batch | list[independence.Batch | None]
 
 
 def check_independence(
@@ -41,17 +41,17 @@ def check_independence(
     count = source.shape[0]
     if count <= 1:
         return
-    found: dict[Node, Place] = {source: examples.Batch(1, count)}
+    found: dict[Node, Place] = {source: independence.Batch(1, count)}
     order = _on_the_way(target, source, blocked)
     try:
         _follow(order, found, follows)
-    except examples.DependenceError as error:
+    except independence.DependenceError as error:
         called = _as_called(error.node, order)
         if called is None:
             raise
-        raise examples.DependenceError(error.why, error.node, f"{called}: {error.op}") from None
-    if target in found and found[target] != examples.Batch(1, count):
-        raise examples.DependenceError(examples.MIXES, target)
+        raise independence.DependenceError(error.why, error.node, f"{called}: {error.op}") from None
+    if target in found and found[target] != independence.Batch(1, count):
+        raise independence.DependenceError(independence.MIXES, target)
 
 
 def _as_called(node: Node, order: Sequence[Node]) -> str | None:
@@ -88,7 +88,7 @@ def _follow(
             continue
         if node.op is CUSTOM:
             if any(parent in found for parent in node.inputs) and not (follows and follows(node)):
-                raise examples.DependenceError(examples.UNPROVED, node)
+                raise independence.DependenceError(independence.UNPROVED, node)
             continue
         passed = passes_through(node)
         if passed is not None and node.inputs[0] not in found:
@@ -107,15 +107,15 @@ def _is_solution(node: Node) -> bool:
     return node.op is CUSTOM and bool(getattr(node.params[1], "examples", False))
 
 
-def _solved(node: Node, place: examples.Batch | None) -> examples.Batch:
+def _solved(node: Node, place: independence.Batch | None) -> independence.Batch:
     """The place in solutions for each example; the unknowns of one example are all mixed."""
     name = node.params[1].name
     assert place is not None
     try:
         if place.axis(node.inputs[1]) >= node.params[1].examples:
-            raise examples.DependenceError(examples.MIXES, node, name)
-    except examples.LostError:
-        raise examples.DependenceError(examples.UNPROVED, node, name) from None
+            raise independence.DependenceError(independence.MIXES, node, name)
+    except independence.LostError:
+        raise independence.DependenceError(independence.UNPROVED, node, name) from None
     return place
 
 
@@ -137,7 +137,7 @@ def _carries(node: Node) -> bool:
     return type(node.spec) is tuple or bool(node.spec.inexact)
 
 
-def _one(place: Place | None) -> examples.Batch | None:
+def _one(place: Place | None) -> independence.Batch | None:
     """The place in a node with one output."""
     assert not isinstance(place, list)
     return place
@@ -152,14 +152,14 @@ def _through(node: Node, places: Sequence[Place | None]) -> Place | None:
         if node.op in _BODIES:
             return _BODIES[node.op](node, given)
         if node.op.examples is not None:
-            found: examples.Batch = node.op.examples(node, given)
+            found: independence.Batch = node.op.examples(node, given)
             return found
-    except examples.LostError:
+    except independence.LostError:
         pass
-    raise examples.DependenceError(examples.UNPROVED, node)
+    raise independence.DependenceError(independence.UNPROVED, node)
 
 
-def _inside(body: Program, places: examples.Places) -> list[examples.Batch | None]:
+def _inside(body: Program, places: independence.Places) -> list[independence.Batch | None]:
     """The places in the outputs of a body, from those in its inputs."""
     pairs = zip(body.inputs, places, strict=True)
     found: dict[Node, Place] = {node: place for node, place in pairs if place is not None}
@@ -170,15 +170,15 @@ def _inside(body: Program, places: examples.Places) -> list[examples.Batch | Non
 def _carried(
     node: Node,
     body: Program,
-    fixed: examples.Places,
-    carried: examples.Places,
-    elements: examples.Places,
-) -> list[examples.Batch | None]:
+    fixed: independence.Places,
+    carried: independence.Places,
+    elements: independence.Places,
+) -> list[independence.Batch | None]:
     """The places in the outputs of a body whose first outputs are inputs of the next step."""
     while True:
         found = _inside(body, [*fixed, *carried, *elements])
         later = [
-            old if new is None else new if old is None else examples.same(node, [old, new])
+            old if new is None else new if old is None else independence.same(node, [old, new])
             for old, new in zip(carried, found, strict=False)
         ]
         if later == list(carried):
@@ -186,37 +186,37 @@ def _carried(
         carried = later
 
 
-def _scan(node: Node, places: examples.Places) -> list[examples.Batch | None]:
+def _scan(node: Node, places: independence.Places) -> list[independence.Batch | None]:
     scan = Scan.of(node)
     fixed, carried, of_sequences = scan.parts(places)
     elements = []
     for parent, place in zip(scan.parts(node.inputs)[2], of_sequences, strict=True):
         if place is not None and place.axis(parent) == 0:
-            examples.mixes(node)
+            independence.mixes(node)
         elements.append(
-            None if place is None else examples.Batch(place.outer // scan.length, place.count)
+            None if place is None else independence.Batch(place.outer // scan.length, place.count)
         )
     found = _carried(node, scan.body, fixed, carried, elements)
     rows = [
-        None if place is None else examples.Batch(place.outer * scan.length, place.count)
+        None if place is None else independence.Batch(place.outer * scan.length, place.count)
         for place in found[scan.carries :]
     ]
     return [*found[: scan.carries], *rows]
 
 
-def _while(node: Node, places: examples.Places) -> list[examples.Batch | None]:
+def _while(node: Node, places: independence.Places) -> list[independence.Batch | None]:
     _, body, constants, _ = node.params
     return [*_carried(node, body, places[:constants], places[constants:], []), None]
 
 
-def _branch(node: Node, places: examples.Places) -> list[examples.Batch | None]:
+def _branch(node: Node, places: independence.Places) -> list[independence.Batch | None]:
     found = [_inside(body, places[1:]) for body in node.params[0]]
     known = [[place for place in one if place is not None] for one in zip(*found, strict=True)]
-    return [examples.same(node, one) if one else None for one in known]
+    return [independence.same(node, one) if one else None for one in known]
 
 
 # Loops and branches are followed through their bodies.
-_BODIES: dict[Op, Callable[[Node, examples.Places], list[examples.Batch | None]]] = {
+_BODIES: dict[Op, Callable[[Node, independence.Places], list[independence.Batch | None]]] = {
     SCAN: _scan,
     WHILE: _while,
     BRANCH: _branch,

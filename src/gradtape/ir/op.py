@@ -60,13 +60,13 @@ class Op:
     | mask | `mask(index, mask, y, inputs, **params)` → where the cotangent of an input is nonzero |
     | promote | `promote(inputs)` → inputs cast to the dtypes the op computes in |
     | batch | `batch(inputs, batched, y, **params)` → for many examples; families/batching.py |
-    | sparsity | `sparsity(y, operands, **params)` → which elements it reads; families/reads.py |
+    | sparsity | `sparsity(y, operands, **params)` → which elements it reads; families/sparsity.py |
     | samples | `samples()` → list of Sample, inputs for the generated tests |
     | llvm | `llvm(builder, *vectors, **params)` → vector, in kernels; families/vector_code.py |
     | simpler | `simpler(y)` → a simpler node with the same bits, or None; families/identities.py |
     | composition | `composition(*inputs, **params)` → the result by other ops; below |
-    | copies | `copies(y, access)` → the copies of memory it consists of; families/copies.py |
-    | examples | `examples(y, places)` → where the examples are in it; families/examples.py |
+    | copies | `copies(y, access)` → the copies that it consists of; families/memory_copies.py |
+    | examples | `examples(y, places)` → where the examples are in it; families/independence.py |
     | labels | `labels(y)` → labels of the axes of both operands and of the result, where the op |
     | | multiplies elements and sums over the labels that the result does not have |
     | flops | `flops(y)` → floating-point operations of one application, of a library call |

@@ -15,7 +15,7 @@ import gradtape as gt
 from gradtape import Tensor, relu, sigmoid, softplus, tanh
 from gradtape.argument_checks import check_exports
 from gradtape.errors import ShapeError
-from gradtape.ops.families.axes import inexact_operand
+from gradtape.ops.families.reductions import inexact_operand
 from gradtape.ops.families.signatures import Axis, kind_of_operand
 from gradtape.tensor import TensorLike
 

@@ -22,7 +22,7 @@ from gradtape.errors import DtypeError, IndexRangeError, ShapeError
 from gradtape.nn.activations import log_softmax
 from gradtape.ops.arrays.positions import known_value
 from gradtape.ops.families import kind_of_operand, normalize_axis
-from gradtape.ops.families.axes import in_dtype
+from gradtape.ops.families.reductions import in_dtype
 from gradtape.tensor import TensorLike
 
 __all__ = [

@@ -33,7 +33,7 @@ from gradtape.errors import MixedExamplesError
 from gradtape.ir.derived import of_structure
 from gradtape.ir.node import Node, slope_constant
 from gradtape.ir.spec import spec
-from gradtape.ops.families.examples import DependenceError
+from gradtape.ops.families.independence import DependenceError
 from gradtape.tape.asked_before import AUTO
 from gradtape.tape.recording_scope import Scope, finish
 from gradtape.tensor.tensor import Tensor, from_value

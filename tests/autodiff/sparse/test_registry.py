@@ -54,7 +54,7 @@ def jacobian_of(targets: Any, source: Any, values: dict[Any, Any]) -> list[Any]:
 
 def test_every_op_has_a_rule():
     missing = [op.name for op in OPS if not callable(op.sparsity)]
-    assert not missing, f"give these a rule of gradtape.ops.families.reads as `sparsity`: {missing}"
+    assert not missing, f"give these a rule of ops.families.sparsity as `sparsity`: {missing}"
 
 
 @at_samples(differentiable)

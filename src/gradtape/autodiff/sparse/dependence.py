@@ -15,7 +15,7 @@ import numpy as np
 from gradtape.autodiff.sparse.pattern import SparseMatrix
 from gradtape.dtypes import Array
 from gradtape.ir.spec import Shape
-from gradtape.ops.families.reads import Reads, agreeing
+from gradtape.ops.families.sparsity import Reads, agreeing
 from gradtape.records import dataclass
 
 

@@ -23,7 +23,7 @@ from gradtape.logs import Log
 from gradtape.ops.control.bodies import held
 from gradtape.ops.control.composed_reads import indexes
 from gradtape.ops.custom.custom import CUSTOM
-from gradtape.ops.families.reads import Joined, Listed, Operand, Running, dense
+from gradtape.ops.families.sparsity import Joined, Listed, RuleInput, Running, dense
 from gradtape.progress import Progress
 
 _log = Log("autodiff")
@@ -238,7 +238,7 @@ class Walk:
         if node.op is CUSTOM and self.follows is not None and self.follows(node):
             return parents[: node.params[0]]
         operands = tuple(
-            Operand(parent.spec, found is not None, self._look_up(node, parent))
+            RuleInput(parent.spec, found is not None, self._look_up(node, parent))
             for parent, found in zip(node.inputs, parents, strict=True)
         )
         rule: Any = node.op.sparsity

@@ -15,8 +15,8 @@ from gradtape.compiler.lower.kernel import (
     lane_count,
 )
 from gradtape.ir.node import Node
-from gradtape.ops.families.access import Access
-from gradtape.ops.families.copies import Index, Piece
+from gradtape.ops.families.memory_copies import Index, Piece
+from gradtape.ops.families.strides import Access
 
 # Bytes of a position.
 INDEX_SIZE = 8

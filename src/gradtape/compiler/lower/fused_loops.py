@@ -35,9 +35,9 @@ from gradtape.compiler.lower.kernel import (
 from gradtape.compiler.passes.units import Content, Loop
 from gradtape.dtypes import DType
 from gradtape.ir import Accumulation, Node, NotLowered, Op, Shape
-from gradtape.ops.families.access import Access, Strides, is_strided_view, row_major
 from gradtape.ops.families.casting import CAST
 from gradtape.ops.families.lowering import COMBINATIONS
+from gradtape.ops.families.strides import Access, Strides, is_strided_view, row_major
 from gradtape.ops.families.vector_code import Vector
 from gradtape.records import dataclass
 

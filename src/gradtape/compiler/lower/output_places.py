@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection
 
 from gradtape.compiler.passes.units import Call, Fused, Loop, nodes_of
 from gradtape.ir import Node, Program
-from gradtape.ops.families.access import Strides, row_major
-from gradtape.ops.families.copies import Piece
+from gradtape.ops.families.memory_copies import Piece
+from gradtape.ops.families.strides import Strides, row_major
 from gradtape.records import dataclass
 
 # A part, the result that it is a part of, and how many bytes into it.

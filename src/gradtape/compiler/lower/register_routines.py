@@ -26,7 +26,7 @@ from gradtape.compiler.passes.scalar_steps import (
 )
 from gradtape.compiler.passes.units import Registers
 from gradtape.ir import OPERATORS, PICK, Node, Op, constant_value, placeholder, spec
-from gradtape.ops.families.access import Access, row_major
+from gradtape.ops.families.strides import Access, row_major
 
 _new = tuple.__new__
 

@@ -16,8 +16,8 @@ from gradtape.compiler.passes.routine_op import ROUTINE, cost_of
 from gradtape.compiler.passes.scalar_steps import reduced_axes
 from gradtape.compiler.passes.units import Call, Fused, Loop, Registers, Unit, nodes_of
 from gradtape.ir import OPERATORS, PICK, Node, Program, Shape
-from gradtape.ops.families.access import Access, is_strided_view, viewed, whole
-from gradtape.ops.families.copies import pieces
+from gradtape.ops.families.memory_copies import pieces
+from gradtape.ops.families.strides import Access, is_strided_view, viewed, whole
 
 # A loop with more nodes than this is closed. Cutting earlier stores what lies between the pieces:
 # 5,000 numbers and their gradient (LLVM 0.4 s, 19 µs a run) took LLVM 1.5 to 2.0 s and 25 to 28 µs

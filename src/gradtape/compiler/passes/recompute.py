@@ -18,7 +18,7 @@ from gradtape.ir import Accumulation, Node, Program
 
 if TYPE_CHECKING:
     from gradtape.compiler.passes.units import Loop, Unit
-    from gradtape.ops.families.access import Access
+    from gradtape.ops.families.strides import Access
 
 # A value with so many times fewer elements than the loop costs next to nothing to load.
 SMALL = 8

@@ -11,7 +11,7 @@ from __future__ import annotations
 from gradtape.compiler.passes.routine_op import ROUTINE, body_of
 from gradtape.compiler.passes.units import Call, Content, Fused, Loop, Registers, Unit
 from gradtape.ir import OPERATORS, PICK, Node, Op, Program, Spec, View, spec
-from gradtape.ops.families.access import Access, viewed, whole
+from gradtape.ops.families.strides import Access, viewed, whole
 
 Sizes = tuple[int, ...]
 

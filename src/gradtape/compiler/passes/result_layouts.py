@@ -8,7 +8,7 @@ between the positions and the channels, for example.
 from __future__ import annotations
 
 from gradtape.ir import Node, Program, View
-from gradtape.ops.families.access import Access, row_major
+from gradtape.ops.families.strides import Access, row_major
 
 
 def is_nest(node: Node) -> bool:

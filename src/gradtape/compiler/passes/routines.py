@@ -23,7 +23,7 @@ from gradtape.compiler.passes.scalar_steps import (
 from gradtape.ir import PICK, Node, Program, Shape, rebuilt
 from gradtape.ir.recorded_lines import LINES, follow
 from gradtape.ops.elementwise.arithmetic import IDENTITY
-from gradtape.ops.families.access import is_strided_view
+from gradtape.ops.families.strides import is_strided_view
 from gradtape.records import dataclass
 
 # Nanoseconds of a scalar step, of a step on a vector, and of the call of a kernel.

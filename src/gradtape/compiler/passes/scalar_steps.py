@@ -28,10 +28,10 @@ from gradtape.ir import (
     scratch,
     topological,
 )
-from gradtape.ops.families.access import Strides, is_strided_view, row_major, viewed, whole
 from gradtape.ops.families.casting import CAST
-from gradtape.ops.families.copies import Index, Piece
 from gradtape.ops.families.lowering import COMBINATIONS
+from gradtape.ops.families.memory_copies import Index, Piece
+from gradtape.ops.families.strides import Strides, is_strided_view, row_major, viewed, whole
 from gradtape.records import dataclass
 
 # Steps, and elements in the order of an array, are numbered.

@@ -19,7 +19,7 @@ from gradtape.ops.control.branch import BRANCH
 from gradtape.ops.control.scan import SCAN
 from gradtape.ops.control.scan_params import Scan
 from gradtape.ops.control.while_loop import WHILE
-from gradtape.ops.families.access import is_strided_view
+from gradtape.ops.families.strides import is_strided_view
 from gradtape.records import dataclass
 
 Optimize = Callable[[Program], Program]

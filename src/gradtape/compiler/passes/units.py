@@ -7,8 +7,8 @@ from typing import Any
 
 from gradtape.compiler.passes.routine_op import body_of
 from gradtape.ir import Node, Shape
-from gradtape.ops.families.access import Access
-from gradtape.ops.families.copies import Piece
+from gradtape.ops.families.memory_copies import Piece
+from gradtape.ops.families.strides import Access
 from gradtape.records import dataclass
 
 

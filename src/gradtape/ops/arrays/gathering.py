@@ -17,16 +17,31 @@ from gradtape.ir.op import Op, Rule, Undefined, declare
 from gradtape.ops.arrays.movement import reshape_node
 from gradtape.ops.arrays.slicing import cast_value
 from gradtape.ops.elementwise.arithmetic import WHERE
-from gradtape.ops.families import batching, broadcast_to, cast, copies, examples, kind_of_operand
+from gradtape.ops.families import (
+    batching,
+    broadcast_to,
+    cast,
+    independence,
+    kind_of_operand,
+    memory_copies,
+)
 from gradtape.ops.families.linear import mask_by_vjp
 from gradtape.ops.families.native_code import NativeCall
-from gradtape.ops.families.reads import SAME, Operand, Reads, agreeing, moved, nothing, numbered
 from gradtape.ops.families.samples import Sample, generator, uniform
+from gradtape.ops.families.sparsity import (
+    SAME,
+    Reads,
+    RuleInput,
+    agreeing,
+    moved,
+    nothing,
+    numbered,
+)
 from gradtape.trace.record import record
 
 if TYPE_CHECKING:
-    from gradtape.ops.families.reads import OpReads
     from gradtape.ops.families.signatures import Tensor, TensorLike
+    from gradtape.ops.families.sparsity import OpReads
 
 INT64 = np.dtype(np.int64)
 # The cotangent of a table is row-sparse unless so many times as many rows were read as it has.
@@ -64,7 +79,7 @@ def _lines(shape: Shape, result: Shape, axis: int, tail: int) -> Reads:
     return agreeing(shape, result, pairs)
 
 
-def _read_sparsity(y: Node, operands: tuple[Operand, ...], axis: int) -> OpReads:
+def _read_sparsity(y: Node, operands: tuple[RuleInput, ...], axis: int) -> OpReads:
     x, indices = operands
     if indices.value is None:
         return (_lines(x.shape, y.shape, axis, x.ndim - axis - 1), None)
@@ -74,7 +89,7 @@ def _read_sparsity(y: Node, operands: tuple[Operand, ...], axis: int) -> OpReads
 def _added_sparsity(read: Rule) -> Rule:
     """The sparsity of scatter-add: `read` finds the target of each value; x stays in place."""
 
-    def sparsity(y: Node, operands: tuple[Operand, ...], axis: int = 0) -> OpReads:
+    def sparsity(y: Node, operands: tuple[RuleInput, ...], axis: int = 0) -> OpReads:
         _, indices, values = operands
         if not values.active:
             return (SAME, None, None)
@@ -86,7 +101,7 @@ def _added_sparsity(read: Rule) -> Rule:
     return sparsity
 
 
-def _set_sparsity(y: Node, operands: tuple[Operand, ...], axis: int) -> OpReads:
+def _set_sparsity(y: Node, operands: tuple[RuleInput, ...], axis: int) -> OpReads:
     if operands[1].value is None:
         return (SAME, None, _lines(operands[2].shape, y.shape, axis, y.ndim - axis - 1))
     return moved(y, operands, axis=axis)
@@ -178,9 +193,9 @@ GATHER = declare(
         vjp=_gather_vjp,
         mask=mask_by_vjp,
         batch=batching.gather,
-        examples=examples.gathered,
+        examples=independence.gathered,
         sparsity=_read_sparsity,
-        copies=copies.gather,
+        copies=memory_copies.gather,
         samples=_gather_samples,
     )
 )
@@ -223,14 +238,14 @@ def _scatter_add(name: str, params: tuple[str, ...], examples: Rule | None = Non
             batch=batching.write,
             examples=examples,
             sparsity=_added_sparsity(np.take),
-            copies=copies.scatter(adds=True),
+            copies=memory_copies.scatter(adds=True),
             expensive=True,
             samples=lambda: _scatter_samples(rows=not params),
         )
     )
 
 
-SCATTER_ADD = _scatter_add("scatter_add", ("axis",), examples.scattered)
+SCATTER_ADD = _scatter_add("scatter_add", ("axis",), independence.scattered)
 SCATTER_ADD_ROWS = _scatter_add("scatter_add_rows", ())
 
 
@@ -309,9 +324,9 @@ SCATTER_SET = declare(
         # The reverse rule only moves elements or drops them, so it also carries the mask back.
         mask=lambda index, mask, y, inputs, axis: _scatter_set_vjp(index, mask, y, inputs, axis),
         batch=batching.write,
-        examples=examples.scattered,
+        examples=independence.scattered,
         sparsity=_set_sparsity,
-        copies=copies.scatter(adds=False),
+        copies=memory_copies.scatter(adds=False),
         samples=lambda: _scatter_samples(rows=False),
     )
 )
@@ -373,9 +388,9 @@ TAKE_ALONG_AXIS = declare(
         ),
         mask=mask_by_vjp,
         batch=batching.shifted("axis"),
-        examples=examples.along_axis,
+        examples=independence.along_axis,
         sparsity=_read_sparsity,
-        copies=copies.take_along_axis,
+        copies=memory_copies.take_along_axis,
         samples=_along_samples(values=False),
     )
 )
@@ -396,9 +411,9 @@ ADD_ALONG_AXIS: Op = declare(
         ),
         mask=mask_by_vjp,
         batch=batching.shifted("axis"),
-        examples=examples.along_axis,
+        examples=independence.along_axis,
         sparsity=_added_sparsity(np.take_along_axis),
-        copies=copies.scatter(adds=True, along=True),
+        copies=memory_copies.scatter(adds=True, along=True),
         expensive=True,
         samples=_along_samples(values=True),
     )

@@ -18,7 +18,7 @@ from gradtape.ops.arrays.gathering import (
     TAKE_ALONG_AXIS,
     gathered_shape,
 )
-from gradtape.ops.arrays.keys import Key, check_mask, parse
+from gradtape.ops.arrays.keys import IndexKey, check_mask, parse
 from gradtape.ops.arrays.movement import (
     RESHAPE,
     broadcast_to,
@@ -61,14 +61,14 @@ def get_item(x: Any, key: Any) -> Any:
     return _move_block(result, axis, found.position, len(shape_of(positions)))
 
 
-def _part(x: Any, key: Key) -> Any:
+def _part(x: Any, key: IndexKey) -> Any:
     """The regular part of x that the index arrays of a key index."""
     if key.whole:
         return x if key.shape == x.shape else reshape(x, key.shape)
     return read_part(x, key.starts, key.lengths, key.steps, key.shape)
 
 
-def _merge(part: Any, key: Key) -> tuple[Any, Any, int]:
+def _merge(part: Any, key: IndexKey) -> tuple[Any, Any, int]:
     """Merge all indexed axes into one: the part, the positions along that axis, and the axis."""
     axes = [axis for axis, _ in key.arrays]
     positions = _flat_positions(part.shape, key)
@@ -92,7 +92,7 @@ def _indexed_together(axes: list[int], ndim: int) -> tuple[int, ...]:
     return (*rest[:at], *axes, *rest[at:])
 
 
-def _flat_positions(shape: Shape, key: Key) -> Any:
+def _flat_positions(shape: Shape, key: IndexKey) -> Any:
     """Positions along the merged axis, which numbers the merged axes in row-major order."""
     _, result = key.arrays[0]
     if len(key.arrays) == 1:
@@ -143,7 +143,7 @@ def set_item(x: Any, key: Any, value: Any) -> Any:
     return _scatter(x, value, found)
 
 
-def _scatter(x: Any, value: Any, key: Key) -> Any:
+def _scatter(x: Any, value: Any, key: IndexKey) -> Any:
     """Write by index arrays to the part that they index, then write the part back into x."""
     part = _part(x, key)
     merged, positions, axis = _merge(part, key)

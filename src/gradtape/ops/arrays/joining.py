@@ -16,8 +16,14 @@ from gradtape.ir.node import Node, apply, constant, constant_value, outputs
 from gradtape.ops.arrays.movement import broadcast_to, reshape
 from gradtape.ops.arrays.slicing import SLICE, along_axis, axis_part, mask_moved
 from gradtape.ops.elementwise.arithmetic import not_equal, record_operand, subtract
-from gradtape.ops.families import Sample, batching, copies, examples, normalize_axis, promotion
-from gradtape.ops.families.reads import moved
+from gradtape.ops.families import (
+    Sample,
+    batching,
+    independence,
+    memory_copies,
+    normalize_axis,
+    promotion,
+)
 from gradtape.ops.families.signatures import (
     ShapeLike,
     Tensor,
@@ -26,6 +32,7 @@ from gradtape.ops.families.signatures import (
     kind_of_parts,
     parts_of_kind,
 )
+from gradtape.ops.families.sparsity import moved
 from gradtape.trace.operands import SCALARS
 from gradtape.trace.record import record
 
@@ -67,10 +74,10 @@ STACK = declare(
         vjp=_stack_vjp,
         mask=mask_moved,
         batch=batching.shifted("axis"),
-        examples=examples.joined,
+        examples=independence.joined,
         sparsity=moved,
         join=Join.STACK,
-        copies=copies.stack,
+        copies=memory_copies.stack,
         samples=lambda: [
             Sample((np.array([1.0, 2.0]), np.array([3.0, 4.0])), {"axis": 0}),
             Sample((np.array([1.0, 2.0]), np.array([3.0, 4.0])), {"axis": 1}),
@@ -147,10 +154,10 @@ CONCAT = declare(
         vjp=_concat_vjp,
         mask=mask_moved,
         batch=batching.shifted("axis"),
-        examples=examples.joined,
+        examples=independence.joined,
         sparsity=moved,
         join=Join.CONCAT,
-        copies=copies.concat,
+        copies=memory_copies.concat,
         samples=lambda: [
             Sample((np.array([1.0, 2.0]), np.array([3.0])), {"axis": 0}),
             Sample((np.ones((2, 1)), np.zeros((2, 3)), np.zeros((2, 0))), {"axis": 1}),
@@ -212,7 +219,7 @@ SPLIT = declare(
         jvp=_split_jvp,
         vjp=lambda index, g, y, inputs, sizes, axis: apply(CONCAT, g, (axis,)),
         batch=batching.shifted("axis"),
-        examples=examples.along_axis,
+        examples=independence.along_axis,
         sparsity=moved,
         view=View.OTHER,
         composition=_split_composition,

@@ -22,7 +22,7 @@ WHOLE = slice(None)
 
 
 @dataclass(frozen=True)
-class Key:
+class IndexKey:
     """A key of one tensor: a part of it (see slicing.py) and index arrays on axes of that part."""
 
     starts: tuple[int, ...]
@@ -46,7 +46,7 @@ class Mask:
     positions: tuple[Any, ...]
 
 
-def parse(key: Any, full: Shape) -> Key:
+def parse(key: Any, full: Shape) -> IndexKey:
     """Read a key of a tensor of shape `full`."""
     items = key if isinstance(key, tuple) else (key,)
     plain = _plain_items(items)
@@ -73,11 +73,11 @@ def _plain_items(items: tuple[Any, ...]) -> tuple[Any, ...] | None:
 
 
 @remembered(4096)
-def _parse_plain(items: tuple[Any, ...], full: Shape) -> Key:
+def _parse_plain(items: tuple[Any, ...], full: Shape) -> IndexKey:
     return _parse([slice(*item) if type(item) is tuple else item for item in items], full)
 
 
-def _parse(items: list[Any], full: Shape) -> Key:
+def _parse(items: list[Any], full: Shape) -> IndexKey:
     items = _expanded(items, full)
     starts, lengths, steps = [], [], []
     shape: list[int] = []
@@ -126,7 +126,7 @@ def _parse(items: list[Any], full: Shape) -> Key:
         before = sum(item is not Ellipsis for item in first) if neighbours else 0
     part = (tuple(starts), tuple(lengths), tuple(steps))
     whole = part[1] == full and all(step == 1 for step in steps)
-    return Key(*part, tuple(shape), whole, tuple(arrays), before)
+    return IndexKey(*part, tuple(shape), whole, tuple(arrays), before)
 
 
 def _item(item: Any) -> Any:

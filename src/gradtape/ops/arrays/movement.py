@@ -13,10 +13,10 @@ from gradtape.errors import IndexRangeError, ShapeError, shown
 from gradtape.ir import Node, Op, Rule, Shape, Spec, View, apply, spec
 from gradtape.ops.arrays.slicing import mask_moved, read_part
 from gradtape.ops.elementwise.arithmetic import identity, record_operand
-from gradtape.ops.families import Sample, batching, copies, examples, identities, shapes
+from gradtape.ops.families import Sample, batching, identities, independence, memory_copies, shapes
 from gradtape.ops.families.linear import linear
-from gradtape.ops.families.reads import SAME, each, moved
 from gradtape.ops.families.signatures import Axis, ShapeLike, Tensor, TensorLike, kind_of_operand
+from gradtape.ops.families.sparsity import SAME, each, moved
 from gradtape.trace.record import record
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ RESHAPE = linear(
     mask=lambda index, mask, y, inputs, shape: reshape_node(mask, inputs[0].shape),
     transpose=lambda g, x, shape: reshape_node(g, x.shape),
     batch=lambda inputs, batched, y, shape: apply(y.op, inputs, ((inputs[0].shape[0], *shape),)),
-    examples=examples.in_place,
+    examples=independence.in_place,
     sparsity=each(lambda operand, result, shape: SAME),
     view=View.RESHAPE,
     simpler=identities.view,
@@ -115,7 +115,7 @@ BROADCAST_TO = linear(
     batch=lambda inputs, batched, y, shape: apply(
         y.op, (batching.lifted(inputs[0], y.ndim),), ((inputs[0].shape[0], *shape),)
     ),
-    examples=examples.elementwise,
+    examples=independence.elementwise,
     sparsity=moved,
     view=View.BROADCAST,
     simpler=identities.view,
@@ -164,7 +164,7 @@ PERMUTE_DIMS = linear(
     batch=lambda inputs, batched, y, axes: apply(
         y.op, inputs, ((0, *(axis + 1 for axis in axes)),)
     ),
-    examples=examples.permuted,
+    examples=independence.permuted,
     sparsity=moved,
     view=View.PERMUTE,
     simpler=identities.view,
@@ -321,9 +321,9 @@ ROLL: Op = linear(
     mask=mask_moved,
     transpose=lambda g, x, shift, axis: apply(ROLL, (g,), (tuple(-n for n in shift), axis)),
     batch=batching.shifted("axis"),
-    examples=examples.along_axis,
+    examples=independence.along_axis,
     sparsity=moved,
-    copies=copies.roll,
+    copies=memory_copies.roll,
     samples=movement_samples(
         ((2, 3), {"shift": (1,), "axis": (1,)}),
         ((2, 3), {"shift": (1, -2), "axis": (0, 1)}),

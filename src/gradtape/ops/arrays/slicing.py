@@ -16,16 +16,22 @@ import numpy as np
 
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.ir import Node, Op, Rule, Shape, Spec, View, apply, constant, declare, spec
-from gradtape.ops.families import batching, cast, copies, examples, identities, kind_of_operand
-from gradtape.ops.families.reads import moved
+from gradtape.ops.families import (
+    batching,
+    cast,
+    identities,
+    independence,
+    kind_of_operand,
+    memory_copies,
+)
 from gradtape.ops.families.samples import Sample, generator, uniform
-from gradtape.ops.families.shapes import broadcast_shapes, reduce_to
+from gradtape.ops.families.shapes import Ints, broadcast_shapes, reduce_to
+from gradtape.ops.families.sparsity import moved
 from gradtape.trace import record, state
 
 if TYPE_CHECKING:
     from gradtape.ops.families.signatures import Tensor
 
-Ints = tuple[int, ...]
 Starts = tuple[int | None, ...]
 
 # How many recordings may have new starts of one kind of slice, each with its own program.
@@ -198,11 +204,11 @@ SLICE = declare(
         vjp=_slice_vjp,
         mask=mask_moved,
         batch=_part_batch,
-        examples=examples.part_read,
+        examples=independence.part_read,
         sparsity=moved,
         view=View.SLICE,
         simpler=identities.view,
-        copies=copies.slice_,
+        copies=memory_copies.slice_,
         samples=_slice_samples("slice", whole=True),
     )
 )
@@ -218,9 +224,9 @@ UNSLICE = declare(
         vjp=_unslice_vjp,
         mask=mask_moved,
         batch=_part_batch,
-        examples=examples.part_of_zeros,
+        examples=independence.part_of_zeros,
         sparsity=moved,
-        copies=copies.unslice,
+        copies=memory_copies.unslice,
         samples=_slice_samples("unslice", whole=False),
     )
 )
@@ -315,9 +321,9 @@ SET_SLICE = declare(
         vjp=_set_vjp,
         mask=_set_mask,
         batch=_set_batch,
-        examples=examples.part_replaced,
+        examples=independence.part_replaced,
         sparsity=moved,
-        copies=copies.set_slice,
+        copies=memory_copies.set_slice,
         samples=_set_samples,
     )
 )

@@ -14,7 +14,7 @@ from gradtape.ir import REGISTRY, Node, Op, Spec, Undefined, apply, declare, spe
 from gradtape.ir.node import PICK
 from gradtape.ops.families import Sample, batching, generator
 from gradtape.ops.families.native_code import NativeCall
-from gradtape.ops.families.reads import dense
+from gradtape.ops.families.sparsity import dense
 
 # Arrays of this length are worth splitting: see decision 0048.
 LONG = 1 << 16

@@ -16,12 +16,19 @@ from gradtape.ops.arrays.positions import observed
 from gradtape.ops.arrays.slicing import along_axis
 from gradtape.ops.arrays.sorted_pieces import LONG, sorted_in_pieces
 from gradtape.ops.elementwise.arithmetic import equal, minimum, not_equal, record_operand
-from gradtape.ops.families import Sample, batching, examples, generator, normalize_axis, promotion
-from gradtape.ops.families.axes import distinct_values
+from gradtape.ops.families import (
+    Sample,
+    batching,
+    generator,
+    independence,
+    normalize_axis,
+    promotion,
+)
 from gradtape.ops.families.for_each import each
 from gradtape.ops.families.native_code import NativeCall
-from gradtape.ops.families.reads import lanes, nothing
+from gradtape.ops.families.reductions import distinct_values
 from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand
+from gradtape.ops.families.sparsity import lanes, nothing
 from gradtape.trace.record import record
 
 INT64 = np.dtype(np.int64)
@@ -172,7 +179,7 @@ SORT: Op = declare(
         numpy=_sort_numpy,
         jvp=_sorted_like,
         batch=batching.shifted("axis"),
-        examples=examples.along_axis,
+        examples=independence.along_axis,
         sparsity=lanes,
         expensive=True,
         composition=_sort_composition,
@@ -219,7 +226,7 @@ def top_k(x: TensorLike, k: int, axis: int = -1) -> tuple[Tensor, Tensor]:
     return record(TAKE_ALONG_AXIS, (x, indices), (axis,)), indices
 
 
-def _search_batch(searched: int) -> batching.Rule:
+def _search_batch(searched: int) -> Rule:
     """A batch rule: one search for all examples, unless operand `searched` is batched."""
 
     def rule(inputs: batching.Inputs, batched: batching.Flags, y: Node, **params: Any) -> Node:

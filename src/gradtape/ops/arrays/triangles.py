@@ -14,11 +14,11 @@ from gradtape.ops.arrays import large_constants
 from gradtape.ops.arrays.movement import moveaxis, movement_samples, reshape
 from gradtape.ops.arrays.slicing import UNSLICE, along_axis, axis_part, mask_moved
 from gradtape.ops.elementwise.arithmetic import identity, record_operand, where
-from gradtape.ops.families import Sample, batching, examples
+from gradtape.ops.families import Sample, batching, independence
 from gradtape.ops.families.linear import linear
-from gradtape.ops.families.reads import moved, nothing
 from gradtape.ops.families.shapes import normalize_axes, normalize_axis
 from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand
+from gradtape.ops.families.sparsity import moved, nothing
 from gradtape.trace.record import record
 
 _LATER = Undefined("masks of triangles appear in compiled programs, after differentiation")
@@ -79,7 +79,7 @@ def _triangle(name: str, kernel: Callable[..., Any], lower: bool) -> Op:
         transpose=lambda g, x, k: apply(op, (g,), (k,)),
         batch=batching.leading,
         # The elements that are kept stay in place.
-        examples=examples.in_place,
+        examples=independence.in_place,
         sparsity=moved,
         composition=composed,
         samples=movement_samples(

@@ -18,10 +18,10 @@ from gradtape.ir.hooks import hooks
 from gradtape.ops.control.bodies import held
 from gradtape.ops.control.scan_params import Scan
 from gradtape.ops.families.batching import spread
-from gradtape.ops.families.reads import SAME, Listed, Operand, dense, everything
+from gradtape.ops.families.sparsity import SAME, Listed, RuleInput, dense, everything
 
 if TYPE_CHECKING:
-    from gradtape.ops.families.reads import OpReads
+    from gradtape.ops.families.sparsity import OpReads
 
 # The most entries in all patterns together, and the most steps for which patterns are composed.
 BUDGET = 2_000_000
@@ -80,7 +80,7 @@ def _union(*matrices: Any) -> Any:
 
 
 def _answers(
-    results: Sequence[Any], y: Node, operands: tuple[Operand, ...]
+    results: Sequence[Any], y: Node, operands: tuple[RuleInput, ...]
 ) -> list[tuple[Any, ...]]:
     """Split matrices over all operands into one `Listed` for each output and operand."""
     ends = list(pairwise(_starts(operands)))
@@ -96,7 +96,7 @@ def _answers(
     return found
 
 
-def scan_reads(y: Node, operands: tuple[Operand, ...], **params: Any) -> OpReads:
+def scan_reads(y: Node, operands: tuple[RuleInput, ...], **params: Any) -> OpReads:
     """The body's pattern in each step: beside each other, or composed if steps use the last one."""
     scan = Scan(**params)
     if not scan.length:
@@ -117,7 +117,7 @@ def scan_reads(y: Node, operands: tuple[Operand, ...], **params: Any) -> OpReads
     return [*_final(operands, scan, pattern), *results] if scan.carries else results
 
 
-def _given_up(y: Node, operands: tuple[Operand, ...], why: str = "") -> OpReads:
+def _given_up(y: Node, operands: tuple[RuleInput, ...], why: str = "") -> OpReads:
     """Every element reads everything, with a note why."""
     note = why or f"more than {BUDGET} entries in all steps or branches"
     return [
@@ -155,7 +155,7 @@ def _changes(scan: Scan, number: int) -> bool:
     return 0 <= at < scan.carries and scan.body.outputs[at] is not scan.body.inputs[number]
 
 
-def _separate(y: Node, operands: tuple[Operand, ...], scan: Scan) -> list[tuple[Any, ...]]:
+def _separate(y: Node, operands: tuple[RuleInput, ...], scan: Scan) -> list[tuple[Any, ...]]:
     """The results of steps that do not depend on each other: those of the batched body."""
     body, length = scan.body, scan.length
     sources = list(body.inputs)
@@ -193,7 +193,7 @@ def _separate(y: Node, operands: tuple[Operand, ...], scan: Scan) -> list[tuple[
     return list(zip(*columns, strict=True))
 
 
-def _final(operands: tuple[Operand, ...], scan: Scan, pattern: Any) -> list[tuple[Any, ...]]:
+def _final(operands: tuple[RuleInput, ...], scan: Scan, pattern: Any) -> list[tuple[Any, ...]]:
     """The last carried values: each reads all that any number of steps may bring to it."""
     # SciPy is loaded at first use: importing it takes longer than importing gradtape.
     import scipy.sparse as sparse
@@ -231,7 +231,7 @@ def _final(operands: tuple[Operand, ...], scan: Scan, pattern: Any) -> list[tupl
     return found
 
 
-def _composed(y: Node, operands: tuple[Operand, ...], scan: Scan, pattern: Any) -> OpReads | None:
+def _composed(y: Node, operands: tuple[RuleInput, ...], scan: Scan, pattern: Any) -> OpReads | None:
     """The patterns of the steps composed one after another; None past the budget."""
     # SciPy is loaded at first use: importing it takes longer than importing gradtape.
     import scipy.sparse as sparse
@@ -267,7 +267,7 @@ def _composed(y: Node, operands: tuple[Operand, ...], scan: Scan, pattern: Any) 
 
 
 def branch_reads(
-    y: Node, operands: tuple[Operand, ...], *, branches: tuple[Program, ...]
+    y: Node, operands: tuple[RuleInput, ...], *, branches: tuple[Program, ...]
 ) -> OpReads:
     """The union of the patterns of all branches."""
     patterns = [body_pattern(body) for body in branches]
@@ -280,7 +280,7 @@ def branch_reads(
 
 def while_reads(
     y: Node,
-    operands: tuple[Operand, ...],
+    operands: tuple[RuleInput, ...],
     *,
     condition: Program,
     body: Program,

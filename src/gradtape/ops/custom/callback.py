@@ -16,8 +16,8 @@ from gradtape.ir.spec import Spec, spec
 from gradtape.ops.control.bodies import held
 from gradtape.ops.elementwise.unary import sin
 from gradtape.ops.families import batching
-from gradtape.ops.families.reads import dense
 from gradtape.ops.families.samples import Sample
+from gradtape.ops.families.sparsity import dense
 from gradtape.records import dataclass
 from gradtape.trace.record import record
 from gradtape.trace.recording import Recording

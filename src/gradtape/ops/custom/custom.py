@@ -10,10 +10,10 @@ from gradtape.errors import ShapeError
 from gradtape.ir.node import PICK, Node, apply
 from gradtape.ir.op import Op, Undefined, declare
 from gradtape.ir.spec import Spec
-from gradtape.ops.families import batching, examples
+from gradtape.ops.families import batching, independence
 from gradtape.ops.families.native_code import NativeCall
-from gradtape.ops.families.reads import SAME, Operand, dense, elements
 from gradtape.ops.families.samples import Sample
+from gradtape.ops.families.sparsity import SAME, RuleInput, dense, elements
 
 _WHY = "it is a Python rule, which only a recording knows"
 
@@ -33,7 +33,9 @@ def _custom_batch(
     return apply(y.op, (*outputs, *inputs[count:]), y.params)
 
 
-def _custom_sparsity(y: Node, operands: tuple[Operand, ...], count: int, key: object) -> list[Any]:
+def _custom_sparsity(
+    y: Node, operands: tuple[RuleInput, ...], count: int, key: object
+) -> list[Any]:
     """Dense in the sources: a Python rule may mix all their elements."""
     nowhere = (None,) * count
     return [nowhere + answers[count:] for answers in dense(y, operands)]
@@ -69,7 +71,7 @@ def _passing_batch(
     )
 
 
-def _passing_sparsity(y: Node, operands: tuple[Operand, ...], count: int, call: Any) -> list[Any]:
+def _passing_sparsity(y: Node, operands: tuple[RuleInput, ...], count: int, call: Any) -> list[Any]:
     return [
         tuple(SAME if at == number else None for at in range(len(operands)))
         for number in range(count)
@@ -112,7 +114,7 @@ BARRIER = declare(
         vjp=lambda index, g, y, inputs: g,
         mask=lambda index, mask, y, inputs: mask,
         batch=batching.leading,
-        examples=examples.in_place,
+        examples=independence.in_place,
         # A loop could compute it early; an instruction cannot move.
         native=lambda y: NativeCall("copy_words", (), (), y.spec.nbytes, y.size),
         sparsity=elements,
@@ -139,7 +141,7 @@ ASSIGNED = declare(
         vjp=lambda index, g, y, inputs: g if index == 1 else None,
         mask=lambda index, mask, y, inputs: mask,
         batch=lambda inputs, batched, y: apply(y.op, batching.spread_all(inputs, batched)),
-        examples=examples.elementwise,
+        examples=independence.elementwise,
         sparsity=lambda y, operands: (None, SAME),
         llvm=lambda b, new, old: new,
         samples=lambda: [

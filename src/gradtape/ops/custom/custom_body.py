@@ -19,8 +19,8 @@ from gradtape.ir.program import Program, closed
 from gradtape.ir.spec import Spec, spec
 from gradtape.ops.control import bodies
 from gradtape.ops.families.batching import Flags, Inputs, size_of, spread
-from gradtape.ops.families.reads import SAME, Operand, dense
 from gradtape.ops.families.samples import Sample
+from gradtape.ops.families.sparsity import SAME, RuleInput, dense
 
 # Inputs are three groups: the computed outputs, the sources of the derivative, and further values
 # that the rule reads. `body` takes the third group and the cotangents of the outputs, and returns
@@ -78,7 +78,7 @@ def _batch(
 
 
 def _reads(
-    y: Node, operands: tuple[Operand, ...], *, count: int, having: Flags, body: Program
+    y: Node, operands: tuple[RuleInput, ...], *, count: int, having: Flags, body: Program
 ) -> list[Any]:
     first = count + len(having)
     return [
@@ -144,7 +144,7 @@ def _batch_by_rule(
 
 
 def _passing_reads(
-    y: Node, operands: tuple[Operand, ...], *, count: int, **_: object
+    y: Node, operands: tuple[RuleInput, ...], *, count: int, **_: object
 ) -> list[tuple[Any, ...]]:
     return [
         tuple(SAME if at == number else None for at in range(len(operands)))

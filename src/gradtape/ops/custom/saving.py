@@ -10,8 +10,8 @@ from gradtape.ir.node import Node, apply
 from gradtape.ir.op import Op, declare
 from gradtape.ir.spec import Spec
 from gradtape.ops.families import batching
-from gradtape.ops.families.reads import Operand, elements, stretched
 from gradtape.ops.families.samples import Sample
+from gradtape.ops.families.sparsity import RuleInput, elements, stretched
 
 
 def _same_spec(x: Spec, name: str) -> Spec:
@@ -45,7 +45,7 @@ def _saved_batch(inputs: batching.Inputs, batched: batching.Flags, y: Node, **pa
     return apply(y.op, batching.spread_all(inputs, batched), ())
 
 
-def _saved_sparsity(y: Node, operands: tuple[Operand, ...]) -> tuple[Any, ...]:
+def _saved_sparsity(y: Node, operands: tuple[RuleInput, ...]) -> tuple[Any, ...]:
     return None, stretched(operands[1].shape, y.shape)
 
 

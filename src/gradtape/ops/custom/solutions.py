@@ -13,10 +13,10 @@ import numpy as np
 from gradtape.ir.node import Node, apply
 from gradtape.ir.op import Op, declare
 from gradtape.ir.spec import Spec, spec
-from gradtape.ops.families import batching, examples
+from gradtape.ops.families import batching, independence
 from gradtape.ops.families.for_each import rows_of
-from gradtape.ops.families.reads import nothing
 from gradtape.ops.families.samples import Sample
+from gradtape.ops.families.sparsity import nothing
 from gradtape.records import dataclass
 
 # `equation` is an object of an upper package; equations that compute the same are equal. Method:
@@ -97,7 +97,7 @@ SOLVE_EQUATION = declare(
         jvp=lambda tangents, y, inputs, **params: None,
         vjp=lambda index, g, y, inputs, **params: None,
         batch=_batch,
-        examples=examples.matrices,
+        examples=independence.matrices,
         sparsity=nothing,
         expensive=True,
         may_fail=True,

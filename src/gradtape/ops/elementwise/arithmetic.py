@@ -19,11 +19,10 @@ from gradtape.ops.elementwise.unary import (
     signbit,
     square,
 )
-from gradtape.ops.families import Sample, batching, cast, examples, identities, lowering
+from gradtape.ops.families import Sample, batching, cast, identities, independence, lowering
 from gradtape.ops.families.elementwise import Binary, elementwise, mask_of, zero, zeros_like
 from gradtape.ops.families.math_functions import ATAN2, COPYSIGN, HYPOT, POW
 from gradtape.ops.families.native_code import NativeCall
-from gradtape.ops.families.reads import elements, nothing
 from gradtape.ops.families.shapes import broadcast_shapes, broadcast_to, reduce_to
 from gradtape.ops.families.signatures import (
     NodeLike,
@@ -33,6 +32,7 @@ from gradtape.ops.families.signatures import (
     kind_of_operand,
     kind_of_operands,
 )
+from gradtape.ops.families.sparsity import elements, nothing
 from gradtape.trace import Handle, record
 
 _NUMERIC: dict[str, Any] = {
@@ -501,7 +501,7 @@ WHERE = declare(
         mask=mask_of,
         linear=Linear((1, 2), together=True),
         batch=batching.broadcasting,
-        examples=examples.elementwise,
+        examples=independence.elementwise,
         sparsity=elements,
         llvm=lowering.select,
         simpler=identities.where,
@@ -566,7 +566,7 @@ def _identity_rule(order: int) -> dict[str, Any]:
         "numpy": lambda x: x,
         "batch": batching.broadcasting,
         "llvm": lowering.same,
-        "examples": examples.elementwise,
+        "examples": independence.elementwise,
         "linear": Linear((0,)),
         "transparent": True,
         "mask": lambda index, mask, y, inputs: mask,

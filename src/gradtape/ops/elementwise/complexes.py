@@ -18,10 +18,10 @@ from gradtape.ops.elementwise.arithmetic import equal, where
 from gradtape.ops.families import cast, lowering
 from gradtape.ops.families.elementwise import Unary, conjugate, elementwise, zeros_like
 from gradtape.ops.families.math_functions import ATAN2
-from gradtape.ops.families.reads import Operand, elements, nothing
+from gradtape.ops.families.sparsity import RuleInput, elements, nothing
 
 if TYPE_CHECKING:
-    from gradtape.ops.families.reads import OpReads
+    from gradtape.ops.families.sparsity import OpReads
 
 _INTEGERS = ("int32", "uint8")
 _INEXACT = ("float64", "float32", "complex128")
@@ -38,7 +38,7 @@ def _over(numerator: Node, size: Node) -> Node:
     return where(equal(size, 0), 0.0, numerator / size)
 
 
-def _if_complex(y: Node, operands: tuple[Operand, ...]) -> OpReads:
+def _if_complex(y: Node, operands: tuple[RuleInput, ...]) -> OpReads:
     """The sparsity of ops whose derivative is 0 for real operands, but not for complex ones."""
     return (elements if operands[0].spec.dtype.kind == "c" else nothing)(y, operands)
 

@@ -24,7 +24,7 @@ from gradtape.ops.families import (
     batching,
     broadcast_shapes,
     cast,
-    examples,
+    independence,
     lowering,
     nothing,
 )
@@ -222,7 +222,7 @@ QUANTILE = declare(
         jvp=_BOUNDS,
         vjp=_BOUNDS,
         batch=batching.broadcasting,
-        examples=examples.elementwise,
+        examples=independence.elementwise,
         sparsity=nothing,
         llvm=_truncated_quantile_llvm,
         compiled_cost=2 * CALL_COST,

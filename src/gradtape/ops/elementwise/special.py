@@ -25,9 +25,9 @@ from gradtape.ops.elementwise.compositions import (
 )
 from gradtape.ops.elementwise.unary import exp, log, sigmoid, square
 from gradtape.ops.families import lowering, math_functions as mathlib
-from gradtape.ops.families.axes import inexact_operand
 from gradtape.ops.families.elementwise import Binary, Unary, elementwise
 from gradtape.ops.families.native_code import NativeCall
+from gradtape.ops.families.reductions import inexact_operand
 from gradtape.ops.families.signatures import SomeTensor, Tensor, TensorLike, kind_of_operand
 
 _REAL: dict[str, Any] = {"accepts": "float", "dtypes": ("float64", "float32")}

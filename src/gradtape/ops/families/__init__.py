@@ -7,10 +7,10 @@
 """
 
 from gradtape.ops.families.casting import cast, promotion
-from gradtape.ops.families.reads import nothing
 from gradtape.ops.families.samples import Sample, generator
 from gradtape.ops.families.shapes import broadcast_shapes, broadcast_to, normalize_axis
 from gradtape.ops.families.signatures import kind_of_operand
+from gradtape.ops.families.sparsity import nothing
 
 __all__ = [
     "Sample",

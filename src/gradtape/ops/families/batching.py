@@ -8,16 +8,14 @@ An operand that is not batched is stretched only if the op cannot be applied oth
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from gradtape.ir import REGISTRY, Node, Shape, Spec, apply, constant, outputs, spec
+from gradtape.ir import REGISTRY, Node, Rule, Shape, Spec, apply, constant, outputs, spec
 
 Inputs = tuple[Node, ...]
 Flags = tuple[bool, ...]
-Rule = Callable[..., Any]
 
 
 def size_of(inputs: Inputs, batched: Flags) -> int:

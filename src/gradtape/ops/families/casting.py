@@ -10,10 +10,10 @@ import numpy as np
 from gradtape.dtypes import Array, DType, as_dtype, promote, to_inexact
 from gradtape.errors import DtypeError
 from gradtape.ir import REGISTRY, Linear, Node, Op, Spec, apply, declare, spec
-from gradtape.ops.families import batching, examples, identities, lowering
-from gradtape.ops.families.reads import elements
+from gradtape.ops.families import batching, identities, independence, lowering
 from gradtape.ops.families.samples import Sample
 from gradtape.ops.families.signatures import DTypeLike, kind_of_operand
+from gradtape.ops.families.sparsity import elements
 from gradtape.trace.record import record
 
 KINDS = {
@@ -69,7 +69,7 @@ CAST = declare(
         mask=lambda index, mask, y, inputs, dtype: mask,
         linear=Linear((0,)),
         batch=batching.broadcasting,
-        examples=examples.elementwise,
+        examples=independence.elementwise,
         sparsity=elements,
         llvm=lowering.cast,
         simpler=identities.cast,

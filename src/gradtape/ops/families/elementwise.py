@@ -14,12 +14,12 @@ import numpy as np
 from gradtape.dtypes import REAL_OF
 from gradtape.ir import REGISTRY, Linear, MathFunction, Op, Rule, Spec, Undefined, declare, spec
 from gradtape.ir.node import Node, apply, constant, leaf
-from gradtape.ops.families import batching, examples, lowering
+from gradtape.ops.families import batching, independence, lowering
 from gradtape.ops.families.casting import promotion
-from gradtape.ops.families.reads import Operand, elements, stretched
 from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.families.shapes import broadcast_shapes, broadcast_to, reduce_to
 from gradtape.ops.families.signatures import BinaryFunction, NodeLike, UnaryFunction
+from gradtape.ops.families.sparsity import RuleInput, elements, stretched
 from gradtape.ops.families.vector_code import LlvmRule
 from gradtape.trace import Handle, Recording, record, state
 
@@ -96,7 +96,7 @@ def zero(y: Node, *inputs: Node, **params: Any) -> int:
 def sparsity_of(partials: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
     """The sparsity rule: operands broadcast; those with partial derivative `zero` are not read."""
 
-    def sparsity(y: Node, operands: tuple[Operand, ...], **params: Any) -> tuple[Any, ...]:
+    def sparsity(y: Node, operands: tuple[RuleInput, ...], **params: Any) -> tuple[Any, ...]:
         return tuple(
             stretched(operand.shape, y.shape) if operand.active and not flat else None
             for operand, flat in zip(operands, flats, strict=True)
@@ -210,7 +210,7 @@ def elementwise(  # type: ignore[misc]
             mask=mask_of,
             linear=linear,
             batch=batching.broadcasting,
-            examples=examples.elementwise,
+            examples=independence.elementwise,
             sparsity=sparsity or (sparsity_of(partials) if partials else elements),
             function=function,
             llvm=llvm,

@@ -12,10 +12,10 @@ import numpy as np
 
 from gradtape.ir import REGISTRY, Node, Op, Spec, Undefined, apply, closed, declare, spec
 from gradtape.ir.node import outputs, placeholder
-from gradtape.ops.families import batching, examples
+from gradtape.ops.families import batching, independence
 from gradtape.ops.families.batching import Flags, Inputs
-from gradtape.ops.families.reads import dense
 from gradtape.ops.families.samples import Sample
+from gradtape.ops.families.sparsity import dense
 
 
 def _spec(*inputs: Spec, op: Op, params: tuple[Any, ...], over: Flags) -> Spec:
@@ -108,7 +108,7 @@ FOR_EACH = declare(
         jvp=Undefined("it serves ops that give integers or booleans"),
         vjp=Undefined("it serves ops that give integers or booleans"),
         batch=_batch,
-        examples=examples.matrices,
+        examples=independence.matrices,
         sparsity=dense,
         expensive=True,
         composition=_composition,

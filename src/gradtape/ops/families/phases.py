@@ -20,8 +20,8 @@ import numpy as np
 
 from gradtape.caches import remembered
 from gradtape.ir import Shape
+from gradtape.ops.families.shapes import Ints
 
-Ints = tuple[int, ...]
 # Zeros before and after the elements along each axis; a negative number takes elements away.
 Pairs = tuple[tuple[int, int], ...]
 

@@ -12,6 +12,9 @@ from gradtape.argument_checks import as_flag, as_integer
 from gradtape.errors import AxisError, ShapeError, shown
 from gradtape.ir import REGISTRY, Node, Shape, apply
 
+# Integers with one for each axis, such as strides.
+Ints = tuple[int, ...]
+
 
 def broadcast_shapes(name: str, shapes: Iterable[Shape]) -> Shape:
     """The common shape, or the error that names the first axis that disagrees."""

@@ -12,8 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from gradtape.ir import Shape
-
-Ints = tuple[int, ...]
+from gradtape.ops.families.shapes import Ints
 
 
 def counts_of(lengths: Shape, window: Shape, strides: Ints, dilations: Ints) -> Shape:

@@ -25,13 +25,13 @@ from gradtape.ir import (
 from gradtape.ops.arrays import movement
 from gradtape.ops.arrays.slicing import SLICE, axis_part
 from gradtape.ops.elementwise.arithmetic import identity
-from gradtape.ops.families import batching, cast, examples, promotion
-from gradtape.ops.families.axes import add_up
+from gradtape.ops.families import batching, cast, independence, promotion
 from gradtape.ops.families.elementwise import RECORDERS, binary_function
-from gradtape.ops.families.reads import Operand, agreeing
+from gradtape.ops.families.reductions import add_up
 from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.families.shapes import broadcast_shapes, broadcast_to, reduce_to
 from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operands
+from gradtape.ops.families.sparsity import RuleInput, agreeing
 from gradtape.ops.reductions.reduction import ANY
 from gradtape.trace.record import record
 
@@ -307,12 +307,12 @@ def _matmul_batch(inputs: batching.Inputs, batched: batching.Flags, y: Node) -> 
     return batching.reshaped(apply(y.op, batching.aligned((a, b), batched, ndim)), shape)
 
 
-def _matmul_sparsity(y: Node, operands: tuple[Operand, ...]) -> tuple[Any, ...]:
+def _matmul_sparsity(y: Node, operands: tuple[RuleInput, ...]) -> tuple[Any, ...]:
     """An element reads a row of the first operand and a column of the second."""
     a, b = operands
     lead = y.ndim - (a.ndim > 1) - (b.ndim > 1)
 
-    def batch(operand: Operand) -> list[tuple[int, int]]:
+    def batch(operand: RuleInput) -> list[tuple[int, int]]:
         own = operand.ndim - 2
         return [(at, lead - own + at) for at in range(own)]
 
@@ -431,7 +431,7 @@ MATMUL = declare(
         vjp=_matmul_vjp,
         mask=_matmul_mask,
         batch=_matmul_batch,
-        examples=examples.labelled,
+        examples=independence.labelled,
         sparsity=_matmul_sparsity,
         labels=_matmul_labels,
         composition=product_composition,

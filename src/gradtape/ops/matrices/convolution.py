@@ -26,18 +26,18 @@ from gradtape.ir import REGISTRY, Node, Op, Shape, Spec, apply, constant, declar
 from gradtape.ir.facts import Nest, NestAxis
 from gradtape.ops.arrays import movement
 from gradtape.ops.arrays.slicing import SLICE
-from gradtape.ops.families import batching, cast, examples, promotion
+from gradtape.ops.families import batching, cast, independence, promotion
 from gradtape.ops.families.phases import Block, Ints, Pairs, Steps, blocks, within_margins
-from gradtape.ops.families.reads import Listed, Operand, agreeing
 from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.families.shapes import broadcast_to
+from gradtape.ops.families.sparsity import Listed, RuleInput, agreeing
 from gradtape.ops.matrices.contraction import conjugate
 from gradtape.ops.matrices.convolution_forms import chosen_blocks, composed
 from gradtape.ops.reductions.reduction import ANY
 from gradtape.trace.record import record
 
 if TYPE_CHECKING:
-    from gradtape.ops.families.reads import OpReads
+    from gradtape.ops.families.sparsity import OpReads
 
 # Channels of a result that fill vectors: with fewer, the derivative by the kernel is computed with
 # the other channels side by side.
@@ -275,14 +275,14 @@ def _batch(inputs: batching.Inputs, batched: batching.Flags, y: Node, **params: 
     return batching.reshaped(apply(y.op, each, y.params), (size, *y.shape))
 
 
-def _sparsity(y: Node, operands: tuple[Operand, ...], **params: Any) -> OpReads:
+def _sparsity(y: Node, operands: tuple[RuleInput, ...], **params: Any) -> OpReads:
     x, kernel = operands
     pairs = [(0, 0), (kernel.ndim - 1, y.ndim - 1)]
     by_kernel = agreeing(kernel.shape, y.shape, pairs) if kernel.active else None
     return (_window_reads(y, x, kernel, Steps(**params)) if x.active else None, by_kernel)
 
 
-def _window_reads(y: Node, x: Operand, kernel: Operand, steps: Steps) -> Listed:
+def _window_reads(y: Node, x: RuleInput, kernel: RuleInput, steps: Steps) -> Listed:
     """Each element reads the elements of its window, in all channels."""
     # Loaded here because few programs ask for the pattern of a convolution.
     from scipy.sparse import coo_array
@@ -314,7 +314,7 @@ def _sources(numbers: np.ndarray, block: Block) -> list[np.ndarray]:
     return found
 
 
-def _examples(y: Node, places: examples.Places) -> examples.Batch:
+def _examples(y: Node, places: independence.Places) -> independence.Batch:
     """Groups and, in x, the batch keep examples apart; so do the channels of a kernel's result."""
     found = []
     for position, (parent, place) in enumerate(zip(y.inputs, places, strict=True)):
@@ -323,9 +323,9 @@ def _examples(y: Node, places: examples.Places) -> examples.Batch:
         axis = place.axis(parent)
         kept = {0: 0, 1: 1} if position == 0 else {0: 0, parent.ndim - 1: y.ndim - 1}
         if axis not in kept:
-            examples.mixes(y)
-        found.append(examples.placed(y, kept[axis], place.count))
-    return examples.same(y, found)
+            independence.mixes(y)
+        found.append(independence.placed(y, kept[axis], place.count))
+    return independence.same(y, found)
 
 
 def _nest(y: Node) -> list[Nest]:

@@ -13,9 +13,9 @@ from gradtape.ir import Node, Op, Shape, Spec, Undefined, declare, spec
 from gradtape.ops.arrays.slicing import along_axis
 from gradtape.ops.arrays.triangles import tril
 from gradtape.ops.elementwise.complexes import imag
-from gradtape.ops.families import Sample, batching, cast, examples, promotion
-from gradtape.ops.families.reads import matrices
+from gradtape.ops.families import Sample, batching, cast, independence, promotion
 from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand
+from gradtape.ops.families.sparsity import matrices
 from gradtape.ops.matrices import (
     checks,
     lapack_calls,
@@ -82,7 +82,7 @@ CHOLESKY = declare(
         jvp=_cholesky_jvp,
         mask=checks.batch_mask(2),
         batch=batching.leading,
-        examples=examples.matrices,
+        examples=independence.matrices,
         sparsity=matrices,
         solves=True,
         flops=operation_counts.of_matrices(operation_counts.cholesky),
@@ -162,7 +162,7 @@ QR_OP = declare(
         promote=promotion("qr", "float", "inexact"),
         jvp=_qr_jvp,
         batch=batching.leading,
-        examples=examples.matrices,
+        examples=independence.matrices,
         sparsity=matrices,
         flops=operation_counts.qr_flops,
         expensive=True,

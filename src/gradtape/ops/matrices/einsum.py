@@ -21,10 +21,10 @@ from gradtape.ir import Node, Op, Shape, Spec, apply, declare, spec
 from gradtape.ops.arrays import movement
 from gradtape.ops.arrays.triangles import diagonal
 from gradtape.ops.elementwise.arithmetic import identity, multiply, record_operand
-from gradtape.ops.families import batching, broadcast_to, cast, examples, promotion
-from gradtape.ops.families.reads import Operand, agreeing
+from gradtape.ops.families import batching, broadcast_to, cast, independence, promotion
 from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.families.signatures import SomeTensor, Tensor, TensorLike
+from gradtape.ops.families.sparsity import RuleInput, agreeing
 from gradtape.ops.matrices.contraction import (
     MATMUL,
     Labels,
@@ -186,7 +186,7 @@ def _einsum_batch(
     return contract_pair(a, left, b, right, (*own, *output))
 
 
-def _einsum_sparsity(y: Node, operands: tuple[Operand, ...], subscripts: str) -> tuple[Any, ...]:
+def _einsum_sparsity(y: Node, operands: tuple[RuleInput, ...], subscripts: str) -> tuple[Any, ...]:
     """An element reads the operand's elements with equal indices for all labels that both have."""
     terms, output = _terms(subscripts)
     return tuple(
@@ -235,7 +235,7 @@ EINSUM = declare(
         vjp=_einsum_vjp,
         mask=_einsum_mask,
         batch=_einsum_batch,
-        examples=examples.labelled,
+        examples=independence.labelled,
         sparsity=_einsum_sparsity,
         labels=_einsum_labels,
         composition=_einsum_composition,

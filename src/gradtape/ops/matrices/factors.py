@@ -20,8 +20,8 @@ from gradtape.ops import blas_lapack
 from gradtape.ops.arrays.movement import PERMUTE_DIMS
 from gradtape.ops.elementwise.unary import exp
 from gradtape.ops.families import Sample, cast
-from gradtape.ops.families.reads import dense, matrices
 from gradtape.ops.families.shapes import broadcast_shapes, broadcast_to
+from gradtape.ops.families.sparsity import dense, matrices
 from gradtape.ops.matrices import checks, lapack_calls, operation_counts
 from gradtape.ops.matrices.contraction import conjugate
 from gradtape.ops.matrices.stacks import batch_all, over_stacks

@@ -22,12 +22,12 @@ from gradtape.ops.arrays.padding import pad
 from gradtape.ops.arrays.slicing import along_axis
 from gradtape.ops.elementwise.arithmetic import greater, identity, less, record_operand, where
 from gradtape.ops.elementwise.complexes import conj
-from gradtape.ops.families import batching, broadcast_to, cast, examples, normalize_axis
+from gradtape.ops.families import batching, broadcast_to, cast, independence, normalize_axis
 from gradtape.ops.families.linear import keep_axes, linear
-from gradtape.ops.families.reads import elements, lanes
 from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.families.shapes import listed
 from gradtape.ops.families.signatures import DTypeLike, Tensor, TensorLike, kind_of_operand
+from gradtape.ops.families.sparsity import elements, lanes
 from gradtape.ops.matrices.fourier_rows import compose_complex, compose_half, compose_real
 from gradtape.ops.matrices.operation_counts import complex_transform, real_transform
 from gradtape.ops.reductions.reduction import ANY
@@ -93,7 +93,7 @@ FFT: Op = linear(
         FFT, (g,), (axes, not inverse, ADJOINT[norm])
     ),
     batch=batching.shifted("axes"),
-    examples=examples.along_axis,
+    examples=independence.along_axis,
     sparsity=lanes,
     expensive=True,
     flops=complex_transform,
@@ -118,7 +118,7 @@ WEIGH_INNER: Op = linear(
     mask=lambda index, mask, y, inputs, **params: mask,
     transpose=lambda g, x, axis, length, factor: apply(WEIGH_INNER, (g,), (axis, length, factor)),
     batch=batching.shifted("axis"),
-    examples=examples.along_axis,
+    examples=independence.along_axis,
     sparsity=elements,
     composition=lambda x, axis, length, factor: _weigh_by_number(x, axis, length, factor),
     samples=_samples(
@@ -169,7 +169,7 @@ RFFT: Op = linear(
     mask=_mask,
     transpose=_rfft_transpose,
     batch=batching.shifted("axis"),
-    examples=examples.along_axis,
+    examples=independence.along_axis,
     sparsity=lanes,
     expensive=True,
     flops=real_transform,
@@ -195,7 +195,7 @@ IRFFT: Op = linear(
     mask=_mask,
     transpose=_irfft_transpose,
     batch=batching.shifted("axis"),
-    examples=examples.along_axis,
+    examples=independence.along_axis,
     sparsity=lanes,
     expensive=True,
     flops=real_transform,

@@ -18,8 +18,8 @@ from gradtape.ops.arrays.movement import PERMUTE_DIMS
 from gradtape.ops.families import batching
 from gradtape.ops.families.for_each import each
 from gradtape.ops.families.native_code import NativeCall
-from gradtape.ops.families.reads import dense, nothing
 from gradtape.ops.families.samples import Sample, generator, uniform
+from gradtape.ops.families.sparsity import dense, nothing
 from gradtape.ops.matrices.fourier_plans import RowPlan
 from gradtape.ops.matrices.operation_counts import transform
 

@@ -17,11 +17,11 @@ from gradtape.ops.arrays.creation import FULL, constant_beside
 from gradtape.ops.arrays.triangles import tril, triu
 from gradtape.ops.elementwise.arithmetic import equal, identity, record_operand, where
 from gradtape.ops.elementwise.complexes import imag, real
-from gradtape.ops.families import Sample, batching, cast, examples, promotion
+from gradtape.ops.families import Sample, batching, cast, independence, promotion
 from gradtape.ops.families.elementwise import zeros_like
-from gradtape.ops.families.reads import Operand, agreeing, matrices
 from gradtape.ops.families.shapes import broadcast_shapes, broadcast_to, reduce_to
 from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand, kind_of_operands
+from gradtape.ops.families.sparsity import RuleInput, agreeing, matrices
 from gradtape.ops.matrices import (
     checks,
     lapack_calls,
@@ -91,11 +91,11 @@ def _system_batch(inputs: batching.Inputs, batched: batching.Flags, y: Node, **p
     return apply(y.op, batching.aligned(inputs, batched, y.ndim), y.params)
 
 
-def _system_sparsity(y: Node, operands: tuple[Operand, ...], **_: Any) -> tuple[Any, ...]:
+def _system_sparsity(y: Node, operands: tuple[RuleInput, ...], **_: Any) -> tuple[Any, ...]:
     """A column of the solution reads the whole matrix and one column of the right-hand side."""
     a, b = operands
 
-    def stacked(operand: Operand) -> list[tuple[int, int]]:
+    def stacked(operand: RuleInput) -> list[tuple[int, int]]:
         return [(at, y.ndim - operand.ndim + at) for at in range(operand.ndim - 2)]
 
     columns = [*stacked(b), (b.ndim - 1, y.ndim - 1)]
@@ -133,7 +133,7 @@ SOLVE = declare(
         vjp=_solve_vjp,
         mask=checks.batch_mask(2),
         batch=_system_batch,
-        examples=examples.matrices,
+        examples=independence.matrices,
         sparsity=_system_sparsity,
         composition=solve_by_factors,
         flops=operation_counts.of_systems(operation_counts.lu, operation_counts.two_triangles),
@@ -257,7 +257,7 @@ TRIANGULAR_SOLVE = declare(
         vjp=_triangular_vjp,
         mask=checks.batch_mask(2),
         batch=_system_batch,
-        examples=examples.matrices,
+        examples=independence.matrices,
         sparsity=_system_sparsity,
         solves=True,
         expensive=True,
@@ -309,7 +309,7 @@ INV = declare(
         vjp=lambda index, g, y, inputs: -matmul(matmul(adjoint(y), g), adjoint(y)),
         mask=checks.batch_mask(2),
         batch=batching.leading,
-        examples=examples.matrices,
+        examples=independence.matrices,
         sparsity=matrices,
         composition=inverse_by_factors,
         solves=True,
@@ -383,7 +383,7 @@ COFACTOR = declare(
         jvp=_cofactor_jvp,
         mask=checks.batch_mask(2),
         batch=batching.leading,
-        examples=examples.matrices,
+        examples=independence.matrices,
         sparsity=matrices,
         expensive=True,
         flops=operation_counts.of_matrices(operation_counts.cofactors),
@@ -416,7 +416,7 @@ DET = declare(
         vjp=_det_vjp,
         mask=checks.batch_mask(0),
         batch=batching.leading,
-        examples=examples.matrices,
+        examples=independence.matrices,
         sparsity=matrices,
         expensive=True,
         flops=operation_counts.of_matrices(operation_counts.lu),
@@ -471,7 +471,7 @@ SLOGDET = declare(
         promote=promotion("slogdet", "float", "inexact"),
         jvp=_slogdet_jvp,
         batch=batching.leading,
-        examples=examples.matrices,
+        examples=independence.matrices,
         sparsity=matrices,
         composition=slogdet_by_factors,
         expensive=True,

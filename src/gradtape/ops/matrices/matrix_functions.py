@@ -19,11 +19,11 @@ from gradtape.ops.arrays.triangles import diagonal as diagonals
 from gradtape.ops.blas_lapack import LETTERS
 from gradtape.ops.elementwise.arithmetic import greater, record_operand, where
 from gradtape.ops.elementwise.complexes import abs
-from gradtape.ops.families import batching, cast, examples, promotion
-from gradtape.ops.families.reads import Operand, Reads, agreeing, each, matrices, nothing
+from gradtape.ops.families import batching, cast, independence, promotion
 from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.families.shapes import broadcast_shapes, broadcast_to, normalize_axis, reduce_to
 from gradtape.ops.families.signatures import Axis, DTypeLike, Tensor, TensorLike, kind_of_operand
+from gradtape.ops.families.sparsity import Reads, RuleInput, agreeing, each, matrices, nothing
 from gradtape.ops.matrices import checks, lapack_calls, operation_counts
 from gradtape.ops.matrices.contraction import adjoint, conjugate, matmul, own
 from gradtape.ops.matrices.product_difference import cross_by_components
@@ -130,7 +130,7 @@ PINV = declare(
         jvp=_pinv_jvp,
         mask=checks.batch_mask(2),
         batch=batching.leading,
-        examples=examples.matrices,
+        examples=independence.matrices,
         sparsity=matrices,
         expensive=True,
         flops=operation_counts.of_matrices(operation_counts.pseudo_inverse),
@@ -202,7 +202,7 @@ EXPM = declare(
         vjp=lambda index, g, y, inputs: _expm_along(adjoint(inputs[0]), g),
         mask=checks.batch_mask(2),
         batch=batching.leading,
-        examples=examples.matrices,
+        examples=independence.matrices,
         sparsity=matrices,
         expensive=True,
         flops=operation_counts.of_matrices(operation_counts.exponential),
@@ -248,7 +248,7 @@ MATRIX_RANK = declare(
         jvp=Undefined("a rank is an integer"),
         vjp=Undefined("a rank is an integer"),
         batch=batching.leading,
-        examples=examples.matrices,
+        examples=independence.matrices,
         flops=operation_counts.of_matrices(operation_counts.singular_values),
         sparsity=nothing,
         expensive=True,
@@ -373,7 +373,7 @@ def _cross_mask(index: int, mask: Node, y: Node, inputs: tuple[Node, ...], axis:
     return reduce_to(bits, inputs[index].shape, "any")
 
 
-def _cross_reads(operand: Operand, result: Spec, axis: int) -> Reads:
+def _cross_reads(operand: RuleInput, result: Spec, axis: int) -> Reads:
     """An element reads one whole vector of the operand; `axis` counts from the end."""
     lead = result.ndim - operand.ndim
     mixed = operand.ndim + axis
@@ -408,7 +408,7 @@ CROSS = declare(
         vjp=_cross_vjp,
         mask=_cross_mask,
         batch=batching.broadcasting,
-        examples=examples.crossed,
+        examples=independence.crossed,
         sparsity=each(_cross_reads),
         composition=cross_by_components,
         expensive=True,

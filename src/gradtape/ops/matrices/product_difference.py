@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from gradtape.ir import Node, Op, Spec, Undefined, apply, declare, spec
 from gradtape.ops.arrays.joining import CONCAT
-from gradtape.ops.families import Sample, batching, examples
-from gradtape.ops.families.reads import elements
+from gradtape.ops.families import Sample, batching, independence
 from gradtape.ops.families.samples import generator, uniform
 from gradtape.ops.families.shapes import broadcast_shapes
+from gradtape.ops.families.sparsity import elements
 from gradtape.ops.matrices.contraction import entry
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ PRODUCT_DIFFERENCE = declare(
         jvp=_LATER,
         vjp=_LATER,
         batch=batching.broadcasting,
-        examples=examples.elementwise,
+        examples=independence.elementwise,
         sparsity=elements,
         llvm=_llvm,
         compiled_cost=3,

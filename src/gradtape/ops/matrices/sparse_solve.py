@@ -13,9 +13,9 @@ from gradtape.ir import Node, Op, Spec, apply, constant, declare
 from gradtape.ops.arrays.gathering import GATHER, SCATTER_ADD
 from gradtape.ops.arrays.movement import matrix_transpose, reshape_node, swapaxes
 from gradtape.ops.elementwise.arithmetic import record_operand
-from gradtape.ops.families import Sample, batching, cast, examples
-from gradtape.ops.families.reads import dense
+from gradtape.ops.families import Sample, batching, cast, independence
 from gradtape.ops.families.signatures import Tensor, TensorLike
+from gradtape.ops.families.sparsity import dense
 from gradtape.ops.matrices import sparse_factors
 from gradtape.ops.matrices.checks import sample_matrices
 from gradtape.ops.matrices.contraction import adjoint, conjugate, matmul
@@ -131,7 +131,7 @@ SYSTEM = declare(
         jvp=_jvp,
         vjp=_vjp,
         batch=_batch,
-        examples=examples.matrices,
+        examples=independence.matrices,
         sparsity=dense,
         expensive=True,
         may_fail=True,

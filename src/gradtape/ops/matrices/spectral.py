@@ -27,9 +27,9 @@ from gradtape.ops.elementwise.arithmetic import (
     where,
 )
 from gradtape.ops.elementwise.complexes import abs, real
-from gradtape.ops.families import Sample, batching, broadcast_to, cast, examples, promotion
-from gradtape.ops.families.reads import matrices
+from gradtape.ops.families import Sample, batching, broadcast_to, cast, independence, promotion
 from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand
+from gradtape.ops.families.sparsity import matrices
 from gradtape.ops.matrices import lapack_calls, operation_counts
 from gradtape.ops.matrices.checks import (
     as_column,
@@ -162,7 +162,7 @@ EIGH = declare(
         spectrum=Spectrum("eigenvalues", 0, _direction, _eigh_poles),
         batch=batching.leading,
         flops=operation_counts.of_matrices(operation_counts.eigenvectors),
-        examples=examples.matrices,
+        examples=independence.matrices,
         sparsity=matrices,
         expensive=True,
         may_fail=True,
@@ -188,7 +188,7 @@ EIGVALSH = declare(
         spectrum=Spectrum("eigenvalues", 0, _direction),
         mask=batch_mask(1),
         batch=batching.leading,
-        examples=examples.matrices,
+        examples=independence.matrices,
         sparsity=matrices,
         expensive=True,
         flops=operation_counts.of_matrices(operation_counts.eigenvalues),
@@ -306,7 +306,7 @@ SVD_OP = declare(
         jvp=_svd_jvp,
         spectrum=Spectrum("singular values", 1, _direction, _svd_poles),
         batch=batching.leading,
-        examples=examples.matrices,
+        examples=independence.matrices,
         sparsity=matrices,
         flops=operation_counts.svd_flops,
         expensive=True,
@@ -338,7 +338,7 @@ SVDVALS = declare(
         spectrum=Spectrum("singular values", 0, _direction),
         mask=batch_mask(1),
         batch=batching.leading,
-        examples=examples.matrices,
+        examples=independence.matrices,
         sparsity=matrices,
         expensive=True,
         flops=operation_counts.of_matrices(operation_counts.singular_values),

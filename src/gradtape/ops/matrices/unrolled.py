@@ -17,7 +17,7 @@ from gradtape.ir import Node, Op, Spec, Undefined, apply, constant, declare, spe
 from gradtape.ops.arrays.joining import CONCAT
 from gradtape.ops.elementwise.unary import sqrt
 from gradtape.ops.families import Sample, batching
-from gradtape.ops.families.reads import dense
+from gradtape.ops.families.sparsity import dense
 from gradtape.ops.matrices import lapack_calls
 from gradtape.ops.matrices.contraction import entry
 

@@ -17,13 +17,13 @@ from gradtape.errors import ShapeError
 from gradtape.ir import REGISTRY, Accumulation, Node, Op, Rule, Spec, apply, declare, spec
 from gradtape.ops.blas_lapack import call
 from gradtape.ops.elementwise.arithmetic import record_operand
-from gradtape.ops.families import batching, copies, examples, normalize_axis, promotion
-from gradtape.ops.families.axes import accumulator, distinct_values, in_dtype
+from gradtape.ops.families import batching, independence, memory_copies, normalize_axis, promotion
 from gradtape.ops.families.elementwise import conjugate
 from gradtape.ops.families.linear import linear
-from gradtape.ops.families.reads import moved, running
+from gradtape.ops.families.reductions import accumulator, distinct_values, in_dtype
 from gradtape.ops.families.samples import Sample, generator
 from gradtape.ops.families.signatures import DTypeLike, Tensor, TensorLike, kind_of_operand
+from gradtape.ops.families.sparsity import moved, running
 from gradtape.trace.record import record
 
 if TYPE_CHECKING:
@@ -66,9 +66,9 @@ RESIZE_AXIS = declare(
             mask, axis, -before, -after
         ),
         batch=batching.shifted("axis"),
-        examples=examples.along_axis,
+        examples=independence.along_axis,
         sparsity=lambda y, operands, **params: moved(y, operands, **{**params, "fill": 0}),
-        copies=copies.resize_axis,
+        copies=memory_copies.resize_axis,
         samples=lambda: (
             [
                 Sample(
@@ -141,7 +141,7 @@ CUMULATIVE_SUM: Op = linear(
     mask=lambda index, mask, y, inputs, axis, reverse: _reached(mask, axis, reverse),
     transpose=lambda g, x, axis, reverse: apply(CUMULATIVE_SUM, (g,), (axis, not reverse)),
     batch=batching.shifted("axis"),
-    examples=examples.along_axis,
+    examples=independence.along_axis,
     sparsity=running,
     scan=Accumulation.SUM,
     expensive=True,
@@ -230,7 +230,7 @@ LINEAR_RECURRENCE = declare(
         vjp=_recurrence_vjp,
         mask=lambda index, mask, y, inputs, axis, reverse: _reached(mask, axis, reverse),
         batch=batching.shifted("axis"),
-        examples=examples.along_axis,
+        examples=independence.along_axis,
         sparsity=running,
         scan=Accumulation.RECURRENCE,
         expensive=True,
@@ -278,7 +278,7 @@ CUMULATIVE_PROD = declare(
         jvp=_cumulative_prod_jvp,
         mask=lambda index, mask, y, inputs, axis, reverse: _reached(mask, axis, reverse),
         batch=batching.shifted("axis"),
-        examples=examples.along_axis,
+        examples=independence.along_axis,
         sparsity=running,
         scan=Accumulation.PROD,
         expensive=True,

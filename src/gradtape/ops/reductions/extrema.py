@@ -18,8 +18,9 @@ from gradtape.ops.arrays.movement import permute, reshape_node
 from gradtape.ops.arrays.slicing import along_axis
 from gradtape.ops.elementwise.arithmetic import equal, record_operand, where
 from gradtape.ops.elementwise.unary import isnan
-from gradtape.ops.families import Sample, batching, cast, examples, generator, identities
-from gradtape.ops.families.axes import (
+from gradtape.ops.families import Sample, batching, cast, generator, identities, independence
+from gradtape.ops.families.linear import expand_reduced, mask_reduced
+from gradtape.ops.families.reductions import (
     Axes,
     add_up,
     count,
@@ -29,10 +30,9 @@ from gradtape.ops.families.axes import (
     reduction_samples,
     require_order,
 )
-from gradtape.ops.families.linear import expand_reduced, mask_reduced
-from gradtape.ops.families.reads import nothing, reduced
 from gradtape.ops.families.shapes import normalize_axes, normalize_axis, reduction_params
 from gradtape.ops.families.signatures import Axis, Tensor, TensorLike, kind_of_operand
+from gradtape.ops.families.sparsity import nothing, reduced
 from gradtape.trace.record import record
 from gradtape.trace.value import host_value
 
@@ -69,7 +69,7 @@ def _chosen(name: str, kernel: Rule) -> Op:
             jvp=Undefined(f"{name}_mask gives booleans"),
             vjp=Undefined(f"{name}_mask gives booleans"),
             batch=batching.shifted("axis"),
-            examples=examples.reduction,
+            examples=independence.reduction,
             sparsity=nothing,
             composition=composition,
             expensive=True,
@@ -117,7 +117,7 @@ def _extremum(name: str, kernel: Rule, reduction: Accumulation) -> Op:
             vjp=vjp,
             mask=mask_reduced,
             batch=batching.shifted("axis"),
-            examples=examples.reduction,
+            examples=independence.reduction,
             sparsity=reduced,
             reduction=reduction,
             simpler=identities.reduction,
@@ -197,7 +197,7 @@ def _position(name: str, kernel: Rule, reduction: Accumulation) -> Op:
             jvp=Undefined(f"{name} gives integers"),
             vjp=Undefined(f"{name} gives integers"),
             batch=_position_batch,
-            examples=examples.reduction,
+            examples=independence.reduction,
             sparsity=nothing,
             reduction=reduction,
             expensive=True,
@@ -363,7 +363,7 @@ ORDER_WEIGHTS = declare(
         jvp=lambda tangents, y, inputs, **params: None,
         vjp=lambda index, g, y, inputs, **params: None,
         batch=batching.shifted("axis"),
-        examples=examples.reduction,
+        examples=independence.reduction,
         sparsity=nothing,
         expensive=True,
         composition=_weights_composition,
@@ -396,7 +396,7 @@ ORDER_STATISTIC = declare(
         ),
         mask=mask_reduced,
         batch=batching.shifted("axis"),
-        examples=examples.reduction,
+        examples=independence.reduction,
         sparsity=reduced,
         expensive=True,
         composition=_order_composition,

@@ -13,8 +13,10 @@ from gradtape.ops.arrays.movement import reshape_node
 from gradtape.ops.elementwise.arithmetic import equal, not_equal, power, where
 from gradtape.ops.elementwise.complexes import abs, imag, real, sign
 from gradtape.ops.elementwise.unary import sqrt, square
-from gradtape.ops.families import Sample, batching, cast, examples, promotion
-from gradtape.ops.families.axes import (
+from gradtape.ops.families import Sample, batching, cast, independence, promotion
+from gradtape.ops.families.elementwise import conjugate, zeros_like
+from gradtape.ops.families.linear import expand_reduced, mask_reduced
+from gradtape.ops.families.reductions import (
     Axes,
     add_up,
     count,
@@ -22,11 +24,9 @@ from gradtape.ops.families.axes import (
     reduced_shape,
     reduction_samples,
 )
-from gradtape.ops.families.elementwise import conjugate, zeros_like
-from gradtape.ops.families.linear import expand_reduced, mask_reduced
-from gradtape.ops.families.reads import nothing, reduced
 from gradtape.ops.families.shapes import normalize_axes
 from gradtape.ops.families.signatures import Axis, Tensor, TensorLike, kind_of_operand
+from gradtape.ops.families.sparsity import nothing, reduced
 from gradtape.ops.reductions.extrema import max, min
 from gradtape.trace.record import record
 
@@ -184,7 +184,7 @@ NORM = declare(
         vjp=_vjp,
         mask=mask_reduced,
         batch=batching.shifted("axis"),
-        examples=examples.reduction,
+        examples=independence.reduction,
         sparsity=lambda y, operands, ord, **axes: (reduced if ord else nothing)(
             y, operands, **axes
         ),

@@ -30,8 +30,10 @@ from gradtape.ops.arrays.movement import reshape_node
 from gradtape.ops.elementwise.arithmetic import equal, record_operand, where
 from gradtape.ops.elementwise.complexes import imag, real
 from gradtape.ops.elementwise.unary import exp, log, square
-from gradtape.ops.families import Sample, batching, examples, identities, promotion
-from gradtape.ops.families.axes import (
+from gradtape.ops.families import Sample, batching, identities, independence, promotion
+from gradtape.ops.families.elementwise import conjugate
+from gradtape.ops.families.linear import expand_reduced, linear, mask_reduced
+from gradtape.ops.families.reductions import (
     Axes,
     accumulator,
     count,
@@ -40,11 +42,9 @@ from gradtape.ops.families.axes import (
     reduced_shape,
     reduction_samples,
 )
-from gradtape.ops.families.elementwise import conjugate
-from gradtape.ops.families.linear import expand_reduced, linear, mask_reduced
-from gradtape.ops.families.reads import lanes, nothing, reduced
 from gradtape.ops.families.shapes import normalize_axes, reduction_params
 from gradtape.ops.families.signatures import Axis, DTypeLike, Tensor, TensorLike, kind_of_operand
+from gradtape.ops.families.sparsity import lanes, nothing, reduced
 from gradtape.ops.reductions.cumulative import cumulative_prod, cumulative_sum, product_of_others
 from gradtape.ops.reductions.extrema import MAX, argmax, argmin, max, median, min, quantile
 from gradtape.ops.reductions.norm import norm
@@ -84,7 +84,7 @@ SUM = linear(
     mask=mask_reduced,
     transpose=lambda g, x, axis, keepdims: expand_reduced(g, x.shape, axis),
     batch=batching.shifted("axis"),
-    examples=examples.reduction,
+    examples=independence.reduction,
     sparsity=reduced,
     reduction=Accumulation.SUM,
     simpler=identities.reduction,
@@ -157,7 +157,7 @@ PROD = declare(
         vjp=_prod_vjp,
         mask=mask_reduced,
         batch=batching.shifted("axis"),
-        examples=examples.reduction,
+        examples=independence.reduction,
         sparsity=reduced,
         reduction=Accumulation.PROD,
         simpler=identities.reduction,
@@ -192,7 +192,7 @@ def _logical(name: str, kernel: Rule, reduction: Accumulation) -> Op:
             jvp=Undefined(f"{name} gives booleans"),
             vjp=Undefined(f"{name} gives booleans"),
             batch=batching.shifted("axis"),
-            examples=examples.reduction,
+            examples=independence.reduction,
             sparsity=nothing,
             reduction=reduction,
             expensive=True,
@@ -308,7 +308,7 @@ SQUARED_DEVIATIONS = declare(
         vjp=_squared_deviations_vjp,
         mask=mask_reduced,
         batch=batching.shifted("axis"),
-        examples=examples.reduction,
+        examples=independence.reduction,
         sparsity=reduced,
         reduction=Accumulation.SQUARED_DEVIATIONS,
         composition=_squared_deviations_composition,
@@ -417,7 +417,7 @@ LOGSUMEXP_WEIGHTS = declare(
             apply(ANY, (mask,), (axis, True)), mask.shape, axis
         ),
         batch=batching.shifted("axis"),
-        examples=examples.reduction,
+        examples=independence.reduction,
         sparsity=lanes,
         composition=_weights_composition,
         expensive=True,
@@ -447,7 +447,7 @@ LOGSUMEXP = declare(
         ),
         mask=mask_reduced,
         batch=batching.shifted("axis"),
-        examples=examples.reduction,
+        examples=independence.reduction,
         sparsity=reduced,
         composition=_logsumexp_composition,
         expensive=True,

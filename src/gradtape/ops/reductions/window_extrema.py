@@ -26,16 +26,16 @@ from gradtape.ir import REGISTRY, Node, Op, Shape, Spec, Undefined, apply, const
 from gradtape.ops.arrays import movement
 from gradtape.ops.arrays.slicing import SET_SLICE, SLICE, UNSLICE
 from gradtape.ops.elementwise.arithmetic import where
-from gradtape.ops.families import batching, examples
+from gradtape.ops.families import batching, independence
 from gradtape.ops.families.phases import Pairs
-from gradtape.ops.families.reads import Listed, Operand, nothing
 from gradtape.ops.families.samples import Sample, generator
+from gradtape.ops.families.sparsity import Listed, RuleInput, nothing
 from gradtape.ops.families.windows import Ints, counts_of, positions, windows_of
 from gradtape.trace.record import record
 
 if TYPE_CHECKING:
     from gradtape.ops.families.phases import Pairs
-from gradtape.ops.families.reads import OpReads
+from gradtape.ops.families.sparsity import OpReads
 
 _CODE = np.dtype(np.int32)
 
@@ -234,17 +234,17 @@ def _batch(inputs: batching.Inputs, batched: batching.Flags, y: Node, **params: 
     return batching.reshaped(apply(y.op, (joined,), y.params), (x.shape[0], *y.shape))
 
 
-def _examples(y: Node, places: examples.Places) -> examples.Batch:
+def _examples(y: Node, places: independence.Places) -> independence.Batch:
     """Windows keep what lies along the axes of batch and channels apart."""
     (place,) = places
     assert place is not None
     axis = place.axis(y.inputs[0])
     if axis not in (0, y.ndim - 1):
-        examples.mixes(y)
-    return examples.placed(y, axis, place.count)
+        independence.mixes(y)
+    return independence.placed(y, axis, place.count)
 
 
-def _sparsity(y: Node, operands: tuple[Operand, ...], **params: Any) -> OpReads:
+def _sparsity(y: Node, operands: tuple[RuleInput, ...], **params: Any) -> OpReads:
     # Loaded here because few programs ask for the pattern of a pooling.
     from scipy.sparse import csr_array
 

@@ -12,7 +12,7 @@ from gradtape.compiler.lower.products.bundled_products import bundled
 from gradtape.compiler.lower.products.tiled_products import Axis, Contraction
 from gradtape.ir import Node
 from gradtape.ir.facts import Nest, NestAxis
-from gradtape.ops.families.access import Strides, row_major
+from gradtape.ops.families.strides import Strides, row_major
 
 # The slot of an operand, and its offset and strides in bytes.
 Lie = tuple[int, int, tuple[int, ...]]

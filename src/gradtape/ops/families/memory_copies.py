@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from gradtape.ir import OPERATORS, Node, Shape, spec
-from gradtape.ops.families.access import Access, Strides, reshaped, row_major, whole
+from gradtape.ops.families.strides import Access, Strides, reshaped, row_major, whole
 from gradtape.records import dataclass
 
 # With more operands than this, setting up one loop per operand takes longer than NumPy's join.
@@ -53,7 +53,7 @@ class Piece:
 Reader = Callable[[Node], Access | None]
 
 
-Rule = Callable[[Node, Reader], "list[Piece] | None"]
+_CopyRule = Callable[[Node, Reader], "list[Piece] | None"]
 
 
 def pieces(node: Node, access: Reader) -> list[Piece] | None:
@@ -276,7 +276,7 @@ def _read(node: Node, access: Reader, along: bool) -> list[Piece] | None:
     return [Piece(node.shape, x, strides, found.offset, target, 0, reads=(index,))]
 
 
-def scatter(*, adds: bool, along: bool = False) -> Rule:
+def scatter(*, adds: bool, along: bool = False) -> _CopyRule:
     """A rule that writes or adds rows; if `along`, elements that have their own positions."""
 
     def rule(node: Node, access: Reader) -> list[Piece] | None:

@@ -2,7 +2,7 @@
 
 The `sparsity` rule of an op returns this. The answer does not depend on floating-point values, so
 one answer holds at all points. A rule is called as `sparsity(y, operands, **params)`, with the node
-and one `Operand` for each input, and returns
+and one `RuleInput` for each input, and returns
 
 - a tuple with `Reads`, `Running`, `Listed` or None (no dependence) for each operand,
 - or `Joined`, for ops that only move the elements of all their operands,
@@ -26,11 +26,11 @@ from gradtape.records import dataclass
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-Pairs = Sequence[tuple[int, int]]
+AxisPairs = Sequence[tuple[int, int]]
 
 
 @dataclass(frozen=True, eq=False)
-class Operand:
+class RuleInput:
     """An input of a sparsity rule; `value` is the array of an integer input if known, else None."""
 
     spec: Spec
@@ -118,7 +118,7 @@ def stretched(shape: Shape, result: Shape) -> Reads:
     return Reads(np.broadcast_to(numbered(shape), result).reshape(-1))
 
 
-def agreeing(shape: Shape, result: Shape, pairs: Pairs) -> Reads:
+def agreeing(shape: Shape, result: Shape, pairs: AxisPairs) -> Reads:
     """An element reads the elements with equal positions along pairs of axes (operand's, result's).
 
     Along other axes of the operand it reads everything. Length 1 matches any position.
@@ -154,7 +154,7 @@ def each(rule: Callable[..., PartRead]) -> Callable[..., Any]:
     `result` is the spec of the output that the rule answers for.
     """
 
-    def sparsity(y: Node, operands: tuple[Operand, ...], **params: Any) -> OpReads:
+    def sparsity(y: Node, operands: tuple[RuleInput, ...], **params: Any) -> OpReads:
         def answers(result: Spec) -> tuple[PartRead, ...]:
             return tuple(
                 rule(one, result, **params) if one.active and result.inexact else None
@@ -168,7 +168,7 @@ def each(rule: Callable[..., PartRead]) -> Callable[..., Any]:
     return sparsity
 
 
-def nothing(y: Node, operands: tuple[Operand, ...], **params: Any) -> OpReads:
+def nothing(y: Node, operands: tuple[RuleInput, ...], **params: Any) -> OpReads:
     """The rule of ops whose derivative is zero: the result depends on no operand."""
     nowhere = (None,) * len(operands)
     return [nowhere] * len(y.spec) if type(y.spec) is tuple else nowhere
@@ -178,7 +178,7 @@ elements = each(lambda operand, result, **_: stretched(operand.shape, result.sha
 dense = each(lambda operand, result, **_: everything(operand.shape, result.shape))
 
 
-def _reduced(operand: Operand, result: Spec, axis: tuple[int, ...], **_: Any) -> Reads:
+def _reduced(operand: RuleInput, result: Spec, axis: tuple[int, ...], **_: Any) -> Reads:
     kept = [at for at in range(operand.ndim) if at not in axis]
     if result.ndim == operand.ndim:
         pairs = [(at, at) for at in kept]
@@ -189,7 +189,7 @@ def _reduced(operand: Operand, result: Spec, axis: tuple[int, ...], **_: Any) ->
     return Reads(None, found.groups, found.count)
 
 
-def _lanes(operand: Operand, result: Spec, **params: Any) -> Reads:
+def _lanes(operand: RuleInput, result: Spec, **params: Any) -> Reads:
     axes = params["axes"] if "axes" in params else params["axis"]
     mixed = axes if isinstance(axes, tuple) else (axes,)
     pairs = [(at, at) for at in range(operand.ndim) if at not in mixed]
@@ -202,7 +202,7 @@ lanes = each(_lanes)
 running = each(lambda operand, result, axis, reverse: Running(axis, reverse))
 
 
-def _items(operand: Operand, result: Spec, **_: Any) -> Reads:
+def _items(operand: RuleInput, result: Spec, **_: Any) -> Reads:
     return agreeing(operand.shape, result.shape, [(at, at) for at in range(operand.ndim - 2)])
 
 
@@ -210,7 +210,7 @@ def _items(operand: Operand, result: Spec, **_: Any) -> Reads:
 matrices = each(_items)
 
 
-def moved(y: Node, operands: tuple[Operand, ...], **params: Any) -> Any:
+def moved(y: Node, operands: tuple[RuleInput, ...], **params: Any) -> Any:
     """The rule of ops that move elements: the op's NumPy kernel is run on element numbers.
 
     Numbers start at 1, because kernels fill with 0, which then means no element. Integer operands
