@@ -220,7 +220,7 @@ from gradtape.ops.reductions.reduction import (
 from gradtape.pytree import register_pytree as register_pytree
 from gradtape.runtime.buffer_pool import empty_cache as empty_cache
 from gradtape.runtime.counters import counters as counters
-from gradtape.runtime.plan_cache import clear_plans as clear_plans
+from gradtape.runtime.flush import clear_plans as clear_plans
 from gradtape.runtime.tiers import wait_for_compiler as wait_for_compiler
 from gradtape.suggestions import missing_name as _missing_name
 from gradtape.tape.gradient_tape import GradientTape as GradientTape, gradients as gradients

@@ -75,13 +75,13 @@ def test_capacities_looked_up_are_those_computed():
 def test_array_is_the_memory(dtype, shape):
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     buffer = buffers.allocate(size)
-    array = buffers.array(buffer, shape, dtype)
+    array = buffer.array(shape, dtype)
     assert (array.shape, array.dtype) == (shape, np.dtype(dtype))
     assert array.flags.writeable
     assert array.flags.c_contiguous
     assert array.ctypes.data == buffer.address
     array[...] = 1
-    again = buffers.array(buffer, shape, dtype)
+    again = buffer.array(shape, dtype)
     assert np.all(again == 1)
 
 
@@ -89,7 +89,7 @@ def test_array_is_the_memory(dtype, shape):
 def test_views_keep_the_memory(nbytes):
     buffer = buffers.allocate(nbytes)
     address, capacity = buffer.address, buffer.capacity
-    array = buffers.array(buffer, (nbytes // 8,), "float64")
+    array = buffer.array((nbytes // 8,), "float64")
     array[:] = 3.0
     view = array[5:].reshape(-1, 5).T[1:, ::2].view("int64").view("float64")
     del buffer, array
@@ -98,7 +98,7 @@ def test_views_keep_the_memory(nbytes):
     others = [buffers.allocate(nbytes) for _ in range(4)]
     assert address not in {each.address for each in others}
     for each in others:
-        buffers.array(each, (nbytes // 8,), "float64")[:] = 0.0
+        each.array((nbytes // 8,), "float64")[:] = 0.0
     assert np.all(view == 3.0)
     assert difference(before)["bytes_recycled"] == 0
     del view
@@ -109,7 +109,7 @@ def test_views_keep_the_memory(nbytes):
 def test_memoryview_keeps_the_memory():
     buffer = buffers.allocate(80)
     address = buffer.address
-    exported = memoryview(buffers.array(buffer, (10,), "float64"))
+    exported = memoryview(buffer.array((10,), "float64"))
     del buffer
     other = buffers.allocate(80)
     assert other.address != address
@@ -127,7 +127,7 @@ def test_empty_cache_returns_all_that_is_idle():
     buffers.empty_cache()
     assert difference(before)["bytes_returned"] == total
     assert buffers.pool_counts().bytes_held == 0
-    buffers.array(kept, (1000,), "uint8")[:] = 1
+    kept.array((1000,), "uint8")[:] = 1
 
 
 def test_limit_returns_sizes_not_asked_for_lately(monkeypatch):
@@ -154,7 +154,7 @@ def test_memory_beyond_the_limit_goes_with_its_holder(monkeypatch):
     buffers.empty_cache()
     monkeypatch.setattr(buffers._limit, "nbytes", buffers._recycled[0] + (5 << 20))
     before = buffers.pool_counts()
-    held = [buffers.array(buffers.allocate(2 << 20), (1 << 18,), "float64") for _ in range(4)]
+    held = [buffers.allocate(2 << 20).array((1 << 18,), "float64") for _ in range(4)]
     for number, each in enumerate(held):
         each[:] = number
     assert [float(each.sum()) / each.size for each in held] == [0, 1, 2, 3]
@@ -182,7 +182,7 @@ def test_no_python_runs_when_a_buffer_dies(monkeypatch, nbytes, limit):
     buffers.allocate(1)
     if limit is not None:
         monkeypatch.setattr(buffers._limit, "nbytes", limit)
-    held = [buffers.array(buffers.allocate(nbytes), (nbytes,), "uint8"), buffers.allocate(nbytes)]
+    held = [buffers.allocate(nbytes).array((nbytes,), "uint8"), buffers.allocate(nbytes)]
     seen = []
     sys.setprofile(lambda frame, event, _: event == "call" and seen.append(frame.f_code.co_name))
     try:
@@ -248,7 +248,7 @@ def test_threads_never_share_memory():
         for _ in range(300):
             held = []
             for size in generator.integers(1, 4000, 5):
-                array = buffers.array(buffers.allocate(8 * int(size)), (int(size),), "int64")
+                array = buffers.allocate(8 * int(size)).array((int(size),), "int64")
                 array[:] = number
                 held.append(array)
             if not all(np.all(array == number) for array in held):
@@ -268,14 +268,14 @@ def test_forked_child_has_memory_of_its_own():
 import os
 import numpy as np
 from gradtape.runtime import buffer_pool as buffers
-held = [buffers.array(buffers.allocate(n), (n,), np.uint8) for n in (100, 4_000_000)]
+held = [buffers.allocate(n).array((n,), np.uint8) for n in (100, 4_000_000)]
 for each in held: each[:] = 1
 idle = buffers.allocate(4_000_000); address = idle.address; del idle
 child = os.fork()
 if child == 0:
     for each in held: each[:] = 2
     mine = buffers.allocate(4_000_000)
-    buffers.array(mine, (4_000_000,), np.uint8)[:] = 3
+    mine.array((4_000_000,), np.uint8)[:] = 3
     del mine, held
     buffers.empty_cache()
     os._exit(0)
@@ -300,7 +300,7 @@ from gradtape.runtime import buffer_pool as buffers
 import sys
 class Keeper: pass
 keeper = Keeper(); keeper.itself = keeper
-keeper.held = [buffers.array(buffers.allocate(n), (n,), "u1") for n in (10, 100_000, 2_000_000)]
+keeper.held = [buffers.allocate(n).array((n,), "u1") for n in (10, 100_000, 2_000_000)]
 sys.keeper = keeper
 """
     source = str(Path(buffers.__file__).resolve().parents[2])

@@ -365,9 +365,7 @@ def _compiled(written: Any, given: Any) -> list[Any]:
 
 
 def control_array(buffer: Any, node: Any) -> Any:
-    from gradtape.runtime.buffer_pool import array
-
-    return array(buffer, node.shape, node.dtype)
+    return buffer.array(node.shape, node.dtype)
 
 
 def test_a_loop_is_one_instruction():

@@ -12,7 +12,8 @@ from gradtape.ir.op import REGISTRY
 from gradtape.ir.program import program
 from gradtape.ir.spec import spec
 from gradtape.runtime import plan_cache as cache
-from gradtape.runtime.plan_cache import clear_plans, plan_for
+from gradtape.runtime.flush import clear_plans
+from gradtape.runtime.plan_cache import plan_for
 from gradtape.trace.value import Value
 
 FLOAT = spec((3,), np.dtype("float64"))

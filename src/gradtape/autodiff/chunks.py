@@ -26,7 +26,7 @@ from gradtape.ops.families.casting import cast
 from gradtape.progress import Progress
 from gradtape.records import dataclass
 from gradtape.runtime.bound_plans import BoundPlan, bind, plan_settings
-from gradtape.runtime.buffer_pool import allocate, array
+from gradtape.runtime.buffer_pool import allocate
 from gradtape.runtime.footprint import intermediate_bytes, total_bytes
 from gradtape.trace import Recording, Trace, Value, state
 
@@ -106,7 +106,7 @@ class Chunks:
         """The whole Jacobian, computed now; progress is shown under the title."""
         of = spec(self.target.shape + self.source.shape, jacobian_dtype(self.target, self.source))
         buffer = allocate(of.nbytes)
-        whole = array(buffer, (self.target.size, self.source.size), of.dtype)
+        whole = buffer.array((self.target.size, self.source.size), of.dtype)
         seeds = whole.shape[0 if self.way == "reverse" else 1]
         known = self._known(recording)
         with Progress(title, seeds) as progress:

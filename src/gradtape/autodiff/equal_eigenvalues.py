@@ -33,7 +33,7 @@ def along_values(targets: Sequence[Node | None], node: Node) -> list[Node | None
     if not values:
         return [None] * len(targets)
     try:
-        found = iter(hooks.tangents(given, values, directions))
+        found = iter(hooks.transforms.forward(given, values, directions))
     except UndefinedRuleError:
         # A derivative written in Python, of which no other is known.
         return [None] * len(targets)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Sequence
 from gradtape.autodiff.equal_eigenvalues import TERMS, along_values, has_poles
 from gradtape.autodiff.reverse import Tangent, jvp_from_vjp
 from gradtape.ir import PICK, Undefined, dependents, placeholder, substitute, topological
-from gradtape.ir.hooks import hooks
 from gradtape.ir.node import Node, derive_from, outputs
 from gradtape.ops.custom.custom import CUSTOM
 
@@ -118,6 +117,3 @@ def _through(
     y = outputs(node) if several else node
     result: Tangent | None = jvp(tangents, y, node.inputs, **node.keywords)
     return result
-
-
-hooks.tangents = forward

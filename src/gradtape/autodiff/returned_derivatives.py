@@ -39,7 +39,7 @@ def hold_results(recording: Recording, results: Sequence[Node | Rows | None]) ->
         handle = None if result is None else recording.hold(next(nodes), kind)
         if isinstance(result, Rows):
             indices = recording.hold(result.indices, kind)
-            handle = hooks.row_sparse_class(indices, handle, result.spec)
+            handle = kind.rows_class(indices, handle, result.spec)
         held.append(handle)
     return held
 

@@ -7,6 +7,7 @@ applies its nodes again, in their order: to tapes and accumulators outside they 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from gradtape.autodiff.batch import Batching, PythonRule, Unbatched
 from gradtape.autodiff.python_rules import Checkpointed
 from gradtape.compiler.counts import COUNTS
 from gradtape.control.batched_rule import CarriedRule, all_examples
+from gradtape.errors import NoValueError
 from gradtape.ir import (
     LEAF,
     PICK,
@@ -25,7 +27,6 @@ from gradtape.ir import (
     substitute,
     topological,
 )
-from gradtape.ir.hooks import hooks
 from gradtape.ir.provenance import provenance
 from gradtape.ops.families.batching import moved, spread
 from gradtape.tensor.tensor import Tensor
@@ -259,14 +260,26 @@ class Carrier:
         return found
 
 
-def _carry_out(trace: Trace, node: Node) -> Tensor:
-    """A handle outside on a node of the trace that all examples share."""
-    carrier = Carrier(trace, 0, {})
-    batching = Batching({})
-    batching.of([node])
-    with trace.outside():
-        (found,) = carrier.carry(state.recording, batching, {}, [node])
-        return state.recording.hold(found, Tensor)
+class ExampleTrace(Trace):
+    """The recording of one example of a function that is called on many."""
 
+    is_batched = True
 
-hooks.carry_out = _carry_out
+    __slots__ = ()
+
+    def bind(self, variable: Any, new: Handle) -> bool:
+        """Assign a variable outside, where all examples share it."""
+        node = new.enter(self)
+        if self.lacks_value(node):
+            raise NoValueError(
+                f"assign: {variable.name} would be given a value that differs from example to "
+                f"example, inside {self.name}, where it is one variable for all. Return the value, "
+                "and assign outside what you make of it, such as its mean."
+            )
+        batching = Batching({})
+        batching.of([node])
+        with self.outside():
+            carrier = Carrier(self, 0, {})
+            (found,) = carrier.carry(state.recording, batching, {}, [node])
+            variable.store(state.recording.hold(found, Tensor))
+        return False

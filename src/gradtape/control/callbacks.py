@@ -9,25 +9,22 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from gradtape.control.python_calls import PY_FUNCTION, on_tensors
 from gradtape.dtypes import as_dtype
 from gradtape.ir import Op, Spec, spec
-from gradtape.ir.hooks import hooks
 from gradtape.ir.node import WRAPPERS
 from gradtape.ops.custom.callback import (
     METHODS,
     NUMPY_FUNCTION,
     PURE_CALLBACK,
-    PY_FUNCTION,
     Outcome,
     isolated,
     journal,
-    on_tensors,
 )
 from gradtape.pytree import Structure, flatten, flatten_up_to, unflatten
 from gradtape.records import dataclass
-from gradtape.tape.gradient_tape import GradientTape
-from gradtape.tensor import Tensor, TensorLike, asarray, from_value
-from gradtape.trace import host_value, record
+from gradtape.tensor import Tensor, TensorLike, asarray
+from gradtape.trace import record
 
 if TYPE_CHECKING:
     from gradtape.dtypes import DTypeLike
@@ -246,20 +243,3 @@ def _known(item: Any) -> Spec | None:
     if dtype is None or isinstance(item, (np.dtype, type)):
         return None
     return spec(tuple(shape or ()), as_dtype(dtype))
-
-
-def _pull(
-    function: Callable[..., object], arguments: Sequence[Tensor], dys: Sequence[Tensor], index: int
-) -> Tensor:
-    """The cotangent of one argument of a callback, by running it under a tape."""
-    tape = GradientTape()
-    with tape:
-        sources = [argument.copy() for argument in arguments]
-        tape.watch(sources[index])
-        results = function(*sources)
-    listed = list(results) if isinstance(results, (tuple, list)) else [results]
-    return tape.gradient(listed, sources[index], list(dys), unconnected_gradients="zero")
-
-
-hooks.callback_cotangent = _pull
-hooks.tensor_of_array = lambda array: from_value(host_value(array))

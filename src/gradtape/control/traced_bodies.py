@@ -41,8 +41,6 @@ Returned: TypeAlias = tuple[Sequence[Node | Handle | TensorLike], More]
 class BodyTrace(Trace):
     """The recording of a body."""
 
-    is_batched = False
-
     __slots__ = ("_made", "_variables", "carries")
 
     def __init__(self, outer: Recording, name: str, carries: bool) -> None:

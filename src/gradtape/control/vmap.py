@@ -12,7 +12,7 @@ import numpy as np
 
 from gradtape.argument_checks import check_function
 from gradtape.autodiff.batch import Unbatched
-from gradtape.control.batched_trace import Carrier
+from gradtape.control.batched_trace import Carrier, ExampleTrace
 from gradtape.control.traced_bodies import settled
 from gradtape.errors import ShapeError
 from gradtape.ir import Node, spec
@@ -210,7 +210,7 @@ class _Call:
             nodes = [tensor.enter(outer) for tensor in mapped]
             if state.recording is outer:
                 break
-        trace = Trace(outer, self.name, size)
+        trace = ExampleTrace(outer, self.name, size)
         try:
             with trace.entered():
                 ones = [trace.add_unknown(spec(n.shape[1:], n.dtype)) for n in nodes]

@@ -10,24 +10,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 FILLED_BY = {
-    "array_over": "gradtape.runtime.buffer_pool",
-    "compute_handle": "gradtape.runtime.flush",
-    "compute_pending": "gradtape.runtime.flush",
-    "consider_native_recorder": "gradtape.compiler.cpython.switch",
+    "evaluator": "gradtape.runtime.flush",
     "handle_class": "gradtape.tensor.tensor",
-    "leave_full_table": "gradtape.runtime.flush",
-    "row_sparse_class": "gradtape.tensor.row_sparse",
-    "stack": "gradtape.ops.arrays.joining",
-    "carry_out": "gradtape.control.batched_trace",
     "transforms": "gradtape.autodiff.body_transforms",
-    "tangents": "gradtape.autodiff.forward",
-    "compile_loops": "gradtape.autodiff.sparse.known_patterns",
-    "callback_cotangent": "gradtape.control.callbacks",
-    "tensor_of_array": "gradtape.control.callbacks",
+    "numpy_protocols": "gradtape.interop.numpy_protocols.dispatch",
 }
+
+
+class Evaluator(NamedTuple):
+    """What gives pending work its values."""
+
+    compute: Callable[[Any], None]
+    flush: Callable[[Any], None]
+
+
+class NumpyProtocols(NamedTuple):
+    """NEP 13 and NEP 18 for tensors."""
+
+    array_ufunc: Callable[..., Any]
+    array_function: Callable[..., Any]
 
 
 class Hooks:
@@ -35,38 +39,16 @@ class Hooks:
 
     __slots__ = tuple(FILLED_BY)
 
-    # trace/: a value may hold a buffer of the runtime's pool; this makes an array over it,
-    # given the shape and the dtype.
-    array_over: Callable[..., Any]
-    # A handle that is pending in another recording is computed before it enters this one.
-    compute_handle: Callable[[Any], None]
-    # A recording that has grown too long is flushed in the middle of recording an op.
-    compute_pending: Callable[[], None]
-    # Closed recordings are counted: after enough of them the recorder is compiled.
-    consider_native_recorder: Callable[[], None]
-    # The class of the results of ops none of whose operands is a handle: Tensor.
+    # trace/: a handle that is pending in another recording is computed before it enters this one,
+    # and a recording that has grown too long is flushed in the middle of recording an op.
+    evaluator: Evaluator
+    # trace/: the class of the results of ops none of whose operands is a handle: Tensor.
     handle_class: type[Any]
-    # The class of derivatives that are zero but for some rows: RowSparse.
-    row_sparse_class: Callable[..., Any]
-    # A list of tensors is an operand, too: it enters as their stack, and `stack` is an op.
-    stack: Callable[[tuple[Any, ...]], Any]
-    # A variable outside a trace is assigned inside it: the handle outside on the assigned node.
-    carry_out: Callable[[Any, Any], Any]
-
     # ops/control: the rules of loops and branches transform the bodies that these ops hold. The
     # object has forward, reverse, batch and detect.
     transforms: Any
-    # autodiff/: reverse mode differentiates cotangents along a direction, by forward mode.
-    tangents: Callable[..., Any]
-    # ops/custom: a callback on tensors is differentiated by running it under a tape.
-    callback_cotangent: Callable[..., Any]
-    tensor_of_array: Callable[[Any], Any]
-
-    # runtime/: `clear_plans` forgets the graphs that this thread has recorded, too.
-    leave_full_table: Callable[[], None]
-
-    # autodiff/sparse/: long greedy loops run as machine code. None: leave them to Python.
-    compile_loops: Callable[..., dict[str, Callable[..., int]] | None]
+    # tensor/: NumPy's functions on tensors. Their tables name most of the library.
+    numpy_protocols: NumpyProtocols
 
     def __getattr__(self, name: str) -> Any:
         """Reached only while the slot is empty: import the module that fills it."""

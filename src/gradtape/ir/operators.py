@@ -29,6 +29,8 @@ class OperatorOps:
     logical_not: Op
     # Of `ir.node.constant`.
     full: Op
+    # Of a list of tensors among operands (`trace.record`).
+    stack: Op
     # Of row-sparse cotangents (`ir.rows`).
     concat: Op
     scatter_add_rows: Op

@@ -33,7 +33,6 @@ from gradtape.compiler.machine_limits import parse_bytes, physical_memory
 from gradtape.concurrency import method_in_c
 from gradtape.config import variable
 from gradtape.dtypes import DTypeLike
-from gradtape.ir.hooks import hooks
 from gradtape.ops.matrices import sparse_factors
 from gradtape.records import dataclass
 from gradtape.runtime.probe import PROBE
@@ -106,6 +105,17 @@ class Buffer(int):
     capacity = 0
     address = int.numerator
 
+    def array(self, shape: tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
+        """A writable array on this memory; the array and all its views keep the buffer."""
+        if PROBE.sink is not None:
+            PROBE.sink.viewed(self)
+        capacity = self.capacity
+        kind = _kinds.get(capacity) or _new_kind(capacity)
+        # Views in NumPy hold the object that exports the memory, so that object holds the buffer.
+        memory = kind.from_address(self)
+        memory.buffer = self
+        return np.ndarray(shape, dtype, memory)
+
     def __reduce__(self) -> NoReturn:
         # A copy would give the same memory back a second time.
         raise TypeError("a buffer is memory and cannot be copied. Copy the tensor that holds it.")
@@ -165,20 +175,6 @@ def allocate(nbytes: int) -> Buffer:
     return found
 
 
-def array(buffer: Buffer, shape: tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
-    """A writable array on the memory of a buffer; the array and all its views keep the buffer."""
-    if PROBE.sink is not None:
-        PROBE.sink.viewed(buffer)
-    capacity = buffer.capacity
-    kind = _kinds.get(capacity) or _new_kind(capacity)
-    # Views in NumPy hold the object that exports the memory, so that object holds the buffer.
-    memory = kind.from_address(buffer)
-    memory.buffer = buffer
-    return np.ndarray(shape, dtype, memory)
-
-
-# Values make arrays of buffers without importing the pool, which is above them.
-hooks.array_over = array
 # ctypes arrays by capacity; Any because their instances take an attribute that keeps the buffer.
 _kinds: dict[int, Any] = {}
 

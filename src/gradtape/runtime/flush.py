@@ -30,19 +30,23 @@ from functools import partial
 from types import FrameType
 
 from gradtape.compiler.counts import COUNTS
+from gradtape.compiler.cpython import switch
+from gradtape.compiler.objects.llvm import free_code
 from gradtape.concurrency import is_interrupt
 from gradtape.errors import NoValueError
-from gradtape.ir.hooks import hooks
-from gradtape.ir.node import LEAF, PLACEHOLDER, Node, renew_table
-from gradtape.ir.program import Program, program, with_outputs
+from gradtape.ir.hooks import Evaluator, hooks
+from gradtape.ir.node import LEAF, PLACEHOLDER, Node, renew_table, retire_tables
+from gradtape.ir.program import Program, forget_dead_bodies, program, with_outputs
 from gradtape.ir.walk import topological
 from gradtape.runtime.bound_plans import BoundPlan
 from gradtape.runtime.kept_for_backward import kept
+from gradtape.runtime.plan_cache import forget_plans
 from gradtape.runtime.probe import PROBE
 from gradtape.trace.handle import Handle
 from gradtape.trace.recording import Recording
 from gradtape.trace.thread_state import ended, settle, state
 from gradtape.trace.trace import Trace, leave_full_tables
+from gradtape.trace.traffic import traffic
 from gradtape.trace.uncollected import uncollected
 from gradtape.trace.value import Content, Value
 
@@ -309,6 +313,8 @@ def retire(recording: Recording) -> None:
         if recording.handles and not recording.capturing and live(recording, recording.handles):
             return  # a signal handler or a callback of the garbage collector has recorded meanwhile
     recording.close()
+    if traffic.recordings >= traffic.due:
+        switch.consider_compiling()
 
 
 def leave_full_table() -> None:
@@ -318,6 +324,21 @@ def leave_full_table() -> None:
     if type(recording) is Recording and recording.table.is_full() and not busy:
         retire(recording)
     leave_full_tables()
+
+
+def clear_plans() -> None:
+    """Forget every plan, derivative and captured call, and free the machine code of plans.
+
+    All of it is made again when it is next needed. What other threads have is freed when they next
+    compute something or call the function.
+
+    >>> gt.clear_plans()
+    """
+    forget_plans()
+    retire_tables()
+    leave_full_table()
+    forget_dead_bodies()
+    free_code()
 
 
 def release(recording: Recording) -> None:
@@ -423,6 +444,4 @@ def _losses(recording: Recording, found: Program) -> list[Node]:
     return targets if cheap and small and valued else []
 
 
-hooks.compute_handle = compute_handle
-hooks.compute_pending = compute_pending
-hooks.leave_full_table = leave_full_table
+hooks.evaluator = Evaluator(compute_handle, flush)

@@ -15,13 +15,10 @@ from collections.abc import Hashable
 from typing import Protocol, TypeVar
 
 from gradtape.compiler.counts import COUNTS
-from gradtape.compiler.objects.llvm import free_code
 from gradtape.compiler.passes.resize import outline
 from gradtape.concurrency import WeakTable, new_lock
 from gradtape.dtypes import World
-from gradtape.ir.hooks import hooks
-from gradtape.ir.node import retire_tables
-from gradtape.ir.program import Program, forget_dead_bodies, sealed, sealed_inputs
+from gradtape.ir.program import Program, sealed, sealed_inputs
 from gradtape.logs import Log
 from gradtape.ops.control.bodies import calls_python
 from gradtape.runtime.probe import PROBE
@@ -137,7 +134,7 @@ _holders: WeakTable[int, PlanHolder] = WeakTable()
 
 
 def note_holder(holder: PlanHolder) -> None:
-    """Let `clear_plans` know an object that holds plans."""
+    """Let `forget_plans` know an object that holds plans."""
     _holders.setdefault(id(holder), holder)
 
 
@@ -151,22 +148,11 @@ def plans_held() -> int:
     return len(_plans) + len(_calling_plans)
 
 
-def clear_plans() -> None:
-    """Forget every plan, derivative and captured call, and free the machine code of plans.
-
-    All of it is made again when it is next needed. What other threads have is freed when they next
-    compute something or call the function.
-
-    >>> gt.clear_plans()
-    """
+def forget_plans() -> None:
+    """Forget every plan and every captured call, those of other threads at their next calls."""
     with _lock:
         for known in (_plans, _calling_plans, _outlines):
             known.clear()
-    # Captures of other threads are forgotten at their next calls.
     World.advance()
     for holder in _holders.values():
         holder.forget_plans()
-    retire_tables()
-    hooks.leave_full_table()
-    forget_dead_bodies()
-    free_code()

@@ -16,7 +16,7 @@ from gradtape.ops.elementwise.arithmetic import identity, record_operand
 from gradtape.ops.families.casting import cast
 from gradtape.records import dataclass
 from gradtape.trace.followed_number import plain
-from gradtape.trace.operands import SCALARS
+from gradtape.trace.record import SCALARS
 
 if TYPE_CHECKING:
     from gradtape.dtypes import DTypeLike

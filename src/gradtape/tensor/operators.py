@@ -12,6 +12,7 @@ import numpy as np
 from gradtape.dtypes import DType
 from gradtape.errors import ShapeError
 from gradtape.ir import lines
+from gradtape.ir.hooks import hooks
 from gradtape.ir.op import Op
 from gradtape.ops.arrays import indexing, joining, movement
 from gradtape.ops.elementwise import arithmetic, complexes, unary as elementwise
@@ -91,6 +92,12 @@ class Operators:
 
     shape: tuple[int, ...]
     dtype: DType
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        return hooks.numpy_protocols.array_ufunc(self, ufunc, method, *inputs, **options)
+
+    def __array_function__(self, function: Any, kinds: Any, args: Any, kwargs: Any) -> Any:
+        return hooks.numpy_protocols.array_function(self, function, kinds, args, kwargs)
 
     # The functions themselves: a method that calls one would add a Python frame to every record.
     __add__ = operator(op_of(arithmetic.add), "__radd__")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gradtape.ir.hooks import hooks
 from gradtape.ir.node import Node, apart_from_recorded, apply, constant
 from gradtape.ir.spec import Spec
 from gradtape.ops.arrays.creation import FULL
@@ -92,4 +91,4 @@ class RowSparse(KeptAsRows, Tensor):
 # Ops on it, and views of it, give ordinary tensors.
 RowSparse.result_class = Tensor
 RowSparse.view_class = TensorView
-hooks.row_sparse_class = RowSparse
+Tensor.rows_class = RowSparse

@@ -27,7 +27,7 @@ from gradtape.tensor.operators import Operators
 from gradtape.trace.capturing import note_text
 from gradtape.trace.followed_number import Followed
 from gradtape.trace.handle import Handle
-from gradtape.trace.operands import any_handle, entered_array, scalar_spec, stack_nest
+from gradtape.trace.record import any_handle, entered_array, scalar_spec, stack_nest
 from gradtape.trace.thread_state import state
 from gradtape.trace.value import Value, host_value
 
@@ -250,7 +250,7 @@ class Tensor(Handle, Operators, Displayed):
 
 Tensor.result_class = Tensor
 hooks.handle_class = Tensor
-switch.offer(tiers.MODE != "off")
+switch.offer(Tensor, tiers.MODE != "off")
 
 
 def _refuse_dtype(old: Tensor, new: Tensor, what: str) -> NoReturn:

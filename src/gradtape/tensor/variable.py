@@ -245,17 +245,15 @@ class Variable(Operators):
                     "Cast the value first."
                 )
             new = cast(new, self.dtype)
-        self._store(new)
+        self.store(new)
         return self
 
-    def _store(self, new: Tensor) -> None:
+    def store(self, new: Tensor) -> None:
+        """Hold another tensor of the same shape and dtype."""
         recording = state.recording
         if isinstance(recording, Trace):
-            if recording.bind(self, new):
-                return
-            with recording.assigning(self.name, new) as outside:
-                self._store(outside)
-            recording.is_read_as(self._handle, new)
+            if not recording.bind(self, new):
+                recording.is_read_as(self._handle, new)
             return
         old = self._handle
         free = not state.tapes and not recording.capturing

@@ -2,8 +2,8 @@
 
 Other packages import:
 
-- `record`: `record`, which applies an op to operands of any kind
-- `operands`: `enter` and the rules for Python scalars and nests of tensors
+- `record`: `record`, which applies an op to operands of any kind; `enter` and the rules for Python
+  scalars and nests of tensors
 - `value`, `handle`, `recording`: the classes `Value`, `Handle` and `Recording`
 - `thread_state`: `state`, the recording and the entered tapes of the running thread
 - `modes`: switches of the running thread, such as the eager debug mode
@@ -16,8 +16,7 @@ Other packages import:
 
 from gradtape.trace.followed_number import Followed, plain
 from gradtape.trace.handle import Handle
-from gradtape.trace.operands import SCALARS, any_handle, enter
-from gradtape.trace.record import record
+from gradtape.trace.record import SCALARS, any_handle, enter, record
 from gradtape.trace.recording import Recording
 from gradtape.trace.thread_state import state
 from gradtape.trace.trace import Trace

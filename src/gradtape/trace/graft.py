@@ -117,7 +117,7 @@ def _values_of(recording: Recording, nodes: Sequence[Node]) -> list[Any]:
     handles = {node: recording.hold(node, Handle) for node in pending}
     for handle in handles.values():
         if handle.computed is None:
-            hooks.compute_handle(handle)
+            hooks.evaluator.compute(handle)
     return [
         recording.leaves[node.params[0]]
         if node.op is LEAF

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gradtape.ir.hooks import hooks
 from gradtape.ir.node import Node
+from gradtape.ir.spec import Spec
 from gradtape.trace.value import Value
 
 if TYPE_CHECKING:
@@ -20,9 +22,11 @@ class Handle:
 
     __slots__ = ("__weakref__", "computed", "node", "recording")
 
-    # The class of the results of ops on this handle, and of views of it.
+    # The class of the results of ops on this handle, of views of it, and of derivatives that are
+    # zero but for some rows: called with indices, values and a spec.
     result_class: type[Handle]
     view_class: type[Handle]
+    rows_class: Callable[[Any, Any, Spec], Handle]
 
     def __init__(self, node: Any, recording: Recording | None, computed: Value | None) -> None:
         # None once a value was computed that no tape tracks; a Node otherwise.
@@ -44,7 +48,7 @@ class Handle:
             # The capture sees a result computed elsewhere from this handle as a plain constant.
             self.recording.escape()
         if self.computed is None:
-            hooks.compute_handle(self)
+            hooks.evaluator.compute(self)
             if self.recording is recording:  # it is a node of this recording after all
                 return self.node
         if recording.capturing or recording.outer is not None:

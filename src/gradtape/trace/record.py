@@ -1,16 +1,161 @@
-"""Record: applies an op to operands of any kind, lazily."""
+"""Record: applies an op to operands of any kind, lazily.
+
+Operands are tensors, variables, numbers, arrays and nests of these. `enter` gives the node that
+stands for one in a recording, `record` applies an op to several.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from gradtape.dtypes import DType, DTypeLike, of_scalar
 from gradtape.ir.hooks import hooks
 from gradtape.ir.node import Node, Params, apply, constant, outputs
 from gradtape.ir.op import Op
-from gradtape.trace.followed_number import read_all
+from gradtape.ir.operators import OPERATORS
+from gradtape.ir.spec import Spec, spec
+from gradtape.trace.capturing import capturing
+from gradtape.trace.followed_number import FOLLOWED, read_all
 from gradtape.trace.handle import Handle
-from gradtape.trace.operands import Operands, enter_operands, partner_dtype, scalar_spec
+from gradtape.trace.recording import Recording
 from gradtape.trace.thread_state import state
+from gradtape.trace.value import Value, host_value
+
+# Tensors, variables, numbers, arrays, nests of these, and objects with `__gradtape__`.
+Operands = tuple[object, ...]
+SCALARS = frozenset((bool, int, float, complex, *FOLLOWED))
+# The number of axes that an array of NumPy has at most.
+MAX_DIMENSIONS = 64
+
+
+def enter(recording: Recording, operand: Any, partner: DType | None = None) -> Node:
+    """The node that stands for an operand; a Python scalar adapts to the dtype `partner`."""
+    kind = type(operand)
+    if kind in FOLLOWED:
+        value = operand.plain
+        return recording.add_number(operand, scalar_spec(value, type(value), partner))
+    if kind in SCALARS:
+        return recording.add_leaf(operand, scalar_spec(operand, kind, partner))
+    method = getattr(operand, "enter", None)
+    if method is not None:
+        return method(recording)
+    convert = getattr(operand, "__gradtape__", None)
+    if convert is not None:
+        return enter(recording, convert(), partner)
+    if isinstance(operand, (list, tuple)) and any_handle(operand):
+        return enter(recording, stack_nest(operand), partner)
+    return recording.enter_value(entered_array(recording, operand))
+
+
+def entered_array(recording: Recording, operand: Any, dtype: DTypeLike | None = None) -> Value:
+    """The value of host memory; a capture notes arrays that enter its program whole."""
+    value = host_value(operand, dtype)
+    if type(operand) is np.ndarray:
+        capture = capturing(recording)
+        if capture is not None:
+            capture.note_array(operand, value)
+    return value
+
+
+def scalar_spec(value: Any, kind: type, partner: DType | None) -> Spec:
+    """The spec of a Python scalar beside operands of dtype `partner`."""
+    dtype = of_scalar(kind, partner)
+    if kind is int and dtype.kind in "iu":
+        bounds = np.iinfo(dtype)
+        if not bounds.min <= value <= bounds.max:
+            raise OverflowError(
+                f"{value} does not fit {dtype} ({bounds.min} to {bounds.max}). "
+                "Cast the tensor to a wider dtype first."
+            )
+    return spec((), dtype)
+
+
+def any_handle(nest: object, depth: int = 0) -> bool:
+    """Whether a nest of lists holds a tensor or variable."""
+    if isinstance(nest, (list, tuple)):
+        _check_depth(depth)
+        return any(any_handle(item, depth + 1) for item in nest)
+    return hasattr(nest, "enter")
+
+
+def _check_depth(depth: int) -> None:
+    if depth > MAX_DIMENSIONS:
+        raise ValueError(
+            f"asarray: a list is nested more than {MAX_DIMENSIONS} levels deep, or contains "
+            "itself. A tensor has one axis for each level: pass a list with fewer."
+        )
+
+
+def stack_nest(nest: Any, depth: int = 0) -> Any:
+    """The stack of a list of tensors, which is what NumPy makes of a list of arrays."""
+    _check_depth(depth)
+    parts = [
+        stack_nest(item, depth + 1) if isinstance(item, (list, tuple)) else item for item in nest
+    ]
+    return record(OPERATORS.stack, tuple(parts), (0,))
+
+
+def partner_dtype(op: Op, operands: Operands) -> DType | None:
+    """The dtype that Python scalars among the operands adapt to, or None."""
+    positions = range(len(operands)) if op.weak is None else op.weak
+    found = None
+    for position in positions:
+        dtype = getattr(operands[position], "dtype", None)
+        if dtype is not None:
+            found = dtype if found is None else np.promote_types(found, dtype)
+    return found
+
+
+def enter_operands(recording: Recording, op: Op, operands: Operands) -> tuple[Node, ...]:
+    """The nodes of operands of any kind; Python scalars adapt to the dtype of the others."""
+    nodes: list[Any] = []  # None for a scalar, until the dtype of the others is known
+    scalars = False
+    for operand in operands:
+        if type(operand) in SCALARS:
+            scalars = True
+            nodes.append(None)
+            continue
+        method = getattr(operand, "enter", None)
+        if method is None:
+            return _enter_anything(recording, op, operands)
+        nodes.append(method(recording))
+    if scalars:
+        weak = op.weak
+        partner = None
+        for position, node in enumerate(nodes):
+            if node is not None and (weak is None or position in weak):
+                dtype = node.spec.dtype
+                partner = dtype if partner is None else np.promote_types(partner, dtype)
+        for position, node in enumerate(nodes):
+            if node is None:
+                adapts = weak is None or position in weak
+                nodes[position] = enter(recording, operands[position], partner if adapts else None)
+    return tuple(nodes)
+
+
+def _enter_anything(recording: Recording, op: Op, operands: Operands) -> tuple[Node, ...]:
+    """`enter_operands` where an array, a list or another foreign object is among the operands."""
+    partner = None
+    if any(type(operand) in SCALARS for operand in operands):
+        operands = _with_dtypes(operands)
+        partner = partner_dtype(op, operands)
+    weak = op.weak
+    return tuple(
+        enter(recording, operand, partner if weak is None or position in weak else None)
+        for position, operand in enumerate(operands)
+    )
+
+
+def _with_dtypes(operands: Operands) -> Operands:
+    """The operands with lists and other nests as arrays, so that scalars can adapt to them."""
+    return tuple(
+        operand
+        if type(operand) in SCALARS or hasattr(operand, "dtype")
+        else (stack_nest(operand) if any_handle(operand) else host_value(operand).array)
+        for operand in operands
+    )
 
 
 def record(op: Op, operands: Operands, params: Params = ()) -> Any:
@@ -25,7 +170,7 @@ def record(op: Op, operands: Operands, params: Params = ()) -> Any:
     recording = state.recording
     inputs = enter_operands(recording, op, operands)
     if not state.tapes and recording.should_be_cut(op, inputs, params):
-        hooks.compute_pending()
+        hooks.evaluator.flush(recording)
     # Entering an operand may have flushed and closed the recording it was meant for.
     while state.recording is not recording:
         recording = state.recording

@@ -218,8 +218,6 @@ class Recording:
             self.lines = {}
         if self.unassigned:
             self.unassigned = set()
-        if traffic.recordings >= traffic.due:
-            hooks.consider_native_recorder()
 
     def should_be_cut(self, op: Op, inputs: tuple[Node, ...], params: Params) -> bool:
         """Whether so much is pending that it should be flushed before this application.
@@ -397,7 +395,7 @@ class Recording:
 
     def compute_at_once(self, handle: Handle) -> None:
         """Compute an op that may fail on the line that records it."""
-        hooks.compute_handle(handle)
+        hooks.evaluator.compute(handle)
 
     def forget(self, handles: tuple[Handle, ...]) -> None:
         """Take handles off the list: no flush computes them."""

@@ -112,7 +112,7 @@ class Trace(Recording):
     """The recording of one call of a function on arguments without values."""
 
     # Whether its graph becomes that of many examples.
-    is_batched = True
+    is_batched = False
     outer: Recording
 
     __slots__ = (
@@ -397,7 +397,7 @@ class Trace(Recording):
             if isinstance(ordinal, int) and self.leaves[ordinal] is None:
                 handle = self.outer.hold(self.sources[ordinal], Handle)
                 with self.outside():
-                    hooks.compute_handle(handle)
+                    hooks.evaluator.compute(handle)
                 self.leaves[ordinal] = handle.computed
 
     def rewind(self) -> None:
@@ -419,25 +419,11 @@ class Trace(Recording):
         return False
 
     def bind(self, variable: object, new: Handle) -> bool:
-        """Assign a variable inside the body; False if this trace assigns it outside."""
-        return False
+        """Assign a variable; False if it was assigned outside, where all examples share it."""
+        raise NotImplementedError
 
     def make(self, variable: object) -> None:
         """Note that a variable was made inside."""
-
-    @contextlib.contextmanager
-    def assigning(self, name: str, new: Handle) -> Iterator[Any]:
-        """The handle outside on a value that a variable is assigned; all examples share it."""
-        node = new.enter(self)
-        if self.lacks_value(node):
-            raise NoValueError(
-                f"assign: {name} would be given a value that differs from example to example, "
-                f"inside {self.name}, where it is one variable for all. Return the value, and "
-                "assign outside what you make of it, such as its mean."
-            )
-        outside = hooks.carry_out(self, node)
-        with self.outside():
-            yield outside
 
     def is_read_as(self, handle: Handle, new: Handle) -> None:
         """Let an outer handle that was given the value of `new` be `new` in derivatives inside."""

@@ -10,7 +10,7 @@ class Traffic:
 
     recordings = 0
     applications = 0
-    # The count of recordings at which `hooks.consider_native_recorder` is called next.
+    # The count of recordings at which compiling the recorder is considered next.
     due: float = math.inf
 
 

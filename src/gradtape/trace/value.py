@@ -7,11 +7,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from gradtape.concurrency import new_lock
-from gradtape.dtypes import Array, DTypeLike, as_dtype, is_masked, masks_exist
+from gradtape.dtypes import Array, DType, DTypeLike, as_dtype, is_masked, masks_exist
 from gradtape.errors import DtypeError, is_of_this_line
-from gradtape.ir.hooks import hooks
 from gradtape.ir.node import Node
-from gradtape.ir.spec import Spec, spec
+from gradtape.ir.spec import Shape, Spec, spec
 
 
 class PoolBuffer(Protocol):
@@ -19,6 +18,8 @@ class PoolBuffer(Protocol):
 
     @property
     def address(self) -> int: ...
+
+    def array(self, shape: Shape, dtype: DType) -> Array: ...
 
 
 Content = Array | PoolBuffer
@@ -51,7 +52,7 @@ class Value:
         content = self.content
         if isinstance(content, np.ndarray):
             return content
-        return hooks.array_over(content, self.spec.shape, self.spec.dtype)
+        return content.array(self.spec.shape, self.spec.dtype)
 
     @property
     def address(self) -> int:

@@ -41,7 +41,7 @@ def test_a_compiler_that_fails_is_a_warning(monkeypatch):
     monkeypatch.setattr(switch, "MODE", "native")
     monkeypatch.setattr(switch.traffic, "due", switch.traffic.due)
     with pytest.warns(UserWarning, match="goes on in Python"):
-        switch.Watch()()
+        switch.consider_compiling()
 
 
 SCRIPT = """

@@ -6,7 +6,7 @@ that index: the same program on another mesh has another pattern.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -18,9 +18,7 @@ from gradtape.dtypes import Array, DType
 from gradtape.errors import SparsityError
 from gradtape.ir import Fact, Node, of_structure
 from gradtape.ir.derived import Digests, digest_of
-from gradtape.ir.hooks import hooks
 from gradtape.records import dataclass
-from gradtape.runtime import tiers
 from gradtape.trace import Recording
 
 
@@ -56,23 +54,6 @@ def contents_of(recording: Recording, leaves: Sequence[Node]) -> Contents:
 def follows(node: Node) -> bool:
     """Whether a node's Python rule is the derivative of its computation: a checkpoint's."""
     return isinstance(node.params[1], Checkpointed)
-
-
-def _compiled_loops(
-    functions: Sequence[Callable[..., int]],
-) -> dict[str, Callable[..., int]] | None:
-    """Compile greedy loops, unless the compiler is switched off."""
-    if tiers.MODE == "off":
-        return None
-    from gradtape.compiler.emit.integer_loops import compile_integers  # loads the compiler
-
-    try:
-        return compile_integers(functions)
-    except OSError:  # the library was installed without its source text
-        return None
-
-
-hooks.compile_loops = _compiled_loops
 
 
 # Up to this many entries are compared one by one to see whether examples are independent.

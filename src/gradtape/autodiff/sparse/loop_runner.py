@@ -1,7 +1,4 @@
-"""Runs the greedy loops, as the Python they are written in or, if they are long, as machine code.
-
-This package may not import the compiler, which is called through `hooks.compile_loops`.
-"""
+"""Runs greedy loops as the Python that they are written in or, if they are long, compiled."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ import numpy as np
 
 from gradtape.autodiff.sparse import greedy
 from gradtape.dtypes import Array
-from gradtape.ir.hooks import hooks
+from gradtape.runtime import tiers
 
 Loop = Callable[..., int]
 
@@ -55,8 +52,20 @@ def _machine_code(function: Loop, work: float) -> Loop | None:
         return None
     with _lock:
         if name not in _compiled:
-            compiled = hooks.compile_loops((*_CALLEES.get(function, ()), function))
+            compiled = _compiled_loops((*_CALLEES.get(function, ()), function))
             if compiled is None:
                 return None
             _compiled[name] = compiled[name]
         return _compiled[name]
+
+
+def _compiled_loops(functions: Sequence[Loop]) -> dict[str, Loop] | None:
+    """Compile greedy loops, unless the compiler is switched off."""
+    if tiers.MODE == "off":
+        return None
+    from gradtape.compiler.emit.integer_loops import compile_integers  # loads the compiler
+
+    try:
+        return compile_integers(functions)
+    except OSError:  # the library was installed without its source text
+        return None

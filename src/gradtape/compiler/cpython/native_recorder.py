@@ -24,7 +24,6 @@ from gradtape.compiler.cpython.objects import (
     word,
 )
 from gradtape.concurrency import new_lock
-from gradtape.ir.hooks import hooks
 from gradtape.ir.node import Node, Table
 from gradtape.ir.operators import OPERATORS
 from gradtape.ir.spec import Spec
@@ -98,6 +97,12 @@ def offsets() -> dict[str, int] | None:
     return found if all(checks) else None
 
 
+class Recorded:
+    """The class whose operators the native code takes the place of: Tensor, given by `switch`."""
+
+    kind: type[Handle]
+
+
 class Native:
     """The compiled recorder. Everything it points to lives as long as the process."""
 
@@ -111,7 +116,7 @@ class Native:
         self.unsupported: weakref.WeakSet[type] = weakref.WeakSet()
         self.kept: list[Any] = []
         self.contexts = self._contexts(recorder.EXPONENTS)
-        tensor: Any = hooks.handle_class
+        tensor: Any = Recorded.kind
         self.learn_kind(tensor)
         named = {
             "recording_name": sys.intern("recording"),
@@ -151,7 +156,7 @@ class Native:
 
     def _contexts(self, exponents: range) -> dict[str, Any]:
         """What each slot is called with: op, closure, closure of the reflected operator, params."""
-        tensor: Any = hooks.handle_class
+        tensor: Any = Recorded.kind
         found: dict[str, Any] = {}
         for name in ("add", "subtract", "multiply", "divide", "matmul", *_ORDERED):
             special = getattr(tensor, _METHODS[name])
@@ -171,7 +176,7 @@ class Native:
     def _power(self, exponent: int) -> Any:
         if exponent == 2:
             return op_of(square), unary_function(op_of(square)), None, None
-        tensor: Any = hooks.handle_class
+        tensor: Any = Recorded.kind
         power = tensor.__pow__
         return OPERATORS.integer_power, lambda x: power(x, exponent), None, (exponent,)
 
@@ -252,7 +257,7 @@ def install() -> str | None:
         for function, found in zip(RECORDERS, native.functions, strict=True):
             function.use(found)
         for special, wrapper in native.wrappers.items():
-            setattr(hooks.handle_class, special, wrapper)
+            setattr(Recorded.kind, special, wrapper)
         _installed.append(native)
         return None
 
@@ -270,4 +275,4 @@ def uninstall() -> None:
             for function in RECORDERS:
                 function.use(None)
             for special in native.wrappers:
-                delattr(hooks.handle_class, special)
+                delattr(Recorded.kind, special)

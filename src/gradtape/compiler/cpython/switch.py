@@ -15,13 +15,13 @@ from gradtape.compiler.cpython.objects import LAYOUT_DIFFERS, unsupported
 from gradtape.compiler.objects import llvm_library
 from gradtape.concurrency import is_interrupt
 from gradtape.config import variable
-from gradtape.ir.hooks import hooks
+from gradtape.trace.handle import Handle
 from gradtape.trace.traffic import traffic
 
 RECORDERS = ("auto", "python", "native")
 MODE = variable("RECORDER", "auto", RECORDERS)
 
-# Recordings between two looks at the traffic.
+# Recordings between two calls of `consider_compiling`.
 SETTLED = 8
 # The number of applications on which the native recorder saves what compiling it costs.
 PAID_FOR = 60_000
@@ -58,17 +58,20 @@ def set_mode(mode: str) -> None:
 _NOTHING_COMPILED = "GRADTAPE_JIT=off, so nothing is compiled"
 
 
-def offer(compiling: bool) -> None:
-    """Called once at import; `compiling` tells whether anything is compiled at all."""
+def offer(tensor: type[Handle], compiling: bool) -> None:
+    """Called once at import, with the class whose operators record.
+
+    `compiling` tells whether anything is compiled at all.
+    """
+    native_recorder.Recorded.kind = tensor
     _Process.compiling = compiling
     _consider()
 
 
 def _consider() -> None:
-    """Have the watch look at the traffic, unless Python was asked for."""
+    """Let `consider_compiling` be called, unless the mode is "python"."""
     if MODE != "python" and _Process.compiling:
         traffic.due = traffic.recordings + (1 if MODE == "native" else SETTLED)
-        hooks.consider_native_recorder = Watch()
 
 
 def why_python() -> str | None:
@@ -95,28 +98,24 @@ def _fail(error: BaseException) -> None:
     )
 
 
-class Watch:
-    """Looks at the traffic every few recordings, until the native recorder is worth compiling."""
-
-    def __call__(self) -> None:
-        if MODE == "python":
-            traffic.due = math.inf
-            return
-        if MODE != "native" and not self._pays():
-            traffic.due = traffic.recordings + SETTLED
-            return
+def consider_compiling() -> None:
+    """Called every few recordings, until the native recorder is worth compiling."""
+    if MODE == "python":
         traffic.due = math.inf
-        # A finaliser may come here in the middle of a compilation: it must not wait for others.
-        if native_recorder.lock.acquire(blocking=False):
-            try:
-                _Process.failure = native_recorder.install()
-            except BaseException as error:
-                if is_interrupt(error):
-                    traffic.due = traffic.recordings + SETTLED
-                    raise
-                _fail(error)
-            finally:
-                native_recorder.lock.release()
-
-    def _pays(self) -> bool:
-        return llvm_library.is_open() and traffic.applications >= PAID_FOR
+        return
+    pays = llvm_library.is_open() and traffic.applications >= PAID_FOR
+    if MODE != "native" and not pays:
+        traffic.due = traffic.recordings + SETTLED
+        return
+    traffic.due = math.inf
+    # A finaliser may come here in the middle of a compilation: it must not wait for others.
+    if native_recorder.lock.acquire(blocking=False):
+        try:
+            _Process.failure = native_recorder.install()
+        except BaseException as error:
+            if is_interrupt(error):
+                traffic.due = traffic.recordings + SETTLED
+                raise
+            _fail(error)
+        finally:
+            native_recorder.lock.release()

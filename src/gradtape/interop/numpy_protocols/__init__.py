@@ -2,9 +2,8 @@
 
 The tables are complete: every other NumPy function raises and says so. `binding` puts NumPy's own
 signature in front of each function. The functions of the tables have NumPy's own parameters, and
-no annotations: NumPy documents them. Importing this package installs both protocols in
-`Operators`, the base of Tensor and Variable. The tables name most of the library, matrices and
-transforms too: they are loaded by the first NumPy function that meets a tensor.
+no annotations: NumPy documents them. The tables name most of the library, matrices and transforms
+too: they are loaded by the first NumPy function that meets a tensor, through a hook.
 
 Other packages import:
 
@@ -13,10 +12,6 @@ Other packages import:
 """
 
 from __future__ import annotations
-
-from typing import Any
-
-from gradtape.tensor.operators import Operators
 
 __all__ = ["covered"]
 
@@ -31,23 +26,3 @@ def covered() -> list[str]:
     from gradtape.interop.numpy_protocols import dispatch
 
     return dispatch.covered()
-
-
-def _first_ufunc(self: Operators, *args: Any, **options: Any) -> object:
-    # The tables name modules that not everyone needs.
-    from gradtape.interop.numpy_protocols.ufuncs import array_ufunc
-
-    Operators.__array_ufunc__ = array_ufunc  # type: ignore[attr-defined]
-    return array_ufunc(self, *args, **options)
-
-
-def _first_function(self: Operators, *args: Any) -> object:
-    # The tables name modules that not everyone needs.
-    from gradtape.interop.numpy_protocols.dispatch import array_function
-
-    Operators.__array_function__ = array_function  # type: ignore[attr-defined]
-    return array_function(self, *args)
-
-
-Operators.__array_ufunc__ = _first_ufunc  # type: ignore[attr-defined]
-Operators.__array_function__ = _first_function  # type: ignore[attr-defined]

@@ -16,7 +16,8 @@ from gradtape.interop.numpy_protocols import (
     reductions,
 )
 from gradtape.interop.numpy_protocols.binding import AnyFunction, RecordedFunction, unrecorded
-from gradtape.interop.numpy_protocols.ufuncs import UFUNCS
+from gradtape.interop.numpy_protocols.ufuncs import UFUNCS, array_ufunc
+from gradtape.ir.hooks import NumpyProtocols, hooks
 from gradtape.tensor.operators import Operators
 
 # NumPy's functions, and the functions behind them, whose parameters have NumPy's names.
@@ -84,3 +85,6 @@ def covered() -> list[str]:
     names = {ufunc.__name__ for ufunc in UFUNCS}
     functions = (*FUNCTIONS, *facts.OF_VALUES, *facts.READ_ARRAYS)
     return sorted(names | {_name(function).removeprefix("np.") for function in functions})
+
+
+hooks.numpy_protocols = NumpyProtocols(array_ufunc, array_function)

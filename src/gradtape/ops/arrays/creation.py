@@ -25,7 +25,7 @@ from gradtape.ops.families.signatures import (
     kind_of_operand,
 )
 from gradtape.trace import SCALARS, Followed, host_value, plain, record
-from gradtape.trace.operands import scalar_spec
+from gradtape.trace.record import scalar_spec
 
 _CONSTANT = Undefined("a constant has no operand")
 _FLOAT = np.dtype(np.float64)

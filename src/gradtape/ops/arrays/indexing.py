@@ -34,7 +34,7 @@ from gradtape.ops.elementwise.arithmetic import add, equal, multiply, record_ope
 from gradtape.ops.families import Sample, batching, broadcast_shapes, cast, normalize_axis, nothing
 from gradtape.ops.families.signatures import DTypeLike, Tensor, TensorLike, kind_of_operand
 from gradtape.trace import plain, record
-from gradtape.trace.operands import SCALARS, any_handle, scalar_spec
+from gradtape.trace.record import SCALARS, any_handle, scalar_spec
 
 
 def get_item(x: Any, key: Any) -> Any:

@@ -11,7 +11,6 @@ import numpy as np
 from gradtape.argument_checks import as_integer, is_choice
 from gradtape.errors import ShapeError, shown
 from gradtape.ir import Join, Op, Spec, View, declare, spec
-from gradtape.ir.hooks import hooks
 from gradtape.ir.node import Node, apply, constant, constant_value, outputs
 from gradtape.ops.arrays.movement import broadcast_to, reshape
 from gradtape.ops.arrays.slicing import SLICE, along_axis, axis_part, mask_moved
@@ -33,8 +32,7 @@ from gradtape.ops.families.signatures import (
     parts_of_kind,
 )
 from gradtape.ops.families.sparsity import moved
-from gradtape.trace.operands import SCALARS
-from gradtape.trace.record import record
+from gradtape.trace.record import SCALARS, record
 
 
 def _joined_jvp(
@@ -100,13 +98,6 @@ def stack(arrays: Sequence[TensorLike], /, *, axis: int = 0) -> Tensor:
     parts = _parts("stack", arrays)
     ndim = max(getattr(part, "ndim", 0) for part in parts)
     return record(STACK, parts, (normalize_axis("stack", axis, ndim + 1),))
-
-
-def _stack_parts(parts: tuple[Any, ...]) -> Any:
-    return record(STACK, parts, (0,))
-
-
-hooks.stack = _stack_parts
 
 
 def _parts(name: str, arrays: Any) -> tuple[Any, ...]:

@@ -15,7 +15,7 @@ from gradtape.errors import DtypeError, IndexRangeError
 from gradtape.ir.spec import Shape
 from gradtape.ops.arrays.positions import checked, is_symbolic, observed, refuse
 from gradtape.records import dataclass
-from gradtape.trace.operands import any_handle, stack_nest
+from gradtape.trace.record import any_handle, stack_nest
 
 NAME = "x[...]"
 WHOLE = slice(None)

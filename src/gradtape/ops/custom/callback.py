@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.ir.hooks import hooks
-from gradtape.ir.node import WRAPPERS, Node, apply, pick
-from gradtape.ir.op import REGISTRY, Op, Undefined, declare
+from gradtape.ir.node import WRAPPERS, Node, apply
+from gradtape.ir.op import Op, Undefined, declare
+from gradtape.ir.operators import OPERATORS
 from gradtape.ir.spec import Spec, spec
 from gradtape.ops.control.bodies import held
-from gradtape.ops.elementwise.unary import sin
 from gradtape.ops.families import batching
 from gradtape.ops.families.samples import Sample
 from gradtape.ops.families.sparsity import dense
@@ -166,11 +165,11 @@ def _combined(results: list[Any], of: Spec, stacked: bool) -> Any:
                 "declared. Return what was declared, or change the spec."
             )
     if any(hasattr(result, "enter") for result in results):
-        return record(REGISTRY["stack"], tuple(results), (0,))
+        return record(OPERATORS.stack, tuple(results), (0,))
     return np.stack([np.asarray(result) for result in results])
 
 
-def _callback_batch(
+def callback_batch(
     inputs: batching.Inputs, batched: batching.Flags, y: Node, **params: Any
 ) -> Node:
     """Call the function once for each example."""
@@ -204,7 +203,7 @@ NUMPY_FUNCTION = declare(
             "numpy_function is a black box. Use py_function with tensor code, or wrap it in "
             "custom_gradient."
         ),
-        batch=_callback_batch,
+        batch=callback_batch,
         sparsity=dense,
         expensive=True,
         opaque=True,
@@ -286,86 +285,4 @@ def _sample_root(x: np.ndarray) -> np.ndarray:
     return np.sqrt(x)
 
 
-def _sample_tensor(x: Any) -> Any:
-    return sin(x)
-
-
-class Pullback:
-    """A callback's gradient as another callback, so that all orders of derivatives work alike."""
-
-    def __init__(self, function: Any, outputs: int, index: int, gradient: Any = None) -> None:
-        self.function = function
-        self.outputs = outputs
-        self.index = index
-        self.gradient = gradient
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Pullback) and self._key() == other._key()
-
-    def __hash__(self) -> int:
-        return hash(self._key())
-
-    def _key(self) -> tuple[object, ...]:
-        return self.function, self.outputs, self.index, self.gradient
-
-    def __call__(self, *operands: Any) -> Any:
-        cut = len(operands) - self.outputs
-        arguments, dys = operands[:cut], operands[cut:]
-        if self.gradient is not None:
-            slopes = self.gradient(*arguments, *dys)
-            listed = slopes if isinstance(slopes, (tuple, list)) else (slopes,)
-            if len(listed) != cut:
-                raise ValueError(
-                    f"py_function: gradient returned {len(listed)} cotangents for {cut} arguments. "
-                    "Return one for each, None for what has no derivative."
-                )
-            slope = listed[self.index]
-            return np.zeros(arguments[self.index].shape) if slope is None else slope
-        return hooks.callback_cotangent(self.function, arguments, dys, self.index)
-
-
-WRAPPERS.update((EachExample, Pullback))
-
-
-def _tensor_kernel(*arrays: Any, function: Any, specs: tuple[Spec, ...], gradient: Any) -> Any:
-    results = happens(function, lambda: on_tensors(function, arrays))
-    name = "the gradient of py_function" if isinstance(function, Pullback) else "py_function"
-    return checked(name, results, specs)
-
-
-def on_tensors(function: Any, arrays: Any) -> Any:
-    """Call a function of tensors on arrays; return its results as a tuple of arrays."""
-    results = function(*[hooks.tensor_of_array(array) for array in arrays])
-    listed = results if isinstance(results, (tuple, list)) else (results,)
-    return tuple(r.numpy() if hasattr(r, "numpy") else r for r in listed)
-
-
-def _tensor_vjp(
-    index: int, g: Any, y: Any, inputs: tuple[Node, ...], function: Any, specs: Any, gradient: Any
-) -> Node:
-    pullback = Pullback(function, len(specs), index, gradient)
-    node = apply(PY_FUNCTION, (*inputs, *g), (pullback, (inputs[index].spec,), None))
-    return pick(node, 0)
-
-
-PY_FUNCTION = declare(
-    Op(
-        "py_function",
-        "callback",
-        params=("function", "specs", "gradient"),
-        spec=lambda *inputs, function, specs, gradient: specs,
-        numpy=_tensor_kernel,
-        vjp=_tensor_vjp,
-        batch=_callback_batch,
-        sparsity=dense,
-        expensive=True,
-        opaque=True,
-        may_fail=True,
-        samples=lambda: [
-            Sample(
-                (np.array([1.0, 0.5]),),
-                {"function": _sample_tensor, "specs": _sample_specs(), "gradient": None},
-            )
-        ],
-    )
-)
+WRAPPERS.add(EachExample)

@@ -32,7 +32,7 @@ from gradtape.tf.base.types import (
     TensorLike,
 )
 from gradtape.trace.followed_number import Followed, plain
-from gradtape.trace.operands import any_handle, enter
+from gradtape.trace.record import any_handle, enter
 from gradtape.trace.thread_state import state
 from gradtape.trace.value import Value, host_value, refuse_masked
 
