@@ -57,8 +57,11 @@ def train(workers: int, steps: int, folder: str) -> tuple[float, float, distribu
 
 def main() -> None:
     steps = int(sys.argv[1]) if len(sys.argv) > 1 else 300
-    import ray
-
+    try:
+        import ray
+    except ImportError:
+        print("This example needs Ray: pip install 'gradtape[ray]'.")
+        return
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     with tempfile.TemporaryDirectory() as folder:
         value, right, report = train(2, steps, folder)

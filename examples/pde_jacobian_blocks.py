@@ -67,8 +67,11 @@ def by_strips(u: np.ndarray, rows: int) -> csr_array:
 
 def main() -> None:
     size = int(sys.argv[1]) if len(sys.argv) > 1 else 200
-    import ray
-
+    try:
+        import ray
+    except ImportError:
+        print("This example needs Ray: pip install 'gradtape[ray]'.")
+        return
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     u = start(size)
     with tempfile.TemporaryDirectory() as folder:

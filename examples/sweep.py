@@ -47,8 +47,11 @@ def main() -> None:
         with ProcessPoolExecutor(2) as executor:
             found = sweep(steps, executor)
     else:
-        import ray
-
+        try:
+            import ray
+        except ImportError:
+            print("Without --processes this example needs Ray: pip install 'gradtape[ray]'.")
+            return
         ray.init(
             num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR
         )

@@ -14,6 +14,7 @@ import io
 import re
 import sys
 import textwrap
+import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -125,7 +126,10 @@ def _figures() -> Iterator[list[str]]:
     matplotlib.use("agg")
     matplotlib.rcParams.update(STYLE)
     try:
-        yield []
+        with warnings.catch_warnings():
+            # `plt.show()` at the end of a script: here the figure becomes part of the page.
+            warnings.filterwarnings("ignore", message="FigureCanvasAgg is non-interactive")
+            yield []
     finally:
         if "matplotlib.pyplot" in sys.modules:
             sys.modules["matplotlib.pyplot"].close("all")

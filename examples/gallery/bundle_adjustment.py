@@ -89,3 +89,4 @@ right.plot(*truth["points"][:, [0, 2]].T, "o", markersize=4, fillstyle="none", l
 right.plot(*np.asarray(world["points"])[:, [0, 2]].T, ".", markersize=3, label="found")
 right.legend(loc="upper right", fontsize=8)
 right.set_aspect("equal")
+plt.show()

@@ -86,3 +86,4 @@ true_slope = 1.3 * np.cos(1.3 * grid.numpy()) + 0.3
 bottom.plot(grid.numpy(), true_slope, ":", color="#9aa3ad", label="true slope")
 bottom.legend(loc="lower right", fontsize=8)
 bottom.set_xlabel("x")
+plt.show()

@@ -79,3 +79,4 @@ for axes, index in zip(panels[1:], (0, 8, 40), strict=True):
     axes.set_title(f"t = {index * STEP:.3f}", fontsize=8)
 for axes in panels:
     axes.set(xticks=[], yticks=[])
+plt.show()

@@ -76,3 +76,4 @@ axes.plot(*samples.T, ".", markersize=2, alpha=0.5, rasterized=True, label="samp
 axes.plot(*path.T, "o-", markersize=2.5, linewidth=1, color="C1", label="one trajectory")
 axes.set(xlabel="x", ylabel="y")
 axes.legend()
+plt.show()

@@ -62,3 +62,4 @@ for w in rng.multivariate_normal(found.x, covariance, size=40):
 axes.plot(line, -(found.x[0] * line + found.x[2]) / found.x[1], color="#2f9e63", linewidth=2)
 axes.set(xlim=(-3, 3), ylim=(-3, 3))
 axes.legend(title="label")
+plt.show()

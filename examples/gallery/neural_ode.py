@@ -88,3 +88,4 @@ right.quiver(mesh[..., 0], mesh[..., 1], *np.moveaxis(law(mesh).numpy(), -1, 0),
 right.plot(*learned.T, color="C0")
 right.plot(*exact.T, ":", color="C1")
 right.set(xlabel="angle", ylabel="speed")
+plt.show()

@@ -102,3 +102,4 @@ for index, name in enumerate(["A", "B · 10⁴", "C"]):
 axes.set_xlabel("time")
 axes.set_ylabel("concentration")
 axes.legend()
+plt.show()
