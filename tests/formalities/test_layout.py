@@ -25,7 +25,7 @@ VAGUE_NAMES = {"utils", "util", "helpers", "helper", "misc"}
 # The licence names its own address, and so does a library that the report page is shipped with.
 MAY_NAME_HOSTS = {"LICENSE", "src/gradtape/tools/page/assets/uPlot.iife.min.js"}
 # Citations and pages of this project may be linked to; no other host is named.
-CITATIONS = ("doi.org/", "arxiv.org/", "gradtape.example/")
+CITATIONS = ("doi.org/", "arxiv.org/", "github.com/gradtape/gradtape", "gradtape.github.io/")
 HOST = re.compile(
     r"https?:" + r"//(?!(?:www\.|dx\.)?(?:" + "|".join(map(re.escape, CITATIONS)) + "))"
 )
