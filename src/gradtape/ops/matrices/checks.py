@@ -1,17 +1,19 @@
-"""Code that the ops on matrices share: shape checks, mask rules, errors on values, samples."""
+"""What the ops on matrices share: their family, shape checks, mask rules, errors, samples."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gradtape.errors import MatrixError, ShapeError
-from gradtape.ir import Node, Shape, Spec, apply, outputs
+from gradtape.ir import Node, Op, Rule, Shape, Spec, apply, declare, outputs
 from gradtape.ops.arrays import movement
 from gradtape.ops.arrays.creation import EYE, constant_beside
-from gradtape.ops.families.samples import generator
+from gradtape.ops.families import batching, independence, promotion
+from gradtape.ops.families.sparsity import matrices
+from gradtape.ops.families.samples import Sample, generator
 from gradtape.ops.families.shapes import broadcast_to, reduce_to
 from gradtape.ops.matrices.contraction import adjoint
 from gradtape.ops.reductions.reduction import ANY
@@ -19,7 +21,49 @@ from gradtape.ops.reductions.reduction import ANY
 if TYPE_CHECKING:
     from gradtape.ops.families.signatures import TensorOrNode
 
-Found = TypeVar("Found")
+SQUARE: tuple[Shape, ...] = ((3, 3), (2, 2, 2), (1, 1), (0, 0), (0, 2, 2))
+TALL_AND_WIDE: tuple[Shape, ...] = ((3, 2), (2, 3), (2, 2), (2, 3, 2), (1, 1), (2, 0), (0, 2, 2))
+DTYPES = ("float64", "complex128", "float32")
+SINGULAR = "a matrix is singular ({}). Add a multiple of the identity, or use gt.linalg.pinv."
+NOT_CONVERGED = "LAPACK did not converge ({}). Check the matrix for NaN and inf."
+
+
+def of_matrices(
+    name: str,
+    spec: Rule,
+    numpy: Rule,
+    *,
+    shapes: tuple[Shape, ...] = SQUARE,
+    failure: str | None = None,
+    **rules: Any,
+) -> Op:
+    """Declare an op on a stack of matrices, which a call of a library computes one by one.
+
+    Samples are matrices of `shapes`. `failure` says what is wrong with values that the call
+    refuses, and the remedy. `rules` are further fields of Op.
+    """
+    if failure is not None:
+        rules |= {"numpy": explained(name, failure, numpy), "may_fail": True}
+    defaults = {
+        "numpy": numpy,
+        "promote": promotion(name, "float", "inexact"),
+        "batch": batching.leading,
+        "examples": independence.matrices,
+        "sparsity": matrices,
+        "expensive": True,
+        "samples": lambda: [Sample((x,)) for x in sample_matrices(name, shapes)],
+    }
+    return declare(Op(name, "library", spec=spec, **(defaults | rules)))
+
+
+def square_spec(name: str) -> Callable[[Spec], Spec]:
+    """The rule `spec` of an op whose result is like the square matrices it is given."""
+
+    def rule(x: Spec) -> Spec:
+        require_square(name, x)
+        return x
+
+    return rule
 
 
 def require_matrix(name: str, x: Spec) -> None:
@@ -55,12 +99,16 @@ def batch_mask(core: int) -> Callable[..., Node]:
     return mask_rule
 
 
-def explained(name: str, problem: str, remedy: str, kernel: Callable[[], Found]) -> Found:
-    """Run a LAPACK call; if it fails on values, raise an error with op, reason and remedy."""
-    try:
-        return kernel()
-    except np.linalg.LinAlgError as error:
-        raise MatrixError(f"{name}: {problem} ({error}). {remedy}") from None
+def explained(name: str, failure: str, kernel: Rule) -> Rule:
+    """A kernel that calls LAPACK; if it fails on values, the error has op, reason and remedy."""
+
+    def run(*arrays: np.ndarray, **params: Any) -> Any:
+        try:
+            return kernel(*arrays, **params)
+        except np.linalg.LinAlgError as error:
+            raise MatrixError(f"{name}: {failure.format(error)}") from None
+
+    return run
 
 
 def outputs_of(found: Any) -> tuple[Any, ...]:
@@ -95,7 +143,9 @@ def as_column(x: TensorOrNode) -> TensorOrNode:
     return movement.reshape(x, (*x.shape, 1))
 
 
-def sample_matrices(name: str, shapes: tuple[Shape, ...], dtypes: tuple[str, ...]) -> list[Any]:
+def sample_matrices(
+    name: str, shapes: tuple[Shape, ...], dtypes: tuple[str, ...] = DTYPES
+) -> list[Any]:
     """Well-conditioned random matrices: a large diagonal keeps them away from singular ones."""
     rng = generator(name)
     found = []

@@ -9,46 +9,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gradtape.ir import Node, Op, Shape, Spec, Undefined, declare, spec
+from gradtape.ir import Node, Spec, Undefined, spec
 from gradtape.ops.arrays.slicing import along_axis
 from gradtape.ops.arrays.triangles import tril
 from gradtape.ops.elementwise.complexes import imag
-from gradtape.ops.families import Sample, batching, cast, independence, promotion
+from gradtape.ops.families import Sample, cast
 from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand
-from gradtape.ops.families.sparsity import matrices
-from gradtape.ops.matrices import (
-    checks,
-    lapack_calls,
-    operation_counts,
-    small_matrices,
-    unrolled,
-)
+from gradtape.ops.matrices import checks, lapack_calls, operation_counts
 from gradtape.ops.matrices.contraction import adjoint, matmul, own
 from gradtape.ops.matrices.linalg import TRIANGULAR_SOLVE
 from gradtape.trace.record import record
-
-_SQUARE: tuple[Shape, ...] = ((3, 3), (2, 2, 2), (1, 1), (0, 0), (0, 2, 2))
-_TALL_AND_WIDE: tuple[Shape, ...] = ((3, 2), (2, 3), (2, 2), (2, 3, 2), (1, 1), (2, 0), (0, 2, 2))
-
-
-def _cholesky_spec(x: Spec) -> Spec:
-    checks.require_square("cholesky", x)
-    return x
-
-
-def _cholesky_kernel(x: np.ndarray) -> np.ndarray:
-    symmetric = checks.symmetric_part(x)
-    if small_matrices.are_small(x.shape[:-2], x.shape[-1]):
-        found = small_matrices.cholesky(symmetric)
-        if found is not None:
-            return found
-    # LAPACK says what is wrong with the matrix, if something is.
-    return checks.explained(
-        "cholesky",
-        "a matrix is not positive definite",
-        "Add a small multiple of the identity.",
-        lambda: np.linalg.cholesky(symmetric),
-    )
 
 
 def _solve_lower(factor: Node, right: Node) -> Node:
@@ -63,35 +33,23 @@ def _cholesky_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...])
 
 
 def _positive_samples() -> list[Sample]:
-    matrices = checks.sample_matrices("cholesky", _SQUARE, ("float64", "complex128", "float32"))
     return [
         Sample((x @ np.conj(np.swapaxes(x, -1, -2)) + np.eye(x.shape[-1], dtype=x.dtype),))
-        for x in matrices
+        for x in checks.sample_matrices("cholesky", checks.SQUARE)
     ]
 
 
-_POSITIVE = unrolled.definiteness_test("positive_diagonal", _cholesky_kernel)
-
-CHOLESKY = declare(
-    Op(
-        "cholesky",
-        "library",
-        spec=_cholesky_spec,
-        numpy=_cholesky_kernel,
-        promote=promotion("cholesky", "float", "inexact"),
-        jvp=_cholesky_jvp,
-        mask=checks.batch_mask(2),
-        batch=batching.leading,
-        examples=independence.matrices,
-        sparsity=matrices,
-        solves=True,
-        flops=operation_counts.of_matrices(operation_counts.cholesky),
-        expensive=True,
-        may_fail=True,
-        composition=lambda x: unrolled.cholesky_factor(x, _POSITIVE),
-        native=lapack_calls.cholesky,
-        samples=_positive_samples,
-    )
+CHOLESKY = checks.of_matrices(
+    "cholesky",
+    checks.square_spec("cholesky"),
+    lambda x: np.linalg.cholesky(checks.symmetric_part(x)),
+    failure="a matrix is not positive definite ({}). Add a small multiple of the identity.",
+    jvp=_cholesky_jvp,
+    mask=checks.batch_mask(2),
+    solves=True,
+    flops=operation_counts.of_matrices(operation_counts.cholesky),
+    native=lapack_calls.cholesky,
+    samples=_positive_samples,
 )
 
 
@@ -152,29 +110,19 @@ def _qr_jvp(
     return dq, matmul(adjoint(q), dx - matmul(dq, r))
 
 
-QR_OP = declare(
-    Op(
-        "qr",
-        "library",
-        params=("complete",),
-        spec=_qr_spec,
-        numpy=lambda x, complete: tuple(np.linalg.qr(x, "complete" if complete else "reduced")),
-        promote=promotion("qr", "float", "inexact"),
-        jvp=_qr_jvp,
-        batch=batching.leading,
-        examples=independence.matrices,
-        sparsity=matrices,
-        flops=operation_counts.qr_flops,
-        expensive=True,
-        native=lapack_calls.qr,
-        samples=lambda: [
-            Sample((x,), {"complete": complete}, order=0 if complete else 2)
-            for complete in (False, True)
-            for x in checks.sample_matrices(
-                "qr", _TALL_AND_WIDE, ("float64", "complex128", "float32")
-            )
-        ],
-    )
+QR_OP = checks.of_matrices(
+    "qr",
+    _qr_spec,
+    lambda x, complete: tuple(np.linalg.qr(x, "complete" if complete else "reduced")),
+    params=("complete",),
+    jvp=_qr_jvp,
+    flops=operation_counts.qr_flops,
+    native=lapack_calls.qr,
+    samples=lambda: [
+        Sample((x,), {"complete": complete}, order=0 if complete else 2)
+        for complete in (False, True)
+        for x in checks.sample_matrices("qr", checks.TALL_AND_WIDE)
+    ],
 )
 
 

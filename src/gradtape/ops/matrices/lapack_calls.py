@@ -8,7 +8,7 @@ says how much work space is best for it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -284,15 +284,3 @@ def expm(y: Node) -> NativeCall | None:
     areas = Areas(*[matrix] * 7, 16 * n, 8 * n)
     found = _call(y, "exponentials", (2, 2), (n,), areas, str(n) if small else "large")
     return found and replace(found, calls_library=not small)
-
-
-def tested(test: str) -> Callable[[Node], NativeCall | None]:
-    """The rule of a comparison of all elements of the first operand with 0, named as in LLVM."""
-
-    def rule(y: Node) -> NativeCall | None:
-        letter = LETTERS.get(y.dtype.name)
-        if y.dtype.kind != "f" or letter is None:
-            return None
-        return NativeCall("tested", (letter, test, str(len(y.inputs))), (), y.size, y.size)
-
-    return rule

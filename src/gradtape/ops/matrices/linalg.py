@@ -3,36 +3,32 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from gradtape.dtypes import REAL_OF, as_dtype
 from gradtape.errors import MatrixError, ShapeError
-from gradtape.ir import Node, Op, Shape, Spec, apply, declare, outputs, spec
+from gradtape.ir import Node, Shape, Spec, apply, outputs, spec
 from gradtape.ops import blas_lapack
 from gradtape.ops.arrays import movement
 from gradtape.ops.arrays.creation import FULL, constant_beside
+from gradtape.ops.arrays.joining import CONCAT
 from gradtape.ops.arrays.triangles import tril, triu
 from gradtape.ops.elementwise.arithmetic import equal, identity, record_operand, where
 from gradtape.ops.elementwise.complexes import imag, real
-from gradtape.ops.families import Sample, batching, cast, independence, promotion
+from gradtape.ops.families import Sample, batching, cast
 from gradtape.ops.families.elementwise import zeros_like
+from gradtape.ops.families.sparsity import RuleInput, agreeing
 from gradtape.ops.families.shapes import broadcast_shapes, broadcast_to, reduce_to
 from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand, kind_of_operands
-from gradtape.ops.families.sparsity import RuleInput, agreeing, matrices
-from gradtape.ops.matrices import (
-    checks,
-    lapack_calls,
-    operation_counts,
-    small_matrices,
-    unrolled,
-)
+from gradtape.ops.matrices import checks, lapack_calls, operation_counts
 from gradtape.ops.matrices.contraction import (
     adjoint,
     as_columns,
     conjugate,
+    entry,
     from_columns,
     matmul,
     own,
@@ -47,16 +43,12 @@ from gradtape.ops.matrices.factors import (
 )
 from gradtape.ops.matrices.sparse_solve import sparse_solve
 from gradtape.ops.matrices.spectral import SVD_OP
+from gradtape.ops.matrices.stacks import over_stacks
 from gradtape.ops.reductions.reduction import prod, sum
 from gradtape.trace.record import record
 
 if TYPE_CHECKING:
     from gradtape.ops.families.signatures import TensorOrNode
-
-_SINGULAR = "a matrix is singular"
-_PSEUDO = "Add a multiple of the identity, or use gt.linalg.pinv."
-_SQUARE: tuple[Shape, ...] = ((3, 3), (2, 2, 2), (1, 1), (0, 0), (0, 2, 2))
-_DTYPES = ("float64", "complex128", "float32")
 
 
 def _system_spec(name: str, a: Spec, b: Spec) -> Spec:
@@ -74,7 +66,7 @@ def _system_spec(name: str, a: Spec, b: Spec) -> Spec:
 
 def _system_samples(name: str, **params: Any) -> list[Sample]:
     found = []
-    for dtype in _DTYPES:
+    for dtype in checks.DTYPES:
         shapes: tuple[Shape, ...] = ((3, 3), (2, 2, 2), (2, 2), (2, 1, 2, 2), (0, 0), (3, 3))
         sides: tuple[Shape, ...] = ((3, 2), (2, 2, 1), (3, 2, 2), (3, 2, 1), (0, 2), (3, 0))
         matrices = checks.sample_matrices(name, shapes, (dtype,))
@@ -120,28 +112,20 @@ def _solve_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...]) -> Node:
     return reduce_to(back, inputs[index].shape)
 
 
-SOLVE = declare(
-    Op(
-        "solve",
-        "library",
-        spec=lambda a, b: _system_spec("solve", a, b),
-        numpy=lambda a, b: checks.explained(
-            "solve", _SINGULAR, _PSEUDO, lambda: np.linalg.solve(a, b)
-        ),
-        promote=promotion("solve", "float", "inexact"),
-        jvp=_solve_jvp,
-        vjp=_solve_vjp,
-        mask=checks.batch_mask(2),
-        batch=_system_batch,
-        examples=independence.matrices,
-        sparsity=_system_sparsity,
-        composition=solve_by_factors,
-        flops=operation_counts.of_systems(operation_counts.lu, operation_counts.two_triangles),
-        solves=True,
-        expensive=True,
-        may_fail=True,
-        samples=lambda: _system_samples("solve"),
-    )
+SOLVE = checks.of_matrices(
+    "solve",
+    lambda a, b: _system_spec("solve", a, b),
+    np.linalg.solve,
+    failure=checks.SINGULAR,
+    jvp=_solve_jvp,
+    vjp=_solve_vjp,
+    mask=checks.batch_mask(2),
+    batch=_system_batch,
+    sparsity=_system_sparsity,
+    composition=solve_by_factors,
+    flops=operation_counts.of_systems(operation_counts.lu, operation_counts.two_triangles),
+    solves=True,
+    samples=lambda: _system_samples("solve"),
 )
 
 
@@ -171,35 +155,19 @@ def solve(x1: TensorLike, x2: TensorLike, /) -> Tensor:
 def _triangular_kernel(
     a: np.ndarray, b: np.ndarray, lower: bool, unit_diagonal: bool
 ) -> np.ndarray:
-    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    matrices = np.broadcast_to(a, batch + a.shape[-2:])
-    right = np.broadcast_to(b, batch + b.shape[-2:])
-    result = np.empty(right.shape, right.dtype)
-    if not result.size:
-        return result
-    if small_matrices.are_small(batch, a.shape[-1]):
-        found = small_matrices.solve_triangular(matrices, right, lower, unit_diagonal)
-        if isinstance(found, int):
-            raise _zero_on_diagonal(found)
-        return found
+    if not b.size:
+        return b
     # The rows of a matrix in C's order are the columns of its transpose in Fortran's.
-    order, columns = right.shape[-2:]
     letters = ("U" if lower else "L", "T", "U" if unit_diagonal else "N")
-    for item in np.ndindex(*batch):
-        matrix, found = np.ascontiguousarray(matrices[item]), np.array(right[item], order="F")
-        sizes = (order, columns, matrix, order, found, order)
-        info = blas_lapack.lapack("trtrs", right.dtype, *letters, *sizes)
-        if info:
-            raise _zero_on_diagonal(info - 1)
-        result[item] = found
-    return result
-
-
-def _zero_on_diagonal(position: int) -> MatrixError:
-    return MatrixError(
-        f"triangular_solve: a matrix is singular (0 at position {position} of its diagonal). "
-        "Add a multiple of the identity, or use gt.linalg.lstsq."
-    )
+    (order, columns), found = b.shape, np.array(b, order="F")
+    sizes = (order, columns, np.ascontiguousarray(a), order, found, order)
+    info = blas_lapack.lapack("trtrs", b.dtype, *letters, *sizes)
+    if info:
+        raise MatrixError(
+            f"triangular_solve: a matrix is singular (0 at position {info - 1} of its diagonal). "
+            "Add a multiple of the identity, or use gt.linalg.lstsq."
+        )
+    return found
 
 
 def _triangle(x: TensorOrNode, lower: bool, unit_diagonal: bool) -> TensorOrNode:
@@ -232,44 +200,38 @@ def _triangular_vjp(
     return reduce_to(back, inputs[index].shape)
 
 
-_NO_ZEROS = unrolled.zero_test("nonzero_diagonal", _zero_on_diagonal)
+def _triangular_spec(a: Spec, b: Spec, lower: bool, unit_diagonal: bool) -> Spec:
+    return _system_spec("triangular_solve", a, b)
 
 
 def _triangular_composition(a: Node, b: Node, lower: bool, unit_diagonal: bool) -> Node | None:
-    """Element by element for many small matrices, else with stacks as routines take them."""
-    found = unrolled.triangular_solution(a, b, lower, unit_diagonal, _NO_ZEROS)
-    if found is not None or not b.size:
-        return found
+    """The same with stacks as routines take them."""
+    if not b.size:
+        return None
     batch = broadcast_shapes("triangular_solve", [a.shape[:-2], b.shape[:-2]])
     operands = spread(a, batch, 2), spread(b, batch, 2)
     return apply(TRIANGULAR_SOLVE, operands, (lower, unit_diagonal))
 
 
-TRIANGULAR_SOLVE = declare(
-    Op(
-        "triangular_solve",
-        "library",
-        params=("lower", "unit_diagonal"),
-        spec=lambda a, b, lower, unit_diagonal: _system_spec("triangular_solve", a, b),
-        numpy=_triangular_kernel,
-        promote=promotion("triangular_solve", "float", "inexact"),
-        jvp=_triangular_jvp,
-        vjp=_triangular_vjp,
-        mask=checks.batch_mask(2),
-        batch=_system_batch,
-        examples=independence.matrices,
-        sparsity=_system_sparsity,
-        solves=True,
-        expensive=True,
-        flops=operation_counts.of_systems(operation_counts.nothing, operation_counts.one_triangle),
-        may_fail=True,
-        composition=_triangular_composition,
-        native=lapack_calls.triangular_solve,
-        samples=lambda: [
-            *_system_samples("triangular_solve", lower=True, unit_diagonal=False),
-            *_system_samples("triangular_solve", lower=False, unit_diagonal=True),
-        ],
-    )
+TRIANGULAR_SOLVE = checks.of_matrices(
+    "triangular_solve",
+    _triangular_spec,
+    over_stacks(_triangular_kernel, _triangular_spec, 2, 2),
+    params=("lower", "unit_diagonal"),
+    jvp=_triangular_jvp,
+    vjp=_triangular_vjp,
+    mask=checks.batch_mask(2),
+    batch=_system_batch,
+    sparsity=_system_sparsity,
+    solves=True,
+    flops=operation_counts.of_systems(operation_counts.nothing, operation_counts.one_triangle),
+    may_fail=True,
+    composition=_triangular_composition,
+    native=lapack_calls.triangular_solve,
+    samples=lambda: [
+        *_system_samples("triangular_solve", lower=True, unit_diagonal=False),
+        *_system_samples("triangular_solve", lower=False, unit_diagonal=True),
+    ],
 )
 
 
@@ -290,34 +252,17 @@ def triangular_solve(
     return record(TRIANGULAR_SOLVE, (a, b), params)
 
 
-def _square_spec(name: str) -> Callable[[Spec], Spec]:
-    def rule(x: Spec) -> Spec:
-        checks.require_square(name, x)
-        return x
-
-    return rule
-
-
-INV = declare(
-    Op(
-        "inv",
-        "library",
-        spec=_square_spec("inv"),
-        numpy=lambda x: checks.explained("inv", _SINGULAR, _PSEUDO, lambda: np.linalg.inv(x)),
-        promote=promotion("inv", "float", "inexact"),
-        jvp=lambda tangents, y, inputs: -matmul(matmul(y, tangents[0]), y),
-        vjp=lambda index, g, y, inputs: -matmul(matmul(adjoint(y), g), adjoint(y)),
-        mask=checks.batch_mask(2),
-        batch=batching.leading,
-        examples=independence.matrices,
-        sparsity=matrices,
-        composition=inverse_by_factors,
-        solves=True,
-        expensive=True,
-        may_fail=True,
-        flops=operation_counts.of_matrices(operation_counts.inverse),
-        samples=lambda: [Sample((x,)) for x in checks.sample_matrices("inv", _SQUARE, _DTYPES)],
-    )
+INV = checks.of_matrices(
+    "inv",
+    checks.square_spec("inv"),
+    np.linalg.inv,
+    failure=checks.SINGULAR,
+    jvp=lambda tangents, y, inputs: -matmul(matmul(y, tangents[0]), y),
+    vjp=lambda index, g, y, inputs: -matmul(matmul(adjoint(y), g), adjoint(y)),
+    mask=checks.batch_mask(2),
+    composition=inverse_by_factors,
+    solves=True,
+    flops=operation_counts.of_matrices(operation_counts.inverse),
 )
 
 
@@ -348,11 +293,32 @@ def _cofactor_kernel(x: np.ndarray) -> np.ndarray:
     return scaled.astype(x.dtype, copy=False)
 
 
+def _small_cofactors(x: Node) -> Node:
+    """The cofactors of matrices of order 2 or 3, as products of elements."""
+    n, row = x.shape[-1], x.ndim - 2
+
+    def element(i: int, j: int) -> Node:
+        return entry(entry(x, row, i), row + 1, j)
+
+    def minor(i: int, j: int) -> Node:
+        # Rows and columns in cyclic order have the sign of the cofactor already.
+        a, b = ((i + 1) % n, (i + 2) % n), ((j + 1) % n, (j + 2) % n)
+        if n == 2:
+            found = element(a[0], b[0])
+            return found if i == j else -found
+        product = element(a[0], b[0]) * element(a[1], b[1])
+        return product - element(a[0], b[1]) * element(a[1], b[0])
+
+    rows = [apply(CONCAT, tuple(minor(i, j) for j in range(n)), (row + 1,)) for i in range(n)]
+    return apply(CONCAT, tuple(rows), (row,))
+
+
 def _cofactor_composition(x: Node) -> Node | None:
     """Products of elements for orders 2 and 3, else the kernel in ops."""
-    found = unrolled.cofactors(x)
-    if found is not None or not x.size or x.dtype.name not in blas_lapack.LETTERS:
-        return found
+    if x.size and x.shape[-1] in (2, 3):
+        return _small_cofactors(x)
+    if not x.size or x.dtype.name not in blas_lapack.LETTERS:
+        return None
     u, s, vh = outputs(apply(SVD_OP, (x,), (False,)))
     row = broadcast_to(checks.as_row(s), (*s.shape, s.shape[-1]))
     on_diagonal = equal(checks.identity_like(row), 1)
@@ -373,25 +339,14 @@ def _cofactor_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...])
     return size * movement.matrix_transpose(change)
 
 
-COFACTOR = declare(
-    Op(
-        "cofactor",
-        "library",
-        spec=_square_spec("cofactor"),
-        numpy=_cofactor_kernel,
-        promote=promotion("cofactor", "float", "inexact"),
-        jvp=_cofactor_jvp,
-        mask=checks.batch_mask(2),
-        batch=batching.leading,
-        examples=independence.matrices,
-        sparsity=matrices,
-        expensive=True,
-        flops=operation_counts.of_matrices(operation_counts.cofactors),
-        composition=_cofactor_composition,
-        samples=lambda: [
-            Sample((x,)) for x in checks.sample_matrices("cofactor", _SQUARE, _DTYPES)
-        ],
-    )
+COFACTOR = checks.of_matrices(
+    "cofactor",
+    checks.square_spec("cofactor"),
+    _cofactor_kernel,
+    jvp=_cofactor_jvp,
+    mask=checks.batch_mask(2),
+    flops=operation_counts.of_matrices(operation_counts.cofactors),
+    composition=_cofactor_composition,
 )
 
 
@@ -405,24 +360,15 @@ def _det_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...]) -> Node:
     return scale * conjugate(record(COFACTOR, inputs))
 
 
-DET = declare(
-    Op(
-        "det",
-        "library",
-        spec=_det_spec,
-        numpy=lambda x: np.asarray(np.linalg.det(x)),
-        promote=promotion("det", "float", "inexact"),
-        jvp=lambda tangents, y, inputs: sum(record(COFACTOR, inputs) * tangents[0], axis=(-2, -1)),
-        vjp=_det_vjp,
-        mask=checks.batch_mask(0),
-        batch=batching.leading,
-        examples=independence.matrices,
-        sparsity=matrices,
-        expensive=True,
-        flops=operation_counts.of_matrices(operation_counts.lu),
-        composition=det_by_factors,
-        samples=lambda: [Sample((x,)) for x in checks.sample_matrices("det", _SQUARE, _DTYPES)],
-    )
+DET = checks.of_matrices(
+    "det",
+    _det_spec,
+    lambda x: np.asarray(np.linalg.det(x)),
+    jvp=lambda tangents, y, inputs: sum(record(COFACTOR, inputs) * tangents[0], axis=(-2, -1)),
+    vjp=_det_vjp,
+    mask=checks.batch_mask(0),
+    flops=operation_counts.of_matrices(operation_counts.lu),
+    composition=det_by_factors,
 )
 
 
@@ -462,22 +408,13 @@ def _slogdet_jvp(
     return y[0] * (cast(imag(change), change.dtype) * 1j), real(change)
 
 
-SLOGDET = declare(
-    Op(
-        "slogdet",
-        "library",
-        spec=_slogdet_spec,
-        numpy=lambda x: tuple(map(np.asarray, np.linalg.slogdet(x))),
-        promote=promotion("slogdet", "float", "inexact"),
-        jvp=_slogdet_jvp,
-        batch=batching.leading,
-        examples=independence.matrices,
-        sparsity=matrices,
-        composition=slogdet_by_factors,
-        expensive=True,
-        flops=operation_counts.of_matrices(operation_counts.lu),
-        samples=lambda: [Sample((x,)) for x in checks.sample_matrices("slogdet", _SQUARE, _DTYPES)],
-    )
+SLOGDET = checks.of_matrices(
+    "slogdet",
+    _slogdet_spec,
+    lambda x: tuple(map(np.asarray, np.linalg.slogdet(x))),
+    jvp=_slogdet_jvp,
+    composition=slogdet_by_factors,
+    flops=operation_counts.of_matrices(operation_counts.lu),
 )
 
 

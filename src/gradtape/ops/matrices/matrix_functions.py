@@ -20,10 +20,10 @@ from gradtape.ops.blas_lapack import LETTERS
 from gradtape.ops.elementwise.arithmetic import greater, record_operand, where
 from gradtape.ops.elementwise.complexes import abs
 from gradtape.ops.families import batching, cast, independence, promotion
+from gradtape.ops.families.sparsity import RuleInput, Reads, agreeing, each, nothing
 from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.families.shapes import broadcast_shapes, broadcast_to, normalize_axis, reduce_to
 from gradtape.ops.families.signatures import Axis, DTypeLike, Tensor, TensorLike, kind_of_operand
-from gradtape.ops.families.sparsity import Reads, RuleInput, agreeing, each, matrices, nothing
 from gradtape.ops.matrices import checks, lapack_calls, operation_counts
 from gradtape.ops.matrices.contraction import adjoint, conjugate, matmul, own
 from gradtape.ops.matrices.product_difference import cross_by_components
@@ -32,8 +32,6 @@ from gradtape.ops.reductions.extrema import max, min
 from gradtape.ops.reductions.norm import norm
 from gradtape.ops.reductions.reduction import any, sum
 from gradtape.trace.record import record
-
-_DTYPES = ("float64", "complex128", "float32")
 
 
 def _relative(name: str, x: Any, rtol: Any) -> Any:
@@ -67,15 +65,6 @@ def _tolerance(x: Any, rtol: Any) -> Any:
     if rtol is None:
         return np.max(x.shape[-2:], initial=0) * np.finfo(x.dtype).eps
     return np.asarray(rtol)
-
-
-def _pinv_kernel(x: np.ndarray, rtol: Any) -> np.ndarray:
-    def kernel() -> np.ndarray:
-        return np.linalg.pinv(x, rcond=_tolerance(x, rtol))
-
-    return checks.explained(
-        "pinv", "LAPACK did not converge", "Check the matrix for NaN and inf.", kernel
-    )
 
 
 def _counts(x: Node, values: Node, rtol: Any) -> Node | None:
@@ -114,30 +103,22 @@ def _pinv_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...], rto
 
 def _pinv_samples() -> list[Sample]:
     shapes: tuple[Shape, ...] = ((3, 2), (2, 3), (2, 2, 2), (2, 0), (0, 0))
-    found = [Sample((x,), {"rtol": None}) for x in checks.sample_matrices("pinv", shapes, _DTYPES)]
+    found = [Sample((x,), {"rtol": None}) for x in checks.sample_matrices("pinv", shapes)]
     deficient = np.outer([1.0, 2.0, 3.0], [1.0, -1.0])
     return [*found, Sample((deficient,), {"rtol": 1e-10}, order=0)]
 
 
-PINV = declare(
-    Op(
-        "pinv",
-        "library",
-        params=("rtol",),
-        spec=_pinv_spec,
-        numpy=_pinv_kernel,
-        promote=promotion("pinv", "float", "inexact"),
-        jvp=_pinv_jvp,
-        mask=checks.batch_mask(2),
-        batch=batching.leading,
-        examples=independence.matrices,
-        sparsity=matrices,
-        expensive=True,
-        flops=operation_counts.of_matrices(operation_counts.pseudo_inverse),
-        may_fail=True,
-        composition=_pinv_composition,
-        samples=_pinv_samples,
-    )
+PINV = checks.of_matrices(
+    "pinv",
+    _pinv_spec,
+    lambda x, rtol: np.linalg.pinv(x, rcond=_tolerance(x, rtol)),
+    failure=checks.NOT_CONVERGED,
+    params=("rtol",),
+    jvp=_pinv_jvp,
+    mask=checks.batch_mask(2),
+    flops=operation_counts.of_matrices(operation_counts.pseudo_inverse),
+    composition=_pinv_composition,
+    samples=_pinv_samples,
 )
 
 
@@ -176,11 +157,6 @@ def _expm_kernel(x: np.ndarray) -> np.ndarray:
     return np.asarray(exponential(x)).astype(x.dtype, copy=False) if x.size else x
 
 
-def _expm_spec(x: Spec) -> Spec:
-    checks.require_square("expm", x)
-    return x
-
-
 def _expm_along(x: Node, direction: Node) -> Node:
     """The derivative of expm along a direction: a corner of expm([[x, direction], [0, x]])."""
     n = x.shape[-1]
@@ -191,27 +167,19 @@ def _expm_along(x: Node, direction: Node) -> Node:
     return along_axis(corner, whole.ndim - 1, n, n)
 
 
-EXPM = declare(
-    Op(
-        "expm",
-        "library",
-        spec=_expm_spec,
-        numpy=_expm_kernel,
-        promote=promotion("expm", "float", "inexact"),
-        jvp=lambda tangents, y, inputs: _expm_along(inputs[0], tangents[0]),
-        vjp=lambda index, g, y, inputs: _expm_along(adjoint(inputs[0]), g),
-        mask=checks.batch_mask(2),
-        batch=batching.leading,
-        examples=independence.matrices,
-        sparsity=matrices,
-        expensive=True,
-        flops=operation_counts.of_matrices(operation_counts.exponential),
-        native=lapack_calls.expm,
-        samples=lambda: [
-            Sample((x * np.array(0.2, x.dtype),))
-            for x in checks.sample_matrices("expm", ((2, 2), (2, 3, 3), (0, 0)), _DTYPES)
-        ],
-    )
+EXPM = checks.of_matrices(
+    "expm",
+    checks.square_spec("expm"),
+    _expm_kernel,
+    jvp=lambda tangents, y, inputs: _expm_along(inputs[0], tangents[0]),
+    vjp=lambda index, g, y, inputs: _expm_along(adjoint(inputs[0]), g),
+    mask=checks.batch_mask(2),
+    flops=operation_counts.of_matrices(operation_counts.exponential),
+    native=lapack_calls.expm,
+    samples=lambda: [
+        Sample((x * np.array(0.2, x.dtype),))
+        for x in checks.sample_matrices("expm", ((2, 2), (2, 3, 3), (0, 0)))
+    ],
 )
 
 
@@ -237,27 +205,20 @@ def _rank_kernel(x: np.ndarray, rtol: Any) -> np.ndarray | np.int64:
     return np.sum(values > limit, axis=-1, dtype=np.int64)
 
 
-MATRIX_RANK = declare(
-    Op(
-        "matrix_rank",
-        "library",
-        params=("rtol",),
-        spec=_rank_spec,
-        numpy=_rank_kernel,
-        promote=promotion("matrix_rank", "float", "inexact"),
-        jvp=Undefined("a rank is an integer"),
-        vjp=Undefined("a rank is an integer"),
-        batch=batching.leading,
-        examples=independence.matrices,
-        flops=operation_counts.of_matrices(operation_counts.singular_values),
-        sparsity=nothing,
-        expensive=True,
-        composition=_rank_composition,
-        samples=lambda: [
-            Sample((x,), {"rtol": None}, order=0)
-            for x in checks.sample_matrices("matrix_rank", ((3, 2), (2, 2, 2), (0, 2)), _DTYPES)
-        ],
-    )
+MATRIX_RANK = checks.of_matrices(
+    "matrix_rank",
+    _rank_spec,
+    _rank_kernel,
+    params=("rtol",),
+    jvp=Undefined("a rank is an integer"),
+    vjp=Undefined("a rank is an integer"),
+    flops=operation_counts.of_matrices(operation_counts.singular_values),
+    sparsity=nothing,
+    composition=_rank_composition,
+    samples=lambda: [
+        Sample((x,), {"rtol": None}, order=0)
+        for x in checks.sample_matrices("matrix_rank", ((3, 2), (2, 2, 2), (0, 2)))
+    ],
 )
 
 

@@ -9,13 +9,12 @@ alike, such as V f(w) Vᵀ, has one: `autodiff.equal_eigenvalues` adds the limit
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from gradtape.dtypes import REAL_OF, as_dtype
-from gradtape.ir import Node, Op, Shape, Spec, Undefined, apply, declare, spec
+from gradtape.ir import Node, Spec, Undefined, apply, spec
 from gradtape.ir.facts import Spectrum
 from gradtape.ops.arrays.creation import ARANGE
 from gradtape.ops.arrays.triangles import diagonal
@@ -27,16 +26,18 @@ from gradtape.ops.elementwise.arithmetic import (
     where,
 )
 from gradtape.ops.elementwise.complexes import abs, real
-from gradtape.ops.families import Sample, batching, broadcast_to, cast, independence, promotion
+from gradtape.ops.families import Sample, broadcast_to, cast
 from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand
-from gradtape.ops.families.sparsity import matrices
 from gradtape.ops.matrices import lapack_calls, operation_counts
 from gradtape.ops.matrices.checks import (
+    NOT_CONVERGED,
+    SQUARE,
+    TALL_AND_WIDE,
     as_column,
     as_row,
     batch_mask,
-    explained,
     identity_like,
+    of_matrices,
     outputs_of,
     require_matrix,
     require_square,
@@ -49,16 +50,8 @@ from gradtape.trace.record import record
 
 __all__ = ["Eigh", "SVD", "eigh", "eigvalsh", "svd", "svdvals"]
 
-_SQUARE: tuple[Shape, ...] = ((3, 3), (2, 2, 2), (1, 1), (0, 0), (0, 2, 2))
-_TALL_AND_WIDE: tuple[Shape, ...] = ((3, 2), (2, 3), (2, 2), (2, 3, 2), (1, 1), (2, 0), (0, 2, 2))
-
 # Values that differ by this many units of rounding of the largest one count as equal.
 TIE = 16
-
-
-def _converged(name: str, kernel: Callable[[], Any]) -> Any:
-    """Run a LAPACK call of an op; its failure becomes an error with op, reason and remedy."""
-    return explained(name, "LAPACK did not converge", "Check the matrix for NaN and inf.", kernel)
 
 
 def _direction(values: Node) -> Node:
@@ -122,53 +115,37 @@ def _eigvalsh_spec(name: str, x: Spec) -> Spec:
     return spec(x.shape[:-1], as_dtype(REAL_OF[x.dtype]))
 
 
+def _turned(tangent: Node, y: tuple[Node, ...], power: int) -> tuple[Node, Node]:
+    """The tangent in the basis of the vectors, and the tangent of the vectors."""
+    w, v = y
+    inner = matmul(adjoint(v), matmul(symmetric_part(tangent), v))
+    return inner, matmul(v, inner * cast(_Poles(w, power).differences(), inner.dtype))
+
+
 def _eigh_jvp(
     tangents: tuple[Node, ...], y: tuple[Node, ...], inputs: tuple[Node, ...]
 ) -> tuple[Node, Node]:
-    w, v = y
-    inner = matmul(adjoint(v), matmul(symmetric_part(tangents[0]), v))
-    return real(diagonal(inner)), _turned(w, v, inner, 0)
-
-
-def _turned(w: Node, v: Node, inner: Node, power: int) -> Node:
-    return matmul(v, inner * cast(_Poles(w, power).differences(), inner.dtype))
+    inner, dv = _turned(tangents[0], y, 0)
+    return real(diagonal(inner)), dv
 
 
 def _eigh_poles(tangent: Node, y: tuple[Node, ...], power: int) -> tuple[Node | None, Node]:
-    w, v = y
-    inner = matmul(adjoint(v), matmul(symmetric_part(tangent), v))
-    return None, _turned(w, v, inner, power)
+    return None, _turned(tangent, y, power)[1]
 
 
-def _eigh_samples(name: str, vectors: bool) -> Any:
-    def samples() -> list[Sample]:
-        # LAPACK chooses the phase of complex eigenvectors, so finite differences cannot check them.
-        return [
-            Sample((x,), order=0 if vectors and x.dtype.kind == "c" else 2)
-            for x in sample_matrices(name, _SQUARE, ("float64", "complex128", "float32"))
-        ]
-
-    return samples
-
-
-EIGH = declare(
-    Op(
-        "eigh",
-        "library",
-        spec=lambda x: (_eigvalsh_spec("eigh", x), x),
-        numpy=lambda x: _converged("eigh", lambda: tuple(np.linalg.eigh(symmetric_part(x)))),
-        promote=promotion("eigh", "float", "inexact"),
-        jvp=_eigh_jvp,
-        spectrum=Spectrum("eigenvalues", 0, _direction, _eigh_poles),
-        batch=batching.leading,
-        flops=operation_counts.of_matrices(operation_counts.eigenvectors),
-        examples=independence.matrices,
-        sparsity=matrices,
-        expensive=True,
-        may_fail=True,
-        native=lapack_calls.eigh,
-        samples=_eigh_samples("eigh", vectors=True),
-    )
+EIGH = of_matrices(
+    "eigh",
+    lambda x: (_eigvalsh_spec("eigh", x), x),
+    lambda x: tuple(np.linalg.eigh(symmetric_part(x))),
+    failure=NOT_CONVERGED,
+    jvp=_eigh_jvp,
+    spectrum=Spectrum("eigenvalues", 0, _direction, _eigh_poles),
+    flops=operation_counts.of_matrices(operation_counts.eigenvectors),
+    native=lapack_calls.eigh,
+    # LAPACK chooses the phase of complex eigenvectors, so finite differences cannot check them.
+    samples=lambda: [
+        Sample((x,), order=0 if x.dtype.kind == "c" else 2) for x in sample_matrices("eigh", SQUARE)
+    ],
 )
 
 
@@ -177,25 +154,16 @@ def _eigvalsh_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...])
     return real(sum(conjugate(v) * matmul(symmetric_part(tangents[0]), v), axis=-2))
 
 
-EIGVALSH = declare(
-    Op(
-        "eigvalsh",
-        "library",
-        spec=lambda x: _eigvalsh_spec("eigvalsh", x),
-        numpy=lambda x: _converged("eigvalsh", lambda: np.linalg.eigvalsh(symmetric_part(x))),
-        promote=promotion("eigvalsh", "float", "inexact"),
-        jvp=_eigvalsh_jvp,
-        spectrum=Spectrum("eigenvalues", 0, _direction),
-        mask=batch_mask(1),
-        batch=batching.leading,
-        examples=independence.matrices,
-        sparsity=matrices,
-        expensive=True,
-        flops=operation_counts.of_matrices(operation_counts.eigenvalues),
-        may_fail=True,
-        native=lapack_calls.eigvalsh,
-        samples=_eigh_samples("eigvalsh", vectors=False),
-    )
+EIGVALSH = of_matrices(
+    "eigvalsh",
+    lambda x: _eigvalsh_spec("eigvalsh", x),
+    lambda x: np.linalg.eigvalsh(symmetric_part(x)),
+    failure=NOT_CONVERGED,
+    jvp=_eigvalsh_jvp,
+    spectrum=Spectrum("eigenvalues", 0, _direction),
+    mask=batch_mask(1),
+    flops=operation_counts.of_matrices(operation_counts.eigenvalues),
+    native=lapack_calls.eigvalsh,
 )
 
 
@@ -289,36 +257,22 @@ def _svd_poles(tangent: Node, y: tuple[Node, ...], power: int) -> tuple[Node, No
     return du, None, dvh
 
 
-def _svd_matrices(name: str) -> list[np.ndarray]:
-    return sample_matrices(name, _TALL_AND_WIDE, ("float64", "complex128", "float32"))
-
-
-SVD_OP = declare(
-    Op(
-        "svd",
-        "library",
-        params=("full_matrices",),
-        spec=_svd_spec,
-        numpy=lambda x, full_matrices: _converged(
-            "svd", lambda: tuple(np.linalg.svd(x, full_matrices))
-        ),
-        promote=promotion("svd", "float", "inexact"),
-        jvp=_svd_jvp,
-        spectrum=Spectrum("singular values", 1, _direction, _svd_poles),
-        batch=batching.leading,
-        examples=independence.matrices,
-        sparsity=matrices,
-        flops=operation_counts.svd_flops,
-        expensive=True,
-        may_fail=True,
-        native=lapack_calls.svd,
-        samples=lambda: [
-            # LAPACK chooses the phases of complex vectors, so finite differences cannot check them.
-            Sample((x,), {"full_matrices": full}, order=0 if full or x.dtype.kind == "c" else 2)
-            for full in (False, True)
-            for x in _svd_matrices("svd")
-        ],
-    )
+SVD_OP = of_matrices(
+    "svd",
+    _svd_spec,
+    lambda x, full_matrices: tuple(np.linalg.svd(x, full_matrices)),
+    failure=NOT_CONVERGED,
+    params=("full_matrices",),
+    jvp=_svd_jvp,
+    spectrum=Spectrum("singular values", 1, _direction, _svd_poles),
+    flops=operation_counts.svd_flops,
+    native=lapack_calls.svd,
+    samples=lambda: [
+        # LAPACK chooses the phases of complex vectors, so finite differences cannot check them.
+        Sample((x,), {"full_matrices": full}, order=0 if full or x.dtype.kind == "c" else 2)
+        for full in (False, True)
+        for x in sample_matrices("svd", TALL_AND_WIDE)
+    ],
 )
 
 
@@ -327,25 +281,17 @@ def _svdvals_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...]) 
     return real(sum(conjugate(u) * matmul(tangents[0], adjoint(vh)), axis=-2))
 
 
-SVDVALS = declare(
-    Op(
-        "svdvals",
-        "library",
-        spec=lambda x: _svd_spec(x, False)[1],
-        numpy=lambda x: _converged("svdvals", lambda: np.linalg.svd(x, compute_uv=False)),
-        promote=promotion("svdvals", "float", "inexact"),
-        jvp=_svdvals_jvp,
-        spectrum=Spectrum("singular values", 0, _direction),
-        mask=batch_mask(1),
-        batch=batching.leading,
-        examples=independence.matrices,
-        sparsity=matrices,
-        expensive=True,
-        flops=operation_counts.of_matrices(operation_counts.singular_values),
-        may_fail=True,
-        native=lapack_calls.svdvals,
-        samples=lambda: [Sample((x,)) for x in _svd_matrices("svdvals")],
-    )
+SVDVALS = of_matrices(
+    "svdvals",
+    lambda x: _svd_spec(x, False)[1],
+    lambda x: np.linalg.svd(x, compute_uv=False),
+    shapes=TALL_AND_WIDE,
+    failure=NOT_CONVERGED,
+    jvp=_svdvals_jvp,
+    spectrum=Spectrum("singular values", 0, _direction),
+    mask=batch_mask(1),
+    flops=operation_counts.of_matrices(operation_counts.singular_values),
+    native=lapack_calls.svdvals,
 )
 
 

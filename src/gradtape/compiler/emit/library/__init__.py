@@ -46,7 +46,6 @@ MODULES: dict[str, str] = {
     "sort_each": "sorting",
     "sort_rows": "sorting",
     "split_each": "sorting",
-    "tested": "small_factors",
     "transform_rows": "fft_rows",
 }
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gradtape.compiler.emit.library.library_routine import LibraryRoutine
 from gradtape.compiler.emit.library.stack_routine import StackRoutine
 
 # Columns of a right-hand side that are one vector.
@@ -231,18 +230,4 @@ def small_factor_symmetric(letter: str, order: str) -> str:
         for i in range(n):
             for j in range(n):
                 w.store(w.element(y, i * n + j), [factor[i][j]])
-    return w.text()
-
-
-def tested(letter: str, test: str, operands: str) -> str:
-    """The first operand, all of whose elements pass a comparison with 0, by its name in LLVM."""
-    w = LibraryRoutine("tested", int(operands), 1)
-    r, real, size = w.r, *(("float", 4) if letter == "s" else ("double", 8))
-    with r.loop("%hi", "%lo") as index:
-        offset = r.multiply(index, size)
-        value = r.let(f"load {real}, ptr {r.at(w.operands[0], offset)}")
-        good = r.let(f"fcmp {test} {real} {value}, 0.0")
-        with r.when(r.negated(good)):
-            w.fail()
-        r.line(f"store {real} {value}, ptr {r.at(w.results[0], offset)}")
     return w.text()
