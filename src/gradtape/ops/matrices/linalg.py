@@ -43,7 +43,6 @@ from gradtape.ops.matrices.factors import (
 )
 from gradtape.ops.matrices.sparse_solve import sparse_solve
 from gradtape.ops.matrices.spectral import SVD_OP
-from gradtape.ops.matrices.stacks import over_stacks
 from gradtape.ops.reductions.reduction import prod, sum
 from gradtape.trace.record import record
 
@@ -155,19 +154,29 @@ def solve(x1: TensorLike, x2: TensorLike, /) -> Tensor:
 def _triangular_kernel(
     a: np.ndarray, b: np.ndarray, lower: bool, unit_diagonal: bool
 ) -> np.ndarray:
-    if not b.size:
-        return b
-    # The rows of a matrix in C's order are the columns of its transpose in Fortran's.
-    letters = ("U" if lower else "L", "T", "U" if unit_diagonal else "N")
-    (order, columns), found = b.shape, np.array(b, order="F")
-    sizes = (order, columns, np.ascontiguousarray(a), order, found, order)
-    info = blas_lapack.lapack("trtrs", b.dtype, *letters, *sizes)
-    if info:
+    diagonals = np.diagonal(a, axis1=-2, axis2=-1)
+    zeros = np.any(diagonals == 0, axis=tuple(range(a.ndim - 2)))
+    if b.size and zeros.any() and not unit_diagonal:
         raise MatrixError(
-            f"triangular_solve: a matrix is singular (0 at position {info - 1} of its diagonal). "
-            "Add a multiple of the identity, or use gt.linalg.lstsq."
+            f"triangular_solve: a matrix is singular (0 at position {int(np.argmax(zeros))} of its "
+            "diagonal). Add a multiple of the identity, or use gt.linalg.lstsq."
         )
-    return found
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    right = np.broadcast_to(b, batch + b.shape[-2:])
+    return _substituted(a, right, lower, unit_diagonal) if b.size else right
+
+
+def _substituted(a: np.ndarray, b: np.ndarray, lower: bool, unit_diagonal: bool) -> np.ndarray:
+    """Triangular solutions by halves, for all matrices of a stack at once."""
+    if b.shape[-2] == 1:
+        return b if unit_diagonal else b / a
+    parts = slice(None, b.shape[-2] // 2), slice(b.shape[-2] // 2, None)
+    first, last = parts if lower else parts[::-1]
+    x = np.empty_like(b)
+    x[..., first, :] = _substituted(a[..., first, first], b[..., first, :], lower, unit_diagonal)
+    rest = b[..., last, :] - a[..., last, first] @ x[..., first, :]
+    x[..., last, :] = _substituted(a[..., last, last], rest, lower, unit_diagonal)
+    return x
 
 
 def _triangle(x: TensorOrNode, lower: bool, unit_diagonal: bool) -> TensorOrNode:
@@ -216,7 +225,7 @@ def _triangular_composition(a: Node, b: Node, lower: bool, unit_diagonal: bool) 
 TRIANGULAR_SOLVE = checks.of_matrices(
     "triangular_solve",
     _triangular_spec,
-    over_stacks(_triangular_kernel, _triangular_spec, 2, 2),
+    _triangular_kernel,
     params=("lower", "unit_diagonal"),
     jvp=_triangular_jvp,
     vjp=_triangular_vjp,
