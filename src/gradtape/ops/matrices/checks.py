@@ -12,9 +12,9 @@ from gradtape.ir import Node, Op, Rule, Shape, Spec, apply, declare, outputs
 from gradtape.ops.arrays import movement
 from gradtape.ops.arrays.creation import EYE, constant_beside
 from gradtape.ops.families import batching, independence, promotion
-from gradtape.ops.families.sparsity import matrices
 from gradtape.ops.families.samples import Sample, generator
 from gradtape.ops.families.shapes import broadcast_to, reduce_to
+from gradtape.ops.families.sparsity import matrices
 from gradtape.ops.matrices.contraction import adjoint
 from gradtape.ops.reductions.reduction import ANY
 

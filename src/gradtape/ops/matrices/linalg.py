@@ -20,9 +20,9 @@ from gradtape.ops.elementwise.arithmetic import equal, identity, record_operand,
 from gradtape.ops.elementwise.complexes import imag, real
 from gradtape.ops.families import Sample, batching, cast
 from gradtape.ops.families.elementwise import zeros_like
-from gradtape.ops.families.sparsity import RuleInput, agreeing
 from gradtape.ops.families.shapes import broadcast_shapes, broadcast_to, reduce_to
 from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand, kind_of_operands
+from gradtape.ops.families.sparsity import RuleInput, agreeing
 from gradtape.ops.matrices import checks, lapack_calls, operation_counts
 from gradtape.ops.matrices.contraction import (
     adjoint,

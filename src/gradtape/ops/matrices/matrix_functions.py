@@ -20,10 +20,10 @@ from gradtape.ops.blas_lapack import LETTERS
 from gradtape.ops.elementwise.arithmetic import greater, record_operand, where
 from gradtape.ops.elementwise.complexes import abs
 from gradtape.ops.families import batching, cast, independence, promotion
-from gradtape.ops.families.sparsity import RuleInput, Reads, agreeing, each, nothing
 from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.families.shapes import broadcast_shapes, broadcast_to, normalize_axis, reduce_to
 from gradtape.ops.families.signatures import Axis, DTypeLike, Tensor, TensorLike, kind_of_operand
+from gradtape.ops.families.sparsity import Reads, RuleInput, agreeing, each, nothing
 from gradtape.ops.matrices import checks, lapack_calls, operation_counts
 from gradtape.ops.matrices.contraction import adjoint, conjugate, matmul, own
 from gradtape.ops.matrices.product_difference import cross_by_components
