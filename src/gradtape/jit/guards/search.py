@@ -10,7 +10,6 @@ import collections
 import operator
 import os
 import sys
-import sysconfig
 import weakref
 from collections.abc import Callable, Collection, Sequence, Set
 from types import CodeType
@@ -33,11 +32,8 @@ PARTS_OF_ONE = operator.attrgetter(*FUNCTION_PARTS)
 _PARTS = tuple(map(operator.attrgetter, FUNCTION_PARTS))
 # Packages of the library whose code reads attributes of the user's objects: layers, optimisers.
 _FOLLOWED_PACKAGES = ("gradtape.nn", "gradtape.optimizers", "gradtape.tf.keras")
-_INSTALLED = tuple(
-    os.path.realpath(path) + os.sep
-    for key, path in sysconfig.get_paths().items()
-    if key in ("stdlib", "platstdlib", "purelib", "platlib")
-)
+# Folders of installed packages: also those of the system that a virtual environment uses.
+_INSTALLED = frozenset(("site-packages", "dist-packages"))
 
 
 class Outside:
@@ -64,7 +60,7 @@ def is_installed(top: str) -> bool:
     path = None if found is None else vars(found).get("__file__")
     if not isinstance(path, str):
         return False
-    return os.path.realpath(path).startswith(_INSTALLED)
+    return not _INSTALLED.isdisjoint(os.path.realpath(path).split(os.sep))
 
 
 class _Names(set[str]):
