@@ -12,7 +12,7 @@ import pytest
 import gradtape as gt
 from gradtape.annotated_kinds import kinds_of
 from gradtape.argument_checks import REPORT, as_real, checked
-from gradtape.jit.replay.captured_steps import CapturedSteps
+from gradtape.jit.captured import Captured
 
 NEVER = object()
 
@@ -110,7 +110,7 @@ def test_a_replay_that_fails_asks_for_a_report(monkeypatch):
         return {}["a defect"]
 
     fail = types.FunctionType(fail.__code__, {"__name__": "gradtape.pretended"})
-    monkeypatch.setattr(CapturedSteps, "replay", fail)
+    monkeypatch.setattr(Captured, "run", fail)
     with pytest.raises(KeyError, match="a defect") as found:
         f(gt.asarray([1.0]))
     assert found.value.__notes__ == [REPORT.format("")]

@@ -366,3 +366,45 @@ def test_nothing_is_left_behind():
     p, x = {"w": A([1.0])}, A([1.0])
     often(f, p, x)
     assert least_growth(lambda: f(p, x), 100, enough=5) <= 5
+
+
+def test_a_loop_that_keeps_its_length_is_one_native_call():
+    @gt.function
+    def root(x):
+        guess = x
+        while gt.abs(guess * guess - x) > 1e-9:
+            guess = 0.5 * (guess + x / guess)
+        return guess
+
+    two = A(2.0)
+    for _ in range(4 * first_look() + 80):
+        root(two)
+        gt.wait_for_compiler()
+    before = direct_calls(root)
+    assert before > 0
+    assert float(root(two)) == pytest.approx(2**0.5)
+    assert direct_calls(root) == before + 1
+    # Another number of steps is left to Python, before anything has changed.
+    for value in (0.25, 300.0, 2.0, 1e6, 9.0):
+        assert float(root(A(value))) == pytest.approx(value**0.5)
+    assert float(root(two)) == pytest.approx(2**0.5)
+
+
+def test_a_joined_path_that_misses_often_is_given_up():
+    total = gt.Variable(0.0)
+
+    @gt.function(recheck=False)
+    def step(x):
+        if x > 0:
+            total.assign_add(x)
+        else:
+            total.assign_sub(2.0 * x)
+        return total * 1.0
+
+    expected = 0.0
+    values = [1.0] * (4 * first_look() + 80) + [-1.0] * 400 + [1.0, -1.0] * 20
+    for value in values:
+        expected += value if value > 0 else -2.0 * value
+        assert float(step(A(value))) == expected
+        gt.wait_for_compiler()
+    assert float(total.value) == expected

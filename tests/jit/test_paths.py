@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-from gradtape.jit.replay.joined_path import REPEATS
+from gradtape.jit.replay.captured_steps import REPEATS
 
 
 def plans_of(call):

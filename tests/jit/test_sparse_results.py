@@ -51,7 +51,7 @@ DERIVATIVES = {
 @pytest.mark.parametrize("name", DERIVATIVES)
 def test_values(name):
     compiled = captured(DERIVATIVES[name], X, X + 1.0, np.ones(12))
-    assert compiled.captured[0].steps.root.only_run is not None
+    assert compiled.captured[0].steps.root.only_result is not None
 
 
 def test_nothing_is_derived_and_compiled_again():

@@ -28,16 +28,16 @@ from gradtape.jit.guards.names import unread_parameters
 from gradtape.jit.guards.never_replayed import remedy_for
 from gradtape.jit.guards.search import Outside
 from gradtape.jit.native.native_call import NativeCall
-from gradtape.jit.replay.captured_steps import CapturedSteps, JournaledError
-from gradtape.jit.replay.replay_source import Replay, UnknownPath
+from gradtape.jit.replay.captured_steps import CapturedSteps
 from gradtape.jit.replay.same_path import (
     Comparison,
-    Difference,
+    RunDifference,
     compare,
     used_numbers,
     without_pins,
 )
-from gradtape.jit.replay.steps import Step
+from gradtape.jit.replay.sources import ReplayedCall
+from gradtape.jit.replay.steps import UNKNOWN, Step
 from gradtape.logs import Log
 from gradtape.ops.custom.callback import Outcome, journal
 from gradtape.runtime.flush import leave_full_table, release
@@ -94,10 +94,7 @@ class Captured:
         self.contract = contract
         self.history = History(why)
         self.steps = CapturedSteps(contract.fastmath)
-        # The written-out replay of the steps; None until it is written.
-        self.replay: Replay | None = None
-        # The same in native code, and the number of calls at which it is next considered.
-        self.native_call: NativeCall | None = None
+        # The number of calls at which native code is next considered.
         self.look_at = first_look()
         # What the function names outside, and whether any of it is another than it was.
         self._found: Outside | None = None
@@ -126,6 +123,11 @@ class Captured:
         self.calls_before = -1
 
     @property
+    def native_call(self) -> NativeCall | None:
+        """The replay in native code."""
+        return self.steps.native_call
+
+    @property
     def frozen(self) -> bool:
         """Whether Python outside counts as constant."""
         return self.contract.frozen
@@ -145,32 +147,30 @@ class Captured:
     def run(self, arguments: Arguments, leaves: Inputs) -> Any:
         """Replay the call, or run Python where its path is unknown or the replay fails."""
         self.history.calls += 1
-        replay, steps = self.replay, self.steps
-        if replay is None:
-            if self.history.refused is not None:
-                self._drop_pending()
-                return self.function(*arguments.args, **arguments.kwargs)
-            replay = self.replay = steps.replay()
+        steps = self.steps
+        if self.history.refused is not None:
+            self._drop_pending()
+            return self.function(*arguments.args, **arguments.kwargs)
         if (steps.changed_arguments and steps.cannot_change(arguments.passed())) or (
             steps.tensors and steps.has_another_name(arguments.passed())
         ):
             return self.function(*arguments.args, **arguments.kwargs)
-        if replay is None or self._arrays_changed or self._is_check_due():
-            return self._capture(arguments, leaves, {}, is_check=replay is not None)
+        if not steps.is_replayed or self._arrays_changed or self._is_check_due():
+            return self._capture(arguments, leaves, {}, is_check=steps.is_replayed)
+        call = ReplayedCall(leaves, arguments.passed)
         try:
-            found = replay(leaves, arguments.passed)
-        except JournaledError as failed:
-            return self._run_in_python(arguments, failed.error, failed.outcomes)
+            found = steps.replay(call)
         except Exception as error:
             if is_interrupt(error):
                 raise
-            return self._run_in_python(arguments, error.with_traceback(None))
-        if type(found) is not UnknownPath:
+            return self._run_in_python(arguments, error.with_traceback(None), call.outcomes)
+        if found is not UNKNOWN:
             return found
         # Values are taken over unless variables may have changed meanwhile; callbacks are not
-        # called again, but told what they returned.
-        is_known = not (found.outcomes or steps.read or steps.assigned)
-        return self._capture(arguments, leaves, found.values if is_known else {}, found.outcomes)
+        # called again: they return what they returned.
+        is_known = not (call.outcomes or steps.read or steps.assigned)
+        fed = {node: Value(content, node.spec) for node, content in call.contents.items()}
+        return self._capture(arguments, leaves, fed if is_known else {}, call.outcomes)
 
     def _is_check_due(self) -> bool:
         """Count down to the next check."""
@@ -305,11 +305,8 @@ class Captured:
         spent = time.perf_counter() - start
         self.history.took(spent)
         _log.debug("%s ran as a capture, in %.1f ms", self.name, spent * 1e3)
-        if not self._has_agreed:
-            if PROBE.sink is not None:
-                PROBE.sink.captured(self, start)
-            # The tree may have grown: it is written again when it is next replayed.
-            self.replay = None
+        if not self._has_agreed and PROBE.sink is not None:
+            PROBE.sink.captured(self, start)
         self._has_agreed = False
         leave_full_table()
 
@@ -437,7 +434,7 @@ class Captured:
         self.steps.note(capture)
         if last.count < self._needed():
             return
-        last.is_replayed = True
+        last.is_replayed = self.steps.is_replayed = True
         if self._found is not None and self.steps.guards is None:
             inputs = capture.entered_arrays() - self._read_arrays
             self.steps.guard_by(self._found, inputs)
@@ -449,7 +446,7 @@ class Captured:
             return 1
         return int(max(2, 2 ** min(self._differences, MOST_DIFFERENCES)))
 
-    def _note_unequal(self, difference: Difference, capture: Capture) -> None:
+    def _note_unequal(self, difference: RunDifference, capture: Capture) -> None:
         """Two runs before a replay differ: layers were built, or it will never be the same."""
         self._unequal += 1
         if self._unequal < UNEQUAL:
@@ -458,7 +455,7 @@ class Captured:
         why = f"every run of it records another program: {difference.what} ({line})"
         self.refuse(Refusal(why, REMEDY))
 
-    def _disagree(self, difference: Difference, capture: Capture) -> None:
+    def _disagree(self, difference: RunDifference, capture: Capture) -> None:
         """A run has recorded another program than the one that was replayed."""
         line = capture.line_of(difference.leaf) or _definition(self.function)
         self._differences += 1
@@ -517,8 +514,8 @@ class Captured:
             self._found = self.differs = None
 
     def _end_replay(self) -> None:
-        """Leave the written-out and the native replay: they do not hold any more."""
-        self.replay, native, self.native_call = None, self.native_call, None
+        """Leave the native replay: it does not hold any more."""
+        native = self.native_call
         if native is not None:
             self.history.calls += native.calls
             self._until_check = native.until_check

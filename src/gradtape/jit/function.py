@@ -319,7 +319,7 @@ class Function(Generic[P, R], Displayed):
         if self.signature.has_static:
             return
         note_calls(first_look())
-        captured.native_call = made = native_call(
+        captured.steps.native_call = made = native_call(
             Function, arguments, captured.steps, captured.until_check
         )
         guards = captured.steps.guards

@@ -22,7 +22,7 @@ def ops_of(function, *arguments):
     for _ in range(3):
         compiled(*map(gt.asarray, arguments))
     (captured,) = compiled.captured
-    found = for_loops(optimize(captured.steps.root.only_run.plan.program))
+    found = for_loops(optimize(captured.steps.root.runs[0].plan.program))
     inside = [
         each.op.name
         for node in found.nodes

@@ -45,6 +45,7 @@ CONTEXT = (
     "parallel",
     "keep_gil",
     "ops",
+    "decision",
     "until_check",
     "guards",
     "guard_rows",

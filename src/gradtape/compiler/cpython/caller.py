@@ -386,6 +386,11 @@ def _run() -> str:
         # failed: Python runs the call again, and raises the error that NumPy has for it.
         r.go_if(r.differ(r.let("call ptr @PyErr_Occurred()"), "null"), "failed")
         r.go("over")
+    # Where a plan computes in vain if a value is another one than it was.
+    decision = r.pointer("%context", AT["decision"])
+    with r.when(r.differ(decision, "null")):
+        holds = r.let(f"load i8, ptr {r.pointer(decision)}")
+        r.go_if(r.let(f"icmp eq i8 {holds}, 0"), "over")
     counts = known_object("run_counts")
     r.add_to(counts, 0, 1)
     r.add_to(counts, 8, r.word("%context", AT["ops"]))

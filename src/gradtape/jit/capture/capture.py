@@ -27,13 +27,13 @@ from gradtape.jit.capture.captured_variables import CapturedVariables
 from gradtape.jit.replay.sources import (
     Argument,
     Attribute,
-    Computed,
+    ComputedNode,
+    ComputedNumber,
     Constant,
-    Contents,
     Element,
-    Generator,
     GuardSource,
-    Number,
+    IndexDigest,
+    MovedGenerator,
     NumberAsTensor,
     NumberKey,
     OutsideArray,
@@ -191,7 +191,7 @@ class Capture(Recording):
     def add_number(self, number: Followed, of: Spec) -> Node:
         """The leaf of a number that a replay computes from its arguments."""
         node = self.add_leaf(number.plain, of)
-        self._sources[node.params[0]] = Number(number.formula)
+        self._sources[node.params[0]] = ComputedNumber(number.formula)
         return node
 
     def note_array(self, array: np.ndarray, value: Value) -> None:
@@ -222,7 +222,7 @@ class Capture(Recording):
             self._sources[node.params[0]] = VariableValue(variable)
         return node
 
-    def enter_positions(self, generator: Generator, positions: np.ndarray) -> Node:
+    def enter_positions(self, generator: MovedGenerator, positions: np.ndarray) -> Node:
         """The leaf of one or many positions of random numbers: a replay has its own."""
         value = host_value(positions)
         node = self.add_leaf(value, value.spec)
@@ -230,20 +230,24 @@ class Capture(Recording):
             self._sources[node.params[0]] = self.draws.position(generator, value.array)
         return node
 
-    def draw(self, generator: Generator, position: np.ndarray) -> Tensor:
+    def draw(self, generator: MovedGenerator, position: np.ndarray) -> Tensor:
         """A tensor of the position of a draw."""
         return self.hold(self.enter_positions(generator, position), Tensor)
 
-    def is_outside(self, generator: Generator) -> bool:
+    def is_outside(self, generator: MovedGenerator) -> bool:
         """Whether a generator was made before the run."""
         return generator.number < self.number
 
     def source(self, node: Node) -> Source:
         """The source of the value of a node."""
         if node.op is not LEAF:
-            return Computed(node)
+            return ComputedNode(node)
         found = self._source_of_leaf(node.params[0])
-        return NumberAsTensor(found.formula, node.dtype) if isinstance(found, Number) else found
+        return (
+            NumberAsTensor(found.formula, node.dtype)
+            if isinstance(found, ComputedNumber)
+            else found
+        )
 
     def _source_of_leaf(self, ordinal: int) -> Source:
         found = self._sources.get(ordinal)
@@ -341,7 +345,7 @@ class Capture(Recording):
 
     def _check_given(self, sources: Iterable[Source]) -> None:
         """A replay of this path has to have these values."""
-        if any(isinstance(each, Computed) and each.node not in self.given for each in sources):
+        if any(isinstance(each, ComputedNode) and each.node not in self.given for each in sources):
             self.incomplete = True
 
     # Guards.
@@ -369,7 +373,7 @@ class Capture(Recording):
 
     def guard_number(self, formula: Formula, value: object) -> None:
         """Python reads a number among the arguments, or a comparison of it: a guard."""
-        guard = NumberKey(formula, type(value) in (float, complex))
+        guard = NumberKey(formula)
         self._branch(guard, self.number_label(formula), value)
 
     def number_label(self, formula: Formula) -> str:
@@ -429,7 +433,7 @@ class Capture(Recording):
         elif not isinstance(source, Constant) and (id(leaf), "contents") not in self._looked_at:
             self._looked_at[(id(leaf), "contents")] = leaf
             digest = None if found is None else digest_of(found)
-            self._branch(Contents(source), "the contents of an index", digest)
+            self._branch(IndexDigest(source), "the contents of an index", digest)
         return found
 
     # State.

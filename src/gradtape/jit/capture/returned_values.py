@@ -15,13 +15,13 @@ from gradtape.jit.capture.capture import Capture
 from gradtape.jit.capture.containers import content, fill
 from gradtape.jit.replay.sources import (
     CallersTensor,
+    ComputedNumber,
     Constant,
-    Leaf,
+    NewSparseMatrix,
     NewTensor,
-    Number,
     OutsideTensorItself,
     RowSparseTensor,
-    SparseMatrix,
+    Source,
 )
 from gradtape.tensor.row_sparse import RowSparse
 from gradtape.tensor.tensor import Tensor
@@ -54,16 +54,16 @@ def is_inside(leaf: object, capture: Capture) -> bool:
 
 def leaf_sources(
     capture: Capture, leaves: list[object], nodes: list[Node | None]
-) -> tuple[Leaf, ...]:
+) -> tuple[Source, ...]:
     """The sources of all leaves that the function returned; one source for one tensor."""
-    found: dict[int, Leaf] = {}
+    found: dict[int, Source] = {}
     for leaf, node in zip(leaves, nodes, strict=True):
         if id(leaf) not in found:
             found[id(leaf)] = _leaf_source(capture, leaf, node)
     return tuple(found[id(leaf)] for leaf in leaves)
 
 
-def _leaf_source(capture: Capture, leaf: Any, node: Node | None) -> Leaf:
+def _leaf_source(capture: Capture, leaf: Any, node: Node | None) -> Source:
     """The source of one leaf that the function returned."""
     if isinstance(leaf, RowSparse):
         parts = [
@@ -72,7 +72,7 @@ def _leaf_source(capture: Capture, leaf: Any, node: Node | None) -> Leaf:
         ]
         return RowSparseTensor(type(leaf), tuple(parts), leaf.spec)
     if is_pending(leaf):
-        return SparseMatrix(capture.source(leaf.entries.node), leaf.pattern.with_data)
+        return NewSparseMatrix(capture.source(leaf.entries.node), leaf.pattern.with_data)
     if node is not None:
         fresh = NewTensor(capture.source(node), type(leaf).result_class)
         position = capture.tensors.position(leaf)
@@ -88,7 +88,7 @@ def _leaf_source(capture: Capture, leaf: Any, node: Node | None) -> Leaf:
             return NewTensor(Constant(leaf.computed), type(leaf).result_class)
         leaf.enter(capture)  # so that changes of it in place are noticed
         return OutsideTensorItself(weakref.ref(leaf), NewTensor(Constant(leaf.computed), Tensor))
-    return Number(leaf.formula) if isinstance(leaf, Followed) else Constant(leaf)
+    return ComputedNumber(leaf.formula) if isinstance(leaf, Followed) else Constant(leaf)
 
 
 def unsupported_leaf(leaves: Iterable[object], static: Iterable[object]) -> object:

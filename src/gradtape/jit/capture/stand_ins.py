@@ -7,7 +7,7 @@ Its in-place changes of these are carried out on the caller's own afterwards.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Container
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,9 @@ import numpy as np
 from gradtape.jit.arguments.signature import Arguments, Inputs
 from gradtape.jit.capture.capture import Capture
 from gradtape.jit.capture.containers import ContainerChanges
+from gradtape.jit.replay.steps import rebind
 from gradtape.pytree import flatten
 from gradtape.tensor.tensor import Tensor
-from gradtape.tensor.variable import Variable
 from gradtape.trace.followed_number import followed
 from gradtape.trace.value import Value
 
@@ -85,40 +85,3 @@ class StandIns:
         self.changes = ContainerChanges((), (), [])
         self._capture.tensors.changed_arguments = {}
         return found
-
-
-def rebind(original: object, value: Value) -> None:
-    """Change a tensor or an array of the caller in place."""
-    if isinstance(original, Tensor):
-        original.rebind(Tensor(None, None, value), "x op= v inside a function")
-    elif isinstance(original, np.ndarray):
-        original[...] = value.array
-
-
-def change_all(
-    changes: Sequence[tuple[object, Value]],
-    variables: Sequence[Variable],
-    assign: Callable[..., None],
-    *handles: Tensor,
-) -> None:
-    """Change tensors and arrays of the caller in place, and assign variables: all of it or none."""
-    places = [_content_of(original) for original, _ in changes]
-    before = [variable._handle for variable in variables]
-    try:
-        for original, value in changes:
-            rebind(original, value)
-        assign(*handles)
-    except BaseException:
-        Variable.hold_again(variables, before)
-        for (original, _), content in zip(changes, places, strict=True):
-            if isinstance(original, Tensor):
-                original.node, original.recording, original.computed = content
-            elif isinstance(original, np.ndarray) and original.flags.writeable:
-                original[...] = content
-        raise
-
-
-def _content_of(original: object) -> Any:
-    if isinstance(original, Tensor):
-        return original.node, original.recording, original.computed
-    return np.array(original) if isinstance(original, np.ndarray) else None

@@ -30,16 +30,16 @@ from gradtape.jit.replay.captured_steps import CapturedSteps
 from gradtape.jit.replay.sources import (
     Argument,
     CallersTensor,
-    Computed,
+    ComputedNode,
+    ComputedNumber,
     Constant,
-    Leaf,
+    Element,
     NewTensor,
-    Number,
     OutsideTensor,
     Source,
     VariableValue,
 )
-from gradtape.jit.replay.steps import Result, Run
+from gradtape.jit.replay.steps import Result, Run, Step
 from gradtape.pytree import Structure, unflatten
 from gradtape.runtime import buffer_pool as buffers
 from gradtape.tensor.tensor import Tensor
@@ -58,12 +58,12 @@ class NativeCall:
     def __init__(
         self,
         arguments: Arguments,
-        run: Run,
-        result: Result,
+        step: Step,
         steps: CapturedSteps,
         until_check: int,
         pins: dict[int, object],
     ) -> None:
+        (run,), result = step.runs, step.only_result
         assigned = steps.assigned
         table = None if steps.guards is None else compile_guards(steps.guards)
         differs = None
@@ -72,7 +72,7 @@ class NativeCall:
         elif table.rest:
             differs = table.rest_differs
         layout = run.plan.layout
-        if layout is None or arguments.aliases:
+        if layout is None or result is None or arguments.aliases:
             raise LeftToPythonError
         # The buffer of each output.
         place = {node: layout.order[number] for number, node in enumerate(run.outputs)}
@@ -94,6 +94,10 @@ class NativeCall:
             **self._plan_fields(run, layout, rows),
             **self._result_fields(result, place, rows),
         }
+        if isinstance(step.guard, Element):
+            # The slot of the value that says whether the others are those of this call.
+            slot = FIRST + len(layout.arrays) + place[step.guard.node]
+            fields["decision"] = fields["slots"] + 8 * slot
         locks = [self._keep((each.lock.acquire, each.lock.release)) for each in assigned]
         # Tensors that the function reaches without being given them.
         fields |= self._rows("tensors", [(id(self._keep(each)),) for each in steps.tensors])
@@ -188,7 +192,7 @@ class NativeCall:
         return slot, pop, capacity, id(self._keep(nbytes))
 
     def _leaf_rows(
-        self, leaves: Sequence[Leaf], place: dict[Node, int], rows: ArgumentRows
+        self, leaves: Sequence[Source], place: dict[Node, int], rows: ArgumentRows
     ) -> Iterator[tuple[int, int, int]]:
         for number, leaf in enumerate(leaves):
             first = leaves.index(leaf)
@@ -198,13 +202,13 @@ class NativeCall:
                 yield self._leaf_row(leaf, place, rows)
 
     def _leaf_row(
-        self, leaf: Leaf, place: dict[Node, int], rows: ArgumentRows
+        self, leaf: Source, place: dict[Node, int], rows: ArgumentRows
     ) -> tuple[int, int, int]:
         if isinstance(leaf, Constant):
             return id(leaf.content), 0, call_context.THE_OBJECT
         if isinstance(leaf, CallersTensor) and rows.inputs[leaf.position] == call_context.TENSOR:
             return leaf.position, 0, call_context.AN_INPUT
-        if not isinstance(leaf, NewTensor) or not isinstance(leaf.source, Computed):
+        if not isinstance(leaf, NewTensor) or not isinstance(leaf.source, ComputedNode):
             raise LeftToPythonError
         if leaf.kind.__basicsize__ != Handle.__basicsize__ or leaf.kind.__dictoffset__:
             raise LeftToPythonError
@@ -247,14 +251,11 @@ def native_call(
     function: type, arguments: Arguments, steps: CapturedSteps, until_check: int
 ) -> NativeCall | None:
     """The native call for calls like this one; None if they are left to Python."""
-    step, pins = steps.root.unpinned()
-    run, result = step.only_run, step.result
-    if run is None or result is None or not step.is_replayed:
-        return None
-    if run.plan.layout is None or not install(function):
+    step, pins = (steps.root.unpinned()) if steps.joined is None else (steps.joined, {})
+    if step.only_result is None or step.runs[0].plan.layout is None or not install(function):
         return None
     try:
-        return NativeCall(arguments, run, result, steps, until_check, pins)
+        return NativeCall(arguments, step, steps, until_check, pins)
     except LeftToPythonError:
         return None
 
@@ -288,7 +289,7 @@ class _Sources:
     def number(self, position: int, dtype: np.dtype[Any], offset: int) -> tuple[int, ...]:
         """The row of a number that goes to an offset of the memory of a run."""
         source, size = self._inputs[position], dtype.itemsize
-        if not isinstance(source, Number):
+        if not isinstance(source, ComputedNumber):
             return call_context.COPIED, self.value(position), offset, size
         if dtype.kind != "f":
             raise LeftToPythonError
@@ -386,7 +387,7 @@ class ArgumentRows:
 
 
 def _update_row(source: Source, place: dict[Node, int]) -> tuple[int, int]:
-    if not isinstance(source, Computed):
+    if not isinstance(source, ComputedNode):
         raise LeftToPythonError
     return place[source.node], id(source.node.spec)
 

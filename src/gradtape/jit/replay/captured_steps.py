@@ -8,22 +8,26 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradtape.concurrency import is_interrupt
 from gradtape.ir.lines import warn
-from gradtape.jit.arguments.signature import Inputs
 from gradtape.jit.capture.capture import Capture
 from gradtape.jit.capture.captured_tensors import is_view
 from gradtape.jit.guards.guards import Guards
 from gradtape.jit.guards.search import Outside
-from gradtape.jit.replay.joined_path import PathReplay
-from gradtape.jit.replay.replay_source import CallerArguments, Replay, UnknownPath, written_replay
-from gradtape.jit.replay.steps import Step
-from gradtape.ops.custom.callback import Outcome, journal
+from gradtape.jit.replay.joined_path import joined_steps
+from gradtape.jit.replay.sources import ReplayedCall
+from gradtape.jit.replay.steps import UNKNOWN, Result, Step
+from gradtape.ops.custom.callback import journal
 from gradtape.tensor.variable import Variable
+
+if TYPE_CHECKING:
+    from gradtape.jit.native.native_call import NativeCall
+
+# The number of calls in a row that take a path before its steps are joined.
+REPEATS = 32
 
 
 class CapturedSteps:
@@ -39,13 +43,24 @@ class CapturedSteps:
         # Arguments that are changed in place; whether an op may fail or calls Python.
         self.changed_arguments: frozenset[int] = frozenset()
         self.fallible = False
+        # Whether any path is replayed.
+        self.is_replayed = False
         # Guards on what is read outside, and the comparison of all of them.
         self.guards: Guards | None = None
         self.differs: Callable[[], bool] | None = None
         # Tensors that the function can reach without being given them.
         self.tensors: tuple[weakref.ref[Any], ...] = ()
         self._fastmath = fastmath
-        self._path_replay: PathReplay | None = None
+        # The replay in native code; an earlier one may be at its end.
+        self.native_call: NativeCall | None = None
+        # The steps of a path as one step, and how often calls took that path, or another one.
+        self.joined: Step | None = None
+        self._hits = self._misses = 0
+        # The result of the latest calls, the number of calls in a row that had it, and the results
+        # for which joining was tried.
+        self._latest: Result | None = None
+        self._repeats = 0
+        self._tried: list[Result] = []
 
     def note(self, capture: Capture) -> None:
         """Note the state that a run has used: replays use the same."""
@@ -62,11 +77,6 @@ class CapturedSteps:
     def paths(self) -> int:
         """How many paths runs have taken."""
         return sum(1 for _ in self.root.ends())
-
-    @property
-    def is_replayed(self) -> bool:
-        """Whether any path is replayed."""
-        return any(step.is_replayed for step in self.root.ends())
 
     def guard_by(self, found: Outside, entered: set[int]) -> None:
         """Replays hold as long as what the function names is what it was.
@@ -97,19 +107,54 @@ class CapturedSteps:
             for position in self.changed_arguments
         )
 
-    def replay(self) -> Replay | None:
-        """Write the replay of the tree as it is now; None if nothing is captured."""
-        if not self.is_replayed:
-            return None
-        if self.root.unpinned()[0].guard is None:
-            replay = written_replay(self.root)
-        else:
-            if self._path_replay is None:
-                self._path_replay = PathReplay(self.root, self._fastmath)
-            else:
-                self._path_replay.rewrite()
-            replay = self._path_replay
-        return _locked(_journaled(replay) if self.fallible else replay, self.assigned)
+    def replay(self, call: ReplayedCall) -> Any:
+        """Replay a call; returns `UNKNOWN` where it takes a path that is not replayed.
+
+        It is atomic to other threads that read or assign the variables that it assigns.
+        """
+        for variable in self.assigned:
+            variable.lock.acquire()
+        try:
+            if not self.fallible:
+                return self._replay(call)
+            with journal.use(call.outcomes, None):
+                return self._replay(call)
+        finally:
+            for variable in self.assigned:
+                variable.lock.release()
+
+    def _replay(self, call: ReplayedCall) -> Any:
+        if self.root.guard is None:
+            return self.root.replay(call)
+        if self.joined is not None:
+            found = self.joined.replay(call)
+            if found is not UNKNOWN:
+                self._hits += 1
+                return found
+            self._misses += 1
+            native = self.native_call
+            if self._misses > 2 + (self._hits + (native.calls if native is not None else 0)) // 8:
+                self.joined = None
+                if native is not None:
+                    native.end()
+        found = self.root.replay(call, self._note_path)
+        if self._repeats >= REPEATS:
+            self._join()
+        return found
+
+    def _note_path(self, result: Result) -> None:
+        if result is not self._latest:
+            self._latest, self._repeats = result, 0
+        self._repeats += 1
+
+    def _join(self) -> None:
+        self._repeats = 0
+        result = self._latest
+        if result is not None and result not in self._tried:
+            self._tried.append(result)
+            joined = joined_steps(self.root, result, self._fastmath)
+            if joined is not None:
+                self.joined, self._hits, self._misses = joined, 0, 0
 
 
 def _shares_memory(passed: Sequence[object], position: int) -> bool:
@@ -120,49 +165,3 @@ def _shares_memory(passed: Sequence[object], position: int) -> bool:
         for number, each in enumerate(passed)
         if number != position
     )
-
-
-class JournaledError(Exception):
-    """A replay failed after callbacks had run: a run in Python is told what they returned."""
-
-    def __init__(self, error: Exception, outcomes: list[Outcome]) -> None:
-        super().__init__(error)
-        self.error = error
-        self.outcomes = outcomes
-
-
-def _journaled(replay: Replay) -> Replay:
-    """A replay that remembers what callbacks return, for a run in Python that may follow."""
-
-    def journaled(arguments: Inputs, caller_arguments: CallerArguments) -> Any:
-        outcomes: list[Outcome] = []
-        with journal.use(outcomes, None):
-            try:
-                found = replay(arguments, caller_arguments)
-            except Exception as error:
-                if is_interrupt(error):
-                    raise
-                raise JournaledError(error.with_traceback(None), outcomes) from None
-        if type(found) is UnknownPath:
-            found.outcomes = outcomes
-        return found
-
-    return journaled
-
-
-def _locked(replay: Replay, variables: tuple[Variable, ...]) -> Replay:
-    """A replay that is atomic to other threads which read or assign the same variables."""
-    if not variables:
-        return replay
-    locks = [variable.lock for variable in variables]
-
-    def locked(arguments: Inputs, caller_arguments: CallerArguments) -> Any:
-        for lock in locks:
-            lock.acquire()
-        try:
-            return replay(arguments, caller_arguments)
-        finally:
-            for lock in locks:
-                lock.release()
-
-    return locked

@@ -3,14 +3,12 @@
 Every guard ends a plan. Where the values at the guards have been the same for a while, the
 programs of all steps up to the result are joined into one, with one more output that tells whether
 every guarded value was what it used to be. If not, nothing has happened yet, and the steps are
-replayed one by one. `joined_steps` is a function from steps to steps; both are replayed through
-the same writer (`replay_source`).
+replayed one by one. `joined_steps` is a function from steps to steps.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from typing import Any
 
 import numpy as np
 
@@ -19,89 +17,23 @@ from gradtape.ir.op import Op
 from gradtape.ir.operators import OPERATORS
 from gradtape.ir.program import Program
 from gradtape.ir.spec import spec
-from gradtape.jit.arguments.signature import Inputs
-from gradtape.jit.replay.replay_source import CallerArguments, Replay, UnknownPath, written_replay
 from gradtape.jit.replay.sources import (
     Argument,
-    Computed,
+    ComputedNode,
     Constant,
     Element,
     Source,
     VariableValue,
-    settled,
 )
 from gradtape.jit.replay.steps import Result, Run, Step
 from gradtape.runtime.plan_cache import plan_for
 from gradtape.runtime.when_to_compile import work
 
-# So many calls in a row have to take a path before its steps are joined.
-REPEATS = 32
 # Joined steps are computed in vain where a value differs: long and costly paths are not joined.
 MOST_NODES = 4000
 MOST_WORK = 1 << 18
 
 _BOOL = spec((), np.dtype(bool))
-
-
-class PathReplay:
-    """The replay of a tree with guards: by a joined path while it pays, else step by step."""
-
-    __slots__ = (
-        "_fastmath",
-        "_hits",
-        "_joined",
-        "_latest",
-        "_misses",
-        "_repeats",
-        "_root",
-        "_steps",
-        "_tried",
-    )
-
-    def __init__(self, root: Step, fastmath: bool) -> None:
-        self._root = root
-        self._fastmath = fastmath
-        self._steps = written_replay(root, self._note)
-        self._joined: Replay | None = None
-        self._hits = self._misses = 0
-        # The result of the latest calls, the number of calls in a row that had it, and the results
-        # for which joining was tried.
-        self._latest: Result | None = None
-        self._repeats = 0
-        self._tried: list[Result] = []
-
-    def rewrite(self) -> None:
-        """Follow the tree, which has grown by a path."""
-        self._steps = written_replay(self._root, self._note)
-
-    def __call__(self, arguments: Inputs, caller_arguments: CallerArguments) -> Any:
-        if self._joined is not None:
-            found = self._joined(arguments, caller_arguments)
-            if type(found) is not UnknownPath:
-                self._hits += 1
-                return found
-            self._misses += 1
-            if self._misses > 2 + self._hits // 8:
-                self._joined = None
-        found = self._steps(arguments, caller_arguments)
-        if self._repeats >= REPEATS:
-            self._join()
-        return found
-
-    def _note(self, result: Result) -> None:
-        """Called by the replay with the result of the path that it takes."""
-        if result is not self._latest:
-            self._latest, self._repeats = result, 0
-        self._repeats += 1
-
-    def _join(self) -> None:
-        self._repeats = 0
-        result = self._latest
-        if result is not None and result not in self._tried:
-            self._tried.append(result)
-            joined = joined_steps(self._root, result, self._fastmath)
-            if joined is not None:
-                self._joined, self._hits, self._misses = written_replay(joined), 0, 0
 
 
 def joined_steps(root: Step, result: Result, fastmath: bool) -> Step | None:
@@ -151,7 +83,7 @@ class _Join:
         """Append the program of a run; False if it must not be computed in vain."""
         program = run.plan.program
         new = {
-            node: self._input(settled(source), node)
+            node: self._input(source.settled(), node)
             for node, source in zip(program.inputs, run.inputs, strict=True)
         }
         for node in program.nodes:
@@ -165,7 +97,7 @@ class _Join:
         return True
 
     def _input(self, source: Source, like: Node) -> Node:
-        if isinstance(source, Computed):
+        if isinstance(source, ComputedNode):
             return self._known[source.node]
         key: Hashable = id(source)
         if isinstance(source, Argument):
@@ -210,7 +142,7 @@ class _Join:
             return None
         sources = tuple(source for source, _ in self._inputs.values())
         run = Run(plan_for(joined, fastmath), sources, (everything, *wanted))
-        guard = Element(Computed(everything), everything, bool)
+        guard = Element(ComputedNode(everything), everything, bool)
         return Step(runs=[run], guard=guard, branches={True: Step(result=result, is_replayed=True)})
 
 

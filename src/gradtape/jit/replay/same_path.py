@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import types
+import weakref
 from collections.abc import Container, Sequence
 from typing import Any, NamedTuple
 
@@ -17,36 +18,27 @@ import numpy as np
 
 from gradtape.ir.node import LEAF, Node
 from gradtape.ir.program import Program
+from gradtape.ir.spec import Spec
 from gradtape.jit.guards.guards import in_words, is_other
 from gradtape.jit.replay.sources import (
-    Argument,
-    Attribute,
-    CallersTensor,
-    Computed,
+    ComputedNumber,
     Constant,
-    Contents,
-    Element,
-    GuardSource,
     NewTensor,
-    Number,
     NumberAsTensor,
     NumberKey,
     OutsideArray,
     OutsideTensor,
-    OutsideTensorItself,
-    RandomPosition,
-    RowSparseTensor,
-    SparseMatrix,
-    VariableValue,
+    Record,
 )
 from gradtape.jit.replay.steps import Result, Step
+from gradtape.trace.followed_number import Formula
 from gradtape.trace.value import Value
 
 # A path is compared with those of so many values of a pinned number.
 MOST_VALUES = 16
 
 
-class Difference(NamedTuple):
+class RunDifference(NamedTuple):
     """The first thing that a run has recorded otherwise than the run before, and its leaf."""
 
     what: str
@@ -62,7 +54,7 @@ class Comparison(NamedTuple):
     have the same nodes, which they do not if the thread's table was renewed in between.
     """
 
-    difference: Difference | None
+    difference: RunDifference | None
     last: Step
     own: Step
     is_known: bool
@@ -75,7 +67,7 @@ class DifferentError(Exception):
 
     def __init__(self, what: str, leaf: int | None = None) -> None:
         super().__init__(what)
-        self.difference = Difference(what, leaf)
+        self.difference = RunDifference(what, leaf)
 
 
 def compare(known: Step, run: Step, ignored: Container[int] = ()) -> Comparison:
@@ -120,7 +112,7 @@ def used_numbers(root: Step) -> set[int]:
             sources += [*step.result.leaves, *[source for _, source in step.result.updates]]
         for source in sources:
             each = source.source if isinstance(source, NewTensor) else source
-            if isinstance(each, (Number, NumberAsTensor)):
+            if isinstance(each, (ComputedNumber, NumberAsTensor)):
                 found.update(each.formula.inputs())
         step = next(iter(step.branches.values()), None)
     return found
@@ -181,7 +173,8 @@ class _Paths:
             return True
         if known.guard is None or run.guard is None:
             raise DifferentError("a run has ended earlier")
-        self._guards(known.guard, run.guard, run.label)
+        _check(type(known.guard) is type(run.guard), f"it reads another value: {run.label}")
+        self._sources(known.guard, run.guard)
         return False
 
     def compare_programs(self) -> None:
@@ -213,55 +206,41 @@ class _Paths:
     def _results(self, known: Result, run: Result) -> None:
         _check(known.structure == run.structure, "it returns another nest")
         for one, other in zip(known.leaves, run.leaves, strict=True):
-            self._leaves(one, other)
+            self._sources(one, other)
         for what, mine, theirs in (
             ("it assigns other variables", known.updates, run.updates),
             ("it changes other tensors in place", known.rebound, run.rebound),
             ("it changes other arguments in place", known.moved, run.moved),
         ):
             _check(len(mine) == len(theirs), what)
-            for one_pair, other_pair in zip(mine, theirs, strict=True):
-                _check(_same_target(one_pair[0], other_pair[0]), what)
-                self._sources(one_pair[1], other_pair[1])
-
-    def _guards(self, one: GuardSource, other: GuardSource, label: str) -> None:
-        _check(type(one) is type(other), f"it reads another value: {label}")
-        if isinstance(one, Element) and isinstance(other, Element):
-            _check(one.kind is other.kind, f"it reads {label} as another type")
-            self._sources(one.source, other.source)
-        elif isinstance(one, NumberKey) and isinstance(other, NumberKey):
-            _check(one.formula == other.formula, f"it reads another number: {label}")
-        elif isinstance(one, Attribute) and isinstance(other, Attribute):
-            same = one.thing is other.thing and one.name == other.name
-            _check(same, f"it reads another attribute: {label}")
-        elif isinstance(one, Contents) and isinstance(other, Contents):
-            self._sources(one.source, other.source)
-        else:
-            self._sources(one, other)
-
-    def _leaves(self, one: Any, other: Any) -> None:
-        if isinstance(one, NewTensor) and isinstance(other, NewTensor):
-            _check(one.kind is other.kind, "it returns a tensor of another class")
-            self._sources(one.source, other.source)
-        elif isinstance(one, SparseMatrix) and isinstance(other, SparseMatrix):
-            self._sources(one.source, other.source)
-        elif isinstance(one, RowSparseTensor) and isinstance(other, RowSparseTensor):
-            for mine, theirs in zip(one.parts, other.parts, strict=True):
-                self._leaves(mine, theirs)
-        elif isinstance(one, CallersTensor) and isinstance(other, CallersTensor):
-            _check(one.position == other.position, "it returns another argument")
-        elif isinstance(one, OutsideTensorItself) and isinstance(other, OutsideTensorItself):
-            _check(one.handle() is other.handle(), "it returns another tensor from outside")
-        else:
-            self._sources(one, other)
+            for (target, one), (expected, other) in zip(mine, theirs, strict=True):
+                _check(_same_field(target, expected), what)
+                self._sources(one, other)
 
     def _sources(self, one: Any, other: Any, leaf: int | None = None) -> None:
-        if isinstance(one, Computed) and isinstance(other, Computed):
-            self._pairs.append((one.node, other.node))
-            return
-        what = _difference_of(one, other)
-        if what is not None:
+        """Compare two records field by field; nodes are left for the end."""
+        if isinstance(one, OutsideArray) and isinstance(other, Constant):
+            one = Constant(one.read())
+        if isinstance(other, OutsideArray) and isinstance(one, Constant):
+            other = Constant(other.read())
+        if type(one) is not type(other):
+            what = f"{_described(other)} is read instead of {_described(one)}"
             raise DifferentError(what, leaf)
+        if isinstance(one, OutsideTensor) and one.handle() is other.handle() is None:
+            one, other = Constant(one.content), Constant(other.content)
+        for name in one.compared:
+            mine, theirs = getattr(one, name), getattr(other, name)
+            if isinstance(mine, Record):
+                self._sources(mine, theirs, leaf)
+            elif type(mine) is tuple:
+                for part, expected in zip(mine, theirs, strict=True):
+                    self._sources(part, expected, leaf)
+            elif type(mine) is Node:
+                self._pairs.append((mine, theirs))
+            elif isinstance(one, Constant) and not same_constant(mine, theirs):
+                raise DifferentError(f"{_described(one)} is {_shown(theirs)} now", leaf)
+            elif not isinstance(one, Constant) and not _same_field(mine, theirs):
+                raise DifferentError(f"{_described(other)} is another one", leaf)
 
 
 def _check(same: bool, what: str) -> None:
@@ -276,57 +255,19 @@ def _changed_op(one: Node, other: Node) -> str:
     return f"it records {names[1]} instead of {names[0]}"
 
 
-def _same_target(one: Any, other: Any) -> bool:
-    if isinstance(one, int):
-        return one == other
-    if callable(one) and callable(other) and not hasattr(one, "current"):
-        return one() is other()  # references to tensors
-    return one is other
-
-
-def _difference_of(one: Any, other: Any) -> str | None:
-    """What makes two sources different, in words."""
-    if isinstance(one, OutsideArray) and isinstance(other, Constant):
-        one = Constant(one.value())
-    if isinstance(other, OutsideArray) and isinstance(one, Constant):
-        other = Constant(other.value())
-    if type(one) is not type(other):
-        return f"{_described(other)} is read instead of {_described(one)}"
-    if isinstance(one, Constant):
-        if same_constant(one.content, other.content):
-            return None
-        return f"{_described(one)} is {_shown(other.content)} now"
-    if isinstance(one, Argument):
-        same = one.position == other.position
-    elif isinstance(one, (Number, NumberAsTensor)):
-        same = one.formula == other.formula
-    elif isinstance(one, VariableValue):
-        same = one.variable is other.variable
-    elif isinstance(one, OutsideTensor):
-        mine, theirs = one.handle(), other.handle()
-        same = mine is theirs and (mine is not None or same_constant(one.content, other.content))
-    elif isinstance(one, OutsideArray):
-        same = one.array is other.array
-    elif isinstance(one, RandomPosition):
-        same = one.draw == other.draw and np.array_equal(one.offset, other.offset)
-    else:
-        same = one is other
-    return None if same else f"{_described(other)} is another one"
+def _same_field(one: Any, other: Any) -> bool:
+    """Whether fields of two sources or guards are the same: objects by identity."""
+    if isinstance(one, weakref.ref):
+        return one() is other()
+    if isinstance(one, Value):
+        return same_constant(one, other)
+    return one is other or (isinstance(one, (int, str, Formula, Spec, np.dtype)) and one == other)
 
 
 def _described(source: Any) -> str:
     if isinstance(source, Constant):
-        return f"the constant {_shown(source.content)}"
-    return {
-        Argument: "an argument",
-        Number: "a number computed from the arguments",
-        NumberAsTensor: "a number computed from the arguments",
-        VariableValue: "a variable",
-        OutsideTensor: "a tensor from outside",
-        OutsideArray: "an array from outside",
-        Computed: "a computed value",
-        RandomPosition: "a random number",
-    }.get(type(source), "a value")
+        return f"{source.what} {_shown(source.content)}"
+    return str(source.what)
 
 
 def _shown(content: Any) -> str:

@@ -1,14 +1,15 @@
 """Sources: where a replayed call finds each value that it needs.
 
 A capture notes one source for every input of a plan, every value that a guard looks at, and every
-leaf that the function returned. Sources are data: `replay_source` writes each of them as a Python
-expression over the call, and `native_call` as a row of a table.
+leaf that the function returned. A replay reads them; `native_call` writes them as rows of a table.
+Sources are compared field by field, so a class lists the fields that count if not all of them do.
 """
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Hashable, Sequence
+from functools import cached_property
 from typing import Any, Protocol, dataclass_transform
 
 import numpy as np
@@ -16,13 +17,58 @@ import numpy as np
 from gradtape.ir.derived import digest_of
 from gradtape.ir.node import Node
 from gradtape.ir.spec import Spec
+from gradtape.ops.custom.callback import Outcome
 from gradtape.runtime.flush import compute_handle
+from gradtape.tensor.row_sparse import RowSparse
+from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
 from gradtape.trace.followed_number import Formula
 from gradtape.trace.handle import Handle
-from gradtape.trace.value import Value, host_value
+from gradtape.trace.value import Content, Value, host_value
 
 WORD = 2**64
+
+# The counter of a random generator at a draw, after the two words of its key.
+Counter = tuple[int, int, int]
+
+
+class MovedGenerator(Protocol):
+    """The part of a `gt.random.Generator` that captures and replays use."""
+
+    number: int
+
+    def reserve(self, blocks: int) -> Counter:
+        """Move the counter on; returns what it was before."""
+
+    def rewind(self, start: int, stop: int) -> bool:
+        """Move the counter back from `stop` to `start`; False if it is not at `stop`."""
+
+
+class ReplayedCall:
+    """The inputs of one replayed call, and what it has computed and drawn so far.
+
+    `passed()` gives the inputs as the caller passed them.
+    """
+
+    __slots__ = ("contents", "drawn", "inputs", "outcomes", "passed")
+
+    def __init__(self, inputs: list[Any], passed: Callable[[], Sequence[object]]) -> None:
+        self.inputs = inputs
+        self.passed = passed
+        self.contents: dict[Node, Content] = {}
+        # Each draw: the generator, its counter before, and the number of blocks.
+        self.drawn: list[tuple[MovedGenerator, Counter, int]] = []
+        # What callbacks returned, in order.
+        self.outcomes: list[Outcome] = []
+
+    def give_back(self) -> bool:
+        """Move generators back to where they were; False if others have drawn meanwhile."""
+        gone = [
+            not generator.rewind(before[2], before[2] + blocks)
+            for generator, before, blocks in reversed(self.drawn)
+        ]
+        self.drawn = []
+        return not any(gone)
 
 
 @dataclass_transform(eq_default=False)
@@ -32,30 +78,36 @@ class Record:
     The standard decorator compiles a method for each class: these are made in first calls.
     """
 
-    _names: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    # The fields in which two equal records agree, and what one is called.
+    compared: tuple[str, ...] = ()
+    what = "a value"
 
-    def __init_subclass__(cls) -> None:
-        cls._names = tuple(cls.__annotations__)
+    def __init_subclass__(cls, what: str = "a value", compared: tuple[str, ...] = ()) -> None:
+        cls.names = tuple(cls.__annotations__)
+        cls.compared = compared or cls.names
+        cls.what = what
 
     def __init__(self, *values: Any) -> None:
-        for name, value in zip(self._names, values, strict=True):
+        for name, value in zip(self.names, values, strict=True):
             setattr(self, name, value)
 
 
-# The counter of a random generator at a draw, after the two words of its key.
-Place = tuple[int, int, int]
+class Source(Record):
+    """Where a value is found."""
 
+    def read(self, call: ReplayedCall) -> Any:
+        """The value in this call; it may be held by others, too."""
+        raise NotImplementedError
 
-class Generator(Protocol):
-    """The part of a `gt.random.Generator` that captures and replays use."""
+    def own(self, call: ReplayedCall) -> Value:
+        """The value as a Value of its own: later tapes tell its holders apart."""
+        value = self.read(call)
+        return Value(value.content, value.spec)
 
-    number: int
-
-    def reserve(self, blocks: int) -> Place:
-        """Move the counter on; returns the place before."""
-
-    def rewind(self, start: int, stop: int) -> bool:
-        """Move the counter back from `stop` to `start`; False if it is not at `stop`."""
+    def settled(self) -> Source:
+        """The source; a constant for a tensor that is gone, or for memory that stays the same."""
+        return self
 
 
 def value_of(handle: Handle) -> Value:
@@ -69,42 +121,53 @@ def value_of(handle: Handle) -> Value:
 # Inputs of plans.
 
 
-class Argument(Record):
+class Argument(Source, what="an argument"):
     """An input of the call, by its position among the inputs."""
 
     position: int
 
+    def read(self, call: ReplayedCall) -> Any:
+        return call.inputs[self.position]
 
-class Number(Record):
+
+class ComputedNumber(Source, what="a number computed from the arguments"):
     """A Python number that is computed from the inputs of the call."""
 
     formula: Formula
 
+    def read(self, call: ReplayedCall) -> Any:
+        return self.formula.compute(call.inputs)
 
-class NumberAsTensor(Record):
+
+class NumberAsTensor(Source, what="a number computed from the arguments"):
     """A Python number that is computed from the inputs, as the value of a 0-d tensor."""
 
     formula: Formula
     dtype: np.dtype[Any]
 
-    def of(self, arguments: Sequence[Any]) -> Value:
-        """The value for these inputs."""
-        return host_value(self.formula.compute(arguments), self.dtype)
+    def read(self, call: ReplayedCall) -> Value:
+        return host_value(self.formula.compute(call.inputs), self.dtype)
 
 
-class VariableValue(Record):
+class VariableValue(Source, what="a variable"):
     """The value that a variable holds at the time of the call."""
 
     variable: Variable
 
+    def read(self, call: ReplayedCall) -> Value:
+        return self.variable.current()
 
-class Constant(Record):
+
+class Constant(Source, what="the constant"):
     """An object that is the same in every call."""
 
     content: Any
 
+    def read(self, call: ReplayedCall) -> Any:
+        return self.content
 
-class OutsideTensor(Record):
+
+class OutsideTensor(Source, what="a tensor from outside", compared=("handle",)):
     """The value that a tensor from outside the function has at the time of the call.
 
     The tensor may be changed in place between calls. It is not kept alive by the capture.
@@ -118,108 +181,102 @@ class OutsideTensor(Record):
         """The source of a tensor, with the value that is left if the tensor goes."""
         return cls(weakref.ref(handle), value_of(handle))
 
-    def current(self) -> Value:
-        """The value of the tensor now."""
+    def read(self, call: ReplayedCall) -> Value:
         handle = self.handle()
         return self.content if handle is None else value_of(handle)
 
+    # For Python that reads the elements.
+    key = read
 
-class OutsideArray(Record):
+    def settled(self) -> Source:
+        return Constant(self.content) if self.handle() is None else self
+
+
+class OutsideArray(Source, what="an array from outside"):
     """A NumPy array from outside that enters the program whole: a replay reads its memory."""
 
     array: np.ndarray
     spec: Spec
 
-    def value(self) -> Value:
-        """The content of now. The value shares the memory of the array if it can."""
-        array = self.array
-        if self.is_shared():
-            return Value(array, self.spec)
-        return host_value(array, self.spec.dtype)
+    def read(self, call: ReplayedCall | None = None) -> Value:
+        return Value(self.array, self.spec) if self._is_shared() else self.own()
 
-    def copy(self) -> Value:
-        """The content of now, in memory of its own."""
+    def own(self, call: ReplayedCall | None = None) -> Value:
         return host_value(self.array, self.spec.dtype)
 
-    def is_shared(self) -> bool:
+    def settled(self) -> Source:
+        return Constant(self.read()) if self._is_shared() else self
+
+    def _is_shared(self) -> bool:
         """Whether plans may read the memory of the array itself."""
         array = self.array
         plain = array.ndim > 0 and array.flags.c_contiguous and array.flags.aligned
         return plain and array.dtype == self.spec.dtype and array.dtype.isnative
 
 
-class Computed(Record):
+class ComputedNode(Source, what="a computed value"):
     """A value that an earlier plan of the same call computed."""
 
     node: Node
 
+    def read(self, call: ReplayedCall) -> Value:
+        return Value(call.contents[self.node], self.node.spec)
 
-class RandomPosition(Record):
-    """The position of random numbers: an offset from the generator's counter at a draw."""
+    own = read
+
+
+class RandomPosition(Source, what="a random number"):
+    """The position of random numbers: an offset from the generator's counter at a draw.
+
+    The offsets of an array of positions are a Value.
+    """
 
     draw: int
-    offset: int | np.ndarray
+    offset: int | Value
 
-    def after(self, place: Place) -> Value:
-        """The position, or the array of positions, for a draw at this place."""
-        first, second, counter = place
+    def read(self, call: ReplayedCall) -> Value:
+        first, second, counter = call.drawn[self.draw][1]
         if isinstance(self.offset, int):
             counter += self.offset
             return host_value(np.array([first, second, counter % WORD, counter // WORD], np.uint64))
-        found = np.empty((*self.offset.shape, 4), np.uint64)
+        offsets = self.offset.array
+        found = np.empty((*offsets.shape, 4), np.uint64)
         found[..., 0], found[..., 1] = first, second
-        found[..., 2] = self.offset + np.uint64(counter % WORD)
+        found[..., 2] = offsets + np.uint64(counter % WORD)
         # An addition that wraps around gives a sum below what was added: carry one.
-        found[..., 3] = np.uint64(counter // WORD) + (found[..., 2] < self.offset)
+        found[..., 3] = np.uint64(counter // WORD) + (found[..., 2] < offsets)
         return host_value(found)
-
-
-Source = (
-    Argument
-    | Number
-    | NumberAsTensor
-    | VariableValue
-    | Constant
-    | OutsideTensor
-    | OutsideArray
-    | Computed
-    | RandomPosition
-)
-
-
-def settled(source: Source) -> Source:
-    """The source; a constant for a tensor that is gone, or for memory that is always the same."""
-    if isinstance(source, OutsideArray) and source.is_shared():
-        return Constant(source.value())
-    if isinstance(source, OutsideTensor) and source.handle() is None:
-        return Constant(source.content)
-    return source
 
 
 # Values that guards look at.
 
 
-class Element(Record):
+class Element(Record, compared=("source", "kind")):
     """The only element of a tensor as a Python number."""
 
     source: Source
     node: Node
     kind: type
 
-    def reader(self) -> Callable[[Value], Any]:
-        """The function that reads the element from a value."""
-        kind = self.kind
+    def key(self, call: ReplayedCall) -> Hashable:
+        found = self.kind(self._element(self.source.read(call)))
+        return found if self.kind is bool else branch_key(found)
+
+    @cached_property
+    def _element(self) -> Callable[[Value], Any]:
         if self.node.dtype.kind == "c":
-            return lambda value: kind(value.array.reshape(())[()])
+            return lambda value: value.array.reshape(())[()]
         memory = np.ctypeslib.as_ctypes_type(self.node.dtype).from_address
-        return lambda value: kind(memory(value.address).value)
+        return lambda value: memory(value.address).value
 
 
 class NumberKey(Record):
     """A Python number among the inputs, or the result of a comparison of it, as a branch key."""
 
     formula: Formula
-    is_inexact: bool
+
+    def key(self, call: ReplayedCall) -> Hashable:
+        return branch_key(self.formula.compute(call.inputs))
 
 
 class Attribute(Record):
@@ -228,61 +285,78 @@ class Attribute(Record):
     thing: object
     name: str
 
+    def key(self, call: ReplayedCall) -> Hashable:
+        return branch_key(getattr(self.thing, self.name))
 
-class Contents(Record):
+
+class IndexDigest(Record):
     """All elements of a tensor, as a digest: a proof or a sparsity pattern depends on them."""
 
     source: Source
 
-    @staticmethod
-    def read(value: Value) -> str:
-        """The digest of a value."""
-        return digest_of(value.array)
+    def key(self, call: ReplayedCall) -> Hashable:
+        return digest_of(self.source.read(call).array)
 
 
-GuardSource = Element | NumberKey | Attribute | OutsideTensor | Contents
+# The values of these choose the branch that a call takes.
+GuardSource = Element | NumberKey | Attribute | OutsideTensor | IndexDigest
 
 
-# Leaves that the function returns.
+# Leaves that the function returns, besides plain sources.
 
 
-class NewTensor(Record):
+class NewTensor(Source):
     """A tensor that the call makes around a value."""
 
     source: Source
     kind: type[Handle]
 
+    def read(self, call: ReplayedCall) -> Handle:
+        return self.kind(None, None, self.source.own(call))
 
-class SparseMatrix(Record):
+
+class NewSparseMatrix(Source, compared=("source",)):
     """A SciPy matrix that the call makes from the values of its entries."""
 
     source: Source
     from_entries: Callable[[np.ndarray], object]
 
+    def read(self, call: ReplayedCall) -> object:
+        return self.from_entries(self.source.read(call).array)
 
-class RowSparseTensor(Record):
+
+class RowSparseTensor(Source):
     """A RowSparse gradient that the call makes from its rows and values."""
 
-    kind: type
-    parts: tuple[Leaf, ...]
+    kind: type[RowSparse]
+    parts: tuple[Source, ...]
     spec: Spec
 
+    def read(self, call: ReplayedCall) -> RowSparse:
+        parts: list[Any] = [part.read(call) for part in self.parts]
+        return self.kind(*parts, self.spec)
 
-class CallersTensor(Record):
+
+class CallersTensor(Source, compared=("position",)):
     """The caller's own tensor among the inputs; a new one if the caller passed an array."""
 
     position: int
     otherwise: NewTensor
 
+    def read(self, call: ReplayedCall) -> Handle:
+        own = call.passed()[self.position]
+        return own if isinstance(own, Tensor) else self.otherwise.read(call)
 
-class OutsideTensorItself(Record):
+
+class OutsideTensorItself(Source, compared=("handle",)):
     """The very tensor from outside that the function returned; a new one if it is gone."""
 
     handle: Callable[[], Handle | None]
     otherwise: NewTensor
 
-
-Leaf = NewTensor | SparseMatrix | RowSparseTensor | CallersTensor | OutsideTensorItself | Source
+    def read(self, call: ReplayedCall) -> Handle:
+        own = self.handle()
+        return self.otherwise.read(call) if own is None else own
 
 
 def branch_key(value: Any) -> Hashable:

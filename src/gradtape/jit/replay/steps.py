@@ -1,6 +1,6 @@
-"""Steps: a captured function as a tree of plans and guards.
+"""Steps: a captured function as a tree of plans and guards, and the replay of a tree.
 
-A step draws random numbers, runs its plans, and then looks at one value: its guard. The value
+A step draws random numbers, runs its plans, and then reads one value: its guard. The value
 chooses the next step. The last step of a path has a result instead: the leaves that the call
 returns, and the changes that it makes to variables, tensors and arguments. All changes happen
 there, so a call that meets an unknown value at a guard has changed nothing.
@@ -8,7 +8,7 @@ there, so a call that meets an unknown value at a guard has changed nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import cached_property
 from types import CodeType, FunctionType, MethodType
 from typing import Any
@@ -17,27 +17,28 @@ import numpy as np
 
 from gradtape.ir.node import Node
 from gradtape.jit.replay.sources import (
-    CallersTensor,
-    Computed,
+    ComputedNode,
     Constant,
-    Generator,
+    Element,
     GuardSource,
-    Leaf,
+    MovedGenerator,
     NumberKey,
     OutsideArray,
-    OutsideTensorItself,
-    RowSparseTensor,
+    Record,
+    ReplayedCall,
     Source,
-    settled,
 )
-from gradtape.pytree import Structure
+from gradtape.pytree import Structure, unflatten
 from gradtape.runtime.failures import Lines
-from gradtape.runtime.source_text import SourceText
 from gradtape.runtime.tiers import TieredPlan
+from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
 from gradtape.tensor.variable_updates import written_assignment
 from gradtape.trace.handle import Handle
-from gradtape.trace.value import Content
+from gradtape.trace.value import Content, Value
+
+# What a replay returns where a guard finds a value that no capture has seen.
+UNKNOWN = object()
 
 
 class Run:
@@ -58,10 +59,10 @@ class Run:
         self.lines = lines
         # Callbacks with effects among the nodes.
         self.effects = effects
+        # The plan as a function of the inputs that are not constant, and how these are read.
         self._function: Callable[..., list[Content]] | None = None
-        self._arrays: tuple[np.ndarray, ...] = ()
-        # The latest source text that calls the plan, and the name that it has there.
-        self._written_in: tuple[SourceText, str] | None = None
+        self._reads: list[Callable[[ReplayedCall], Any]] = []
+        self._arrays: list[np.ndarray] = []
 
     def callbacks(self) -> Iterator[CodeType]:
         """The code of functions of the user's that its ops call."""
@@ -77,43 +78,39 @@ class Run:
             if isinstance(source, Constant)
         }
 
-    def written_in(self, text: SourceText, hint: str) -> str:
-        """Name the plan's function of the inputs that are not constant, in a source text.
+    def replay(self, call: ReplayedCall) -> None:
+        """Compute the outputs for a call."""
+        function = self._function or self._settle()
+        try:
+            found = function(*[read(call) for read in self._reads])
+        except Exception as error:
+            if self.lines is not None:
+                self.lines.explain(error, [source.read(call) for source in self.inputs])
+            raise
+        if self._arrays:
+            found = [self._apart(each) for each in found]
+        contents = call.contents
+        for node, content in zip(self.outputs, found, strict=True):
+            contents[node] = content
 
-        Once the plan is compiled, a faster function takes its place under that name.
-        """
-        if self._function is None:
-            # Not earlier: a tensor from outside may be gone when the capture has ended.
-            arrays = [each.array for each in self.inputs if isinstance(each, OutsideArray)]
-            self.inputs = tuple(map(settled, self.inputs))
-            self._arrays = tuple(arrays)
-            self._function = self._owning(self.plan.bound(self.constants(), self._use))
-        name = text.name(self._function, hint)
-        self._written_in = text, name
-        return name
+    def _settle(self) -> Callable[..., list[Content]]:
+        # Not earlier: a tensor from outside may be gone when the capture has ended.
+        self._arrays = [each.array for each in self.inputs if isinstance(each, OutsideArray)]
+        self.inputs = tuple([source.settled() for source in self.inputs])
+        self._reads = [each.read for each in self.inputs if not isinstance(each, Constant)]
+        self._use(self.plan.bound(self.constants(), self._use))
+        return self._function  # type: ignore[return-value]
 
-    def _owning(self, run: Callable[..., list[Content]]) -> Callable[..., list[Content]]:
-        """The run; a result that shares the memory of an array from outside is copied."""
-        arrays = self._arrays
-        if not arrays:
-            return run
+    def _use(self, function: Callable[..., list[Content]]) -> None:
+        """Run the plan by this function; by a faster one once it is compiled."""
+        self._function = function
 
-        def owning(*inputs: Any) -> list[Content]:
-            return [
-                np.array(each)
-                if isinstance(each, np.ndarray)
-                and any(np.may_share_memory(each, array) for array in arrays)
-                else each
-                for each in run(*inputs)
-            ]
-
-        return owning
-
-    def _use(self, faster: Callable[..., list[Content]]) -> None:
-        faster = self._function = self._owning(faster)
-        if self._written_in is not None:
-            text, name = self._written_in
-            text.rebind(name, faster)
+    def _apart(self, content: Content) -> Content:
+        """The content; a copy if it shares the memory of an array from outside."""
+        shared = isinstance(content, np.ndarray) and any(
+            np.may_share_memory(content, array) for array in self._arrays
+        )
+        return np.array(content) if shared else content
 
 
 def _functions_in(params: Any) -> Iterator[Any]:
@@ -137,13 +134,14 @@ class Result:
     def __init__(
         self,
         structure: Structure,
-        leaves: tuple[Leaf, ...],
+        leaves: tuple[Source, ...],
         updates: tuple[tuple[Variable, Source], ...],
         rebound: tuple[tuple[Callable[[], Handle | None], Source], ...] = (),
         moved: tuple[tuple[int, Source], ...] = (),
     ) -> None:
         self.structure = structure
         self.leaves = leaves
+        self._has_repeats = len(set(leaves)) < len(leaves)
         # Variables, references to tensors from outside, and positions of arguments that are changed
         # in place; each with its new value.
         self.updates = updates
@@ -155,22 +153,77 @@ class Result:
         """Lets the variables of `updates` hold the handles that it is called with."""
         return written_assignment([variable for variable, _ in self.updates])
 
+    def replay(self, call: ReplayedCall) -> Any:
+        """Make everything that is returned, then make all changes."""
+        if self._has_repeats:
+            # A leaf in several places is made once.
+            made = {leaf: leaf.read(call) for leaf in dict.fromkeys(self.leaves)}
+            leaves = [made[leaf] for leaf in self.leaves]
+        else:
+            leaves = [leaf.read(call) for leaf in self.leaves]
+        handles = [Tensor(None, None, source.own(call)) for _, source in self.updates]
+        if self.rebound or self.moved:
+            changes = [(reference(), source.own(call)) for reference, source in self.rebound]
+            passed = call.passed() if self.moved else ()
+            changes += [(passed[position], source.own(call)) for position, source in self.moved]
+            change_all(
+                changes, [variable for variable, _ in self.updates], self.assignment, handles
+            )
+        elif handles:
+            self.assignment(*handles)
+        return leaves[0] if self.structure.kind is None else unflatten(self.structure, leaves)
+
     def computed(self) -> list[Node]:
         """The nodes whose values take part in it."""
         pairs = (*self.updates, *self.rebound, *self.moved)
-        sources = [*self.leaves, *[source for _, source in pairs]]
+        parts: list[Any] = [*self.leaves, *[source for _, source in pairs]]
         found: dict[Node, None] = {}
-        while sources:
-            source = sources.pop()
-            if isinstance(source, RowSparseTensor):
-                sources += source.parts
-            elif isinstance(source, (CallersTensor, OutsideTensorItself)):
-                sources.append(source.otherwise)
-            elif isinstance(source, Computed):
-                found[source.node] = None
-            elif hasattr(source, "source"):
-                sources.append(source.source)
+        while parts:
+            part = parts.pop()
+            if isinstance(part, ComputedNode):
+                found[part.node] = None
+            elif isinstance(part, Record):
+                parts += [getattr(part, name) for name in part.names]
+            elif isinstance(part, tuple):
+                parts += part
         return list(found)
+
+
+def change_all(
+    changes: Sequence[tuple[object, Value]],
+    variables: Sequence[Variable],
+    assign: Callable[..., None],
+    handles: Sequence[Tensor],
+) -> None:
+    """Change tensors and arrays of the caller in place, and assign variables: all of it or none."""
+    places = [_content_of(original) for original, _ in changes]
+    before = [variable._handle for variable in variables]
+    try:
+        for original, value in changes:
+            rebind(original, value)
+        assign(*handles)
+    except BaseException:
+        Variable.hold_again(variables, before)
+        for (original, _), content in zip(changes, places, strict=True):
+            if isinstance(original, Tensor):
+                original.node, original.recording, original.computed = content
+            elif isinstance(original, np.ndarray) and original.flags.writeable:
+                original[...] = content
+        raise
+
+
+def rebind(original: object, value: Value) -> None:
+    """Change a tensor or an array of the caller in place."""
+    if isinstance(original, Tensor):
+        original.rebind(Tensor(None, None, value), "x op= v inside a function")
+    elif isinstance(original, np.ndarray):
+        original[...] = value.array
+
+
+def _content_of(original: object) -> Any:
+    if isinstance(original, Tensor):
+        return original.node, original.recording, original.computed
+    return np.array(original) if isinstance(original, np.ndarray) else None
 
 
 class Step:
@@ -185,7 +238,7 @@ class Step:
         is_replayed: bool = False,
     ) -> None:
         # Random generators that the step draws from, with the number of blocks.
-        self.draws: list[tuple[Generator, int]] = []
+        self.draws: list[tuple[MovedGenerator, int]] = []
         self.runs = [*runs]
         # The sources of the leaves that the runs read, by number.
         self.sources: dict[int, Source] = {}
@@ -198,6 +251,32 @@ class Step:
         # How many runs in a row have recorded the path that ends here, and whether it is replayed.
         self.count = 0
         self.is_replayed = is_replayed
+
+    def replay(self, call: ReplayedCall, note_path: Callable[[Result], None] | None = None) -> Any:
+        """Run a call from here; returns `UNKNOWN` where a guard finds an unknown value.
+
+        `note_path` is called with the result of the path that the call takes.
+        """
+        step: Step | None = self
+        try:
+            while step is not None and step.complete:
+                for generator, blocks in step.draws:
+                    call.drawn.append((generator, generator.reserve(blocks), blocks))
+                for run in step.runs:
+                    run.replay(call)
+                if step.is_replayed and step.result is not None:
+                    if note_path is not None:
+                        note_path(step.result)
+                    return step.result.replay(call)
+                step = None if step.guard is None else step.branches.get(step.guard.key(call))
+        except BaseException:
+            # A call that fails has drawn nothing.
+            call.give_back()
+            raise
+        if not call.give_back():
+            # Others have drawn meanwhile: the values are of random numbers that were lost.
+            call.contents.clear()
+        return UNKNOWN
 
     @property
     def complete(self) -> bool:
@@ -234,12 +313,19 @@ class Step:
         return step, values
 
     @property
-    def only_run(self) -> Run | None:
-        """The run that computes everything, if the whole call is this step with one run.
+    def only_result(self) -> Result | None:
+        """The result of calls that are this step with one run, and a true guard of it at most.
 
-        Not if it changes tensors in place.
+        None if such calls draw random numbers or change tensors in place.
         """
-        result = self.result
-        if result is None or len(self.runs) != 1 or result.rebound or result.moved:
+        end, guard = self, self.guard
+        if len(self.runs) != 1 or self.draws:
             return None
-        return self.runs[0]
+        if isinstance(guard, Element) and guard.node in self.runs[0].outputs:
+            end = self.branches.get(True, self) if guard.node.dtype == bool else self
+            if end.runs or end.draws:
+                return None
+        result = end.result
+        if result is None or not end.is_replayed or result.rebound or result.moved:
+            return None
+        return result
