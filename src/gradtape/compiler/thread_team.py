@@ -25,7 +25,6 @@ from functools import lru_cache
 from gradtape.compiler.cpython.objects import add_functions
 from gradtape.compiler.emit.plans.instructions import Instructions
 from gradtape.compiler.emit.plans.interrupts import (
-    FUNCTIONS,
     IS_STOPPED,
     LOG,
     PLACE,
@@ -231,9 +230,10 @@ class _Team:
 @lru_cache(maxsize=1)
 def runner_module() -> Module:
     """The module of the plan interpreter."""
-    add_functions(FUNCTIONS)
+    text = runner_ir()
+    add_functions(text)
     add_symbol(PLACE.removeprefix("@"), ctypes.addressof(_interrupts))
-    return Module(Source(runner_ir(), level=0))
+    return Module(Source(text, level=0))
 
 
 @lru_cache(maxsize=1)

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
+from gradtape.compiler.emit.writer import Routine, Typed, Word
+
 CONTEXT = (
     "owner",
     "thread",
@@ -81,6 +86,36 @@ THE_OBJECT, AN_INPUT, A_LEAF = 0, 1, 2
 ONLY, TUPLE, LIST, OTHER = 0, 1, 2, 3
 
 
-def known_object(name: str) -> str:
+def known_object(name: str) -> Typed:
     """An object that lives as long as the process, by the name of its address among the facts."""
-    return f"inttoptr (i64 ${name} to ptr)"
+    return Typed(f"inttoptr (i64 ${name} to ptr)", "ptr")
+
+
+class Context:
+    """The context `%context` of a routine: its words by name."""
+
+    def __init__(self, r: Routine) -> None:
+        self._r = r
+
+    def word(self, name: str) -> Typed:
+        """A word."""
+        return self._r.word("%context", AT[name])
+
+    def pointer(self, name: str) -> Typed:
+        """A word that is an address."""
+        return self._r.pointer("%context", AT[name])
+
+    def put(self, name: str, value: int) -> None:
+        """Change a word."""
+        self._r.put("%context", AT[name], value)
+
+    def add(self, name: str, value: Word) -> None:
+        """Add to a word."""
+        self._r.add_to("%context", AT[name], value)
+
+    @contextlib.contextmanager
+    def rows(self, count: str, table: str, words: int) -> Iterator[tuple[str, Typed]]:
+        """Lines for each row of a table: its number and its address."""
+        rows = self.pointer(table)
+        with self._r.loop(self.word(count)) as index:
+            yield index, self._r.row(rows, index, words)

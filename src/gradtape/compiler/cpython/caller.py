@@ -19,7 +19,6 @@ from string import Template
 from gradtape.compiler.cpython.call_context import (
     AN_ENTRY,
     ARGUMENT,
-    AT,
     BUFFER,
     COMPUTED_DOUBLE,
     COMPUTED_SINGLE,
@@ -41,267 +40,197 @@ from gradtape.compiler.cpython.call_context import (
     THE_WORD,
     VARIABLE,
     WORD,
+    Context,
     known_object,
 )
-from gradtape.compiler.cpython.call_results import (
-    address_ir,
-    assign_ir,
-    buffer_ir,
-    result_ir,
-    tensor_ir,
-    value_ir,
-)
-from gradtape.compiler.cpython.lookup import current_ir
-from gradtape.compiler.cpython.python_api import declarations
+from gradtape.compiler.cpython.call_results import results
+from gradtape.compiler.cpython.lookup import current, is_a
 from gradtape.compiler.emit.plans.instructions import STATUS
-from gradtape.compiler.emit.writer import Routine
+from gradtape.compiler.emit.writer import Routine, Typed, module
 
-FUNCTIONS = (
-    "PyDict_GetItemWithError",
-    "PyDict_Next",
-    "PyDict_Size",
-    "PyErr_Clear",
-    "PyErr_ExceptionMatches",
-    "PyErr_Fetch",
-    "PyErr_Occurred",
-    "PyErr_Restore",
-    "PyList_New",
-    "PyList_SetItem",
-    "PyLong_AsSsize_t",
-    "PyMethod_New",
-    "PyObject_Call",
-    "PyObject_CallFunctionObjArgs",
-    "PyObject_CallNoArgs",
-    "PyObject_CallOneArg",
-    "PyObject_GetAttr",
-    "PyObject_Vectorcall",
-    "PyThreadState_Get",
-    "PyThreadState_GetID",
-    "PyTuple_New",
-    "PyTuple_SetItem",
-    "PyType_GenericAlloc",
-    "PyWeakref_GetObject",
-    "Py_DecRef",
-    "Py_IncRef",
-)
-
-_COPY = """declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
-declare i32 @memcmp(ptr, ptr, i64)
-"""
-# The answer of a run that leaves the call to Python; no object has this address.
-_LEFT_TO_PYTHON = "inttoptr (i64 1 to ptr)"
+# The result of a run that leaves the call to Python; no object has this address.
+_LEFT_TO_PYTHON = Typed("inttoptr (i64 1 to ptr)", "ptr")
 
 
 def caller_ir(facts: Mapping[str, int]) -> str:
     """The module with `call`, the slot of calls. `facts` are offsets and addresses."""
-    parts = [
-        declarations(FUNCTIONS),
-        _COPY,
-        current_ir(),
-        address_ir(),
-        buffer_ir(),
-        value_ir(),
-        tensor_ir(),
-        _tree(),
-        _matches(),
-        _source(),
-        _computed(),
-        _fill(),
-        result_ir(),
-        assign_ir(),
-        _guards(),
-        _run(),
-        _contexts(),
-        _call(),
-    ]
+    written = (_tree, _matches, _held, _source, _computed, _fill, _guards, _drop, _run)
+    functions = [write() for write in (*written, _contexts, _call)]
     names = {name: str(number) for name, number in facts.items()}
-    return Template("\n".join(parts)).substitute(names)
+    return Template(module(*current(), *results(), *functions)).substitute(names)
 
 
-def _tree() -> str:
+def _tree() -> Routine:
     """Whether an argument is as the rows from the cursor on describe it; notes its inputs."""
     r = Routine("internal i1 @tree(ptr %context, ptr %thing)")
-    places = [r.let("alloca i64"), r.let("alloca ptr"), r.let("alloca ptr")]
-    rows = r.pointer("%context", AT["argument_rows"])
-    row = r.row(rows, r.word("%context", AT["row"]), ARGUMENT)
-    r.add_to("%context", AT["row"], 1)
+    context = Context(r)
+    position, key_at, item_at = r.alloca(), r.alloca("ptr"), r.alloca("ptr")
+    row = r.row(context.pointer("argument_rows"), context.word("row"), ARGUMENT)
+    context.add("row", 1)
     how, wanted, kind = r.word(row), r.pointer(row, 8), r.pointer("%thing", 8)
+
+    def go_on(part: str) -> None:
+        r.go_if(r.negated(r.call("i1", "@tree", "%context", part)), "no")
+
     with r.when(r.equal(how, OBJECT)):
-        r.end(f"ret i1 {r.same('%thing', wanted)}")
+        r.give(r.same("%thing", wanted))
     r.go_if(r.differ(kind, wanted), "no")
     with r.when(r.equal(how, TENSOR)):
         value = r.pointer("%thing", "$Handle_computed")
-        r.go_if(r.same(value, "null"), "no")
+        r.go_if_null(value, "no")
         r.go_if(r.differ(r.pointer(value, 8), known_object("Value")), "no")
         r.go_if(r.differ(r.pointer(value, "$Value_spec"), r.pointer(row, 16)), "no")
         # A tensor that is passed twice, or known to the function otherwise, is left to Python.
-        passed = r.pointer("%context", AT["passed"])
-        with r.loop(r.word("%context", AT["input"])) as index:
+        passed = context.pointer("passed")
+        with r.loop(context.word("input")) as index:
             r.go_if(r.same(r.pointer(passed, r.scaled(index)), "%thing"), "no")
-        references = r.pointer("%context", AT["tensor_rows"])
-        with r.loop(r.word("%context", AT["tensors"])) as index:
-            reference = r.pointer(references, r.scaled(index))
-            known = r.let(f"call ptr @PyWeakref_GetObject(ptr {reference})")
+        with context.rows("tensors", "tensor_rows", 1) as (_, reference):
+            known = r.call("ptr", "@PyWeakref_GetObject", r.pointer(reference))
             r.go_if(r.same(known, "%thing"), "no")
-        r.end("br label %input")
+        r.go("input")
     r.go_if(r.equal(how, FLOAT), "input")
     with r.when(r.equal(how, THE_FLOAT)):
         r.go_if(r.unequal(r.word("%thing", "$float_content"), r.word(row, 16)), "no")
         r.go("input")
     count = r.word(row, 16)
     with r.when(r.equal(how, MAPPING)):
-        size = r.let("call i64 @PyDict_Size(ptr %thing)")
-        r.go_if(r.unequal(size, count), "no")
-        r.line(f"store i64 0, ptr {places[0]}")
-        listed = ", ".join(f"ptr {place}" for place in places)
+        r.go_if(r.unequal(r.call("i64", "@PyDict_Size", "%thing"), count), "no")
+        r.put(position, 0, 0)
         with r.loop(count):
-            r.line(f"call i32 @PyDict_Next(ptr %thing, {listed})")
-            key, item = (r.let(f"load ptr, ptr {place}") for place in places[1:])
-            for part in (key, item):
-                fits = r.let(f"call i1 @tree(ptr %context, ptr {part})")
-                r.go_if(r.let(f"xor i1 {fits}, true"), "no")
-        r.end("ret i1 true")
+            r.call("i32", "@PyDict_Next", "%thing", position, key_at, item_at)
+            for part in [r.load("ptr", place) for place in (key_at, item_at)]:
+                go_on(part)
+        r.give("true")
     r.go_if(r.unequal(r.word("%thing", "$list_size"), count), "no")
-    is_tuple = r.equal(how, ROW)
     inside, outside = r.at("%thing", "$tuple_items"), r.pointer("%thing", "$list_items")
-    items = r.let(f"select i1 {is_tuple}, ptr {inside}, ptr {outside}")
+    items = r.select(r.equal(how, ROW), inside, outside)
     with r.loop(count) as index:
-        item = r.pointer(items, r.scaled(index))
-        fits = r.let(f"call i1 @tree(ptr %context, ptr {item})")
-        r.go_if(r.let(f"xor i1 {fits}, true"), "no")
-    r.end("ret i1 true")
+        go_on(r.pointer(items, r.scaled(index)))
+    r.give("true")
     r.block("input")
-    number = r.word("%context", AT["input"])
-    r.put_pointer(r.pointer("%context", AT["passed"]), r.scaled(number), "%thing")
-    r.add_to("%context", AT["input"], 1)
-    r.end("ret i1 true")
+    r.put_pointer(context.pointer("passed"), r.scaled(context.word("input")), "%thing")
+    context.add("input", 1)
+    r.give("true")
     r.block("no")
-    r.end("ret i1 false")
-    return r.text()
+    r.give("false")
+    return r
 
 
-def _matches() -> str:
+def _matches() -> Routine:
     """Whether these arguments have the signature of a context, and it may be run now."""
     r = Routine("internal i1 @matches(ptr %context, ptr %args)")
+    context = Context(r)
     for name, wanted in (("live", 1), ("busy", 0)):
-        r.go_if(r.unequal(r.word("%context", AT[name]), wanted), "no")
+        r.go_if(r.unequal(context.word(name), wanted), "no")
     # The next call is to be checked by running it in Python.
-    r.go_if(r.compare("sle", r.word("%context", AT["until_check"]), 0), "no")
-    r.go_if(r.unequal(r.word("%context", AT["thread"]), r.word("@thread")), "no")
-    r.go_if(r.unequal(r.word("%context", AT["world"]), r.word(known_object("world"))), "no")
+    r.go_if(r.compare("sle", context.word("until_check"), 0), "no")
+    r.go_if(r.unequal(context.word("thread"), r.word("@thread")), "no")
+    r.go_if(r.unequal(context.word("world"), r.word(known_object("world"))), "no")
     for cursor in ("row", "input"):
-        r.put("%context", AT[cursor], 0)
-    r.end(f"ret i1 {r.let('call i1 @tree(ptr %context, ptr %args)')}")
+        context.put(cursor, 0)
+    r.give(r.call("i1", "@tree", "%context", "%args"))
     r.block("no")
-    r.end("ret i1 false")
-    return r.text()
+    r.give("false")
+    return r
 
 
-def _source() -> str:
+def _held() -> Routine:
+    """The value of a handle, held; null if it is not computed."""
+    r = Routine("internal ptr @held(ptr %handle)")
+    r.give_if_null("%handle")
+    value = r.pointer("%handle", "$Handle_computed")
+    r.give_if_null(value)
+    r.go_if(r.differ(r.pointer(value, 8), known_object("Value")), "no")
+    r.do("@Py_IncRef", value)
+    r.give(value)
+    r.block("no")
+    r.give("null")
+    return r
+
+
+def _source() -> Routine:
     """The value of a row of sources, held; null if it is not computed or gone."""
     r = Routine("internal ptr @source(ptr %row, ptr %passed)")
     how = r.word("%row")
     with r.when(r.equal(how, PASSED)):
         passed = r.pointer("%passed", r.scaled(r.word("%row", 8)))
-        r.end(f"ret ptr {r.let(f'call ptr @held(ptr {passed})')}")
+        r.give(r.call("ptr", "@held", passed))
     thing = r.pointer("%row", 8)
     with r.when(r.equal(how, VARIABLE)):
-        handle = r.pointer(thing, "$Variable__handle")
-        r.end(f"ret ptr {r.let(f'call ptr @held(ptr {handle})')}")
-    handle = r.let(f"call ptr @PyWeakref_GetObject(ptr {thing})")
+        r.give(r.call("ptr", "@held", r.pointer(thing, "$Variable__handle")))
+    handle = r.call("ptr", "@PyWeakref_GetObject", thing)
     with r.when(r.differ(handle, known_object("None"))):
-        r.end(f"ret ptr {r.let(f'call ptr @held(ptr {handle})')}")
-    r.end("ret ptr null")
-    held = Routine("internal ptr @held(ptr %handle)")
-    held.go_if(held.same("%handle", "null"), "no")
-    value = held.pointer("%handle", "$Handle_computed")
-    held.go_if(held.same(value, "null"), "no")
-    held.go_if(held.differ(held.pointer(value, 8), known_object("Value")), "no")
-    held.line(f"call void @Py_IncRef(ptr {value})")
-    held.end(f"ret ptr {value}")
-    held.block("no")
-    held.end("ret ptr null")
-    return held.text() + r.text()
+        r.give(r.call("ptr", "@held", handle))
+    r.give("null")
+    return r
 
 
-def _computed() -> str:
+def _computed() -> Routine:
     """The number that a Python function computes from the inputs."""
     r = Routine("internal ptr @computed(ptr %context, ptr %function)")
-    passed, count = r.pointer("%context", AT["passed"]), r.word("%context", AT["inputs"])
-    inputs = r.let(f"call ptr @PyTuple_New(i64 {count})")
-    with r.when(r.same(inputs, "null")):
-        r.end("ret ptr null")
+    context = Context(r)
+    passed, count = context.pointer("passed"), context.word("inputs")
+    inputs = r.call("ptr", "@PyTuple_New", count)
+    r.give_if_null(inputs)
     with r.loop(count) as index:
         item = r.pointer(passed, r.scaled(index))
-        r.line(f"call void @Py_IncRef(ptr {item})")
-        r.line(f"call i32 @PyTuple_SetItem(ptr {inputs}, i64 {index}, ptr {item})")
-    found = r.let(f"call ptr @PyObject_CallOneArg(ptr %function, ptr {inputs})")
-    r.line(f"call void @Py_DecRef(ptr {inputs})")
-    r.end(f"ret ptr {found}")
-    return r.text()
+        r.do("@Py_IncRef", item)
+        r.call("i32", "@PyTuple_SetItem", inputs, index, item)
+    found = r.call("ptr", "@PyObject_CallOneArg", "%function", inputs)
+    r.do("@Py_DecRef", inputs)
+    r.give(found)
+    return r
 
 
-def _fill() -> str:
+def _fill() -> Routine:
     """Take values and buffers, and write their addresses and the numbers into the slots."""
     r = Routine("internal i1 @fill(ptr %context)")
-    passed = r.pointer("%context", AT["passed"])
-    slots, values = r.pointer("%context", AT["slots"]), r.pointer("%context", AT["values"])
-    rows = r.pointer("%context", AT["source_rows"])
-    with r.loop(r.word("%context", AT["sources"])) as index:
-        row = r.row(rows, index, SOURCE)
-        value = r.let(f"call ptr @source(ptr {row}, ptr {passed})")
-        r.go_if(r.same(value, "null"), "no")
+    context = Context(r)
+    passed, slots = context.pointer("passed"), context.pointer("slots")
+    values, taken = context.pointer("values"), context.pointer("taken")
+    with context.rows("sources", "source_rows", SOURCE) as (index, row):
+        value = r.call("ptr", "@source", row, passed)
+        r.go_if_null(value, "no")
         r.put_pointer(values, r.scaled(index), value)
-    rows, taken = r.pointer("%context", AT["buffer_rows"]), r.pointer("%context", AT["taken"])
-    with r.loop(r.word("%context", AT["buffers"])) as index:
-        row = r.row(rows, index, BUFFER)
-        buffer = r.let(f"call ptr @buffer(ptr {row})")
-        r.go_if(r.same(buffer, "null"), "no")
+    with context.rows("buffers", "buffer_rows", BUFFER) as (index, row):
+        buffer = r.call("ptr", "@buffer", row)
+        r.go_if_null(buffer, "no")
         r.put_pointer(taken, r.scaled(index), buffer)
-        address = r.let(f"call i64 @PyLong_AsSsize_t(ptr {buffer})")
+        address = r.call("i64", "@PyLong_AsSsize_t", buffer)
         r.put(slots, r.scaled(r.word(row)), address)
-    rows = r.pointer("%context", AT["word_rows"])
-    with r.loop(r.word("%context", AT["words"])) as index:
-        row = r.row(rows, index, WORD)
-        value = r.pointer(values, r.scaled(r.word(row, 8)))
-        address = r.let(f"call i64 @address(ptr {value})")
+    with context.rows("words", "word_rows", WORD) as (_, row):
+        address = r.call("i64", "@address", r.pointer(values, r.scaled(r.word(row, 8))))
         r.go_if(r.equal(address, 0), "no")
         r.put(slots, r.scaled(r.word(row)), address)
-    rows = r.pointer("%context", AT["number_rows"])
-    with r.loop(r.word("%context", AT["numbers"])) as index:
-        row = r.row(rows, index, NUMBER)
+    with context.rows("numbers", "number_rows", NUMBER) as (_, row):
         how, which, place = r.word(row), r.scaled(r.word(row, 8)), r.at(slots, r.word(row, 16))
         with r.when(r.equal(how, COPIED)):
-            address = r.let(f"call i64 @address(ptr {r.pointer(values, which)})")
+            address = r.call("i64", "@address", r.pointer(values, which))
             r.go_if(r.equal(address, 0), "no")
-            memory, size = r.let(f"inttoptr i64 {address} to ptr"), r.word(row, 24)
-            r.line(f"call void @llvm.memcpy.p0.p0.i64(ptr {place}, ptr {memory}, i64 {size}, i1 0)")
+            r.copy(place, r.cast("inttoptr", address, "ptr"), r.word(row, 24))
         for double, single in ((DOUBLE, SINGLE), (COMPUTED_DOUBLE, COMPUTED_SINGLE)):
-            either = r.let(f"or i1 {r.equal(how, double)}, {r.equal(how, single)}")
-            with r.when(either):
+            with r.when(r.either(r.equal(how, double), r.equal(how, single))):
                 if double == DOUBLE:
                     found = r.pointer(passed, which)
                 else:
-                    compute = r.pointer(row, 8)
-                    found = r.let(f"call ptr @computed(ptr %context, ptr {compute})")
-                    r.go_if(r.same(found, "null"), "no")
+                    found = r.call("ptr", "@computed", "%context", r.pointer(row, 8))
+                    r.go_if_null(found, "no")
                 is_float = r.same(r.pointer(found, 8), known_object("float"))
-                number = r.let(f"load double, ptr {r.at(found, '$float_content')}")
+                number = r.load("double", r.at(found, "$float_content"))
                 if double != DOUBLE:
-                    r.line(f"call void @Py_DecRef(ptr {found})")
-                    r.go_if(r.let(f"xor i1 {is_float}, true"), "no")
+                    r.do("@Py_DecRef", found)
+                    r.go_if(r.negated(is_float), "no")
                 with r.when(r.equal(how, double)):
-                    r.line(f"store double {number}, ptr {place}")
+                    r.store(number, place)
                 with r.when(r.equal(how, single)):
-                    rounded = r.let(f"fptrunc double {number} to float")
-                    r.line(f"store float {rounded}, ptr {place}")
-    r.end("ret i1 true")
+                    r.store(r.cast("fptrunc", number, "float"), place)
+    r.give("true")
     r.block("no")
-    r.end("ret i1 false")
-    return r.text()
+    r.give("false")
+    return r
 
 
-def _guards() -> str:
+def _guards() -> Routine:
     """Whether all guards of a table hold, as far as they are compared by identity."""
     r = Routine("i64 @guards_hold(ptr %rows, i64 %count)")
     with r.loop("%count") as index:
@@ -310,81 +239,77 @@ def _guards() -> str:
         with r.when(r.equal(how, THE_WORD)):
             r.go_if(r.unequal(r.word(where), wanted), "no")
         with r.when(r.equal(how, AN_ENTRY)):
-            key = r.pointer(row, 16)
-            entry = r.let(f"call ptr @PyDict_GetItemWithError(ptr {where}, ptr {key})")
-            r.go_if(r.unequal(r.let(f"ptrtoint ptr {entry} to i64"), wanted), "no")
+            entry = r.call("ptr", "@PyDict_GetItemWithError", where, r.pointer(row, 16))
+            r.go_if(r.unequal(r.cast("ptrtoint", entry, "i64"), wanted), "no")
         with r.when(r.equal(how, SOME_MEMORY)):
-            other = r.pointer(row, 16)
-            order = r.let(f"call i32 @memcmp(ptr {where}, ptr {other}, i64 {wanted})")
-            r.go_if(r.let(f"icmp ne i32 {order}, 0"), "no")
-    r.end("ret i64 1")
+            order = r.call("i32", "@memcmp", where, r.pointer(row, 16), wanted)
+            r.go_if(r.unequal(order, 0), "no")
+    r.give(1)
     r.block("no")
-    r.end("ret i64 0")
-    return r.text()
+    r.give(0)
+    return r
 
 
-def _run() -> str:
+def _drop() -> Routine:
+    """Release the objects of an array, which is empty then."""
+    r = Routine("internal void @drop(ptr %items, i64 %count)")
+    with r.loop("%count") as index:
+        place = r.at("%items", r.scaled(index))
+        item = r.load("ptr", place)
+        r.store("null", place)
+        with r.when(r.differ(item, "null")):
+            r.do("@Py_DecRef", item)
+    return r
+
+
+def _run() -> Routine:
     """Run a call with the signature of a context."""
-    drop = Routine("internal void @drop(ptr %items, i64 %count)")
-    with drop.loop("%count") as index:
-        place = drop.at("%items", drop.scaled(index))
-        item = drop.let(f"load ptr, ptr {place}")
-        drop.line(f"store ptr null, ptr {place}")
-        with drop.when(drop.differ(item, "null")):
-            drop.line(f"call void @Py_DecRef(ptr {item})")
-    drop.end("ret void")
     r = Routine("internal ptr @run(ptr %context)")
-    r.line("%found = alloca ptr")
-    team, error = r.let("alloca i64"), [r.let("alloca ptr") for _ in range(3)]
-    r.line(f"store ptr {_LEFT_TO_PYTHON}, ptr %found")
-    owner = r.pointer("%context", AT["owner"])
-    r.line(f"call void @Py_IncRef(ptr {owner})")
-    r.put("%context", AT["busy"], 1)
-    passed = r.pointer("%context", AT["passed"])
-    with r.loop(r.word("%context", AT["inputs"])) as index:
-        r.line(f"call void @Py_IncRef(ptr {r.pointer(passed, r.scaled(index))})")
-    r.put("%context", AT["held"], 0)
-    locks, lock_rows = r.word("%context", AT["locks"]), r.pointer("%context", AT["lock_rows"])
-    guards = f"ptr {r.pointer('%context', AT['guard_rows'])}"
-    holds = r.let(f"call i64 @guards_hold({guards}, i64 {r.word('%context', AT['guards'])})")
-    r.go_if(r.equal(holds, 0), "over")
-    differs = r.pointer("%context", AT["differs"])
+    context = Context(r)
+    found, team, error = r.alloca("ptr"), r.alloca(), [r.alloca("ptr") for _ in range(3)]
+    r.store(_LEFT_TO_PYTHON, found)
+    owner = context.pointer("owner")
+    r.do("@Py_IncRef", owner)
+    context.put("busy", 1)
+    passed = context.pointer("passed")
+    with r.loop(context.word("inputs")) as index:
+        r.do("@Py_IncRef", r.pointer(passed, r.scaled(index)))
+    context.put("held", 0)
+
+    def called(function: str) -> str:
+        """The result of a Python function, of which the address is all that is needed."""
+        answer = r.call("ptr", "@PyObject_CallNoArgs", function)
+        r.go_if_null(answer, "failed")
+        r.do("@Py_DecRef", answer)
+        return answer
+
+    guards = (context.pointer("guard_rows"), context.word("guards"))
+    r.go_if(r.equal(r.call("i64", "@guards_hold", *guards), 0), "over")
+    differs = context.pointer("differs")
     with r.when(r.differ(differs, "null")):
-        answer = r.let(f"call ptr @PyObject_CallNoArgs(ptr {differs})")
-        r.go_if(r.same(answer, "null"), "failed")
-        r.line(f"call void @Py_DecRef(ptr {answer})")
-        r.go_if(r.differ(answer, known_object("False")), "over")
-    with r.loop(locks) as index:
-        acquire = r.pointer(r.row(lock_rows, index, LOCK))
-        answer = r.let(f"call ptr @PyObject_CallNoArgs(ptr {acquire})")
-        r.go_if(r.same(answer, "null"), "failed")
-        r.line(f"call void @Py_DecRef(ptr {answer})")
-        r.add_to("%context", AT["held"], 1)
+        r.go_if(r.differ(called(differs), known_object("False")), "over")
+    with context.rows("locks", "lock_rows", LOCK) as (_, row):
+        called(r.pointer(row))
+        context.add("held", 1)
     # The thread that held a lock may have ended this native call.
-    r.go_if(r.unequal(r.word("%context", AT["live"]), 1), "over")
-    filled = r.let("call i1 @fill(ptr %context)")
-    r.go_if(r.let(f"xor i1 {filled}, true"), "unfilled")
-    slots = r.pointer("%context", AT["slots"])
-    r.line(f"store i64 0, ptr {team}")
-    with r.when(r.unequal(r.word("%context", AT["parallel"]), 0)):
-        number = r.let(f"call ptr @PyObject_CallNoArgs(ptr {known_object('team')})")
-        r.go_if(r.same(number, "null"), "failed")
-        r.line(f"store i64 {r.let(f'call i64 @PyLong_AsSsize_t(ptr {number})')}, ptr {team}")
-        r.line(f"call void @Py_DecRef(ptr {number})")
-    word = r.let(f"inttoptr i64 {r.let(f'load i64, ptr {team}')} to ptr")
-    instructions, count = (
-        r.pointer("%context", AT["instructions"]),
-        r.word("%context", AT["count"]),
-    )
-    arguments = f"ptr {word}, ptr {instructions}, i64 {count}, ptr {slots}"
-    keeps = r.unequal(r.word("%context", AT["keep_gil"]), 0)
-    runners = (known_object("plan_with_gil"), known_object("plan_without_gil"))
-    stopped = r.let(f"call i64 {r.select(keeps, *runners, kind='ptr')}({arguments})")
+    r.go_if(r.unequal(context.word("live"), 1), "over")
+    r.go_if(r.negated(r.call("i1", "@fill", "%context")), "unfilled")
+    slots = context.pointer("slots")
+    r.put(team, 0, 0)
+    with r.when(r.unequal(context.word("parallel"), 0)):
+        number = r.call("ptr", "@PyObject_CallNoArgs", known_object("team"))
+        r.go_if_null(number, "failed")
+        r.put(team, 0, r.call("i64", "@PyLong_AsSsize_t", number))
+        r.do("@Py_DecRef", number)
+    keeps = r.unequal(context.word("keep_gil"), 0)
+    runner = r.select(keeps, known_object("plan_with_gil"), known_object("plan_without_gil"))
+    plan = (context.pointer("instructions"), context.word("count"))
+    stopped = r.call("i64", runner, r.pointer(team), *plan, slots)
     with r.when(r.unequal(stopped, 0)):
         r.put(r.pointer(slots, 8 * STATUS), 0, 0)
         # An interrupt, or Python code that the plan has called. Without an exception a kernel has
         # failed: Python runs the call again, and raises the error that NumPy has for it.
-        r.go_if(r.differ(r.let("call ptr @PyErr_Occurred()"), "null"), "failed")
+        r.go_if(r.differ(r.call("ptr", "@PyErr_Occurred"), "null"), "failed")
         r.go("over")
     # Where a plan computes in vain if a value is another one than it was.
     decision = r.pointer("%context", AT["decision"])
@@ -393,76 +318,69 @@ def _run() -> str:
         r.go_if(r.let(f"icmp eq i8 {holds}, 0"), "over")
     counts = known_object("run_counts")
     r.add_to(counts, 0, 1)
-    r.add_to(counts, 8, r.word("%context", AT["ops"]))
-    r.add_to("%context", AT["calls"], 1)
-    r.add_to("%context", AT["until_check"], -1)
-    made = r.let("call ptr @result(ptr %context)")
-    r.line(f"store ptr {made}, ptr %found")
-    r.go_if(r.same(made, "null"), "over")
-    assigned = r.let("call i1 @assign(ptr %context)")
-    r.go_if(assigned, "over")
-    r.line(f"call void @Py_DecRef(ptr {made})")
+    r.add_to(counts, 8, context.word("ops"))
+    context.add("calls", 1)
+    context.add("until_check", -1)
+    made = r.call("ptr", "@result", "%context")
+    r.store(made, found)
+    r.go_if_null(made, "over")
+    r.go_if(r.call("i1", "@assign", "%context"), "over")
+    r.do("@Py_DecRef", made)
     r.block("failed")
-    r.line("store ptr null, ptr %found")
-    r.end("br label %over")
+    r.store("null", found)
+    r.go("over")
     r.block("unfilled")
     # Python will raise its own error where there is one. An interrupt is not forgotten.
-    with r.when(r.differ(r.let("call ptr @PyErr_Occurred()"), "null")):
-        ordinary = f"call i32 @PyErr_ExceptionMatches(ptr {known_object('Exception')})"
-        r.go_if(r.let(f"icmp eq i32 {r.let(ordinary)}, 0"), "failed")
-        r.line("call void @PyErr_Clear()")
+    with r.when(r.differ(r.call("ptr", "@PyErr_Occurred"), "null")):
+        ordinary = r.call("i32", "@PyErr_ExceptionMatches", known_object("Exception"))
+        r.go_if(r.equal(ordinary, 0), "failed")
+        r.do("@PyErr_Clear")
     r.block("over")
-    failed = r.same(r.let("load ptr, ptr %found"), "null")
+    failed = r.same(r.load("ptr", found), "null")
     with r.when(failed):
         # Releasing things may run Python code, which must not find an error set.
-        r.line(f"call void @PyErr_Fetch({', '.join(f'ptr {part}' for part in error)})")
+        r.do("@PyErr_Fetch", *error)
     owned = {"passed": "inputs", "values": "sources", "taken": "buffers", "handles": "updates"}
-    for items_word, count_word in owned.items():
-        items, count = r.pointer("%context", AT[items_word]), r.word("%context", AT[count_word])
-        r.line(f"call void @drop(ptr {items}, i64 {count})")
-    with r.loop(r.word("%context", AT["held"])) as index:
-        release = r.pointer(r.row(lock_rows, index, LOCK), 8)
-        answer = r.let(f"call ptr @PyObject_CallNoArgs(ptr {release})")
+    for items, count in owned.items():
+        r.do("@drop", context.pointer(items), context.word(count))
+    with context.rows("held", "lock_rows", LOCK) as (_, row):
+        answer = r.call("ptr", "@PyObject_CallNoArgs", r.pointer(row, 8))
         with r.when(r.differ(answer, "null")):
-            r.line(f"call void @Py_DecRef(ptr {answer})")
-    r.put("%context", AT["busy"], 0)
-    r.line(f"call void @Py_DecRef(ptr {owner})")
+            r.do("@Py_DecRef", answer)
+    context.put("busy", 0)
+    r.do("@Py_DecRef", owner)
     with r.when(failed):
-        parts = [r.let(f"load ptr, ptr {part}") for part in error]
-        r.line(f"call void @PyErr_Restore({', '.join(f'ptr {part}' for part in parts)})")
-    r.end(f"ret ptr {r.let('load ptr, ptr %found')}")
-    return drop.text() + r.text()
+        r.do("@PyErr_Restore", *[r.load("ptr", part) for part in error])
+    r.give(r.load("ptr", found))
+    return r
 
 
-def _contexts() -> str:
+def _contexts() -> Routine:
     """The contexts of a function, as a bytes object of addresses; null if Python has to be called.
 
-    That is so while a tape, a trace, a capture or a debug mode wants to see every op, as
+    That is so while a tape, a trace, a capture or a debug mode has to see every op, as
     `runs_in_python` has it. The function holds them in one tuple with the owners of the contexts,
-    so that whoever exchanges the tuple exchanges both at once.
+    so that an exchange of the tuple exchanges both at once.
     """
     r = Routine("internal ptr @contexts(ptr %function)")
-    recording = r.let("call ptr @current()")
-    r.go_if(r.same(recording, "null"), "python")
+    recording = r.call("ptr", "@current")
+    r.go_if_null(recording, "python")
     r.go_if(r.differ(r.pointer(recording, "$Recording_active"), known_object("zero")), "python")
-    handles = r.pointer(recording, "$Recording_handles")
-    r.go_if(r.differ(r.pointer(handles, 8), known_object("list")), "python")
-    local = r.pointer("@local")
-    tapes = r.let(
-        f"call ptr @PyDict_GetItemWithError(ptr {local}, ptr {known_object('tapes_name')})"
-    )
-    r.go_if(r.same(tapes, "null"), "python")
+    r.go_if(r.negated(is_a(r, r.pointer(recording, "$Recording_handles"), "list")), "python")
+    state = (r.pointer("@local"), known_object("tapes_name"))
+    tapes = r.call("ptr", "@PyDict_GetItemWithError", *state)
+    r.go_if_null(tapes, "python")
     r.go_if(r.unequal(r.word(tapes, "$list_size"), 0), "python")
     holder = r.pointer("%function", "$Function_native_contexts")
-    r.go_if(r.same(holder, "null"), "python")
-    r.go_if(r.differ(r.pointer(holder, 8), known_object("tuple")), "python")
-    r.end(f"ret ptr {r.pointer(holder, '$tuple_items')}")
+    r.go_if_null(holder, "python")
+    r.go_if(r.negated(is_a(r, holder, "tuple")), "python")
+    r.give(r.pointer(holder, "$tuple_items"))
     r.block("python")
-    r.end("ret ptr null")
-    return r.text()
+    r.give("null")
+    return r
 
 
-def _call() -> str:
+def _call() -> Routine:
     """The slot: the native call whose context matches the arguments, or the method in Python.
 
     Between reading the contexts and holding the owner of the one that matches no Python code runs,
@@ -471,26 +389,24 @@ def _call() -> str:
     """
     r = Routine("ptr @call(ptr %function, ptr %args, ptr %named)")
     with r.when(r.differ("%named", "null")):
-        size = r.let("call i64 @PyDict_Size(ptr %named)")
-        r.go_if(r.unequal(size, 0), "python")
+        r.go_if(r.unequal(r.call("i64", "@PyDict_Size", "%named"), 0), "python")
     with r.loop("$most_contexts") as index:
-        known = r.let("call ptr @contexts(ptr %function)")
-        r.go_if(r.same(known, "null"), "python")
+        known = r.call("ptr", "@contexts", "%function")
+        r.go_if_null(known, "python")
         place = r.scaled(index)
         r.go_if(r.compare("sge", place, r.word(known, "$list_size")), "python")
         context = r.pointer(r.at(known, "$bytes_content"), place)
-        with r.when(r.let(f"call i1 @matches(ptr {context}, ptr %args)")):
-            found = r.let(f"call ptr @run(ptr {context})")
+        with r.when(r.call("i1", "@matches", context, "%args")):
+            found = r.call("ptr", "@run", context)
             with r.when(r.differ(found, _LEFT_TO_PYTHON)):
-                r.end(f"ret ptr {found}")
+                r.give(found)
     r.block("python")
     # Reading the state of a thread may run Python code, such as a signal handler that raises.
-    with r.when(r.differ(r.let("call ptr @PyErr_Occurred()"), "null")):
-        r.end("ret ptr null")
-    method = r.let(f"call ptr @PyMethod_New(ptr {known_object('in_python')}, ptr %function)")
-    with r.when(r.same(method, "null")):
-        r.end("ret ptr null")
-    answer = r.let(f"call ptr @PyObject_Call(ptr {method}, ptr %args, ptr %named)")
-    r.line(f"call void @Py_DecRef(ptr {method})")
-    r.end(f"ret ptr {answer}")
-    return r.text()
+    with r.when(r.differ(r.call("ptr", "@PyErr_Occurred"), "null")):
+        r.give("null")
+    method = r.call("ptr", "@PyMethod_New", known_object("in_python"), "%function")
+    r.give_if_null(method)
+    answer = r.call("ptr", "@PyObject_Call", method, "%args", "%named")
+    r.do("@Py_DecRef", method)
+    r.give(answer)
+    return r

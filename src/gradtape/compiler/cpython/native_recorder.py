@@ -137,11 +137,10 @@ class Native:
             "least_exponent": recorder.EXPONENTS[0],
             "exponents": len(recorder.EXPONENTS),
         }
-        add_functions(lookup.FUNCTIONS)
-        addresses = {name: id(context) for name, context in self.contexts.items()}
-        self.compiled = llvm.compile_ir(
-            recorder.recorder_ir(facts, addresses), level=0, has_addresses=True
-        )
+        facts |= {f"context_{name}": id(context) for name, context in self.contexts.items()}
+        text = recorder.recorder_ir(facts)
+        add_functions(text)
+        self.compiled = llvm.compile_ir(text, level=0, has_addresses=True)
         self.functions = [self._function(function) for function in RECORDERS]
         slot_at = self.compiled.address
         self.wrappers = {

@@ -7,6 +7,7 @@ checked: CPython 3.11 to 3.13 with a GIL, 64 bits.
 from __future__ import annotations
 
 import ctypes
+import re
 import sys
 import sysconfig
 from collections.abc import Iterable
@@ -95,11 +96,11 @@ def slot_offsets(reads: Iterable[tuple[object, type, str]]) -> dict[str, int] | 
     return found
 
 
-def add_functions(names: Iterable[str]) -> None:
-    """Make functions of the C API callable by name from modules compiled later."""
+def add_functions(text: str) -> None:
+    """Make the functions of the C API that a module declares callable by name."""
     from gradtape.compiler.objects import llvm  # loads the compiler
 
-    for name in names:
+    for name in re.findall(r"^declare .*@(Py\w+|memcmp)\(", text, re.MULTILINE):
         address = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value
         if address is None:
             raise RuntimeError(f"CPython does not export {name}")

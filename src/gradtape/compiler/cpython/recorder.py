@@ -17,9 +17,8 @@ from collections.abc import Mapping
 from string import Template
 
 from gradtape.compiler.cpython.call_context import known_object
-from gradtape.compiler.cpython.lookup import FUNCTIONS, current_ir, is_a, item, lookup_ir
-from gradtape.compiler.cpython.python_api import declarations
-from gradtape.compiler.emit.writer import Routine
+from gradtape.compiler.cpython.lookup import current, is_a, item, lookups
+from gradtape.compiler.emit.writer import Routine, module
 
 # Operators with a slot of their own, and whether operands are exchanged to record `1.0 + x`.
 BINARY_SLOTS = {"add": True, "subtract": False, "multiply": True, "divide": False, "matmul": False}
@@ -29,25 +28,23 @@ EXPONENTS = range(-8, 9)
 _CALL = ("ptr (ptr, ...)", "@PyObject_CallFunctionObjArgs")
 
 
-def recorder_ir(facts: Mapping[str, int], contexts: Mapping[str, int]) -> str:
-    """The module. `facts` are offsets and addresses, `contexts` the addresses of the tuples."""
+def recorder_ir(facts: Mapping[str, int]) -> str:
+    """The module. `facts` are offsets and addresses, also those of contexts."""
     slots = [_slot(name, commutes) for name, commutes in BINARY_SLOTS.items()]
     parts = [
-        declarations(FUNCTIONS),
-        lookup_ir(),
-        current_ir(),
+        *lookups(),
+        *current(),
         _unary(),
         _binary(reflected=False),
         _binary(reflected=True),
         _is_left(),
-        _functions(),
+        *_functions(),
         _negative(),
         _compare(),
         *slots,
         _power(),
     ]
-    names = {**facts, **{f"context_{name}": at for name, at in contexts.items()}}
-    return Template("\n".join(parts)).substitute({name: str(at) for name, at in names.items()})
+    return Template(module(*parts)).substitute({name: str(at) for name, at in facts.items()})
 
 
 class _Path:
@@ -60,9 +57,9 @@ class _Path:
     def begin(self) -> None:
         """Make the handle; find the recording, and in it the node `a` of operand `%x`."""
         r = self.r
-        kind = r.call("ptr", "@result_kind", f"ptr {r.pointer('%x', 8)}")
+        kind = r.call("ptr", "@result_kind", r.pointer("%x", 8))
         r.go_if_null(kind, "unknown")
-        self._handle = r.call("ptr", "@PyType_GenericAlloc", f"ptr {kind}", "i64 0")
+        self._handle = r.call("ptr", "@PyType_GenericAlloc", kind, 0)
         r.go_if_null(self._handle, "fail")
         made = r.here
         r.block("start")
@@ -75,8 +72,8 @@ class _Path:
 
     def node_of(self, operand: str) -> str:
         """The node of a handle, which the recording knows."""
-        known = (f"ptr {self.recording}", f"ptr {self._stamp}")
-        node = self.r.call("ptr", "@node_of", f"ptr {operand}", *known)
+        known = (self.recording, self._stamp)
+        node = self.r.call("ptr", "@node_of", operand, *known)
         self.r.go_if_null(node, "drop")
         return node
 
@@ -84,63 +81,62 @@ class _Path:
         """Look the node up and enter the application; or ask the dictionary, once."""
         r = self.r
         op = item(r, "%context", 0)
-        self._key = (f"ptr {op}", f"ptr {self.a}", f"i64 {third}")
-        cache = r.call("ptr", "@cache_of", f"ptr {self.table}")
+        self._key = (op, self.a, third)
+        cache = r.call("ptr", "@cache_of", self.table)
         r.go_if_null(cache, "drop")
-        node = r.call("ptr", "@known", f"ptr {cache}", *self._key)
+        node = r.call("ptr", "@known", cache, *self._key)
         r.go_if_null(node, "ask")
-        entered = [self.recording, self._stamp, node, self._handle, scalar]
-        result = r.call("ptr", "@commit", *[f"ptr {each}" for each in entered])
+        entered = (self.recording, self._stamp, node, self._handle, scalar)
+        result = r.call("ptr", "@commit", *entered)
         r.go_if_null(result, "closure")
         r.give(result)
         r.block("ask")
         r.go_if(self._again, "drop")
         for each in (self.table, self.a):
-            r.do("@Py_IncRef", f"ptr {each}")
+            r.do("@Py_IncRef", each)
 
     def learn(self, one: str, two: str) -> str:
         """Whether the dictionary has the application with these parts of its key."""
-        parts = (f"ptr {one}", f"ptr {two}")
-        return self.r.call("i1", "@learn", f"ptr {self.table}", *self._key, *parts)
+        parts = (one, two)
+        return self.r.call("i1", "@learn", self.table, *self._key, *parts)
 
-    def end(self, *answers: tuple[str, str]) -> str:
+    def end(self, *answers: tuple[str, str]) -> Routine:
         """Start over after an answer; call the closure if there is none."""
         r = self.r
         r.block("learned")
         answered = r.phi("i1", *answers)
         for each in (self.a, self.table):
-            r.do("@Py_DecRef", f"ptr {each}")
-        r.end(f"br i1 {answered}, label %start, label %drop")
+            r.do("@Py_DecRef", each)
+        r.branch(answered, "start", "drop")
         r.block("unknown")
-        r.do("@meet", "ptr %x")
+        r.do("@meet", "%x")
         r.go("closure")
         r.block("drop")
-        r.do("@Py_DecRef", f"ptr {self._handle}")
+        r.do("@Py_DecRef", self._handle)
         r.block("closure")
         # The look-up may have met an interrupt, or have found no memory.
         r.go_if(r.differ(r.call("ptr", "@PyErr_Occurred"), "null"), "fail")
         function = item(r, "%context", self._closure)
-        operands = [f"ptr {each}" for each in self._operands]
-        arguments = (f"ptr {function}", *operands, "ptr null")
+        arguments = (function, *self._operands, "null")
         r.give(r.call("ptr (ptr, ...)", "@PyObject_CallFunctionObjArgs", *arguments))
         r.block("fail")
         r.give("null")
-        return r.text()
+        return r
 
 
-def _unary() -> str:
+def _unary() -> Routine:
     path = _Path("unary(ptr %context, ptr %x)", ("%x", "null"), closure=1)
     r = path.r
     path.begin()
     params = item(r, "%context", 3)
-    path.look(r.let(f"ptrtoint ptr {params} to i64"), "null")
+    path.look(r.cast("ptrtoint", params, "i64"), "null")
     plain = r.same(params, known_object("None"))
     one = r.select(plain, path.a, params, "ptr")
     answer = path.learn(one, r.select(plain, "null", path.a, "ptr"))
     return path.end((answer, r.here))
 
 
-def _binary(reflected: bool) -> str:
+def _binary(reflected: bool) -> Routine:
     """Operand `%x` is a handle: the left one or, reflected, the right one beside a scalar."""
     name = "reflected" if reflected else "binary"
     head = f"{name}(ptr %context, ptr %x, ptr %y)"
@@ -151,24 +147,24 @@ def _binary(reflected: bool) -> str:
     is_float, entered = r.same(kind, known_object("float")), r.here
     r.go_if(is_float, "number")
     r.go_if(r.differ(kind, known_object("int")), "drop" if reflected else "other")
-    adapts, asked = r.call("i1", "@inexact", f"ptr {spec}"), r.here
+    adapts, asked = r.call("i1", "@inexact", spec), r.here
     r.go_if(adapts, "number")
     r.go("drop")
     # The third word of a scalar: its number among the leaves, its kind, and on which side it is.
     r.block("number")
     kind_bit = r.phi("i64", (0, entered), (2, asked))
     number = r.word(r.pointer(path.recording, "$Recording_leaves"), "$list_size")
-    tagged = r.let(f"or i64 {r.scaled(number)}, {5 if reflected else 1}")
+    tagged = r.op("or", r.scaled(number), 5 if reflected else 1)
     # By way: the third word, the scalar, the node of `%y`, and the number of the leaf.
     ways: list[tuple[tuple[str | int, ...], str]] = [
-        ((r.let(f"or i64 {tagged}, {kind_bit}"), "%y", "null", number), r.here)
+        ((r.op("or", tagged, kind_bit), "%y", "null", number), r.here)
     ]
     r.go("look")
     if not reflected:
         r.block("other")
-        r.go_if_null(r.call("ptr", "@result_kind", f"ptr {kind}"), "drop")
+        r.go_if_null(r.call("ptr", "@result_kind", kind), "drop")
         node = path.node_of("%y")
-        ways.append(((r.let(f"ptrtoint ptr {node} to i64"), "null", node, 0), r.here))
+        ways.append(((r.cast("ptrtoint", node, "i64"), "null", node, 0), r.here))
     r.block("look")
     third, scalar, other, place = [
         r.phi(type_, *[(values[index], block) for values, block in ways])
@@ -177,93 +173,87 @@ def _binary(reflected: bool) -> str:
     path.look(third, scalar)
     is_node, asked = r.differ(other, "null"), r.here
     r.go_if(is_node, "found")
-    where = (f"ptr {path.table}", f"ptr {spec}", f"ptr {kind}", f"i64 {place}")
+    where = (path.table, spec, kind, place)
     leaf, searched = r.call("ptr", "@leaf_of", *where), r.here
     r.go_if_null(leaf, "learned")
     after = r.here
     r.block("found")
     b = r.phi("ptr", (other, asked), (leaf, after))
-    r.do("@Py_IncRef", f"ptr {b}")
+    r.do("@Py_IncRef", b)
     answer = path.learn(*((b, path.a) if reflected else (path.a, b)))
-    r.do("@Py_DecRef", f"ptr {b}")
+    r.do("@Py_DecRef", b)
     return path.end(("false", searched), (answer, r.here))
 
 
-def _is_left() -> str:
+def _is_left() -> Routine:
     """Whether the left operand of an operator is ours; else it was the right one that was asked."""
     r = Routine("internal i1 @is_left(ptr %x)")
     kind = r.pointer("%x", 8)
     with r.when(r.same(kind, known_object("float"))):
-        r.give("false", "i1")
-    with r.when(r.differ(r.call("ptr", "@result_kind", f"ptr {kind}"), "null")):
-        r.give("true", "i1")
+        r.give("false")
+    with r.when(r.differ(r.call("ptr", "@result_kind", kind), "null")):
+        r.give("true")
     tensor = known_object("Tensor")
-    answer = r.call("i32", "@PyType_IsSubtype", f"ptr {kind}", f"ptr {tensor}")
-    r.give(r.compare("ne", answer, 0, "i32"), "i1")
-    return r.text()
+    answer = r.call("i32", "@PyType_IsSubtype", kind, tensor)
+    r.give(r.unequal(answer, 0))
+    return r
 
 
-def _go_on(r: Routine, path: str, context: str, *operands: str) -> None:
-    """Return what a path gives."""
-    arguments = ", ".join(f"ptr {each}" for each in (context, *operands))
-    r.give(r.let(f"tail call ptr @{path}({arguments})"))
-
-
-def _functions() -> str:
+def _functions() -> list[Routine]:
     """Bodies of built-in functions, whose self is the context."""
     unary = Routine("ptr @unary_function(ptr %context, ptr %x)")
-    _go_on(unary, "unary", "%context", "%x")
+    unary.give_call("@unary", "%context", "%x")
     r = Routine("ptr @binary_function(ptr %context, ptr %arguments, i64 %count)")
     with r.when(r.unequal("%count", 2)):
         function = item(r, "%context", 1)
-        given = (f"ptr {function}", "ptr %arguments", "i64 %count", "ptr null")
+        given = (function, "%arguments", "%count", "null")
         r.give(r.call("ptr", "@PyObject_Vectorcall", *given))
     x, y = r.pointer("%arguments"), r.pointer("%arguments", 8)
     with r.when(r.either(is_a(r, x, "float"), is_a(r, x, "int"))):
-        _go_on(r, "reflected", "%context", y, x)
-    _go_on(r, "binary", "%context", x, y)
-    return unary.text() + r.text()
+        r.give_call("@reflected", "%context", y, x)
+    r.give_call("@binary", "%context", x, y)
+    return [unary, r]
 
 
-def _negative() -> str:
+def _negative() -> Routine:
     r = Routine("ptr @slot_negative(ptr %x)")
-    _go_on(r, "unary", known_object("context_negative"), "%x")
-    return r.text()
+    r.give_call("@unary", known_object("context_negative"), "%x")
+    return r
 
 
-def _compare() -> str:
+def _compare() -> Routine:
     """The context of this slot holds those of the comparisons, as Python numbers them."""
     r = Routine("ptr @slot_compare(ptr %x, ptr %y, i32 %comparison)")
-    place = r.scaled(r.let("zext i32 %comparison to i64"))
+    place = r.scaled(r.cast("zext", "%comparison", "i64"))
     contexts = r.at(known_object("context_compare"), "$tuple_items")
-    _go_on(r, "binary", r.pointer(contexts, place), "%x", "%y")
-    return r.text()
+    r.give_call("@binary", r.pointer(contexts, place), "%x", "%y")
+    return r
 
 
-def _slot(name: str, commutes: bool) -> str:
+def _slot(name: str, commutes: bool) -> Routine:
     r, context = (
         Routine(f"ptr @slot_{name}(ptr %left, ptr %right)"),
         known_object(f"context_{name}"),
     )
-    with r.when(r.call("i1", "@is_left", "ptr %left")):
-        _go_on(r, "binary", context, "%left", "%right")
-    _go_on(r, "binary" if commutes else "reflected", context, "%right", "%left")
-    return r.text()
+    with r.when(r.call("i1", "@is_left", "%left")):
+        r.give_call("@binary", context, "%left", "%right")
+    r.give_call("@binary" if commutes else "@reflected", context, "%right", "%left")
+    return r
 
 
-def _power() -> str:
+def _power() -> Routine:
     """The fourth item of this context holds those of the integer exponents that are not leaves."""
     r = Routine("ptr @slot_pow(ptr %left, ptr %right, ptr %modulus)")
-    r.line("%overflow = alloca i32")
+    overflow = r.alloca("i32")
     context = known_object("context_pow")
-    in_python = f"ptr {item(r, context, 1)}"
-    operands = ("ptr %left", "ptr %right")
+    in_python = item(r, context, 1)
+    operands = ("%left", "%right")
     with r.when(r.differ("%modulus", known_object("None"))):
-        r.give(r.call(*_CALL, in_python, *operands, "ptr %modulus", "ptr null"))
-    with r.when(r.negated(r.call("i1", "@is_left", "ptr %left"))):
-        _go_on(r, "reflected", context, "%right", "%left")
+        r.give(r.call(*_CALL, in_python, *operands, "%modulus", "null"))
+    with r.when(r.negated(r.call("i1", "@is_left", "%left"))):
+        r.give_call("@reflected", context, "%right", "%left")
     r.go_if(r.negated(is_a(r, "%right", "int")), "as_leaf")
-    r.go_if_null(r.call("ptr", "@result_kind", f"ptr {r.pointer('%left', 8)}"), "as_leaf")
+    r.go_if_null(r.call("ptr", "@result_kind", r.pointer("%left", 8)), "as_leaf")
     node = r.pointer("%left", "$Handle_node")
     r.go_if_null(node, "closure")
     r.go_if(r.negated(is_a(r, node, "Node")), "value")
@@ -276,15 +266,15 @@ def _power() -> str:
     computed = r.pointer(value, "$Value_spec"), r.here
     r.block("spec")
     spec = r.phi("ptr", pending, computed)
-    r.go_if(r.negated(r.call("i1", "@inexact", f"ptr {spec}")), "closure")
-    number = r.call("i64", "@PyLong_AsLongAndOverflow", "ptr %right", "ptr %overflow")
+    r.go_if(r.negated(r.call("i1", "@inexact", spec)), "closure")
+    number = r.call("i64", "@PyLong_AsLongAndOverflow", "%right", overflow)
     index = r.subtract(number, "$least_exponent")
-    fits = r.compare("eq", r.let("load i32, ptr %overflow"), 0, "i32")
+    fits = r.equal(r.load("i32", overflow), 0)
     with r.when(r.both(fits, r.compare("ult", index, "$exponents"))):
         chosen = r.pointer(r.at(item(r, context, 3), "$tuple_items"), r.scaled(index))
-        r.give(r.call("ptr", "@unary", f"ptr {chosen}", "ptr %left"))
+        r.give(r.call("ptr", "@unary", chosen, "%left"))
     r.block("as_leaf")
-    r.give(r.call("ptr", "@binary", f"ptr {context}", *operands))
+    r.give(r.call("ptr", "@binary", context, *operands))
     r.block("closure")
-    r.give(r.call(*_CALL, in_python, *operands, "ptr null"))
-    return r.text()
+    r.give(r.call(*_CALL, in_python, *operands, "null"))
+    return r

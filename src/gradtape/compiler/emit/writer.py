@@ -16,6 +16,8 @@ import itertools
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
+from gradtape.compiler.objects.llvm import vector
+
 Word = str | int
 _PARAMETER = re.compile(r"([^(,]+?)(?: noalias)? (%[\w.]+)")
 _SYMBOL = re.compile(r"@[\w.$]+")
@@ -77,7 +79,8 @@ class Routine:
         self._ended = False
 
     def text(self) -> str:
-        """The function."""
+        """The function; it returns nothing at its end, unless it has ended otherwise."""
+        self.end("ret void")
         return "\n".join([f"define {self.head} {{", "entry:", *self.entry, *self.lines, "}", ""])
 
     # Lines and blocks.
@@ -135,9 +138,18 @@ class Routine:
         """Continue with a block if a pointer is null, else with the next line."""
         self.go_if(self.same(pointer, "null"), name)
 
-    def give(self, value: str, kind: str = "ptr") -> None:
+    def give_if_null(self, pointer: str) -> None:
+        """Return null if a pointer is null."""
+        with self.when(self.same(pointer, "null")):
+            self.give("null")
+
+    def give(self, value: Word) -> None:
         """Return a value."""
-        self.end(f"ret {kind} {value}")
+        self.end(f"ret {self.kind(value)} {value}")
+
+    def give_call(self, function: str, *arguments: Word) -> None:
+        """Return the pointer that a function returns, as a call in the end."""
+        self.give(self.let(f"tail {self._called('ptr', function, arguments)}", "ptr"))
 
     def phi(self, kind: str, *ways: tuple[Word, str]) -> Typed:
         """In the beginning of a block: a value by the name of the block that came before."""
@@ -230,18 +242,39 @@ class Routine:
         self.line(self._called("void", function, arguments))
 
     def call(self, kind: str, function: str, *arguments: Word) -> Typed:
-        """The result, of this type, of a call."""
-        return self.let(self._called(kind, function, arguments), kind)
+        """The result, of this type, of a call; a variadic function is called by its own type."""
+        return self.let(self._called(kind, function, arguments), kind.partition(" (")[0])
 
     def _called(self, kind: str, function: str, arguments: Iterable[Word]) -> str:
-        typed = [x if isinstance(x, str) and " " in x else f"{self.kind(x)} {x}" for x in arguments]
+        typed = [
+            (self.kind(x), x) if isinstance(x, int | Typed) or " " not in x else x.split(" ", 1)
+            for x in arguments
+        ]
         if function.startswith("@"):
             result, _, variadic = kind.partition(" (")
-            kinds = variadic[:-1] if variadic else ", ".join(x.rsplit(" ", 1)[0] for x in typed)
+            kinds = variadic[:-1] if variadic else ", ".join(kind for kind, _ in typed)
             self.definitions[f"declare {result} {function}({kinds})"] = None
-        return f"call {kind} {function}({', '.join(typed)})"
+        return f"call {kind} {function}({', '.join(f'{kind} {x}' for kind, x in typed)})"
+
+    def intrinsic(self, name: str, *arguments: Word) -> Typed:
+        """The result of one of LLVM's functions, of the type of its first argument."""
+        kind = self.kind(arguments[0])
+        return self.call(kind, f"@llvm.{name}.{_suffix(kind)}", *arguments)
 
     # Memory. A place is a pointer and bytes beyond it.
+
+    def alloca(self, kind: str = "i64", count: Word = 1) -> Typed:
+        """The address of memory on the stack."""
+        many = "" if count == 1 else f", i64 {count}"
+        return self.let(f"alloca {kind}{many}", "ptr")
+
+    def copy(self, target: str, source: str, nbytes: Word) -> None:
+        """Copy memory."""
+        self.do("@llvm.memcpy.p0.p0.i64", target, source, nbytes, "false")
+
+    def fill(self, target: str, nbytes: Word) -> None:
+        """Write zeros."""
+        self.do("@llvm.memset.p0.i64", target, "i8 0", nbytes, "false")
 
     def load(self, kind: str, place: str, align: int = 0) -> Typed:
         """The value of a type at an address."""
@@ -306,6 +339,11 @@ class Routine:
         size = 4 if kind == "i32" else 8
         self.line(f"store atomic {kind} {value}, ptr {place} {order}, align {size}")
 
+    def exchanged(self, how: str, place: str, value: Word, order: str = "monotonic") -> Typed:
+        """The value before an atomic change, such as `add`, with LLVM's memory order."""
+        kind = self.kind(value)
+        return self.let(f"atomicrmw {how} ptr {place}, {kind} {value} {order}", kind)
+
     def replaced(self, place: str, old: int, new: int, orders: str) -> Typed:
         """Whether an i32 was `old` and is `new` now, atomically; with LLVM's memory orders."""
         swap = self.let(f"cmpxchg ptr {place}, i32 {old}, i32 {new} {orders}", "{ i32, i1 }")
@@ -338,6 +376,10 @@ class Routine:
         """How many blocks of a size hold so many elements; the last may be shorter."""
         more = size - 1 if isinstance(size, int) else self.subtract(size, 1)
         return self.divided(self.add(count, more), size)
+
+    def negative(self, x: str) -> Typed:
+        """-x, of floats."""
+        return self.let(f"fneg {self.kind(x)} {x}", self.kind(x))
 
     def least(self, x: Word, y: Word) -> Typed:
         """The smaller of two words."""
@@ -392,6 +434,91 @@ class Routine:
     def unequal(self, x: str, y: Word) -> Typed:
         """Whether two words are not equal."""
         return self.compare("ne", x, y)
+
+    # Vectors. One lane is a plain scalar.
+
+    def splat(self, x: Word, lanes: int) -> Typed:
+        """A vector with the same value in each lane."""
+        kind = self.kind(x)
+        if lanes == 1:
+            return Typed(str(x), kind)
+        whole = vector(kind, lanes)
+        first = self.let(f"insertelement {whole} poison, {kind} {x}, i32 0", whole)
+        return self.shuffle(first, [0] * lanes)
+
+    def shuffle(self, x: str, lanes: Iterable[int], y: str = "poison") -> Typed:
+        """The lanes with these numbers of one vector, or of two."""
+        kind, chosen = self.kind(x), list(lanes)
+        if len(chosen) == 1:
+            return self.lane(x, *chosen)
+        mask = constants("i32", chosen)
+        found = vector(split_type(kind)[0], len(chosen))
+        return self.let(f"shufflevector {kind} {x}, {kind} {y}, {mask.kind} {mask}", found)
+
+    def lane(self, x: str, number: int) -> Typed:
+        """One lane of a vector."""
+        kind = self.kind(x)
+        element, lanes = split_type(kind)
+        if lanes == 1:
+            return Typed(x, kind)
+        return self.let(f"extractelement {kind} {x}, i32 {number}", element)
+
+    def with_lane(self, x: str, number: int, value: Word) -> Typed:
+        """A vector with another value in one lane."""
+        kind = self.kind(x)
+        return self.let(
+            f"insertelement {kind} {x}, {split_type(kind)[0]} {value}, i32 {number}", kind
+        )
+
+    def transposed(self, rows: Sequence[str]) -> list[str]:
+        """The columns of a square of vectors, by exchanging ever larger parts."""
+        found, lanes, step = list(rows), len(rows), 1
+        while step < lanes:
+            low = [k if not k & step else lanes + k - step for k in range(lanes)]
+            high = [k + step if not k & step else lanes + k for k in range(lanes)]
+            for k in range(lanes):
+                if not k & step:
+                    pair = found[k], found[k + step]
+                    found[k] = self.shuffle(pair[0], low, pair[1])
+                    found[k + step] = self.shuffle(pair[0], high, pair[1])
+            step *= 2
+        return found
+
+    def first_lanes(self, count: Word, lanes: int, start: int = 0) -> Typed:
+        """A mask of the lanes whose numbers, from `start` on, are below a count."""
+        numbers = constants("i64", range(start, start + lanes))
+        return self.compare("slt", numbers, self.splat(count, lanes))
+
+    def load_lanes(
+        self, kind: str, place: str, mask: str, align: int = 1, other: str = "zeroinitializer"
+    ) -> Typed:
+        """The lanes of a mask from memory, and other values elsewhere."""
+        name = f"@llvm.masked.load.{_suffix(kind)}.p0"
+        return self.call(kind, name, place, f"i32 {align}", mask, Typed(other, kind))
+
+    def store_lanes(self, value: str, place: str, mask: str, align: int = 1) -> None:
+        """Write the lanes of a mask."""
+        name = f"@llvm.masked.store.{_suffix(self.kind(value))}.p0"
+        self.do(name, value, place, f"i32 {align}", mask)
+
+
+def split_type(kind: str) -> tuple[str, int]:
+    """The type of a vector's elements, and their number."""
+    count, found, element = kind[1:-1].partition(" x ")
+    return (element, int(count)) if found and kind[0] == "<" else (kind, 1)
+
+
+def constants(kind: str, values: Iterable[object]) -> Typed:
+    """A vector of known numbers of a type."""
+    listed = [f"{kind} {value}" for value in values]
+    return Typed(f"<{', '.join(listed)}>", vector(kind, len(listed)))
+
+
+def _suffix(kind: str) -> str:
+    """A type in the names of LLVM's functions."""
+    element, lanes = split_type(kind)
+    short = {"float": "f32", "double": "f64"}.get(element, element)
+    return short if lanes == 1 else f"v{lanes}{short}"
 
 
 def module(*parts: Routine | str) -> str:

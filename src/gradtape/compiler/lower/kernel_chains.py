@@ -16,7 +16,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
-from gradtape.compiler.emit.plans.chains import chain_ir
+from gradtape.compiler.emit.plans.bundles import bundle_ir
 from gradtape.compiler.emit.plans.instructions import Chain
 from gradtape.compiler.lower.arguments import Lowered
 from gradtape.compiler.lower.kernel import Kernel, Layout, element_bytes
@@ -216,4 +216,4 @@ def chains_among(loops: Sequence[Placed | None]) -> Iterator[tuple[int, Chain]]:
 
 @lru_cache(maxsize=1)
 def _function() -> int:
-    return llvm.compile_ir(chain_ir()).address("chain")
+    return llvm.compile_ir(bundle_ir()).address("bundle")

@@ -12,7 +12,7 @@ import numpy as np
 from gradtape.compiler.counts import COUNTS
 from gradtape.compiler.cpython.objects import add_functions
 from gradtape.compiler.emit.plans.instructions import Instruction
-from gradtape.compiler.emit.plans.python_calls import FUNCTIONS, NAME, python_calls_ir
+from gradtape.compiler.emit.plans.python_calls import NAME, python_calls_ir
 from gradtape.compiler.lower.native_stretches import PreparedInstruction
 from gradtape.compiler.lower.plan import Place, Take
 from gradtape.compiler.objects.llvm import compile_ir
@@ -26,8 +26,9 @@ CALL_WORK = 1 << 14
 
 @lru_cache(maxsize=1)
 def _function() -> int:
-    add_functions(FUNCTIONS)
-    return compile_ir(python_calls_ir(), level=0).address(NAME)
+    text = python_calls_ir()
+    add_functions(text)
+    return compile_ir(text, level=0).address(NAME)
 
 
 @dataclass(frozen=True)

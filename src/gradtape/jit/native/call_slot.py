@@ -105,8 +105,9 @@ class _Slot:
             ),
             "most_contexts": MOST_CONTEXTS,
         }
-        add_functions((*caller.FUNCTIONS, "memcmp"))
-        compiled = llvm.compile_ir(caller.caller_ir(facts), level=0, has_addresses=True)
+        text = caller.caller_ir(facts)
+        add_functions(text)
+        compiled = llvm.compile_ir(text, level=0, has_addresses=True)
         self.wrapper = slot_wrapper(function, "__call__", partial, compiled.address("call"))
         check = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)
         self.guards_hold = check(compiled.address("guards_hold"))

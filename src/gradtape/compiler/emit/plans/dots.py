@@ -16,10 +16,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gradtape.compiler.emit.plans.instructions import kernel_routine
-from gradtape.compiler.emit.plans.packing import FLOATS
-from gradtape.compiler.emit.plans.tiles import SPLIT_BATCH, SPLIT_ROWS, SPLIT_TILES
-from gradtape.compiler.emit.writer import Routine, Typed
+from gradtape.compiler.emit.plans.frame import SPLIT_BATCH, SPLIT_ROWS, SPLIT_TILES, Frame
+from gradtape.compiler.emit.plans.packing import FLOATS, add_product
+from gradtape.compiler.emit.writer import Routine, Typed, module
 from gradtape.compiler.objects import llvm
 
 # The bytes of the packed right operand, at most.
@@ -86,11 +85,6 @@ class DotShape(NamedTuple):
         """The type of a vector in IR."""
         return f"<{self.lanes} x {self.kind}>"
 
-    @property
-    def suffix(self) -> str:
-        """The type of a vector in names of intrinsics."""
-        return f"v{self.lanes}f{8 * self.size}"
-
 
 def dot_shape(size: int, bits: int, columns: int) -> DotShape:
     """The shape for elements of some bytes, vectors of some bits, and so many columns."""
@@ -101,14 +95,10 @@ def dot_shape(size: int, bits: int, columns: int) -> DotShape:
 
 def dots_ir(shape: DotShape) -> str:
     """The module with `dots`."""
-    vector, mask = shape.vector, f"<{shape.lanes} x i1>"
-    return f"""
-declare {vector} @llvm.fmuladd.{shape.suffix}({vector}, {vector}, {vector})
-declare {vector} @llvm.masked.load.{shape.suffix}.p0(ptr, i32, {mask}, {vector})
-{_pack(shape)}{_tile(shape)}{_kernel(shape)}"""
+    return module(_pack(shape), _tile(shape), _kernel(shape))
 
 
-def _pack(shape: DotShape) -> str:
+def _pack(shape: DotShape) -> Routine:
     size, kind = shape.size, shape.kind
     r = Routine(
         "internal void @pack(ptr noalias %to, ptr noalias %b, ptr noalias %depth, "
@@ -123,15 +113,12 @@ def _pack(shape: DotShape) -> str:
         target = r.at("%to", r.multiply(step, shape.columns * shape.lanes * size))
         target = r.at(target, r.multiply(lane, size))
         for column, start in enumerate(starts):
-            element = r.let(f"load {kind}, ptr {r.at(start, known)}, align {size}")
-            value = r.select(beyond, "0.0", element, kind)
-            place = r.at(target, column * shape.lanes * size)
-            r.line(f"store {kind} {value}, ptr {place}, align {size}")
-    r.end("ret void")
-    return r.text()
+            value = r.select(beyond, "0.0", r.load(kind, r.at(start, known), size))
+            r.store(value, r.at(target, column * shape.lanes * size), align=size)
+    return r
 
 
-def _tile(shape: DotShape) -> str:
+def _tile(shape: DotShape) -> Routine:
     """Some rows times all columns."""
     vector, size, rows, columns = shape.vector, shape.size, shape.rows, shape.columns
     r = Routine(
@@ -151,46 +138,26 @@ def _tile(shape: DotShape) -> str:
         with r.fold(count, sums) as fold:
             place = r.at(panel, r.multiply(fold.index, line))
             factors = [
-                r.let(f"load {vector}, ptr {r.at(place, column * line // columns)}, align {size}")
+                r.load(vector, r.at(place, column * line // columns), size)
                 for column in range(columns)
             ]
             along = r.word(depth, r.scaled(fold.index))
             for row, start in enumerate(starts):
                 at = r.at(start, along)
-                if whole:
-                    found = r.let(f"load {vector}, ptr {at}, align {size}")
-                else:
-                    found = r.call(
-                        vector,
-                        f"@llvm.masked.load.{shape.suffix}.p0",
-                        f"ptr {at}",
-                        f"i32 {size}",
-                        f"<{shape.lanes} x i1> %mask",
-                        f"{vector} zeroinitializer",
-                    )
+                found = (
+                    r.load(vector, at, size) if whole else r.load_lanes(vector, at, "%mask", size)
+                )
                 for column, factor in enumerate(factors):
                     number = row * columns + column
-                    fold.values[number] = r.call(
-                        vector,
-                        f"@llvm.fmuladd.{shape.suffix}",
-                        f"{vector} {found}",
-                        f"{vector} {factor}",
-                        f"{vector} {fold.values[number]}",
-                    )
+                    fold.values[number] = add_product(r, found, factor, fold.values[number])
         sums = fold.values
     for group in range(shape.groups):
         first = group * shape.group
-        own = sums[first * columns : (first + shape.group) * columns]
-        total = _added_up(r, shape, own)
+        total = _added_up(r, shape, sums[first * columns : (first + shape.group) * columns])
         for row in range(shape.group):
-            lanes = ", ".join(f"i32 {row * columns + column}" for column in range(columns))
-            pair = f"{vector} {total}, {vector} poison"
-            part = r.let(f"shufflevector {pair}, <{columns} x i32> <{lanes}>")
-            target = r.at("%c", r.word("%rows_c", 8 * (first + row)))
-            kind = f"<{columns} x {shape.kind}>"
-            r.line(f"store {kind} {part}, ptr {target}, align {size}")
-    r.end("ret void")
-    return r.text()
+            part = r.shuffle(total, range(row * columns, (row + 1) * columns))
+            r.store(part, r.at("%c", r.word("%rows_c", 8 * (first + row))), align=size)
+    return r
 
 
 def _added_up(r: Routine, shape: DotShape, sums: Sequence[str]) -> str:
@@ -198,87 +165,33 @@ def _added_up(r: Routine, shape: DotShape, sums: Sequence[str]) -> str:
 
     Two vectors become one with the halves of each added, then with quarters of four, and so on.
     """
-    vector, lanes = shape.vector, shape.lanes
-    block = lanes
+    lanes = block = shape.lanes
     while block > 1:
         half = block // 2
         low = [i for start in range(0, 2 * lanes, block) for i in range(start, start + half)]
         joined = []
         for at in range(0, len(sums), 2):
-            pair = (*sums[at : at + 2], "poison")[:2]
-            operands = ", ".join(f"{vector} {one}" for one in pair)
-            parts = [
-                r.let(
-                    f"shufflevector {operands}, <{lanes} x i32> "
-                    f"<{', '.join(f'i32 {i + shift}' for i in low)}>"
-                )
-                for shift in (0, half)
-            ]
-            joined.append(r.let(f"fadd {vector} {parts[0]}, {parts[1]}"))
+            first, second = (*sums[at : at + 2], "poison")[:2]
+            parts = (r.shuffle(first, [i + shift for i in low], second) for shift in (0, half))
+            joined.append(r.op("fadd", *parts))
         sums, block = joined, half
     return sums[0]
 
 
-def _kernel(shape: DotShape) -> str:
-    r = kernel_routine("dots")
-    r.line(f"%panel = alloca [{PACKED} x i8], align 64")
-    w = r.words("%args", DotArguments._fields)
-    table = {
-        name: r.let(f"inttoptr i64 {w[name]} to ptr")
-        for name in ("batch_table", "rows_a", "rows_c", "columns_b", "depth_a", "depth_b")
-    }
-    bases = {
-        name: r.at(r.pointer("%slots", r.scaled(w[f"slot_{name}"])), w[f"offset_{name}"])
-        for name in "abc"
-    }
-    numbers = ", ".join(f"i64 {lane}" for lane in range(shape.lanes))
-    one = r.let(f"insertelement <{shape.lanes} x i64> poison, i64 {w['rest_lanes']}, i32 0")
-    zeros = f"<{shape.lanes} x i32> zeroinitializer"
-    limit = r.let(
-        f"shufflevector <{shape.lanes} x i64> {one}, <{shape.lanes} x i64> poison, {zeros}"
-    )
-    mask = r.let(f"icmp slt <{shape.lanes} x i64> <{numbers}>, {limit}")
-
-    def part(split: int, whole: str) -> tuple[str, str]:
-        here = r.equal(w["split"], split)
-        return r.select(here, "%lo", 0), r.select(here, "%hi", whole)
-
-    (item_from, item_to), (row_from, row_to), (tile_from, tile_to) = (
-        part(split, w[name])
-        for split, name in (
-            (SPLIT_BATCH, "batch"),
-            (SPLIT_ROWS, "outer_rows"),
-            (SPLIT_TILES, "tiles"),
-        )
-    )
+def _kernel(shape: DotShape) -> Routine:
+    frame = Frame("dots", DotArguments._fields)
+    r, w = frame.r, frame.words
+    packed = r.entry_line(f"alloca [{PACKED} x i8], align 64")
+    mask = r.first_lanes(w["rest_lanes"], shape.lanes)
+    rows, tiles = frame.part(SPLIT_ROWS, "outer_rows"), frame.part(SPLIT_TILES, "tiles")
     steps = r.add(w["steps"], w["rests"])
-    with r.loop(item_to, item_from) as item:
-        moved = r.row(table["batch_table"], item, 3)
-        a, b, c = (r.at(bases[name], r.word(moved, 8 * at)) for at, name in enumerate("abc"))
-        r.do(
-            "@pack",
-            "ptr %panel",
-            f"ptr {b}",
-            f"ptr {table['depth_b']}",
-            f"ptr {table['columns_b']}",
-            f"i64 {steps}",
-        )
-        with r.loop(row_to, row_from) as row:
-            row_a = r.at(a, r.let(f"mul i64 {row}, {w['outer_a']}"))
-            row_c = r.at(c, r.let(f"mul i64 {row}, {w['outer_c']}"))
-            with r.loop(tile_to, tile_from) as tile:
-                rows_a, rows_c = (r.row(table[f"rows_{n}"], tile, shape.rows) for n in "ac")
-                r.do(
-                    "@tile",
-                    f"ptr {row_a}",
-                    f"ptr {rows_a}",
-                    f"ptr {table['depth_a']}",
-                    "ptr %panel",
-                    f"ptr {row_c}",
-                    f"ptr {rows_c}",
-                    f"i64 {w['steps']}",
-                    f"i64 {w['rests']}",
-                    f"<{shape.lanes} x i1> {mask}",
-                )
-    r.end("ret void")
-    return r.text()
+    with r.loop(*frame.part(SPLIT_BATCH, "batch")) as item:
+        a, b, c = frame.of_item(item)
+        r.do("@pack", packed, b, w["depth_b"], w["columns_b"], steps)
+        with r.loop(*rows) as row:
+            row_a, row_c = frame.of_row(a, "a", row), frame.of_row(c, "c", row)
+            with r.loop(*tiles) as tile:
+                rows_a, rows_c = (frame.tile_offsets(x, tile, shape.rows) for x in "ac")
+                operands = (row_a, rows_a, w["depth_a"], packed, row_c, rows_c)
+                r.do("@tile", *operands, w["steps"], w["rests"], mask)
+    return r

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from gradtape.compiler.emit.plans.instructions import kernel_routine
-from gradtape.compiler.emit.writer import Routine
+from gradtape.compiler.emit.writer import Routine, module
 from gradtape.records import dataclass
 
 # Values of `transa` and `transb`: how the stored matrix enters the product.
@@ -90,16 +90,12 @@ def gemm_ir(letter: str, *, local_threads: bool = False) -> str:
     With `local_threads` each call holds the library to one thread, for the calling thread only.
     """
     scalar, zero, one = _SCALARS[letter]
-    lines = [
+    constants = [
         '@codes = private constant [3 x i8] c"NTC"',
         '@codes.gemv = private constant [3 x i8] c"TNC"',
         f"@scalars = private constant [2 x {scalar}] [{scalar} {zero}, {scalar} {one}]",
-        f"declare void @{symbol(letter, 'gemm')}({', '.join(['ptr'] * 13)})",
-        f"declare void @{symbol(letter, 'gemv')}({', '.join(['ptr'] * 11)})",
     ]
-    if local_threads:
-        lines.append(f"declare i32 @{LOCAL_THREADS}(i32)")
-    return "\n".join([*lines, _gemm(letter, local_threads), _gemv(letter, local_threads)])
+    return module(*constants, _gemm(letter, local_threads), _gemv(letter, local_threads))
 
 
 @dataclass(frozen=True)
@@ -136,8 +132,8 @@ def _prepared(r: Routine) -> _Part:
     item, items_end = part(SPLIT_BATCH, "batch")
     # Sizes are stored as 64-bit words: a BLAS with 32-bit integers reads the low half of each.
     counts = [
-        (r.subtract(rows_end, row), r.let("alloca i64")),
-        (r.subtract(columns_end, column), r.let("alloca i64")),
+        (r.subtract(rows_end, row), r.alloca()),
+        (r.subtract(columns_end, column), r.alloca()),
     ]
     for count, place in counts:
         r.put(place, 0, count)
@@ -148,34 +144,25 @@ def _prepared(r: Routine) -> _Part:
     return _Part(words, at, row, column, item, items_end, rows, rows_at, columns_at, buffers)
 
 
-def _element(r: Routine, scalar: str, base: str, elements: str) -> str:
-    return r.let(f"getelementptr {scalar}, ptr {base}, i64 {elements}")
-
-
 def _of_item(r: Routine, part: _Part, name: str, first: str, index: str) -> str:
     """The address of an operand in one item of the batch."""
     words = part.words
     return r.at(first, r.add(r.multiply(index, words[f"stride_{name}"]), words[f"offset_{name}"]))
 
 
-def _blas(r: Routine, letter: str, routine: str, *arguments: str) -> None:
-    r.do(f"@{symbol(letter, routine)}", *(f"ptr {argument}" for argument in arguments))
-
-
 def _on_one_thread(r: Routine, local_threads: bool) -> str:
     return r.call("i32", f"@{LOCAL_THREADS}", "i32 1") if local_threads else ""
 
 
-def _finished(r: Routine, before: str) -> str:
+def _finished(r: Routine, before: str) -> Routine:
     """The end of a kernel; `before` is the number of threads to restore, if there is one."""
     if before:
-        r.call("i32", f"@{LOCAL_THREADS}", f"i32 {before}")
+        r.call("i32", f"@{LOCAL_THREADS}", before)
     r.block("done")
-    r.end("ret void")
-    return r.text()
+    return r
 
 
-def _gemm(letter: str, local_threads: bool) -> str:
+def _gemm(letter: str, local_threads: bool) -> Routine:
     scalar = _SCALARS[letter][0]
     r = kernel_routine("gemm")
     part = _prepared(r)
@@ -187,46 +174,31 @@ def _gemm(letter: str, local_threads: bool) -> str:
         "b": r.multiply(part.column, b_step),
         "c": r.add(r.multiply(part.row, words["ldc"]), part.column),
     }
-    first = {name: _element(r, scalar, buffers[name], elements[name]) for name in "abc"}
-    a_code, b_code = (r.at("@codes", words[f"trans{name}"]) for name in "ab")
-    one, beta = _element(r, scalar, "@scalars", "1"), _element(r, scalar, "@scalars", words["beta"])
+    first = {name: r.item(scalar, buffers[name], elements[name]) for name in "abc"}
+    codes = [r.at("@codes", words[f"trans{name}"]) for name in "ba"]
+    sizes = (part.columns_at, part.rows_at, at["k"])
+    one, beta = (r.item(scalar, "@scalars", number) for number in (1, words["beta"]))
     before = _on_one_thread(r, local_threads)
     with r.loop(part.items_end, part.item) as index:
         a, b, c = (_of_item(r, part, name, first[name], index) for name in "abc")
-        _blas(
-            r,
-            letter,
-            "gemm",
-            b_code,
-            a_code,
-            part.columns_at,
-            part.rows_at,
-            at["k"],
-            one,
-            b,
-            at["ldb"],
-            a,
-            at["lda"],
-            beta,
-            c,
-            at["ldc"],
-        )
+        factors = (one, b, at["ldb"], a, at["lda"], beta, c, at["ldc"])
+        r.do(f"@{symbol(letter, 'gemm')}", *codes, *sizes, *factors)
     return _finished(r, before)
 
 
-def _gemv(letter: str, local_threads: bool) -> str:
+def _gemv(letter: str, local_threads: bool) -> Routine:
     scalar, zero, _ = _SCALARS[letter]
     r = kernel_routine("gemv")
     part = _prepared(r)
     words, at = part.words, part.at
     transposed = r.equal(words["transa"], TRANSPOSED)
     a_step = r.select(transposed, 1, words["lda"])
-    a_first = _element(r, scalar, part.buffers["a"], r.multiply(part.row, a_step))
-    c_first = _element(r, scalar, part.buffers["c"], r.multiply(part.row, words["ldc"]))
+    a_first = r.item(scalar, part.buffers["a"], r.multiply(part.row, a_step))
+    c_first = r.item(scalar, part.buffers["c"], r.multiply(part.row, words["ldc"]))
     code = r.at("@codes.gemv", words["transa"])
     long_at = r.select(transposed, part.rows_at, at["k"], "ptr")
     wide_at = r.select(transposed, at["k"], part.rows_at, "ptr")
-    overwrites, one = r.equal(words["beta"], 0), _element(r, scalar, "@scalars", "1")
+    overwrites, one = r.equal(words["beta"], 0), r.item(scalar, "@scalars", 1)
     before = _on_one_thread(r, local_threads)
     with r.loop(part.items_end, part.item) as index:
         a = _of_item(r, part, "a", a_first, index)
@@ -235,33 +207,16 @@ def _gemv(letter: str, local_threads: bool) -> str:
         # The result is zeroed here: libraries differ on whether zero times an old NaN is zero, and
         # they return early when k is zero.
         with r.when(overwrites), r.loop(part.rows) as element:
-            place = _element(r, scalar, c, r.multiply(element, words["ldc"]))
-            r.line(f"store {scalar} {zero}, ptr {place}")
-        _blas(
-            r,
-            letter,
-            "gemv",
-            code,
-            long_at,
-            wide_at,
-            one,
-            a,
-            at["lda"],
-            b,
-            at["ldb"],
-            one,
-            c,
-            at["ldc"],
-        )
+            r.store(zero, r.item(scalar, c, r.multiply(element, words["ldc"])), scalar)
+        factors = (one, a, at["lda"], b, at["ldb"], one, c, at["ldc"])
+        r.do(f"@{symbol(letter, 'gemv')}", code, long_at, wide_at, *factors)
     return _finished(r, before)
 
 
-_HOLD_STATE = f"""
+_HOLD_STATE = """
 @lock = internal global i32 0
 @holders = internal global i64 0
 @saved = internal global i32 0
-declare i32 @{GET_THREADS}()
-declare void @{SET_THREADS}(i32)
 """
 
 
@@ -270,63 +225,55 @@ def hold_ir() -> str:
 
     Plans of several threads may overlap: the first sets the count to one, the last restores it.
     """
-    return "\n".join([_HOLD_STATE, _enter(), _hold(), _release(), _reset()])
+    return module(_HOLD_STATE, _enter(), _hold(), _release(), _reset())
 
 
-def _enter() -> str:
+def _enter() -> Routine:
     r = Routine("internal void @enter()")
     r.block("ask")
     r.go_if(r.replaced("@lock", 0, 1, "acquire monotonic"), "done")
     r.go("ask")
     r.block("done")
-    r.end("ret void")
-    return r.text()
+    return r
 
 
 def _leave(r: Routine) -> None:
-    r.line("store atomic i32 0, ptr @lock release, align 4")
+    r.store_shared(0, "@lock", "i32", "release")
 
 
-def _set_threads(r: Routine, count: str) -> None:
-    r.do(f"@{SET_THREADS}", f"i32 {count}")
-
-
-def _hold() -> str:
+def _hold() -> Routine:
     r = kernel_routine("hold")
     r.do("@enter")
     holders = r.word("@holders")
     r.put("@holders", 0, r.add(holders, 1))
     with r.when(r.equal(holders, 0)):
         threads = r.call("i32", f"@{GET_THREADS}")
-        r.line(f"store i32 {threads}, ptr @saved")
-        with r.when(r.compare("ne", threads, 1, "i32")):
-            _set_threads(r, "1")
+        r.store(threads, "@saved")
+        with r.when(r.unequal(threads, 1)):
+            r.do(f"@{SET_THREADS}", "i32 1")
     _leave(r)
-    r.end("ret void")
-    return r.text()
+    return r
 
 
-def _release() -> str:
+def _release() -> Routine:
     r = kernel_routine("release")
     r.do("@enter")
     holders = r.word("@holders")
     r.put("@holders", 0, r.subtract(holders, 1))
     with r.when(r.equal(holders, 1)):
-        threads = r.let("load i32, ptr @saved")
-        with r.when(r.compare("ne", threads, 1, "i32")):
-            _set_threads(r, threads)
+        threads = r.load("i32", "@saved")
+        with r.when(r.unequal(threads, 1)):
+            r.do(f"@{SET_THREADS}", threads)
     _leave(r)
-    r.end("ret void")
-    return r.text()
+    return r
 
 
-def _reset() -> str:
+def _reset() -> Routine:
     """Restore the count in a forked child: the threads that ran plans in the parent are gone."""
     r = Routine("void @reset()")
     holders = r.word("@holders")
     r.put("@holders", 0, 0)
     _leave(r)
     with r.when(r.unequal(holders, 0)):
-        _set_threads(r, r.let("load i32, ptr @saved"))
-    r.end("ret void")
-    return r.text()
+        r.do(f"@{SET_THREADS}", r.load("i32", "@saved"))
+    return r

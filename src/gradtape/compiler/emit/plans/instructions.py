@@ -53,12 +53,12 @@ def kernel_routine(name: str) -> Routine:
 
 def write_failure(r: Routine) -> None:
     """Set the status of the run: the plan stops after this instruction."""
-    r.line(f"store atomic i64 1, ptr {r.pointer('%slots', 8 * STATUS)} monotonic, align 8")
+    r.store_shared(1, r.pointer("%slots", 8 * STATUS))
 
 
 @dataclass(frozen=True)
 class Chain:
-    """How an instruction and those after it run for some rows at a time: see `chains`.
+    """How an instruction and those after it run for some rows at a time: see `bundles`.
 
     There are `total` rows. A row is so many numbers of the range of each instruction as its scale
     says.
@@ -168,7 +168,7 @@ class Instructions:
         self, chain: Chain, members: Sequence[Instruction], places: Sequence[int]
     ) -> list[int]:
         """The joint words of the first of a chain."""
-        words = [chain.rows_at_once, len(chain.scales)]
+        words = [len(chain.scales), 1, chain.rows_at_once]
         for each, place, scale in zip(members, places, chain.scales, strict=True):
             words += [_address(each.function), place, scale]
         table = (ctypes.c_int64 * len(words))(*words)

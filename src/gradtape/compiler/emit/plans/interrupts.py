@@ -8,8 +8,7 @@ tidy up, and the call from Python raises. One word is enough: only the main thre
 
 from __future__ import annotations
 
-from gradtape.compiler.cpython.python_api import declarations
-from gradtape.compiler.emit.writer import Routine
+from gradtape.compiler.emit.writer import Routine, Typed
 
 # Offsets of the words in memory: whether the main thread stops, the time in milliseconds at which
 # signals are next asked for, and the number of the main thread.
@@ -23,81 +22,65 @@ PERIOD = 10
 # Work, in operand loads, after which a plan or a loop looks at the clock.
 POLL_WORK = 1 << 16
 
-FUNCTIONS = (
-    "PyErr_CheckSignals",
-    "PyEval_RestoreThread",
-    "PyEval_SaveThread",
-    "PyGILState_Ensure",
-    "PyGILState_Release",
-    "PyThread_get_thread_ident",
-)
-
 
 # The words of this process, as a symbol, so that the machine code serves other processes as well.
-PLACE = "@gradtape_interrupts"
-
+PLACE = Typed("@gradtape_interrupts", "ptr")
 
 # Functions that modules of other native code call, too.
 POLL, IS_STOPPED = "@gradtape_poll", "@gradtape_is_stopped"
 
 
-def interrupts_ir(system: str) -> str:
-    """The text of `POLL`, `IS_STOPPED`, and `run_plan` as Python calls it."""
-    parts = [f"{PLACE} = external global i64", declarations(FUNCTIONS), _clock(system)]
-    parts += [_is_stopped(PLACE), _poll(PLACE)]
-    return "\n".join([*parts, _called(PLACE, "plan_with_gil"), _called(PLACE, "plan_without_gil")])
+def interrupts(system: str) -> list[Routine | str]:
+    """The parts of a module: `POLL`, `IS_STOPPED`, and `run_plan` as Python calls it."""
+    called = (_called(name) for name in ("plan_with_gil", "plan_without_gil"))
+    return [f"{PLACE} = external global i64", _clock(system), _is_stopped(), _poll(), *called]
 
 
-def _clock(system: str) -> str:
+def _clock(system: str) -> Routine:
     r = Routine("internal i64 @milliseconds()")
     if system == "win32":
-        r.end(f"ret i64 {r.call('i64', '@GetTickCount64')}")
-        return f"declare i64 @GetTickCount64()\n{r.text()}"
-    found = r.let("alloca [2 x i64]")
+        r.give(r.call("i64", "@GetTickCount64"))
+        return r
+    found = r.alloca(count=2)
     monotonic = 6 if system == "darwin" else 1
-    r.call("i32", "@clock_gettime", f"i32 {monotonic}", f"ptr {found}")
-    rest = r.let(f"sdiv i64 {r.word(found, 8)}, 1000000")
-    r.end(f"ret i64 {r.add(r.multiply(r.word(found), 1000), rest)}")
-    return f"declare i32 @clock_gettime(i32, ptr)\n{r.text()}"
+    r.call("i32", "@clock_gettime", f"i32 {monotonic}", found)
+    rest = r.op("sdiv", r.word(found, 8), 1000000)
+    r.give(r.add(r.multiply(r.word(found), 1000), rest))
+    return r
 
 
-def _is_main(r: Routine, place: str) -> str:
-    return r.equal(r.call("i64", "@PyThread_get_thread_ident"), r.word(place, MAIN))
+def _is_main(r: Routine) -> str:
+    return r.equal(r.call("i64", "@PyThread_get_thread_ident"), r.word(PLACE, MAIN))
 
 
-def _is_stopped(place: str) -> str:
+def _is_stopped() -> Routine:
     """Whether the running thread has to stop."""
     r = Routine(f"i64 {IS_STOPPED}()")
-    with r.when(r.unequal(_shared(r, place, STOP), 0)):
-        r.end(f"ret i64 {r.let(f'zext i1 {_is_main(r, place)} to i64')}")
-    r.end("ret i64 0")
-    return r.text()
+    with r.when(r.unequal(r.load_shared(r.at(PLACE, STOP)), 0)):
+        r.give(r.cast("zext", _is_main(r), "i64"))
+    r.give(0)
+    return r
 
 
-def _shared(r: Routine, place: str, offset: int) -> str:
-    return r.let(f"load atomic i64, ptr {r.at(place, offset)} monotonic, align 8")
-
-
-def _poll(place: str) -> str:
+def _poll() -> Routine:
     """Call the handlers of pending signals if it is time; whether one of them has raised."""
     r = Routine(f"i64 {POLL}()")
     now = r.call("i64", "@milliseconds")
-    r.go_if(r.compare("slt", now, _shared(r, place, DUE)), "no")
-    r.go_if(r.let(f"xor i1 {_is_main(r, place)}, true"), "no")
-    due = r.add(now, PERIOD)
-    r.line(f"store atomic i64 {due}, ptr {r.at(place, DUE)} monotonic, align 8")
+    r.go_if(r.compare("slt", now, r.load_shared(r.at(PLACE, DUE))), "no")
+    r.go_if(r.negated(_is_main(r)), "no")
+    r.store_shared(r.add(now, PERIOD), r.at(PLACE, DUE))
     held = r.call("i32", "@PyGILState_Ensure")
     raised = r.call("i32", "@PyErr_CheckSignals")
-    r.do("@PyGILState_Release", f"i32 {held}")
-    with r.when(r.compare("ne", raised, 0, "i32")):
-        r.line(f"store atomic i64 1, ptr {r.at(place, STOP)} monotonic, align 8")
-        r.end("ret i64 1")
+    r.do("@PyGILState_Release", held)
+    with r.when(r.unequal(raised, 0)):
+        r.store_shared(1, r.at(PLACE, STOP))
+        r.give(1)
     r.block("no")
-    r.end("ret i64 0")
-    return r.text()
+    r.give(0)
+    return r
 
 
-def _called(place: str, name: str) -> str:
+def _called(name: str) -> Routine:
     """`run_plan` for calls that hold the GIL: 1 if the plan was stopped, else 0.
 
     An interrupt, or Python code that the plan calls, leaves its exception set. Without one a kernel
@@ -105,11 +88,10 @@ def _called(place: str, name: str) -> str:
     """
     r = Routine(f"i64 @{name}(ptr %team, ptr %instructions, i64 %count, ptr %slots)")
     thread = r.call("ptr", "@PyEval_SaveThread") if name == "plan_without_gil" else None
-    arguments = ("ptr %team", "ptr %instructions", "i64 %count", "ptr %slots")
-    stopped = r.call("i64", "@run_plan", *arguments)
+    stopped = r.call("i64", "@run_plan", "%team", "%instructions", "%count", "%slots")
     if thread is not None:
-        r.do("@PyEval_RestoreThread", f"ptr {thread}")
+        r.do("@PyEval_RestoreThread", thread)
     with r.when(r.unequal(stopped, 0)), r.when(r.unequal(r.call("i64", IS_STOPPED), 0)):
-        r.line(f"store atomic i64 0, ptr {r.at(place, STOP)} monotonic, align 8")
-    r.end(f"ret i64 {stopped}")
-    return r.text()
+        r.store_shared(0, r.at(PLACE, STOP))
+    r.give(stopped)
+    return r

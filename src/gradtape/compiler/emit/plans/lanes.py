@@ -12,19 +12,12 @@ The loops, from the outside in: outer rows, panels of lanes, tiles.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from gradtape.compiler.emit.plans.instructions import kernel_routine
-from gradtape.compiler.emit.plans.packing import (
-    FLOATS,
-    Shape,
-    add_product,
-    masked_load,
-    masks,
-    splat,
-)
-from gradtape.compiler.emit.plans.tiles import SPLIT_PANELS, SPLIT_ROWS, SPLIT_TILES
-from gradtape.compiler.emit.writer import Routine, Typed
+from gradtape.compiler.emit.plans.frame import SPLIT_PANELS, SPLIT_ROWS, SPLIT_TILES, Frame
+from gradtape.compiler.emit.plans.packing import FLOATS, Shape, add_product, masks
+from gradtape.compiler.emit.writer import Routine, Typed, module
 from gradtape.compiler.objects import llvm
 
 # Rows of a tile, by whether there are 32 registers and by the vectors of its width.
@@ -72,16 +65,11 @@ def lane_shape(size: int, bits: int, lanes: int, rows: int, integer: bool) -> Sh
 
 def lanes_ir(shape: Shape, spreads: bool) -> str:
     """The module with `lanes`, in which `b` is the same in all lanes if it `spreads`."""
-    vector, mask = shape.vector, f"<{shape.lanes} x i1>"
-    fused = f"declare {vector} @llvm.fmuladd.{shape.suffix}({vector}, {vector}, {vector})"
-    return f"""
-{"" if shape.integer else fused}
-declare {vector} @llvm.masked.load.{shape.suffix}.p0(ptr, i32, {mask}, {vector})
-declare void @llvm.masked.store.{shape.suffix}.p0({vector}, ptr, i32, {mask})
-{_tile(shape, spreads, True)}{_tile(shape, spreads, False)}{_kernel(shape, spreads)}"""
+    tiles = (_tile(shape, spreads, whole) for whole in (True, False))
+    return module(*tiles, _kernel(shape, spreads))
 
 
-def _tile(shape: Shape, spreads: bool, whole: bool) -> str:
+def _tile(shape: Shape, spreads: bool, whole: bool) -> Routine:
     """Some rows of a panel, of which all lanes are there or the first `width`."""
     vector, size, rows = shape.vector, shape.size, shape.rows
     r = Routine(
@@ -91,113 +79,71 @@ def _tile(shape: Shape, spreads: bool, whole: bool) -> str:
         f"{llvm.aligned_stack(shape.lanes * size)}"
     )
     present = [] if whole else masks(r, shape, "%width")
+    numbers = range(shape.vectors)
 
     def load(place: str, number: int) -> str:
-        at = r.at(place, number * shape.lanes * size)
         if whole:
-            return r.let(f"load {vector}, ptr {at}, align {size}")
-        return masked_load(r, shape, at, present[number])
+            return r.load(vector, place, size)
+        return r.load_lanes(vector, place, present[number], size)
+
+    def beside(place: str, number: int) -> str:
+        return r.at(place, number * shape.lanes * size)
 
     starts = [r.at("%a", r.word("%rows_a", 8 * row)) for row in range(rows)]
-    numbers = range(shape.vectors)
     with r.fold("%k", [Typed("zeroinitializer", vector)] * (rows * shape.vectors)) as fold:
-        beside = r.scaled(fold.index)
-        place = r.at("%b", r.word("%depth_b", beside))
+        offset = r.scaled(fold.index)
+        place = r.at("%b", r.word("%depth_b", offset))
         if spreads:
-            element = r.let(f"load {shape.kind}, ptr {place}, align {size}")
-            factors = [splat(r, shape, element)] * shape.vectors
+            factors = [r.splat(r.load(shape.kind, place, size), shape.lanes)] * shape.vectors
         else:
-            factors = [load(place, number) for number in numbers]
-        along = r.word("%depth_a", beside)
+            factors = [load(beside(place, number), number) for number in numbers]
+        along = r.word("%depth_a", offset)
         for row, start in enumerate(starts):
             place = r.at(start, along)
             for number in numbers:
                 at = row * shape.vectors + number
-                name = f"%sum{at}"
-                add_product(r, shape, name, load(place, number), factors[number], fold.values[at])
-                fold.values[at] = name
+                element = load(beside(place, number), number)
+                fold.values[at] = add_product(r, element, factors[number], fold.values[at])
     places = [
-        r.at(r.at("%c", r.word("%rows_c", 8 * row)), number * shape.lanes * size)
+        beside(r.at("%c", r.word("%rows_c", 8 * row)), number)
         for row in range(rows)
         for number in numbers
     ]
 
-    def store(values: list[str]) -> None:
+    def store(values: Sequence[str]) -> None:
         for at, (value, place) in enumerate(zip(values, places, strict=True)):
             if whole:
-                r.line(f"store {vector} {value}, ptr {place}, align {size}")
+                r.store(value, place, align=size)
             else:
-                mask = f"<{shape.lanes} x i1> {present[at % shape.vectors]}"
-                r.do(
-                    f"@llvm.masked.store.{shape.suffix}.p0",
-                    f"{vector} {value}",
-                    f"ptr {place}",
-                    f"i32 {size}",
-                    mask,
-                )
+                r.store_lanes(value, place, present[at % shape.vectors], size)
         r.end("ret void")
 
     r.go_if(r.unequal("%adds", 0), "adding")
     store(fold.values)
     r.block("adding")
     # Rows that fill up the last tile repeat its last row: all are loaded before any is stored.
-    old = [
-        r.let(f"load {vector}, ptr {place}, align {size}")
-        if whole
-        else masked_load(r, shape, place, present[at % shape.vectors])
-        for at, place in enumerate(places)
-    ]
-    store(
-        [
-            r.let(f"{shape.add} {vector} {value}, {before}")
-            for value, before in zip(fold.values, old, strict=True)
-        ]
-    )
-    return r.text()
+    old = [load(place, at % shape.vectors) for at, place in enumerate(places)]
+    store([r.op(shape.add, *pair) for pair in zip(fold.values, old, strict=True)])
+    return r
 
 
-def _kernel(shape: Shape, spreads: bool) -> str:
+def _kernel(shape: Shape, spreads: bool) -> Routine:
     width, size = shape.width, shape.size
-    r = kernel_routine("lanes")
-    w = r.words("%args", LaneArguments._fields)
-    table = {
-        name: r.let(f"inttoptr i64 {w[name]} to ptr")
-        for name in ("rows_a", "rows_c", "depth_a", "depth_b")
-    }
-    a, b, c = (
-        r.at(r.pointer("%slots", r.scaled(w[f"slot_{name}"])), w[f"offset_{name}"])
-        for name in "abc"
-    )
-
-    def part(split: int, whole: str) -> tuple[str, str]:
-        here = r.equal(w["split"], split)
-        return r.select(here, "%lo", 0), r.select(here, "%hi", whole)
-
-    row_from, row_to = part(SPLIT_ROWS, w["outer_rows"])
-    panel_from, panel_to = part(SPLIT_PANELS, w["panels"])
-    tile_from, tile_to = part(SPLIT_TILES, w["tiles"])
-    with r.loop(row_to, row_from) as row, r.loop(panel_to, panel_from) as panel:
+    frame = Frame("lanes", LaneArguments._fields)
+    r, w, (a, b, c) = frame.r, frame.words, frame.bases
+    panels, tiles = frame.part(SPLIT_PANELS, "panels"), frame.part(SPLIT_TILES, "tiles")
+    with r.loop(*frame.part(SPLIT_ROWS, "outer_rows")) as row, r.loop(*panels) as panel:
         first = r.multiply(panel, width)
         left = r.subtract(w["n"], first)
         aside = r.multiply(first, size)
-        row_a = r.at(r.at(a, r.let(f"mul i64 {row}, {w['outer_a']}")), aside)
-        row_c = r.at(r.at(c, r.let(f"mul i64 {row}, {w['outer_c']}")), aside)
+        row_a, row_c = (
+            r.at(frame.of_row(a, "a", row), aside),
+            r.at(frame.of_row(c, "c", row), aside),
+        )
         panel_b = b if spreads else r.at(b, aside)
         function = r.select(r.compare("sge", left, width), "@whole", "@some", "ptr")
-        with r.loop(tile_to, tile_from) as tile:
-            rows_a, rows_c = (r.row(table[f"rows_{n}"], tile, shape.rows) for n in "ac")
-            r.do(
-                function,
-                f"ptr {row_a}",
-                f"ptr {rows_a}",
-                f"ptr {table['depth_a']}",
-                f"ptr {panel_b}",
-                f"ptr {table['depth_b']}",
-                f"ptr {row_c}",
-                f"ptr {rows_c}",
-                f"i64 {w['k']}",
-                f"i64 {left}",
-                f"i64 {w['adds']}",
-            )
-    r.end("ret void")
-    return r.text()
+        with r.loop(*tiles) as tile:
+            rows_a, rows_c = (frame.tile_offsets(x, tile, shape.rows) for x in "ac")
+            operands = (row_a, rows_a, w["depth_a"], panel_b, w["depth_b"], row_c, rows_c)
+            r.do(function, *operands, w["k"], left, w["adds"])
+    return r

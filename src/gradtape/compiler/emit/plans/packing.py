@@ -6,10 +6,9 @@ vectors. Rows of the left operand that do not lie in runs are turned: they come 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
-from gradtape.compiler.emit.writer import Routine
+from gradtape.compiler.emit.writer import Routine, Word
 
 DEPTH = 256
 LINE = 64  # bytes of a line of the cache
@@ -54,11 +53,6 @@ class Shape(NamedTuple):
     def integer(self) -> bool:
         """Whether elements are integers."""
         return self.kind.startswith("i")
-
-    @property
-    def suffix(self) -> str:
-        """The type of a vector in names of intrinsics."""
-        return f"v{self.lanes}{'i' if self.integer else 'f'}{8 * self.size}"
 
     @property
     def add(self) -> str:
@@ -108,42 +102,20 @@ def turned_offsets(shape: Shape) -> str:
     )
 
 
-def splat(r: Routine, shape: Shape, scalar: str) -> str:
-    one = r.let(f"insertelement {shape.vector} poison, {shape.kind} {scalar}, i32 0")
-    zeros = f"<{shape.lanes} x i32> zeroinitializer"
-    return r.let(f"shufflevector {shape.vector} {one}, {shape.vector} poison, {zeros}")
+def add_product(r: Routine, a: str, b: str, total: str) -> str:
+    """A product plus a sum."""
+    if " x i" in r.kind(a):
+        return r.add(r.multiply(a, b), total)
+    return r.intrinsic("fmuladd", a, b, total)
 
 
-def add_product(r: Routine, shape: Shape, name: str, a: str, b: str, total: str) -> None:
-    """Name a product plus a sum."""
-    vector = shape.vector
-    if shape.integer:
-        r.line(f"{name} = add {vector} {r.let(f'mul {vector} {a}, {b}')}, {total}")
-        return
-    operands = f"{vector} {a}, {vector} {b}, {vector} {total}"
-    r.line(f"{name} = call {vector} @llvm.fmuladd.{shape.suffix}({operands})")
-
-
-def masks(r: Routine, shape: Shape, width: str) -> list[str]:
+def masks(r: Routine, shape: Shape, width: Word) -> list[str]:
     """For each vector of a panel: the lanes that are among the first `width` columns."""
-    integers = f"<{shape.lanes} x i64>"
-    numbers = ", ".join(f"i64 {lane}" for lane in range(shape.lanes))
-    limit = splat(r, Shape("i64", 8, shape.lanes, 0, 0), width)
-    found: list[str] = []
-    for column in range(shape.vectors):
-        first = ", ".join([f"i64 {column * shape.lanes}"] * shape.lanes)
-        lanes = r.let(f"add {integers} <{numbers}>, <{first}>")
-        found.append(r.let(f"icmp slt {integers} {lanes}, {limit}"))
-    return found
+    starts = range(0, shape.width, shape.lanes)
+    return [r.first_lanes(width, shape.lanes, start) for start in starts]
 
 
-def masked_load(r: Routine, shape: Shape, place: str, mask: str) -> str:
-    lanes = f"<{shape.lanes} x i1> {mask}, {shape.vector} zeroinitializer"
-    name = f"@llvm.masked.load.{shape.suffix}.p0"
-    return r.let(f"call {shape.vector} {name}(ptr {place}, i32 {shape.size}, {lanes})")
-
-
-def pack(shape: Shape) -> str:
+def pack(shape: Shape) -> Routine:
     """Some columns of the right operand, row after row, with zeros where there are fewer."""
     size, kind = shape.size, shape.kind
     r = Routine(
@@ -159,8 +131,8 @@ def pack(shape: Shape) -> str:
         source = r.at(start, r.word("%depth", r.scaled(row)))
         target = r.at("%to", r.multiply(row, size * shape.width))
         for offset, mask in zip(offsets, present, strict=True):
-            found = masked_load(r, shape, r.at(source, offset), mask)
-            r.line(f"store {shape.vector} {found}, ptr {r.at(target, offset)}, align {size}")
+            found = r.load_lanes(shape.vector, r.at(source, offset), mask, size)
+            r.store(found, r.at(target, offset), align=size)
     r.end("ret void")
     r.block("vectors")
     with r.loop("%k") as row:
@@ -169,16 +141,16 @@ def pack(shape: Shape) -> str:
         for near in range(0, shape.width * size, LINE):
             # The next panel: rows of a wide operand are pages apart, and nothing else fetches them.
             ahead = r.at(source, shape.width * size + near)
-            r.do("@llvm.prefetch.p0", f"ptr {ahead}", "i32 0", "i32 2", "i32 1")
+            r.do("@llvm.prefetch.p0", ahead, "i32 0", "i32 2", "i32 1")
         for offset in offsets:
-            found = r.let(f"load {shape.vector}, ptr {r.at(source, offset)}, align {size}")
-            r.line(f"store {shape.vector} {found}, ptr {r.at(target, offset)}, align {size}")
+            found = r.load(shape.vector, r.at(source, offset), size)
+            r.store(found, r.at(target, offset), align=size)
     r.end("ret void")
     r.block("apart")
     if not shape.integer:
         r.go_if(r.equal("%lie", COMPLEX), "complex")
     # Whole blocks of as many columns as lanes are turned in registers, if their depth is in runs.
-    blocks = r.let(f"sdiv i64 {r.select(r.equal('%lie', IN_RUNS), '%k', 0)}, {shape.lanes}")
+    blocks = r.op("sdiv", r.select(r.equal("%lie", IN_RUNS), "%k", 0), shape.lanes)
     turned = r.multiply(blocks, shape.lanes)
     with r.loop(shape.vectors) as number:
         first = r.multiply(number, shape.lanes)
@@ -192,11 +164,10 @@ def pack(shape: Shape) -> str:
             sources = [
                 r.at(r.at("%b", r.word(columns, 8 * lane)), along) for lane in range(shape.lanes)
             ]
-            block_rows = [r.let(f"load {shape.vector}, ptr {at}, align {size}") for at in sources]
+            block_rows = [r.load(shape.vector, at, size) for at in sources]
             target = r.at("%to", r.multiply(r.add(r.multiply(row, shape.width), first), size))
-            for lane, turn in enumerate(_transposed(r, shape, block_rows)):
-                place = r.at(target, lane * size * shape.width)
-                r.line(f"store {shape.vector} {turn}, ptr {place}, align {size}")
+            for lane, turn in enumerate(r.transposed(block_rows)):
+                r.store(turn, r.at(target, lane * size * shape.width), align=size)
         with r.loop(after, first) as column:
             inside = r.compare("slt", column, "%width")
             # Columns beyond the last are zero: the address is that of the last, and is not used.
@@ -205,17 +176,13 @@ def pack(shape: Shape) -> str:
             target = r.at("%to", r.multiply(column, size))
             with r.loop("%k", done) as row:
                 at = r.at(source, r.word("%depth", r.scaled(row)))
-                element = r.let(f"load {kind}, ptr {at}, align {size}")
-                zero = "0" if shape.integer else "0.0"
-                value = r.let(f"select i1 {inside}, {kind} {element}, {kind} {zero}")
-                place = r.at(target, r.multiply(row, size * shape.width))
-                r.line(f"store {kind} {value}, ptr {place}, align {size}")
+                value = r.select(inside, r.load(kind, at, size), "0" if shape.integer else "0.0")
+                r.store(value, r.at(target, r.multiply(row, size * shape.width)), align=size)
     r.end("ret void")
     if not shape.integer:
         r.block("complex")
         _pack_complex(r, shape)
-        r.end("ret void")
-    return r.text()
+    return r
 
 
 def _pack_complex(r: Routine, shape: Shape) -> None:
@@ -225,23 +192,21 @@ def _pack_complex(r: Routine, shape: Shape) -> None:
     """
     size, kind = shape.size, shape.kind
     with r.loop("%k") as row, r.loop(shape.width) as column:
-        second = r.let(f"and i64 {row}, 1")
+        second = r.op("and", row, 1)
         inside = r.compare("slt", column, "%width")
-        known = r.select(inside, r.let(f"xor i64 {column}, {second}"), 0)
+        known = r.select(inside, r.op("xor", column, second), 0)
         place = r.at("%b", r.word("%columns", r.scaled(known)))
         at = r.at(place, r.word("%depth", r.scaled(row)))
-        element = r.let(f"load {kind}, ptr {at}, align {size}")
-        even = r.equal(r.let(f"and i64 {column}, 1"), 0)
+        element = r.load(kind, at, size)
+        even = r.equal(r.op("and", column, 1), 0)
         turned = r.both(r.unequal(second, 0), even)
-        negative = r.let(f"fneg {kind} {element}")
-        signed = r.select(turned, negative, element, kind)
-        value = r.select(inside, signed, "0.0", kind)
+        signed = r.select(turned, r.negative(element), element)
         target = r.add(r.multiply(row, shape.width), column)
         place = r.at("%to", r.multiply(target, size))
-        r.line(f"store {kind} {value}, ptr {place}, align {size}")
+        r.store(r.select(inside, signed, "0.0"), place, align=size)
 
 
-def turn(shape: Shape) -> str:
+def turn(shape: Shape) -> Routine:
     """The elements of a tile of the left operand, depth after depth, with its rows side by side."""
     size, kind = shape.size, shape.kind
     r = Routine(
@@ -257,36 +222,14 @@ def turn(shape: Shape) -> str:
     some = f"<{shape.rows} x {kind}>"
     with r.loop("%k") as step:
         along = r.word("%depth", r.scaled(step))
-        found = r.let(f"load {some}, ptr {r.at(starts[0], along)}, align {size}")
         target = r.at("%to", r.multiply(step, shape.rows * size))
-        r.line(f"store {some} {found}, ptr {target}, align {size}")
+        r.store(r.load(some, r.at(starts[0], along), size), target, align=size)
     r.end("ret void")
     r.block("apart")
     with r.loop("%k") as step:
         along = r.word("%depth", r.scaled(step))
         target = r.at("%to", r.multiply(step, shape.rows * size))
         for row, start in enumerate(starts):
-            element = r.let(f"load {kind}, ptr {r.at(start, along)}, align {size}")
-            r.line(f"store {kind} {element}, ptr {r.at(target, row * size)}, align {size}")
-    r.end("ret void")
-    return r.text()
-
-
-def _transposed(r: Routine, shape: Shape, rows: Sequence[str]) -> Sequence[str]:
-    """A square block of vectors with rows and columns exchanged, by swapping ever larger parts."""
-    lanes = shape.lanes
-    step = 1
-    while step < lanes:
-        found = list(rows)
-        for row in range(lanes):
-            if row & step:
-                continue
-            first = [i if not i & step else lanes + i - step for i in range(lanes)]
-            second = [i + step if not i & step else lanes + i for i in range(lanes)]
-            for at, chosen in ((row, first), (row + step, second)):
-                numbers = ", ".join(f"i32 {number}" for number in chosen)
-                pair = f"{shape.vector} {rows[row]}, {shape.vector} {rows[row + step]}"
-                found[at] = r.let(f"shufflevector {pair}, <{lanes} x i32> <{numbers}>")
-        rows = found
-        step *= 2
-    return rows
+            element = r.load(kind, r.at(start, along), size)
+            r.store(element, r.at(target, row * size), align=size)
+    return r

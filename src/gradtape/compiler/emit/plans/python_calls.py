@@ -6,34 +6,25 @@ exception stays set in the thread, the status of the run is set, and the plan st
 
 from __future__ import annotations
 
-from gradtape.compiler.cpython.python_api import declarations
 from gradtape.compiler.emit.plans.instructions import kernel_routine, write_failure
+from gradtape.compiler.emit.writer import module
 
 NAME = "call_python"
-FUNCTIONS = (
-    "PyGILState_Ensure",
-    "PyGILState_Release",
-    "PyLong_FromSsize_t",
-    "PyObject_CallOneArg",
-    "Py_DecRef",
-)
 
 
 def python_calls_ir() -> str:
     """The module of `call_python`."""
     r = kernel_routine(NAME)
     held = r.call("i32", "@PyGILState_Ensure")
-    address = r.let("ptrtoint ptr %slots to i64")
-    slots = r.call("ptr", "@PyLong_FromSsize_t", f"i64 {address}")
+    slots = r.call("ptr", "@PyLong_FromSsize_t", r.cast("ptrtoint", "%slots", "i64"))
     r.go_if_null(slots, "raised")
-    result = r.call("ptr", "@PyObject_CallOneArg", f"ptr {r.pointer('%args')}", f"ptr {slots}")
-    r.do("@Py_DecRef", f"ptr {slots}")
+    result = r.call("ptr", "@PyObject_CallOneArg", r.pointer("%args"), slots)
+    r.do("@Py_DecRef", slots)
     r.go_if_null(result, "raised")
-    r.do("@Py_DecRef", f"ptr {result}")
+    r.do("@Py_DecRef", result)
     r.go("over")
     r.block("raised")
     write_failure(r)
     r.block("over")
-    r.do("@PyGILState_Release", f"i32 {held}")
-    r.end("ret void")
-    return "\n".join([declarations(FUNCTIONS), r.text()])
+    r.do("@PyGILState_Release", held)
+    return module(r)

@@ -17,45 +17,46 @@ from gradtape.compiler.emit.plans.interrupts import (
     POLL,
     POLL_WORK,
     TIMED,
-    interrupts_ir,
+    interrupts,
 )
-from gradtape.compiler.emit.writer import Routine
+from gradtape.compiler.emit.writer import Routine, Word, module
 
 # The offset of the address of `share` in the memory of the team.
 SHARE = 8
 # The words of instructions and jobs that are pointers.
 POINTERS = {"function", "slots", "args", "joint_function", "joint_args"}
 _WHAT_RUNS = ("function", "args", "total", "grain")
-_PARAMETERS = ("ptr %team", "ptr %instructions", "i64 %count", "ptr %slots")
+# What the team gets of an instruction.
+SHARED_WORDS = ("function", "slots", "args", "total", "grain")
+_ARGUMENTS = ("%team", "%instructions", "%count", "%slots")
+_PARAMETERS = "(ptr %team, ptr %instructions, i64 %count, ptr %slots)"
 
 
 def runner_ir(system: str | None = None) -> str:
     """The module of `run_plan`, `run_body` and the interrupts. It needs the symbol `PLACE`."""
-    return "\n".join([interrupts_ir(system or sys.platform), _run_body(), _run_plan()])
+    return module(*interrupts(system or sys.platform), _run_body(), _run_plan())
 
 
-def run_kernel(r: Routine, words: Mapping[str, str], lo: str, hi: str, part: str) -> None:
+def run_kernel(r: Routine, words: Mapping[str, str], lo: Word, hi: Word, part: Word) -> None:
     """Call the function of an instruction on a part of its range."""
-    pointers = (f"ptr {words['slots']}", f"ptr {words['args']}")
-    r.do(words["function"], *pointers, f"i64 {lo}", f"i64 {hi}", f"i64 {part}")
+    r.do(words["function"], words["slots"], words["args"], lo, hi, part)
 
 
-def _run_plan() -> str:
+def _run_plan() -> Routine:
     """Run all instructions; gives 1 if an interrupt or a failure has stopped the plan, else 0."""
-    r = Routine(f"i64 @run_plan({', '.join(_PARAMETERS)})")
-    place = r.let(f"load atomic i64, ptr {r.at(PLACE, TIMED)} monotonic, align 8")
+    r = Routine(f"i64 @run_plan{_PARAMETERS}")
+    place = r.load_shared(r.at(PLACE, TIMED))
     with r.when(r.unequal(place, 0)):
-        timed = r.let(f"inttoptr i64 {place} to ptr")
-        r.end(f"ret i64 {r.call('i64', timed, *_PARAMETERS)}")
-    r.end(f"ret i64 {r.call('i64', '@run_body', *_PARAMETERS)}")
-    return r.text()
+        r.give(r.call("i64", r.cast("inttoptr", place, "ptr"), *_ARGUMENTS))
+    r.give(r.call("i64", "@run_body", *_ARGUMENTS))
+    return r
 
 
-def _run_body() -> str:
+def _run_body() -> Routine:
     """`run_plan` for the bodies of loops, which are not timed one by one."""
-    r = Routine(f"i64 @run_body({', '.join(_PARAMETERS)})")
-    r.end(f"ret i64 {write_instructions(r, r.same('%team', 'null'))}")
-    return r.text()
+    r = Routine(f"i64 @run_body{_PARAMETERS}")
+    r.give(write_instructions(r, r.same("%team", "null")))
+    return r
 
 
 def write_instructions(r: Routine, no_team: str, ran: Callable[[str], None] | None = None) -> str:
@@ -63,7 +64,7 @@ def write_instructions(r: Routine, no_team: str, ran: Callable[[str], None] | No
 
     `ran` writes what follows each instruction, given its row.
     """
-    stopped, work = r.let("alloca i64"), r.let("alloca i64")
+    stopped, work = r.alloca(), r.alloca()
     status = r.pointer("%slots", 8 * STATUS)
     r.put(stopped, 0, 0)
     r.put(work, 0, 0)
@@ -77,20 +78,15 @@ def write_instructions(r: Routine, no_team: str, ran: Callable[[str], None] | No
             r.go_if_null(words["function"], "ran")
         r.go_if(r.either(r.equal(words["parallel"], 0), no_team), "serial")
         # Looking first keeps the cache line shared while another thread has the team.
-        owner = r.let("load atomic i32, ptr %team monotonic, align 4")
-        r.go_if(r.compare("ne", owner, 0, "i32"), "serial")
+        r.go_if(r.unequal(r.load_shared("%team", "i32"), 0), "serial")
         mine = r.replaced("%team", 0, 1, "acquire monotonic")
-        r.end(f"br i1 {mine}, label %together, label %serial")
+        r.branch(mine, "together", "serial")
         r.block("together")
-        arguments = [
-            f"{'ptr' if name in POINTERS else 'i64'} {words[name]}"
-            for name in ("function", "slots", "args", "total", "grain")
-        ]
-        r.do(r.pointer("%team", SHARE), "ptr %team", *arguments)
-        r.line("store atomic i32 0, ptr %team release, align 4")
+        r.do(r.pointer("%team", SHARE), "%team", *(words[name] for name in SHARED_WORDS))
+        r.store_shared(0, "%team", "i32", "release")
         r.go("ran")
         r.block("serial")
-        run_kernel(r, words, "0", words["total"], "0")
+        run_kernel(r, words, 0, words["total"], 0)
         r.block("ran")
         if ran is not None:
             ran(row)
@@ -98,8 +94,8 @@ def write_instructions(r: Routine, no_team: str, ran: Callable[[str], None] | No
         with r.when(r.compare("sgt", r.word(work), POLL_WORK)):
             r.put(work, 0, 0)
             r.call("i64", POLL)
-        failed = r.let(f"load atomic i64, ptr {status} monotonic, align 8")
-        with r.when(r.unequal(r.let(f"or i64 {failed}, {r.call('i64', IS_STOPPED)}"), 0)):
+        failed = r.op("or", r.load_shared(status), r.call("i64", IS_STOPPED))
+        with r.when(r.unequal(failed, 0)):
             r.put(stopped, 0, 1)
         r.block("over")
     return r.word(stopped)

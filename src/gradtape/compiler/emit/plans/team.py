@@ -26,10 +26,10 @@ import platform
 import sys
 from collections.abc import Callable
 
-from gradtape.compiler.emit.plans.runner import POINTERS, run_kernel
-from gradtape.compiler.emit.writer import Routine, Word
+from gradtape.compiler.emit.plans.runner import POINTERS, SHARED_WORDS, run_kernel
+from gradtape.compiler.emit.writer import Routine, Typed, module
 
-# How a thread waits and which processor it runs on, as IR for each platform. The text defines
+# How a thread waits and which processor it runs on, as IR for each platform: the functions
 # `pause`, between two looks at a word; `wait_while`, to sleep while a word has a value; `wake`, to
 # end the sleep; `processor`, the number of the processor that the thread runs on (negative:
 # unknown); and `avoid`, to keep the thread away from a processor.
@@ -42,105 +42,82 @@ _MASK_BYTES = 1024
 
 # The instruction of a pause. On ARM an instruction barrier waits about as long as x86's pause;
 # `yield` hardly waits at all.
-_X86, _ARM = ("@llvm.x86.sse2.pause", ""), ("@llvm.aarch64.isb", "i32 15")
+_X86, _ARM = ("@llvm.x86.sse2.pause",), ("@llvm.aarch64.isb", "i32 15")
 _PAUSE = {"x86_64": _X86, "AMD64": _X86, "aarch64": _ARM, "arm64": _ARM}
 
 
-def waiting_ir(machine: str, system: str) -> str:
-    """The text of these functions for one platform."""
+def _waiting(machine: str, system: str) -> list[Routine]:
+    """These functions for one platform."""
     if system.startswith("linux") and machine in _FUTEX:
-        parts = [_pause(machine), _futex(_FUTEX[machine]), _processor(), _avoid()]
-    else:
-        parts = [_pause(machine), _nap(system), _any_processor()]
-    return "\n".join(parts)
+        return [_pause(machine), *_futex(_FUTEX[machine]), _processor(), _avoid()]
+    return [_pause(machine), *_nap(system), *_any_processor()]
 
 
-def _ended(r: Routine) -> str:
-    r.end("ret void")
-    return r.text()
-
-
-def _pause(machine: str) -> str:
+def _pause(machine: str) -> Routine:
     r = Routine("internal void @pause() alwaysinline")
-    if machine not in _PAUSE:
-        return _ended(r)
-    name, argument = _PAUSE[machine]
-    r.do(name, *argument.split(", ")[: bool(argument)])
-    return f"declare void {name}({argument.split(' ')[0]})\n{_ended(r)}"
+    if machine in _PAUSE:
+        r.do(*_PAUSE[machine])
+    return r
 
 
-def _futex(number: int) -> str:
+def _futex(number: int) -> list[Routine]:
     """Sleep and wake by system calls. A wait may end early: callers look at the word again."""
-
-    def called(head: str, operation: int, value: str) -> str:
-        r = Routine(f"internal void {head} noinline")
-        words = (f"i64 {number}", "ptr %word", f"i32 {operation}", f"i32 {value}")
-        r.call("i64 (i64, ...)", "@syscall", *words, "ptr null", "ptr null", "i32 0")
-        return _ended(r)
-
-    wait = called("@wait_while(ptr %word, i32 %value)", _WAIT, "%value")
-    return "\n".join(
-        ["declare i64 @syscall(i64, ...)", wait, called("@wake(ptr %word)", _WAKE, "1")]
-    )
+    wait = Routine("internal void @wait_while(ptr %word, i32 %value) noinline")
+    wake = Routine("internal void @wake(ptr %word) noinline")
+    for r, operation, value in ((wait, _WAIT, "%value"), (wake, _WAKE, "i32 1")):
+        words = (number, "%word", f"i32 {operation}", value, "null", "null", "i32 0")
+        r.call("i64 (i64, ...)", "@syscall", *words)
+    return [wait, wake]
 
 
-def _processor() -> str:
+def _processor() -> Routine:
     r = Routine("internal i64 @processor()")
-    number = r.call("i32", "@sched_getcpu")
-    r.end(f"ret i64 {r.let(f'sext i32 {number} to i64')}")
-    return f"declare i32 @sched_getcpu()\n{r.text()}"
+    r.give(r.cast("sext", r.call("i32", "@sched_getcpu"), "i64"))
+    return r
 
 
-def _avoid() -> str:
+def _avoid() -> Routine:
     """Exclude a processor from the affinity of this thread, and allow the one excluded before.
 
     The affinity is read first, so that changes that others have made to it are kept.
     """
     r = Routine("internal void @avoid(i64 %number, ptr %avoided, ptr %mask) noinline")
-    mask = ("i32 0", f"i64 {_MASK_BYTES}", "ptr %mask")
+    mask = ("i32 0", _MASK_BYTES, "%mask")
 
     def bit(number: str) -> tuple[str, str]:
         """The word of the mask with the bit of a processor, and this bit."""
-        place = r.at("%mask", r.scaled(r.let(f"lshr i64 {number}, 6")))
-        return place, r.let(f"shl i64 1, {r.let(f'and i64 {number}, 63')}")
+        place = r.at("%mask", r.scaled(r.op("lshr", number, 6)))
+        return place, r.op("shl", 1, r.op("and", number, 63))
 
-    r.do("@llvm.memset.p0.i64", "ptr %mask", "i8 0", f"i64 {_MASK_BYTES}", "i1 false")
+    r.fill("%mask", _MASK_BYTES)
     failed = r.call("i32", "@sched_getaffinity", *mask)
-    with r.when(r.compare("eq", failed, 0, "i32")):
+    with r.when(r.equal(failed, 0)):
         old = r.word("%avoided")
         place, flag = bit(r.select(r.compare("sge", old, 0), old, "%number"))
-        r.put(place, 0, r.let(f"or i64 {r.word(place)}, {flag}"))
+        r.store(r.op("or", r.word(place), flag), place)
         place, flag = bit("%number")
-        others = r.let(f"xor i64 {flag}, -1")
-        r.put(place, 0, r.let(f"and i64 {r.word(place)}, {others}"))
+        r.store(r.op("and", r.word(place), r.op("xor", flag, -1)), place)
         refused = r.call("i32", "@sched_setaffinity", *mask)
-        with r.when(r.compare("eq", refused, 0, "i32")):
+        with r.when(r.equal(refused, 0)):
             r.put("%avoided", 0, "%number")
-    declarations = """
-declare i32 @sched_getaffinity(i32, i64, ptr)
-declare i32 @sched_setaffinity(i32, i64, ptr)
-declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
-"""
-    return declarations + _ended(r)
+    return r
 
 
-def _any_processor() -> str:
+def _any_processor() -> list[Routine]:
     unknown = Routine("internal i64 @processor() alwaysinline")
-    unknown.end("ret i64 -1")
+    unknown.give(-1)
     avoid = Routine("internal void @avoid(i64 %number, ptr %avoided, ptr %mask) alwaysinline")
-    return unknown.text() + _ended(avoid)
+    return [unknown, avoid]
 
 
-def _nap(system: str) -> str:
+def _nap(system: str) -> list[Routine]:
     """Without futexes a sleeper looks at the word from time to time, and need not be woken."""
     r = Routine("internal void @wait_while(ptr %word, i32 %value) noinline")
     if system == "win32":
-        declaration = "declare void @Sleep(i32)\n"
         r.do("@Sleep", "i32 1")  # milliseconds
     else:
-        declaration = "declare i32 @usleep(i32)\n"
         r.call("i32", "@usleep", "i32 100")  # microseconds
-    return declaration + _ended(r) + _ended(Routine("internal void @wake(ptr %word)"))
+    return [r, Routine("internal void @wake(ptr %word)")]
 
 
 # Offsets in the shared memory, in bytes. The first word is the lock of the team, the second (SHARE)
@@ -155,7 +132,7 @@ TAKEN_BACK = JOB + 56  # parts taken back so far
 PROCESSOR = JOB + 64  # where the caller runs
 STATES = 3 * LINE
 
-_JOB = ("function", "slots", "args", "total", "grain", "parts")
+_JOB = (*SHARED_WORDS, "parts")
 
 _IDLE, _POSTED, _CLAIMED, _ASLEEP, _AWAITED, _LEAVING = range(6)
 
@@ -167,28 +144,28 @@ def team_bytes(workers: int) -> int:
 
 def team_ir(machine: str | None = None, system: str | None = None) -> str:
     """The module that holds `share`, `worker`, `retire` and `spin`."""
-    waiting = waiting_ir(machine or platform.machine(), system or sys.platform)
+    waiting = _waiting(machine or platform.machine(), system or sys.platform)
     written = (_state_of, _run_part, _post, _await, _share, _worker, _retire, _spin)
-    return "\n".join([waiting, *(routine() for routine in written)])
+    return module(*waiting, *(routine() for routine in written))
 
 
 def _state(r: Routine, part: str) -> str:
-    return r.call("ptr", "@state_of", "ptr %team", f"i64 {part}")
+    return r.call("ptr", "@state_of", "%team", part)
 
 
 def _look(r: Routine, state: str) -> str:
-    return r.let(f"load atomic i32, ptr {state} acquire, align 4")
+    return r.load_shared(state, "i32", "acquire")
 
 
 def _replaced(r: Routine, state: str, old: int, new: int) -> str:
     return r.replaced(state, old, new, "acq_rel acquire")
 
 
-def _wake_if(r: Routine, state: str, value: Word, sleeping: int) -> None:
+def _wake_if(r: Routine, state: str, value: str, sleeping: int) -> None:
     """Set the state, and wake the thread that sleeps on it if there is one."""
-    old = r.let(f"atomicrmw xchg ptr {state}, i32 {value} acq_rel")
-    with r.when(r.compare("eq", old, sleeping, "i32")):
-        r.do("@wake", f"ptr {state}")
+    old = r.exchanged("xchg", state, value, "acq_rel")
+    with r.when(r.equal(old, sleeping)):
+        r.do("@wake", state)
 
 
 def _spin_then_sleep(
@@ -207,136 +184,120 @@ def _spin_then_sleep(
     working, sleeping = going
     before = r.here
     r.block("look")
-    r.line(f"%left = phi i64 [ {spins}, %{before} ], [ %less, %again ]")
+    left = r.phi("i64", (spins, before), ("%less", "again"))
     leave(_look(r, state))
     r.do("@pause")
-    r.line("%less = sub i64 %left, 1")
+    r.line(f"%less = sub i64 {left}, 1")
     r.go_if(r.compare("sle", "%less", 0), "doze")
     r.block("again")
     r.go("look")
     r.block("doze")
     swapped = _replaced(r, state, working, sleeping)
-    r.end(f"br i1 {swapped}, label %sleep, label %{awake}")
+    r.branch(swapped, "sleep", awake)
     # The kernel may end a wait for no reason, so the state is looked at again.
     r.block("sleep")
-    r.do("@wait_while", f"ptr {state}", f"i32 {sleeping}")
-    still = r.compare("eq", _look(r, state), sleeping, "i32")
-    r.end(f"br i1 {still}, label %sleep, label %{awake}")
+    r.do("@wait_while", state, f"i32 {sleeping}")
+    r.branch(r.equal(_look(r, state), sleeping), "sleep", awake)
 
 
-def _units(r: Routine, total: str, grain: str) -> str:
-    """How many grains a range has."""
-    return r.let(f"udiv i64 {r.subtract(r.add(total, grain), 1)}, {grain}")
-
-
-def _state_of() -> str:
+def _state_of() -> Routine:
     r = Routine("internal ptr @state_of(ptr %team, i64 %part) alwaysinline")
     offset = r.add(r.multiply(r.subtract("%part", 1), LINE), STATES)
-    r.end(f"ret ptr {r.at('%team', offset)}")
-    return r.text()
+    r.give(r.at("%team", offset))
+    return r
 
 
-def _run_part() -> str:
+def _run_part() -> Routine:
     r = Routine("internal void @run_part(ptr %team, i64 %part) noinline")
     job = r.words(r.at("%team", JOB), _JOB, POINTERS)
-    units = _units(r, job["total"], job["grain"])
+    units = r.blocks(job["total"], job["grain"])
 
     def start_of(part: str) -> str:
-        unit = r.let(f"udiv i64 {r.multiply(units, part)}, {job['parts']}")
-        return r.multiply(unit, job["grain"])
+        return r.multiply(r.divided(r.multiply(units, part), job["parts"]), job["grain"])
 
     lo, rounded = start_of("%part"), start_of(r.add("%part", 1))
     hi = r.select(r.compare("ult", rounded, job["total"]), rounded, job["total"])
     run_kernel(r, job, lo, hi, "%part")
-    r.end("ret void")
-    return r.text()
+    return r
 
 
-def _post() -> str:
+def _post() -> Routine:
     r = Routine("internal void @post(ptr %state, i32 %value)")
-    _wake_if(r, "%state", "%value", _ASLEEP)
-    r.end("ret void")
-    return r.text()
+    _wake_if(r, "%state", Typed("%value", "i32"), _ASLEEP)
+    return r
 
 
-def _await() -> str:
+def _await() -> Routine:
     r = Routine("internal void @await(ptr %state, i64 %spins)")
 
     def leave(value: str) -> None:
-        r.go_if(r.compare("ne", value, _CLAIMED, "i32"), "done")
+        r.go_if(r.unequal(value, _CLAIMED), "done")
 
     _spin_then_sleep(r, "%state", "%spins", leave, (_CLAIMED, _AWAITED), "done")
     r.block("done")
-    r.end("ret void")
-    return r.text()
+    return r
 
 
-def _share() -> str:
+def _share() -> Routine:
     """Cut an instruction into parts, run the first, take back unclaimed parts, and wait."""
     r = Routine(
         "void @share(ptr %team, ptr %function, ptr %slots, ptr %args, i64 %total, i64 %grain)"
     )
-    given = {name: f"%{name}" for name in ("function", "slots", "args", "total", "grain")}
-    ready = r.let(f"load atomic i64, ptr {r.at('%team', READY)} acquire, align 8")
-    threads, units = r.add(ready, 1), _units(r, "%total", "%grain")
+    given = {name: f"%{name}" for name in SHARED_WORDS}
+    ready = r.load_shared(r.at("%team", READY), order="acquire")
+    threads, units = r.add(ready, 1), r.blocks("%total", "%grain")
     parts = r.select(r.compare("ult", units, threads), units, threads)
     with r.when(r.compare("ult", parts, 2)):
-        run_kernel(r, given, "0", "%total", "0")
+        run_kernel(r, given, 0, "%total", 0)
         r.end("ret void")
     for number, (name, value) in enumerate({**given, "parts": parts}.items()):
         (r.put_pointer if name in POINTERS else r.put)("%team", JOB + 8 * number, value)
     r.add_to("%team", SHARED, 1)
-    here = r.call("i64", "@processor")
-    r.line(f"store atomic i64 {here}, ptr {r.at('%team', PROCESSOR)} monotonic, align 8")
+    r.store_shared(r.call("i64", "@processor"), r.at("%team", PROCESSOR))
     spins = r.word("%team", SPINS)
     with r.loop(parts, 1) as part:
-        r.do("@post", f"ptr {_state(r, part)}", f"i32 {_POSTED}")
-    r.do("@run_part", "ptr %team", "i64 0")
+        r.do("@post", _state(r, part), f"i32 {_POSTED}")
+    r.do("@run_part", "%team", 0)
     with r.loop(parts, 1) as part, r.when(_replaced(r, _state(r, part), _POSTED, _IDLE)):
         r.add_to("%team", TAKEN_BACK, 1)
-        r.do("@run_part", "ptr %team", f"i64 {part}")
+        r.do("@run_part", "%team", part)
     with r.loop(parts, 1) as part:
-        r.do("@await", f"ptr {_state(r, part)}", f"i64 {spins}")
-    r.end("ret void")
-    return r.text()
+        r.do("@await", _state(r, part), spins)
+    return r
 
 
-def _worker() -> str:
+def _worker() -> Routine:
     r = Routine("void @worker(ptr %team)")
-    r.line("%avoided = alloca i64")
-    r.put("%avoided", 0, -1)
-    r.line("%mask = alloca [128 x i64]")
+    avoided, mask = r.alloca(), r.alloca(f"[{_MASK_BYTES // 8} x i64]")
+    r.put(avoided, 0, -1)
     spins = r.word("%team", SPINS)
-    before = r.let(f"atomicrmw add ptr {r.at('%team', READY)}, i64 1 acq_rel")
-    part = r.add(before, 1)
+    part = r.add(r.exchanged("add", r.at("%team", READY), 1, "acq_rel"), 1)
     state = _state(r, part)
     r.block("fresh")
 
     def leave(value: str) -> None:
-        r.go_if(r.compare("eq", value, _POSTED, "i32"), "posted")
-        r.go_if(r.compare("eq", value, _LEAVING, "i32"), "leave")
+        r.go_if(r.equal(value, _POSTED), "posted")
+        r.go_if(r.equal(value, _LEAVING), "leave")
 
     _spin_then_sleep(r, state, spins, leave, (_IDLE, _ASLEEP), "fresh")
     r.block("posted")
     here = r.call("i64", "@processor")
-    caller = r.let(f"load atomic i64, ptr {r.at('%team', PROCESSOR)} monotonic, align 8")
+    caller = r.load_shared(r.at("%team", PROCESSOR))
     beside = r.both(r.compare("sge", here, 0), r.equal(here, caller))
     # If the worker still runs on a processor that it avoids, the number means nothing here.
-    untried = r.unequal(here, r.word("%avoided"))
+    untried = r.unequal(here, r.word(avoided))
     with r.when(r.both(beside, untried)):
-        r.do("@avoid", f"i64 {here}", "ptr %avoided", "ptr %mask")
-    claimed = _replaced(r, state, _POSTED, _CLAIMED)
-    r.end(f"br i1 {claimed}, label %work, label %fresh")
+        r.do("@avoid", here, avoided, mask)
+    r.branch(_replaced(r, state, _POSTED, _CLAIMED), "work", "fresh")
     r.block("work")
-    r.do("@run_part", "ptr %team", f"i64 {part}")
-    _wake_if(r, state, _IDLE, _AWAITED)
+    r.do("@run_part", "%team", part)
+    _wake_if(r, state, Typed(str(_IDLE), "i32"), _AWAITED)
     r.go("fresh")
     r.block("leave")
-    r.end("ret void")
-    return r.text()
+    return r
 
 
-def _retire() -> str:
+def _retire() -> Routine:
     """Tell all workers to leave, once no plan has the team.
 
     The lock stays taken: a thread that still holds the address of this team runs serially.
@@ -348,16 +309,14 @@ def _retire() -> str:
     r.go("ask")
     r.block("begin")
     with r.loop(r.add("%workers", 1), 1) as part:
-        r.do("@post", f"ptr {_state(r, part)}", f"i32 {_LEAVING}")
-    r.end("ret void")
-    return r.text()
+        r.do("@post", _state(r, part), f"i32 {_LEAVING}")
+    return r
 
 
-def _spin() -> str:
+def _spin() -> Routine:
     """As many looks as a worker takes, to find out how long one lasts on this processor."""
     r = Routine("void @spin(ptr %word, i64 %count)")
     with r.loop("%count"):
         _look(r, "%word")
         r.do("@pause")
-    r.end("ret void")
-    return r.text()
+    return r

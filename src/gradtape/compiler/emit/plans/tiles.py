@@ -21,27 +21,29 @@ A contraction without depth writes zeros.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from gradtape.compiler.emit.plans.bundles import cut_in_blocks
-from gradtape.compiler.emit.plans.instructions import kernel_routine
+from gradtape.compiler.emit.plans.frame import (
+    SPLIT_BATCH,
+    SPLIT_PANELS,
+    SPLIT_ROWS,
+    SPLIT_TILES,
+    Frame,
+)
 from gradtape.compiler.emit.plans.packing import (
     DEPTH,
     TURNED,
     Shape,
     add_product,
-    masked_load,
     masks,
     pack,
-    splat,
     turn,
     turned_offsets,
 )
-from gradtape.compiler.emit.writer import Routine
+from gradtape.compiler.emit.writer import Routine, Typed, module
 from gradtape.compiler.objects import llvm
-
-# Values of `split`: what the range of the kernel counts.
-SPLIT_BATCH, SPLIT_PANELS, SPLIT_ROWS, SPLIT_TILES = range(4)
 
 
 class TileArguments(NamedTuple):
@@ -91,22 +93,11 @@ class TileArguments(NamedTuple):
 
 def tiles_ir(shape: Shape) -> str:
     """The module with `tiles`."""
-    vector, mask = shape.vector, f"<{shape.lanes} x i1>"
-    fused = f"declare {vector} @llvm.fmuladd.{shape.suffix}({vector}, {vector}, {vector})"
-    declarations = f"""
-{"" if shape.integer else fused}
-declare {vector} @llvm.masked.load.{shape.suffix}.p0(ptr, i32, {mask}, {vector})
-declare void @llvm.prefetch.p0(ptr, i32, i32, i32)
-"""
-    return (
-        declarations
-        + turned_offsets(shape)
-        + ("" if shape.direct else pack(shape))
-        + "".join(write(shape) for write in (_tile, turn, _kernel))
-    )
+    packing = [] if shape.direct else [pack(shape)]
+    return module(turned_offsets(shape), *packing, _tile(shape), turn(shape), _kernel(shape))
 
 
-def _tile(shape: Shape) -> str:
+def _tile(shape: Shape) -> Routine:
     """Some rows times a panel; of the last panel only so many columns are written."""
     vector, size, rows = shape.vector, shape.size, shape.rows
     r = Routine(
@@ -121,226 +112,154 @@ def _tile(shape: Shape) -> str:
     else:
         starts = [r.at("%a", r.word("%rows_a", 8 * row)) for row in range(rows)]
     sums = [(row, column) for row in range(rows) for column in range(shape.vectors)]
-    some = r.compare("sgt", "%k", 0)
-    r.end(f"br i1 {some}, label %loop, label %write")
-    r.block("loop")
-    r.line("%i = phi i64 [ 0, %entry ], [ %next, %loop ]")
-    for row, column in sums:
-        r.line(
-            f"%sum{row}.{column} = phi {vector} [ zeroinitializer, %entry ], "
-            f"[ %next{row}.{column}, %loop ]"
-        )
-    along = r.word("%depth", r.scaled("%i"))
-    at_once = {at: f"%sum{at[0]}.{at[1]}" for at in sums}
-    for step in range(shape.run):
-        number = "%i" if step == 0 else r.add("%i", step)
-        if shape.direct:
-            place = r.at("%b", r.word("%depth_b", r.scaled(number)))
-        else:
-            place = r.at("%b", r.multiply(number, size * shape.width))
-        loaded = [
-            r.let(f"load {vector}, ptr {r.at(place, column * shape.lanes * size)}, align {size}")
-            for column in range(shape.vectors)
-        ]
-        for row in range(rows):
-            at = r.at(r.at(starts[row], along), step * size)
-            spread = splat(r, shape, r.let(f"load {shape.kind}, ptr {at}, align {size}"))
-            for column, factor in enumerate(loaded):
-                name = f"%next{row}.{column}" + (f".{step}" if step < shape.run - 1 else "")
-                add_product(r, shape, name, spread, factor, at_once[row, column])
-                at_once[row, column] = name
-    r.line(f"%next = add i64 %i, {shape.run}")
-    again = r.compare("slt", "%next", "%k")
-    r.end(f"br i1 {again}, label %loop, label %write")
-    r.block("write")
-    for row, column in sums:
-        ways = ("zeroinitializer", "entry"), (f"%next{row}.{column}", "loop")
-        r.line(f"%more{row}.{column} = " + _phi(vector, *ways))
-    lines = {row: r.at("%c", r.word("%rows_c", 8 * row)) for row in range(rows)}
-    places = {at: r.at(lines[at[0]], at[1] * shape.lanes * size) for at in sums}
-    whole = r.equal("%width", shape.width)
+    with r.fold("%k", [Typed("zeroinitializer", vector)] * len(sums), step=shape.run) as fold:
+        along = r.word("%depth", r.scaled(fold.index))
+        for step in range(shape.run):
+            number = fold.index if step == 0 else r.add(fold.index, step)
+            if shape.direct:
+                place = r.at("%b", r.word("%depth_b", r.scaled(number)))
+            else:
+                place = r.at("%b", r.multiply(number, size * shape.width))
+            loaded = [
+                r.load(vector, r.at(place, column * shape.lanes * size), size)
+                for column in range(shape.vectors)
+            ]
+            for row, start in enumerate(starts):
+                at = r.at(r.at(start, along), step * size)
+                spread = r.splat(r.load(shape.kind, at, size), shape.lanes)
+                for column, factor in enumerate(loaded):
+                    at_once = row * shape.vectors + column
+                    fold.values[at_once] = add_product(r, spread, factor, fold.values[at_once])
+    lines = [r.at("%c", r.word("%rows_c", 8 * row)) for row in range(rows)]
+    places = [r.at(lines[row], column * shape.lanes * size) for row, column in sums]
     fresh = r.equal("%adds", 0)
-    r.end(f"br i1 {whole}, label %wide, label %some")
+
+    def store(values: Sequence[str]) -> None:
+        for value, place in zip(values, places, strict=True):
+            r.store(value, place, align=size)
+        r.end("ret void")
+
+    def added(old: Sequence[str]) -> list[str]:
+        return [r.op(shape.add, *pair) for pair in zip(old, fold.values, strict=True)]
+
+    r.branch(r.equal("%width", shape.width), "wide", "some")
     r.block("wide")
-    r.end(f"br i1 {fresh}, label %all.store, label %all.add")
-    r.block("all.add")
+    with r.when(fresh):
+        store(fold.values)
     # Rows that fill up the last tile repeat its last row: all are loaded before any is stored.
-    for row, column in sums:
-        old: str = r.let(f"load {vector}, ptr {places[row, column]}, align {size}")
-        r.line(f"%both{row}.{column} = {shape.add} {vector} {old}, %more{row}.{column}")
-    for row, column in sums:
-        r.line(f"store {vector} %both{row}.{column}, ptr {places[row, column]}, align {size}")
-    r.end("ret void")
-    r.block("all.store")
-    for row, column in sums:
-        r.line(f"store {vector} %more{row}.{column}, ptr {places[row, column]}, align {size}")
-    r.end("ret void")
+    store(added([r.load(vector, place, size) for place in places]))
     r.block("some")
     present = masks(r, shape, "%width")
-    r.end(f"br i1 {fresh}, label %some.store, label %some.add")
-    r.block("some.add")
-    kept = [masked_load(r, shape, places[row, column], present[column]) for row, column in sums]
-    for old, (row, column) in zip(kept, sums, strict=True):
-        r.line(f"%part{row}.{column} = {shape.add} {vector} {old}, %more{row}.{column}")
-    r.block("some.store")
-    for row, column in sums:
-        ways = (f"%part{row}.{column}", "some.add"), (f"%more{row}.{column}", "some")
-        r.line(f"%last{row}.{column} = " + _phi(vector, *ways))
+    r.branch(fresh, "store", "add")
+    r.block("add")
+    kept = zip(places, sums, strict=True)
+    total = added([r.load_lanes(vector, at, present[column], size) for at, (_, column) in kept])
+    r.block("store")
+    last = [
+        r.phi(vector, (value, "add"), (new, "some"))
+        for value, new in zip(total, fold.values, strict=True)
+    ]
     for column in range(shape.vectors):
-        values = [f"%last{row}.{column}" for row in range(rows)]
         left = r.subtract("%width", column * shape.lanes)
-        _store_first(r, shape, values, [places[row, column] for row in range(rows)], left)
-    r.end("ret void")
-    return r.text()
-
-
-def _phi(kind: str, *ways: tuple[str, str]) -> str:
-    return f"phi {kind} " + ", ".join(f"[ {value}, %{block} ]" for value, block in ways)
+        every = slice(column, None, shape.vectors)
+        _store_first(r, shape, last[every], places[every], left)
+    return r
 
 
 def _store_first(
-    r: Routine, shape: Shape, values: list[str], places: list[str], count: str
+    r: Routine, shape: Shape, values: Sequence[str], places: Sequence[str], count: str
 ) -> None:
     """Store the first lanes of some vectors, in halves: masked stores can be very slow."""
-    with r.when(r.compare("sge", count, shape.lanes)):
-        for value, place in zip(values, places, strict=True):
-            r.line(f"store {shape.vector} {value}, ptr {place}, align {shape.size}")
     lanes = shape.lanes
-    some = r.both(r.compare("sgt", count, 0), r.compare("slt", count, lanes))
-    with r.when(some):
+
+    def store() -> None:
+        for value, place in zip(values, places, strict=True):
+            r.store(value, place, align=shape.size)
+
+    with r.when(r.compare("sge", count, lanes)):
+        store()
+    with r.when(r.both(r.compare("sgt", count, 0), r.compare("slt", count, lanes))):
         while lanes > 1:
             half = lanes // 2
-            kind = f"<{half} x {shape.kind}>"
-            bit = r.let(f"and i64 {count}, {half}")
+            bit = r.op("and", count, half)
             has = r.unequal(bit, 0)
             low, high = (
-                [_lanes_of(r, shape.kind, value, lanes, first, half) for value in values]
+                [r.shuffle(value, range(first, first + half)) for value in values]
                 for first in (0, half)
             )
             with r.when(has):
-                for value, place in zip(low, places, strict=True):
-                    r.line(f"store {kind} {value}, ptr {place}, align {shape.size}")
-            values = [r.select(has, b, a, kind) for a, b in zip(low, high, strict=True)]
+                values = low
+                store()
+            values = [r.select(has, b, a) for a, b in zip(low, high, strict=True)]
             skipped = r.multiply(bit, shape.size)
             places = [r.at(place, skipped) for place in places]
             lanes = half
 
 
-def _lanes_of(r: Routine, kind: str, value: str, lanes: int, first: int, count: int) -> str:
-    numbers = ", ".join(f"i32 {first + lane}" for lane in range(count))
-    pair = f"<{lanes} x {kind}> {value}, <{lanes} x {kind}> poison"
-    return r.let(f"shufflevector {pair}, <{count} x i32> <{numbers}>")
-
-
-def _kernel(shape: Shape) -> str:
+def _kernel(shape: Shape) -> Routine:
     size, width = shape.size, shape.width
-    r = kernel_routine("tiles")
-    r.line(f"%panel = alloca [{DEPTH * width} x {shape.kind}], align 64")
-    r.line(f"%turned = alloca [{TURNED} x i8], align 64")
-    w = r.words("%args", TileArguments._fields)
-    table = {
-        name: r.let(f"inttoptr i64 {w[name]} to ptr")
-        for name in ("batch_table", "rows_a", "rows_c", "columns_b", "depth_a", "depth_b")
-    }
-    bases = {
-        name: r.at(r.pointer("%slots", r.scaled(w[f"slot_{name}"])), w[f"offset_{name}"])
-        for name in "abc"
-    }
-
-    def part(split: int, whole: str) -> tuple[str, str]:
-        here = r.equal(w["split"], split)
-        return r.select(here, "%lo", 0), r.select(here, "%hi", whole)
-
-    item_from, item_to = part(SPLIT_BATCH, w["batch"])
-    panel_from, panel_to = part(SPLIT_PANELS, w["panels"])
-    row_from, row_to = part(SPLIT_ROWS, w["outer_rows"])
-    tile_from, tile_to = part(SPLIT_TILES, w["tiles"])
+    frame = Frame("tiles", TileArguments._fields)
+    r, w = frame.r, frame.words
+    turned_memory = r.entry_line(f"alloca [{TURNED} x i8], align 64")
+    panel_memory = r.entry_line(f"alloca [{DEPTH * width} x {shape.kind}], align 64")
+    row_to, row_from = frame.part(SPLIT_ROWS, "outer_rows")
+    tile_to, tile_from = frame.part(SPLIT_TILES, "tiles")
+    panels = frame.part(SPLIT_PANELS, "panels")
     deep = w["panel_depth"]
-    deep_blocks = r.let(f"udiv i64 {r.add(w['k'], r.subtract(deep, 1))}, {deep}")
-    deep_blocks = r.select(r.equal(w["k"], 0), 1, deep_blocks)
+    deep_blocks = r.select(r.equal(w["k"], 0), 1, r.blocks(w["k"], deep))
     turns = r.unequal(w["turns"], 0)
-    tile_bytes = shape.rows * size
     with (
-        r.loop(item_to, item_from) as item,
+        r.loop(*frame.part(SPLIT_BATCH, "batch")) as item,
         cut_in_blocks(r, row_from, row_to, w["block_rows"]) as (row_first, row_last),
         cut_in_blocks(r, tile_from, tile_to, w["block_tiles"]) as (tile_first, tile_last),
         r.loop(w["outer_depth"]) as outer,
         r.loop(deep_blocks) as block,
     ):
-        moved = r.row(table["batch_table"], item, 3)
-        a, b, c = (r.at(bases[name], r.word(moved, 8 * at)) for at, name in enumerate("abc"))
-        deep_a = r.at(a, r.let(f"mul i64 {outer}, {w['deep_a']}"))
-        deep_b = r.at(b, r.let(f"mul i64 {outer}, {w['deep_b']}"))
+        a, b, c = frame.of_item(item)
+        deep_a = r.at(a, r.multiply(outer, w["deep_a"]))
+        deep_b = r.at(b, r.multiply(outer, w["deep_b"]))
         top = r.multiply(block, deep)
-        rest = r.subtract(w["k"], top)
-        k = r.select(r.compare("slt", rest, deep), rest, deep)
-        depth_a, depth_b = (r.at(table[f"depth_{name}"], r.scaled(top)) for name in "ab")
+        k = r.least(r.subtract(w["k"], top), deep)
+        depth_a, depth_b = (r.at(w[f"depth_{name}"], r.scaled(top)) for name in "ab")
         earlier = r.either(r.unequal(outer, 0), r.unequal(block, 0))
-        earlier = r.either(earlier, r.unequal(w["adds"], 0))
-        adds = r.let(f"zext i1 {earlier} to i64")
+        adds = r.cast("zext", r.either(earlier, r.unequal(w["adds"], 0)), "i64")
         tiles = r.subtract(tile_last, tile_first)
-        turned_bytes = r.multiply(k, tile_bytes)
+        turned_bytes = r.multiply(k, shape.rows * size)
 
         def turned(row: str, tile: str) -> str:
             """Where the turned elements of a tile lie."""
             number = r.multiply(r.subtract(row, row_first), tiles)
             number = r.add(number, r.subtract(tile, tile_first))
-            return r.at("%turned", r.multiply(number, turned_bytes))
+            return r.at(turned_memory, r.multiply(number, turned_bytes))
 
         with (
             r.loop(r.select(turns, row_last, row_first), row_first) as row,
             r.loop(tile_last, tile_first) as tile,
         ):
-            row_a = r.at(deep_a, r.let(f"mul i64 {row}, {w['outer_a']}"))
-            rows_a = r.row(table["rows_a"], tile, shape.rows)
-            r.do(
-                "@turn",
-                f"ptr {turned(row, tile)}",
-                f"ptr {row_a}",
-                f"ptr {rows_a}",
-                f"ptr {depth_a}",
-                f"i64 {k}",
+            row_a, rows_a = (
+                frame.of_row(deep_a, "a", row),
+                frame.tile_offsets("a", tile, shape.rows),
             )
-        with r.loop(panel_to, panel_from) as panel:
+            r.do("@turn", turned(row, tile), row_a, rows_a, depth_a, k)
+        with r.loop(*panels) as panel:
             first = r.multiply(panel, width)
-            left = r.subtract(w["n"], first)
-            columns = r.select(r.compare("slt", left, width), left, width)
-            columns_b = r.at(table["columns_b"], r.scaled(first))
-            panel_b = "%panel"
+            columns = r.least(r.subtract(w["n"], first), width)
+            columns_b = r.at(w["columns_b"], r.scaled(first))
+            panel_b = panel_memory
             if shape.direct:
                 panel_b = r.at(deep_b, r.word(columns_b))
             else:
-                r.do(
-                    "@pack",
-                    "ptr %panel",
-                    f"ptr {deep_b}",
-                    f"ptr {depth_b}",
-                    f"ptr {columns_b}",
-                    f"i64 {k}",
-                    f"i64 {columns}",
-                    f"i64 {w['lie']}",
-                )
+                r.do("@pack", panel_memory, deep_b, depth_b, columns_b, k, columns, w["lie"])
             start_c = r.at(c, r.multiply(first, size))
             with r.loop(row_last, row_first) as row:
-                row_a = r.at(deep_a, r.let(f"mul i64 {row}, {w['outer_a']}"))
-                row_c = r.at(start_c, r.let(f"mul i64 {row}, {w['outer_c']}"))
+                row_a, row_c = frame.of_row(deep_a, "a", row), frame.of_row(start_c, "c", row)
                 with r.loop(tile_last, tile_first) as tile:
-                    rows_a, rows_c = (r.row(table[f"rows_{n}"], tile, shape.rows) for n in "ac")
+                    rows_a, rows_c = (frame.tile_offsets(x, tile, shape.rows) for x in "ac")
                     left_operand = (
-                        r.select(turns, turned(row, tile), row_a, "ptr"),
+                        r.select(turns, turned(row, tile), row_a),
                         r.select(turns, "@turned.rows", rows_a, "ptr"),
                         r.select(turns, "@turned.depth", depth_a, "ptr"),
                     )
-                    r.do(
-                        "@tile",
-                        *(f"ptr {each}" for each in left_operand),
-                        f"ptr {panel_b}",
-                        f"ptr {depth_b}",
-                        f"ptr {row_c}",
-                        f"ptr {rows_c}",
-                        f"i64 {k}",
-                        f"i64 {columns}",
-                        f"i64 {adds}",
-                    )
-    r.end("ret void")
-    return r.text()
+                    sizes = (k, columns, adds)
+                    r.do("@tile", *left_operand, panel_b, depth_b, row_c, rows_c, *sizes)
+    return r

@@ -12,9 +12,9 @@ The first runs are also written into a log, if there is one: a row of plan, begi
 from __future__ import annotations
 
 from gradtape.compiler.emit.plans.instructions import HEADER_WORDS, WORDS
-from gradtape.compiler.emit.plans.interrupts import IS_STOPPED, LOG, PLACE, POLL
+from gradtape.compiler.emit.plans.interrupts import LOG, PLACE
 from gradtape.compiler.emit.plans.runner import write_instructions
-from gradtape.compiler.emit.writer import Routine, Word
+from gradtape.compiler.emit.writer import Routine, Word, module
 
 # One in so many runs of a parallel plan is serial. A power of two.
 SERIAL_EVERY = 64
@@ -38,22 +38,21 @@ def has_counter(machine: str) -> bool:
 def timing_ir(machine: str) -> str:
     """The module of `cycles` and of `run_timed_plan`. It needs the symbols of the runner."""
     counter = Routine("i64 @cycles()")
-    counter.end(f"ret i64 {counter.let(_COUNTERS[machine]) if machine in _COUNTERS else 0}")
-    declared = ("@llvm.readcyclecounter", POLL, IS_STOPPED, "@PyThread_get_thread_ident")
-    parts = [f"{PLACE} = external global i64", *(f"declare i64 {name}()" for name in declared)]
-    return "\n".join([*parts, counter.text(), _run_timed_plan()])
+    counter.give(counter.let(_COUNTERS[machine]) if machine in _COUNTERS else 0)
+    declared = "declare i64 @llvm.readcyclecounter()"
+    return module(f"{PLACE} = external global i64", declared, counter, _run_timed_plan())
 
 
-def _run_timed_plan() -> str:
+def _run_timed_plan() -> Routine:
     parameters = "ptr %team, ptr %instructions, i64 %count, ptr %slots"
     r = Routine(f"i64 @run_timed_plan({parameters})")
     header = r.at("%instructions", -8 * HEADER_WORDS)
-    turn = r.let(f"and i64 {_add(r, header, 0, 1)}, {SERIAL_EVERY - 1}")
+    turn = r.op("and", _add(r, header, 0, 1), SERIAL_EVERY - 1)
     alone = r.same("%team", "null")
     serial = r.both(r.equal(turn, SERIAL_EVERY - 1), r.negated(alone))
     # The word of serial runs follows that of the others.
     shift = r.select(serial, 8, 0)
-    last = r.let("alloca i64")
+    last = r.alloca()
     begin = r.call("i64", "@cycles")
     r.put(last, 0, begin)
 
@@ -69,27 +68,23 @@ def _run_timed_plan() -> str:
         _add(r, header, 16, 1)
         _add(r, header, 24, spent)
     _log(r, begin, r.word(last))
-    r.end(f"ret i64 {stopped}")
-    return r.text()
+    r.give(stopped)
+    return r
 
 
 def _log(r: Routine, begin: str, end: str) -> None:
     """Write a row into the log, if there is one and it has room."""
-    log = r.let(f"inttoptr i64 {_shared(r, PLACE, LOG)} to ptr")
+    log = r.load_shared(r.at(PLACE, LOG), "ptr")
     with r.when(r.differ(log, "null")):
         number = _add(r, log, 8, 1)
         with r.when(r.compare("ult", number, r.word(log))):
             row = r.at(r.row(log, number, LOG_ROW), 8 * LOG_HEADER)
-            plan = r.let("ptrtoint ptr %instructions to i64")
+            plan = r.cast("ptrtoint", "%instructions", "i64")
             thread = r.call("i64", "@PyThread_get_thread_ident")
             for position, word in enumerate((plan, begin, end, thread)):
                 r.put(row, 8 * position, word)
 
 
-def _shared(r: Routine, place: str, offset: int) -> str:
-    return r.let(f"load atomic i64, ptr {r.at(place, offset)} monotonic, align 8")
-
-
 def _add(r: Routine, base: str, offset: Word, value: Word) -> str:
     """Add to a word that threads share; the word as it was before."""
-    return r.let(f"atomicrmw add ptr {r.at(base, offset)}, i64 {value} monotonic")
+    return r.exchanged("add", r.at(base, offset), value)
