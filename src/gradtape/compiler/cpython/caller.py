@@ -312,10 +312,9 @@ def _run() -> Routine:
         r.go_if(r.differ(r.call("ptr", "@PyErr_Occurred"), "null"), "failed")
         r.go("over")
     # Where a plan computes in vain if a value is another one than it was.
-    decision = r.pointer("%context", AT["decision"])
+    decision = context.pointer("decision")
     with r.when(r.differ(decision, "null")):
-        holds = r.let(f"load i8, ptr {r.pointer(decision)}")
-        r.go_if(r.let(f"icmp eq i8 {holds}, 0"), "over")
+        r.go_if(r.equal(r.load("i8", r.pointer(decision)), 0), "over")
     counts = known_object("run_counts")
     r.add_to(counts, 0, 1)
     r.add_to(counts, 8, context.word("ops"))
