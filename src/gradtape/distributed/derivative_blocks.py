@@ -12,16 +12,17 @@ from collections.abc import Callable
 from concurrent import futures
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+import gradtape as gt
+from gradtape import Tensor
 from gradtape.argument_checks import as_count
-from gradtape.autodiff.sparse.choose_colouring import Coloured, colour
+from gradtape.autodiff.sparse.choose_colouring import colour
 from gradtape.autodiff.sparse.pattern import Pattern, pattern_of
-from gradtape.control.vmap import vmap
 from gradtape.distributed import functions_sent
-from gradtape.distributed.mapping import Results, map as map_items
+from gradtape.distributed.mapping import map as map_items
 from gradtape.distributed.programs import (
     NotAProgramError,
     TravellingProgram,
@@ -30,11 +31,7 @@ from gradtape.distributed.programs import (
 )
 from gradtape.distributed.report import Report
 from gradtape.errors import DtypeError, SparsityError, shown
-from gradtape.ops.arrays.movement import reshape
 from gradtape.progress import Choice
-from gradtape.tape.grad_vjp_jvp import grad, jvp, vjp
-from gradtape.tape.sparsity_patterns import hessian_pattern, sparsity_pattern
-from gradtape.tensor import Tensor, asarray
 
 __all__ = ["Blocks", "hessian", "jacobian"]
 
@@ -42,34 +39,60 @@ __all__ = ["Blocks", "hessian", "jacobian"]
 BLOCKS_PER_WORKER = 4
 
 
+class _Part(NamedTuple):
+    """One block: its first colour and the one after its last, and what belongs to it."""
+
+    start: int
+    stop: int
+    # Of a sparse matrix: where the entries lie in the products, one after the other.
+    entries: np.ndarray | None
+    # Where the values belong in the whole: slices, or numbers of entries.
+    place: Any
+
+
 @dataclass(frozen=True)
-class _Products:
-    """The products of a Jacobian at one point with seeds: what a worker holds."""
+class _Block:
+    """A function of a part of a matrix: its values, or None if they went to a file.
+
+    In a dense matrix each column, or row, has a colour of its own.
+    """
 
     f: Callable[[Any], Any]
     x: np.ndarray
     forward: bool
     program: TravellingProgram | None
-    # Seeds per block: shorter ones are filled with zeros, so that one program serves all.
-    size: int
-    seed_shape: tuple[int, ...]
-    seed_dtype: np.dtype[Any]
+    # Seeds of one block: unused ones are zero, so that one program serves all blocks.
+    seeds: tuple[int, ...]
+    dtype: np.dtype[Any]
+    # The colour of each element of a seed.
+    colours: np.ndarray
+    file: str | None
 
     @property
     def programs(self) -> tuple[TravellingProgram, ...]:
         """The programs that travelled."""
         return () if self.program is None else (self.program,)
 
-    def __call__(self, seeds: np.ndarray) -> np.ndarray:
-        """One flat product for each seed; a seed is a row of an array."""
-        count = len(seeds)
-        padded = np.zeros((self.size, *self.seed_shape), self.seed_dtype)
-        padded[:count] = seeds.reshape(count, *self.seed_shape)
+    def __call__(self, part: _Part) -> np.ndarray | None:
+        count = part.stop - part.start
+        seeds = np.zeros(self.seeds, self.dtype)
+        rows = self.colours == np.arange(part.start, part.stop)[:, None]
+        seeds[:count] = rows.reshape(count, *self.seeds[1:])
         if self.program is not None:
-            (found,) = self.program([self.x, padded])
+            (found,) = self.program([self.x, seeds])
         else:
-            found = products(self.f, self.x, padded, self.forward).numpy()
-        return np.array(found[:count])
+            found = products(self.f, self.x, seeds, self.forward).numpy()
+        values = np.array(found[:count])
+        if part.entries is not None:
+            values = values.reshape(-1)[part.entries]
+        elif self.forward:
+            values = values.T
+        if self.file is None:
+            return values
+        whole = np.load(self.file, mmap_mode="r+")
+        whole[part.place] = values
+        whole.flush()
+        return None
 
 
 def products(f: Callable[[Any], Any], x: Any, seeds: Any, forward: bool) -> Tensor:
@@ -77,75 +100,11 @@ def products(f: Callable[[Any], Any], x: Any, seeds: Any, forward: bool) -> Tens
 
     def along(seed: Any) -> Any:
         if forward:
-            return reshape(jvp(f, (x,), (seed,))[1], (-1,))
-        return reshape(vjp(f, x)[1](seed)[0], (-1,))
+            return gt.reshape(gt.jvp(f, (x,), (seed,))[1], (-1,))
+        return gt.reshape(gt.vjp(f, x)[1](seed)[0], (-1,))
 
-    found: Tensor = vmap(along)(seeds)
+    found: Tensor = gt.vmap(along)(seeds)
     return found
-
-
-@dataclass(frozen=True)
-class DenseBlock:
-    """A function of a span of columns or rows: the block, or None if it went to a file."""
-
-    products: _Products
-    length: int
-    file: str | None
-
-    @property
-    def programs(self) -> tuple[TravellingProgram, ...]:
-        """The programs that travelled."""
-        return self.products.programs
-
-    def __call__(self, span: tuple[int, int]) -> np.ndarray | None:
-        start, stop = span
-        seeds = np.zeros((stop - start, self.length), self.products.seed_dtype)
-        seeds[np.arange(stop - start), np.arange(start, stop)] = 1.0
-        found = self.products(seeds)
-        block = found.T if self.products.forward else found
-        if self.file is None:
-            return block
-        matrix = np.load(self.file, mmap_mode="r+")
-        matrix[_place(self.products.forward, start, stop)] = block
-        matrix.flush()
-        return None
-
-
-def _place(forward: bool, start: int, stop: int) -> tuple[slice, slice]:
-    span = slice(start, stop)
-    return (slice(None), span) if forward else (span, slice(None))
-
-
-@dataclass(frozen=True)
-class SparseBlock:
-    """A function of a span of colours: the entries of those colours, or None."""
-
-    products: _Products
-    # The colour of each seed element; the entries by colour: where they lie in a product.
-    colours: np.ndarray
-    bounds: np.ndarray
-    places: np.ndarray
-    order: np.ndarray | None
-    file: str | None
-
-    @property
-    def programs(self) -> tuple[TravellingProgram, ...]:
-        """The programs that travelled."""
-        return self.products.programs
-
-    def __call__(self, span: tuple[int, int]) -> np.ndarray | None:
-        start, stop = span
-        seeds = (self.colours == np.arange(start, stop)[:, None]).astype(self.products.seed_dtype)
-        found = self.products(seeds)
-        low, high = self.bounds[start], self.bounds[stop]
-        which = np.repeat(np.arange(stop - start), np.diff(self.bounds[start : stop + 1]))
-        entries = found[which, self.places[low:high]]
-        if self.file is None or self.order is None:
-            return entries
-        data = np.load(self.file, mmap_mode="r+")
-        data[self.order[low:high]] = entries
-        data.flush()
-        return None
 
 
 @dataclass(frozen=True)
@@ -212,20 +171,8 @@ def jacobian(
     matrix, of a folder with indptr.npy, indices.npy and data.npy for a sparse one. Workers write
     their blocks there, and the result is mapped into memory.
     """
-    return _by_blocks(
-        "jacobian",
-        f,
-        x,
-        sparsity_pattern,
-        sparse,
-        mode,
-        block,
-        out,
-        workers,
-        executor,
-        address,
-        progress,
-    )
+    how = _How(block, out, workers, executor, address, progress)
+    return _by_blocks("jacobian", f, x, gt.sparsity_pattern, sparse, mode, how)
 
 
 def hessian(
@@ -252,22 +199,73 @@ def hessian(
     """
 
     def pattern(_: Any, point: Any) -> Any:
-        return hessian_pattern(f, point)
+        return gt.hessian_pattern(f, point)
 
-    return _by_blocks(
-        "hessian",
-        grad(f),
-        x,
-        pattern,
-        sparse,
-        "forward",
-        block,
-        out,
-        workers,
-        executor,
-        address,
-        progress,
-    )
+    how = _How(block, out, workers, executor, address, progress)
+    return _by_blocks("hessian", gt.grad(f), x, pattern, sparse, "forward", how)
+
+
+class _How(NamedTuple):
+    """The arguments that say how and where blocks are computed."""
+
+    block: int | None
+    out: Any
+    workers: int | None
+    executor: futures.Executor | None
+    address: str | None
+    progress: Choice
+
+    def size(self, name: str, total: int) -> int:
+        """The number of colours of one block."""
+        if self.block is not None:
+            return min(as_count(f"{name}: block", self.block, least=1), max(total, 1))
+        workers = self.workers or os.cpu_count() or 1
+        return max(1, -(-total // (BLOCKS_PER_WORKER * workers)))
+
+
+class _Cut(NamedTuple):
+    """How a matrix is divided: by colours of its columns (forward) or rows."""
+
+    shape: tuple[int, int]
+    forward: bool
+    # The number of colours, and the colour of each element of a seed.
+    total: int
+    colours: np.ndarray
+    # Of a sparse matrix: where each entry lies in all products, one after the other.
+    pattern: Pattern | None = None
+    positions: np.ndarray | None = None
+
+    def parts(self, size: int) -> list[_Part]:
+        """The blocks of so many colours each."""
+        found = []
+        length = self.shape[0] if self.forward else self.shape[1]
+        order = None if self.positions is None else np.argsort(self.positions, kind="stable")
+        for start in range(0, self.total, size):
+            stop = min(start + size, self.total)
+            if self.positions is None or order is None:
+                span = slice(start, stop)
+                place: Any = (slice(None), span) if self.forward else span
+                found.append(_Part(start, stop, None, place))
+                continue
+            ends = [start * length, stop * length]
+            place = order[slice(*np.searchsorted(self.positions, ends, sorter=order))]
+            found.append(_Part(start, stop, self.positions[place] - ends[0], place))
+        return found
+
+
+def _cut(name: str, pattern: Pattern | None, shape: tuple[int, int], mode: str) -> _Cut:
+    if pattern is None:
+        forward = shape[1] <= shape[0] if mode == "auto" else mode == "forward"
+        total = shape[1] if forward else shape[0]
+        return _Cut(shape, forward, total, np.arange(total))
+    if pattern.rows is None:
+        raise SparsityError(f"{name}: the matrix is dense. Use sparse=False.")
+    ways = {"forward": ["column"], "reverse": ["row"]}.get(mode, ["column", "row"])
+    coloured = min((colour(pattern, way) for way in ways), key=lambda each: each.cost())
+    chosen = coloured.columns if coloured.columns is not None else coloured.rows
+    assert chosen is not None
+    forward, of = coloured.columns is not None, np.asarray(chosen.of)
+    return _Cut(pattern.shape, forward, chosen.count, of, pattern, coloured.positions)
 
 
 def _by_blocks(
@@ -277,164 +275,81 @@ def _by_blocks(
     find_pattern: Callable[[Any, Any], Any],
     sparse: Any,
     mode: str,
-    block: int | None,
-    out: Any,
-    workers: int | None,
-    executor: futures.Executor | None,
-    address: str | None,
-    progress: Choice,
+    how: _How,
 ) -> Any:
     if mode not in ("auto", "forward", "reverse"):
         raise ValueError(f"{name}: mode={mode!r} is unknown. Use auto, forward or reverse.")
+    out = how.out
     if out is not None and not isinstance(out, (str, os.PathLike)):
         raise TypeError(f"{name}: out={shown(out)} is not a path. Pass None, 'refs' or a path.")
     point = np.array(x.numpy() if isinstance(x, Tensor) else x)
     if point.dtype.kind != "f":
         raise DtypeError(f"{name}: x has dtype {point.dtype}, not float32 or float64.")
-    value = asarray(f(asarray(point)))
+    value = gt.asarray(f(gt.asarray(point)))
     if value.dtype.kind != "f":
         raise DtypeError(f"{name}: the function returned dtype {value.dtype}. Return real floats.")
-    shape = (value.size, point.size)
-    options = {
-        "workers": workers,
-        "executor": executor,
-        "address": address,
-        "progress": progress,
-    }
+    pattern = None
     if sparse is not False and sparse is not None:
-        found = pattern_of(sparse) if sparse is not True else find_pattern(f, point)
-        if found.rows is None:
-            raise SparsityError(f"{name}: the matrix is dense. Use sparse=False.")
-        return _sparse(name, f, point, value, found, mode, block, out, options)
-    forward = shape[1] <= shape[0] if mode == "auto" else mode == "forward"
-    total = shape[1] if forward else shape[0]
-    size = _block_size(name, block, total, options)
-    seed_shape = point.shape if forward else value.shape
-    like = point if forward else value
-    report, held = _held(name, f, point, forward, size, seed_shape, like.dtype)
-    path = None if out in (None, "refs") else _as_file(out)
-    if path is not None:
-        np.lib.format.open_memmap(path, "w+", value.dtype, shape).flush()
-    spans = _spans(total, size)
-    places = [_place(forward, *span) for span in spans]
-    run = DenseBlock(held, total, path)
-    results = _results(run, spans, out == "refs", options, report)
+        pattern = find_pattern(f, point) if sparse is True else pattern_of(sparse)
+    cut = _cut(name, pattern, (value.size, point.size), mode)
+    file = None if out in (None, "refs") else _new_file(out, cut, value.dtype)
+    like = point if cut.forward else value
+    size = how.size(name, cut.total)
+    block, why = _block(name, f, point, cut, (size, *like.shape), np.dtype(like.dtype), file)
+    parts = cut.parts(size)
+    more = {"workers": how.workers, "executor": how.executor, "address": how.address}
+    results = map_items(block, parts, refs=out == "refs", seed=0, progress=how.progress, **more)
+    results.report.name, results.report.not_a_program = name, why
     if out == "refs":
-        return Blocks(shape, places, list(results), None, value.dtype, results.report)
-    matrix = np.empty(shape, value.dtype) if path is None else None
-    for place, part in zip(places, results, strict=True):
-        if matrix is not None:
-            matrix[place] = part
-    return np.load(path, mmap_mode="r") if path is not None else matrix
+        places = [part.place for part in parts]
+        return Blocks(cut.shape, places, list(results), pattern, value.dtype, results.report)
+    if file is None:
+        whole = np.empty(cut.shape if pattern is None else pattern.nnz, value.dtype)
+        for part, values in zip(parts, results, strict=True):
+            whole[part.place] = values
+    else:
+        list(results)
+        whole = np.load(file, mmap_mode="r")
+    return whole if pattern is None else pattern.with_data(whole)
 
 
-def _sparse(
+def _block(
     name: str,
-    f: Any,
-    point: np.ndarray,
-    value: Tensor,
-    pattern: Pattern,
-    mode: str,
-    block: int | None,
-    out: Any,
-    options: dict[str, Any],
-) -> Any:
-    coloured = _one_way(pattern, mode)
-    forward = coloured.columns is not None
-    colours = coloured.columns if coloured.columns is not None else coloured.rows
-    assert colours is not None
-    of = np.asarray(colours.of)
-    across = pattern.indices if forward else pattern.row_numbers
-    along = pattern.row_numbers if forward else pattern.indices
-    colour_of_entry = of[across]
-    order = np.argsort(colour_of_entry, kind="stable")
-    bounds = np.searchsorted(colour_of_entry[order], np.arange(colours.count + 1))
-    size = _block_size(name, block, colours.count, options)
-    seed_shape = point.shape if forward else tuple(value.shape)
-    like = point if forward else value
-    report, held = _held(name, f, point, forward, size, seed_shape, like.dtype)
-    folder = None if out in (None, "refs") else Path(os.fspath(out))
-    file = None
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-        np.save(folder / "indptr.npy", pattern.indptr)
-        np.save(folder / "indices.npy", pattern.indices)
-        file = str(folder / "data.npy")
-        np.lib.format.open_memmap(file, "w+", value.dtype, (pattern.nnz,)).flush()
-    run = SparseBlock(
-        held, of, bounds, np.asarray(along)[order], None if file is None else order, file
-    )
-    spans = _spans(colours.count, size)
-    results = _results(run, spans, out == "refs", options, report)
-    places = [order[bounds[start] : bounds[stop]] for start, stop in spans]
-    if out == "refs":
-        return Blocks(pattern.shape, places, list(results), pattern, value.dtype, results.report)
-    if file is not None:
-        for _ in results:
-            pass
-        return pattern.with_data(np.load(file, mmap_mode="r"))
-    data = np.empty(pattern.nnz, value.dtype)
-    for place, part in zip(places, results, strict=True):
-        data[place] = part
-    return pattern.with_data(data)
-
-
-def _one_way(pattern: Pattern, mode: str) -> Coloured:
-    """A colouring of columns or of rows: the one that takes fewer products."""
-    if mode != "auto":
-        return colour(pattern, "column" if mode == "forward" else "row")
-    ways = colour(pattern, "column"), colour(pattern, "row")
-    return min(ways, key=lambda found: found.cost())
-
-
-def _held(
-    name: str,
-    f: Any,
+    f: Callable[[Any], Any],
     x: np.ndarray,
-    forward: bool,
-    size: int,
-    seed_shape: tuple[int, ...],
-    seed_dtype: Any,
-) -> tuple[Report, _Products]:
-    """What workers hold, with the program of a block if the function can be traced."""
-    report = Report(name)
-    program = None
+    cut: _Cut,
+    seeds: tuple[int, ...],
+    dtype: np.dtype[Any],
+    file: str | None,
+) -> tuple[_Block, str]:
+    """What workers hold, with its program; if there is none, also the reason."""
+    program, why, forward = None, "", cut.forward
     try:
-        seeds = np.zeros((size, *seed_shape), seed_dtype)
-        program = travelling(name, lambda x, s: products(f, x, s, forward), (x, seeds))
+        given = (x, np.zeros(seeds, dtype))
+        program = travelling(name, lambda x, s: products(f, x, s, forward), given)
         compile_ahead(program)
     except NotAProgramError as reason:
         functions_sent.refuse_variables(name, f, remedy="Pass their values to the function.")
-        report.not_a_program = str(reason)
+        why = str(reason)
     # A program needs no function: then it need not be pickled either.
     kept = f if program is None else _unused
-    return report, _Products(kept, x, forward, program, size, seed_shape, np.dtype(seed_dtype))
+    return _Block(kept, x, forward, program, seeds, dtype, cut.colours, file), why
+
+
+def _new_file(out: Any, cut: _Cut, dtype: Any) -> str:
+    """The file that workers write to: a matrix, or the data of a sparse one in a folder."""
+    path = os.fspath(out)
+    pattern, size = cut.pattern, cut.shape
+    if pattern is not None:
+        folder, size = Path(path), (pattern.nnz,)
+        folder.mkdir(parents=True, exist_ok=True)
+        np.save(folder / "indptr.npy", pattern.indptr)
+        np.save(folder / "indices.npy", pattern.indices)
+        path = str(folder / "data.npy")
+    path = path if path.endswith(".npy") else f"{path}.npy"
+    np.lib.format.open_memmap(path, "w+", dtype, size).flush()
+    return path
 
 
 def _unused(_: Any) -> Any:
     raise AssertionError("a program was sent in the place of this function")
-
-
-def _block_size(name: str, block: int | None, total: int, options: dict[str, Any]) -> int:
-    if block is not None:
-        return min(as_count(f"{name}: block", block, least=1), max(total, 1))
-    workers = options["workers"] or os.cpu_count() or 1
-    return max(1, -(-total // (BLOCKS_PER_WORKER * workers)))
-
-
-def _spans(total: int, size: int) -> list[tuple[int, int]]:
-    return [(start, min(start + size, total)) for start in range(0, total, size)]
-
-
-def _results(
-    run: Any, spans: list[tuple[int, int]], refs: bool, options: dict[str, Any], report: Report
-) -> Results:
-    results = map_items(run, spans, refs=refs, seed=0, **options)
-    results.report.name = report.name
-    results.report.not_a_program = report.not_a_program
-    return results
-
-
-def _as_file(out: Any) -> str:
-    path = os.fspath(out)
-    return path if path.endswith(".npy") else f"{path}.npy"
