@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent import futures
-from itertools import count
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -13,12 +13,19 @@ import numpy as np
 from gradtape.annotated_kinds import Count
 from gradtape.argument_checks import as_count, as_flag
 from gradtape.control.vmap import vmap
-from gradtape.distributed import functions_sent, random_streams, ray_tasks
+from gradtape.distributed import functions_sent, random_streams
 from gradtape.distributed.functions_sent import Sent
 from gradtape.distributed.programs import NotAProgramError, compile_ahead, travelling
-from gradtape.distributed.ray_tasks import AHEAD, Chunk, RayTasks, raise_failure
+from gradtape.distributed.ray_tasks import AHEAD, RayTasks
 from gradtape.distributed.report import Report
-from gradtape.distributed.tasks import ProgramOfItem, Settings, run_tasks, size_of, takes_generator
+from gradtape.distributed.tasks import (
+    Outcome,
+    ProgramOfItem,
+    Settings,
+    run_tasks,
+    size_of,
+    takes_generator,
+)
 from gradtape.jit.function import Function
 from gradtape.progress import Choice, Progress, chosen
 from gradtape.pytree import flatten, unflatten
@@ -132,87 +139,99 @@ def map(
     report = Report("map")
     items, f = _as_programs(f, items, report, is_traced=batch is not None)
     settings = Settings(random_streams.base_seed(seed), os.getpid(), threads)
-    pairs = _started(
-        f, items, chunk, ordered, refs, settings, report, workers, retries, executor, address
-    )
+    tasks: RayTasks | ExecutorTasks
+    if executor is None:
+        tasks = RayTasks(f, settings, report, workers, retries, refs, address)
+    else:
+        tasks = ExecutorTasks(executor, f, settings, report, workers)
+    pairs = _pairs(tasks, _chunks(items, chunk, report), ordered, report)
     return Results(_shown(pairs, ordered, bar), report, total)
 
 
-def _started(
-    f: Any,
-    items: Iterable[Any],
-    chunk: int,
-    ordered: bool,
-    refs: bool,
-    settings: Settings,
-    report: Report,
-    workers: int | None,
-    retries: Count,
-    executor: futures.Executor | None,
-    address: str | None,
-) -> Iterator[tuple[int, Any]]:
-    chunks = _counted(_chunks(items, chunk), report)
-    if executor is None:
-        ray, busy = ray_tasks.connect("map", address, workers, settings.threads)
-        tasks = RayTasks(ray, functions_sent.send("map", f), settings, report, busy, retries)
-        return tasks.run(chunks, ordered, refs)
-    function = (
-        f if isinstance(executor, futures.ThreadPoolExecutor) else functions_sent.send("map", f)
-    )
-    limit = AHEAD * (workers or getattr(executor, "_max_workers", None) or os.cpu_count() or 1)
-    return _by_executor(executor, function, chunks, settings, report, limit, ordered)
+class ExecutorTasks:
+    """The tasks of one map by an executor."""
+
+    def __init__(
+        self,
+        executor: futures.Executor,
+        f: Callable[..., Any],
+        settings: Settings,
+        report: Report,
+        workers: int | None,
+    ) -> None:
+        self._executor, self._settings, self._report = executor, settings, report
+        in_threads = isinstance(executor, futures.ThreadPoolExecutor)
+        self._function = f if in_threads else functions_sent.send("map", f)
+        workers = workers or getattr(executor, "_max_workers", None) or os.cpu_count() or 1
+        self.held = self.at_once = AHEAD * workers
+
+    def submit(self, numbers: list[int], items: list[Any]) -> futures.Future[list[Any]]:
+        """Begin a task; its handle."""
+        if isinstance(self._function, Sent):
+            self._report.bytes_sent += len(self._function.data)
+        return self._executor.submit(run_tasks, self._function, numbers, items, self._settings)
+
+    def unfinished(self, tasks: Sequence[futures.Future[Any]]) -> list[futures.Future[Any]]:
+        """The tasks that have not ended, once at least one has."""
+        return list(futures.wait(tasks, return_when=futures.FIRST_COMPLETED).not_done)
+
+    def results(self, task: futures.Future[list[Any]]) -> tuple[Outcome, Iterable[Any]]:
+        """The outcome of a task that has ended, and the results of its items."""
+        outcome, *results = task.result()
+        return outcome, results
+
+    def close(self, tasks: Iterable[futures.Future[Any]]) -> None:
+        """Cancel tasks whose results are not needed."""
+        for task in tasks:
+            task.cancel()
 
 
-def _by_executor(
-    executor: futures.Executor,
-    function: Sent | Callable[..., Any],
-    chunks: Iterator[Chunk],
-    settings: Settings,
-    report: Report,
-    limit: int,
+def _pairs(
+    tasks: RayTasks | ExecutorTasks,
+    chunks: Iterator[tuple[list[int], list[Any]]],
     ordered: bool,
+    report: Report,
 ) -> Iterator[tuple[int, Any]]:
-    """Number and result of each item, from tasks of an executor, few of them at a time."""
-    waiting: dict[futures.Future[list[Any]], list[int]] = {}
+    """Number and result of each item: in order, or as soon as they are there."""
+    waiting: dict[Any, list[int]] = {}
+    unfinished: list[Any] = []
     try:
         while True:
-            while len(waiting) < limit and (found := next(chunks, None)) is not None:
-                future = executor.submit(run_tasks, function, found[0], found[1], settings)
-                waiting[future] = found[0]
-                if isinstance(function, Sent):
-                    report.bytes_sent += len(function.data)
+            while len(waiting) < tasks.held and len(unfinished) < tasks.at_once:
+                chunk = next(chunks, None)
+                if chunk is None:
+                    break
+                task = tasks.submit(*chunk)
+                waiting[task] = chunk[0]
+                unfinished.append(task)
             if not waiting:
                 return
-            if ordered:
-                done = next(iter(waiting))
-            else:
-                done = next(iter(futures.wait(waiting, return_when=futures.FIRST_COMPLETED).done))
-            outcome, *results = done.result()
+            # The first one if results are in order, else any that has ended.
+            still = set(unfinished)
+            task = next((each for each in waiting if ordered or each not in still), None)
+            if task is None or task in still:
+                unfinished = tasks.unfinished(unfinished)
+                continue
+            outcome, results = tasks.results(task)
             report.add(outcome.cost)
-            raise_failure(outcome)
-            yield from zip(waiting.pop(done), results, strict=True)
+            failure = outcome.failure
+            if failure is not None:
+                where = f"in item {failure.number} of map, in a worker:"
+                failure.error.add_note(f"{where}\n{failure.text}")
+                raise failure.error
+            yield from zip(waiting.pop(task), results, strict=True)
     finally:
-        for future in waiting:
-            future.cancel()
+        tasks.close(waiting)
 
 
-def _chunks(items: Iterable[Any], size: int) -> Iterator[Chunk]:
-    numbers: list[int] = []
-    held: list[Any] = []
-    for number, item in zip(count(), items, strict=False):
-        numbers.append(number)
-        held.append(item)
-        if len(held) == size:
-            yield numbers, held
-            numbers, held = [], []
-    if held:
-        yield numbers, held
-
-
-def _counted(chunks: Iterator[Chunk], report: Report) -> Iterator[Chunk]:
-    for chunk in chunks:
-        report.bytes_sent += size_of(chunk[1])
-        yield chunk
+def _chunks(
+    items: Iterable[Any], size: int, report: Report
+) -> Iterator[tuple[list[int], list[Any]]]:
+    numbered = enumerate(items)
+    while pairs := list(islice(numbered, size)):
+        held = [item for _, item in pairs]
+        report.bytes_sent += size_of(held)
+        yield [number for number, _ in pairs], held
 
 
 def _shown(pairs: Iterator[tuple[int, Any]], ordered: bool, progress: Progress) -> Iterator[Any]:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable
+from itertools import count
 from typing import Any
 
 from gradtape.distributed import kernel_files, ray_cluster
-from gradtape.distributed.functions_sent import Sent
+from gradtape.distributed.functions_sent import Sent, send
 from gradtape.distributed.report import RayMetrics, Report
 from gradtape.distributed.tasks import Outcome, Settings, install_kernels, run_tasks
 
 # Tasks that are under way or wait with their results, for each worker.
 AHEAD = 2
-
-Chunk = tuple[list[int], list[Any]]
 
 
 class Attempts:
@@ -64,84 +63,68 @@ class RayTasks:
     """The tasks of one map on a cluster."""
 
     def __init__(
-        self, ray: Any, sent: Sent, settings: Settings, report: Report, workers: int, retries: int
+        self,
+        f: Any,
+        settings: Settings,
+        report: Report,
+        workers: int | None,
+        retries: int,
+        refs: bool,
+        address: str | None,
     ) -> None:
-        self._ray, self._settings, self._report = ray, settings, report
-        self._held = AHEAD * workers
+        self._ray = ray = ray_cluster.connect("map", address)
+        self._settings, self._refs = settings, refs
+        room = max(1, ray_cluster.cpus(ray) // settings.threads)
+        busy = room if workers is None else min(workers, room)
+        self.held = AHEAD * busy
         # Where all CPUs may be used, Ray holds the next tasks ready.
-        self._at_once = (
-            self._held if workers == ray_cluster.cpus(ray) // settings.threads else workers
-        )
+        self.at_once = self.held if busy == room else busy
+        sent = send("map", f)
         self._sent = ray.put(sent)
         report.bytes_sent += len(sent.data)
         self._attempts = (_attempts(ray), uuid.uuid4().hex)
         self._task = ray.remote(num_cpus=settings.threads, max_retries=retries)(_task)
-        self._metrics = RayMetrics(ray.util.metrics, report)
+        self._numbers = count()
+        # References to the results of the tasks that were submitted.
+        self._results: dict[Any, list[Any]] = {}
+        self._report, self._metrics = report, RayMetrics(ray.util.metrics, report)
         self._kernels = None
         if needs_kernel_files(ray):
             files = kernel_files.used_here()
             report.bytes_sent += files.size
             self._kernels = (sent.digest, [ray.put(files)])
 
-    def run(self, chunks: Iterator[Chunk], ordered: bool, refs: bool) -> Iterator[tuple[int, Any]]:
-        """Number and result of each item: in order, or as soon as they are there."""
-        waiting: dict[Any, tuple[list[int], list[Any]]] = {}
-        unfinished: list[Any] = []
-        number = 0
-        try:
-            while True:
-                while len(waiting) < self._held and len(unfinished) < self._at_once:
-                    chunk = next(chunks, None)
-                    if chunk is None:
-                        break
-                    head, *rest = self._submit(number, chunk)
-                    waiting[head] = (chunk[0], rest)
-                    unfinished.append(head)
-                    number += 1
-                if not waiting:
-                    break
-                # The first one if results are in order, else any that is finished.
-                still = set(unfinished)
-                head = next((each for each in waiting if ordered or each not in still), None)
-                if head is None or head in still:
-                    _, unfinished = self._ray.wait(unfinished, num_returns=1)
-                    continue
-                yield from self._results(head, *waiting.pop(head), refs)
-        finally:
-            actor, map_name = self._attempts
-            for head in waiting:
-                self._ray.cancel(head, force=False)
-            self._report.note_retries(self._ray.get(actor.end.remote(map_name)), "tasks")
-            self._metrics.tell()
-
-    def _submit(self, number: int, chunk: Chunk) -> list[Any]:
-        numbers, items = chunk
+    def submit(self, numbers: list[int], items: list[Any]) -> Any:
+        """Begin a task; its handle."""
         task = self._task.options(num_returns=1 + len(items))
-        return task.remote(
-            self._sent, self._attempts, number, numbers, items, self._settings, self._kernels
+        head, *results = task.remote(
+            self._sent,
+            self._attempts,
+            next(self._numbers),
+            numbers,
+            items,
+            self._settings,
+            self._kernels,
         )
+        self._results[head] = results
+        return head
 
-    def _results(
-        self, head: Any, numbers: Sequence[int], rest: Sequence[Any], refs: bool
-    ) -> Iterator[tuple[int, Any]]:
-        outcome: Outcome = self._ray.get(head)
-        self._report.add(outcome.cost)
-        raise_failure(outcome)
+    def unfinished(self, tasks: list[Any]) -> list[Any]:
+        """The tasks that have not ended, once at least one has."""
+        _, left = self._ray.wait(tasks, num_returns=1)
+        return list(left)
+
+    def results(self, task: Any) -> tuple[Outcome, Iterable[Any]]:
+        """The outcome of a task that has ended, and the results of its items."""
         self._metrics.tell()
-        for number, reference in zip(numbers, rest, strict=True):
-            yield number, reference if refs else self._ray.get(reference)
+        references = self._results.pop(task)
+        outcome: Outcome = self._ray.get(task)
+        return outcome, references if self._refs else map(self._ray.get, references)
 
-
-def raise_failure(outcome: Outcome) -> None:
-    """Raise the error of an item, with a note where it came from."""
-    failure = outcome.failure
-    if failure is not None:
-        failure.error.add_note(f"in item {failure.number} of map, in a worker:\n{failure.text}")
-        raise failure.error
-
-
-def connect(name: str, address: str | None, workers: int | None, threads: int) -> tuple[Any, int]:
-    """Ray, and how many workers may be busy at once."""
-    ray = ray_cluster.connect(name, address)
-    there = max(1, ray_cluster.cpus(ray) // threads)
-    return ray, there if workers is None else min(workers, there)
+    def close(self, tasks: Iterable[Any]) -> None:
+        """Cancel tasks whose results are not needed, and count what was repeated."""
+        for task in tasks:
+            self._ray.cancel(task, force=False)
+        actor, map_name = self._attempts
+        self._report.note_retries(self._ray.get(actor.end.remote(map_name)), "tasks")
+        self._metrics.tell()
