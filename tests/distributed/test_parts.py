@@ -58,13 +58,12 @@ def test_merged_rows_add_equal_indices(indices):
 
 def test_buckets_cover_everything_and_give_the_arrays_back():
     shapes, dtypes = [(3, 4), (7,), (2, 2), ()], ["float32", "float64", "float32", "float64"]
-    layout = gradient_parts.layout_of(shapes, dtypes, frozenset({1}), bucket=16)
-    assert len(layout.buckets) == 5
+    layout = gradient_parts.Layout(tuple(shapes), tuple(dtypes), frozenset({1}), bucket=16)
+    assert layout.buckets == 5
     arrays = [np.random.default_rng(n).normal(size=s).astype(d) for n, (s, d) in
               enumerate(zip(shapes, dtypes, strict=True))]  # fmt: skip
     flat = layout.flat(arrays, 1.0)
-    sums = gradient_parts.partial_sums({0: flat}, 1)
-    whole = [gradient_parts.whole([gradient_parts.piece(sums, b)], 1) for b in layout.buckets]
+    whole = [gradient_parts.whole([p], 1) for p in gradient_parts.partial_sums({0: flat}, 1)]
     found = layout.arrays(whole)
     assert set(found) == {0, 2, 3}
     for number, array in found.items():

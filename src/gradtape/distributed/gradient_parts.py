@@ -22,81 +22,66 @@ BUCKET = 4 << 20
 
 
 @dataclass(frozen=True)
-class Entry:
-    """A dense array in the flat vectors: its number, its dtype and its range there."""
-
-    number: int
-    dtype: str
-    start: int
-    stop: int
-    shape: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Bucket:
-    """A range of the flat vector of one dtype."""
-
-    dtype: str
-    start: int
-    stop: int
-
-
-@dataclass(frozen=True)
 class Layout:
-    """Where dense arrays lie in flat vectors, how those are divided, and which arrays are rows."""
+    """The arrays of a model: those of one dtype lie in one flat vector, which is cut into buckets.
 
-    entries: tuple[Entry, ...]
-    buckets: tuple[Bucket, ...]
+    Those in `rows` are row-sparse and have no place in the vectors.
+    """
+
+    shapes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[str, ...]
     rows: frozenset[int]
-    sizes: tuple[tuple[str, int], ...]
+    # Bytes of a bucket at most.
+    bucket: int = BUCKET
+
+    def _vectors(self) -> list[tuple[np.dtype[Any], list[int], int, range]]:
+        """Dtype, numbers of arrays and size of each vector, and where its buckets begin."""
+        dense = [number for number in range(len(self.shapes)) if number not in self.rows]
+        found = []
+        for dtype in map(np.dtype, dict.fromkeys(self.dtypes[number] for number in dense)):
+            numbers = [number for number in dense if self.dtypes[number] == dtype.name]
+            size = sum(map(self._size, numbers))
+            step = max(1, self.bucket // dtype.itemsize)
+            found.append((dtype, numbers, size, range(0, size, step)))
+        return found
 
     @property
     def nbytes(self) -> int:
         """The bytes of all dense arrays."""
-        return sum(size * np.dtype(dtype).itemsize for dtype, size in self.sizes)
+        return sum(dtype.itemsize * size for dtype, _, size, _ in self._vectors())
 
-    def flat(self, arrays: Sequence[np.ndarray | None], weight: float) -> dict[str, np.ndarray]:
-        """The arrays of one shard times its weight, as flat vectors; zeros for None."""
-        found = {dtype: np.zeros(size, dtype) for dtype, size in self.sizes}
-        for entry in self.entries:
-            array = arrays[entry.number]
-            if array is not None:
-                part = found[entry.dtype][entry.start : entry.stop]
-                np.multiply(np.ravel(array), np.dtype(entry.dtype).type(weight), out=part)
+    @property
+    def buckets(self) -> int:
+        """The number of buckets."""
+        return sum(len(begins) for *_, begins in self._vectors())
+
+    def _size(self, number: int) -> int:
+        return math.prod(self.shapes[number])
+
+    def flat(self, arrays: Sequence[np.ndarray | None], weight: float) -> list[np.ndarray]:
+        """The arrays of one shard times its weight, by bucket; zeros for None."""
+        found = []
+        for dtype, numbers, size, begins in self._vectors():
+            vector, start = np.zeros(size, dtype), 0
+            for number in numbers:
+                array, stop = arrays[number], start + self._size(number)
+                if array is not None:
+                    np.multiply(np.ravel(array), dtype.type(weight), out=vector[start:stop])
+                start = stop
+            found += [vector[at : at + begins.step] for at in begins]
         return found
 
     def arrays(self, sums: Sequence[np.ndarray]) -> dict[int, np.ndarray]:
         """The arrays by number, from the sums of all buckets."""
-        flat = {dtype: np.empty(size, dtype) for dtype, size in self.sizes}
-        for bucket, values in zip(self.buckets, sums, strict=True):
-            flat[bucket.dtype][bucket.start : bucket.stop] = values
-        return {
-            entry.number: flat[entry.dtype][entry.start : entry.stop].reshape(entry.shape)
-            for entry in self.entries
-        }
-
-
-def layout_of(
-    shapes: Sequence[tuple[int, ...]],
-    dtypes: Sequence[Any],
-    rows: frozenset[int],
-    bucket: int = BUCKET,
-) -> Layout:
-    """The layout of arrays of these shapes and dtypes; those in `rows` are row-sparse."""
-    sizes: dict[str, int] = {}
-    entries = []
-    for number, (shape, dtype) in enumerate(zip(shapes, dtypes, strict=True)):
-        if number in rows:
-            continue
-        kind = np.dtype(dtype).name
-        start = sizes.get(kind, 0)
-        sizes[kind] = start + math.prod(shape)
-        entries.append(Entry(number, kind, start, sizes[kind], tuple(shape)))
-    buckets = []
-    for kind, size in sizes.items():
-        step = max(1, bucket // np.dtype(kind).itemsize)
-        buckets += [Bucket(kind, at, min(at + step, size)) for at in range(0, size, step)]
-    return Layout(tuple(entries), tuple(buckets), rows, tuple(sizes.items()))
+        found = {}
+        for dtype, numbers, _, _ in self._vectors():
+            own = [part for part in sums if part.dtype == dtype]
+            vector, start = np.concatenate([np.zeros(0, dtype), *own]), 0
+            for number in numbers:
+                stop = start + self._size(number)
+                found[number] = vector[start:stop].reshape(self.shapes[number])
+                start = stop
+        return found
 
 
 def add(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -105,29 +90,20 @@ def add(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def partial_sums(
-    shards: Mapping[int, dict[str, np.ndarray]], count: int
-) -> dict[Span, dict[str, np.ndarray]]:
-    """The sums of the largest subtrees over the shards that one worker holds."""
-    known = {(number, number + 1): flat for number, flat in shards.items()}
-    low, high = min(shards), max(shards) + 1
-    spans = pairwise.largest_spans(0, count, low, high)
-    return {span: pairwise.total(span, known, _add_all) for span in spans}
-
-
-def _add_all(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return {dtype: a[dtype] + b[dtype] for dtype in a}
-
-
-def piece(sums: dict[Span, dict[str, np.ndarray]], bucket: Bucket) -> dict[Span, np.ndarray]:
-    """The part of a worker's sums that lies in one bucket."""
-    return {span: flat[bucket.dtype][bucket.start : bucket.stop] for span, flat in sums.items()}
+    shards: Mapping[int, Sequence[np.ndarray]], count: int
+) -> list[dict[Span, np.ndarray]]:
+    """For each bucket, the sums of the largest subtrees over the shards of one worker."""
+    spans = pairwise.largest_spans(0, count, min(shards), max(shards) + 1)
+    found = []
+    for parts in zip(*shards.values(), strict=True):
+        known = {(n, n + 1): part for n, part in zip(shards, parts, strict=True)}
+        found.append({span: pairwise.total(span, known, add) for span in spans})
+    return found
 
 
 def whole(pieces: Sequence[dict[Span, np.ndarray]], count: int) -> np.ndarray:
     """The sum of one bucket over all shards, from the pieces of all workers."""
-    known: dict[Span, np.ndarray] = {}
-    for found in pieces:
-        known.update(found)
+    known = {span: part for piece in pieces for span, part in piece.items()}
     return pairwise.total((0, count), known, add)
 
 
@@ -141,10 +117,10 @@ def merged_rows(indices: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np
 
 
 # For each row-sparse array: shard, indices and values.
-Rows = dict[int, list[tuple[int, np.ndarray, np.ndarray]]]
+RowParts = dict[int, list[tuple[int, np.ndarray, np.ndarray]]]
 
 
-def joined_rows(parts: Sequence[Rows]) -> dict[int, tuple[np.ndarray, np.ndarray]]:
+def joined_rows(parts: Sequence[RowParts]) -> dict[int, tuple[np.ndarray, np.ndarray]]:
     """The rows of all shards in the order of the shards, merged."""
     found: dict[int, list[tuple[int, np.ndarray, np.ndarray]]] = {}
     for part in parts:

@@ -157,8 +157,8 @@ class Replica:
         assert self._layout is not None
         before, start = counters(), time.perf_counter()
         traced = 0
-        flat: dict[int, dict[str, np.ndarray]] = {}
-        rows: gradient_parts.Rows = {number: [] for number in self._layout.rows}
+        flat: dict[int, list[np.ndarray]] = {}
+        rows: gradient_parts.RowParts = {number: [] for number in self._layout.rows}
         losses: dict[int, float] = {}
         present: set[int] = set()
         for shard in shards:
@@ -176,8 +176,7 @@ class Replica:
                 present.add(number)
                 scaled = values * values.dtype.type(shard.weight)
                 rows[number].append((shard.number, *gradient_parts.merged_rows(indices, scaled)))
-        sums = gradient_parts.partial_sums(flat, count)
-        pieces = [gradient_parts.piece(sums, bucket) for bucket in self._layout.buckets]
+        pieces = gradient_parts.partial_sums(flat, count)
         moved = sum(part.nbytes for each in pieces for part in each.values())
         moved += sum(v.nbytes for each in rows.values() for _, _, v in each)
         cost = cost_since(

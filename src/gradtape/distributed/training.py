@@ -17,7 +17,6 @@ import numpy as np
 from gradtape.argument_checks import as_count
 from gradtape.distributed import (
     functions_sent,
-    gradient_parts,
     kernel_files,
     random_streams,
     ray_cluster,
@@ -137,12 +136,9 @@ class DataParallel:
                 self._replicas[0].row_sparse.remote(shards[0].content, *self._equipment)
             )
         arrays = [*self.model.parameters(), *averaged(self.model)]
-        self._layout = gradient_parts.layout_of(
-            [tuple(each.shape) for each in arrays],
-            [each.dtype for each in arrays],
-            frozenset(rows),
-            self._bucket,
-        )
+        shapes = tuple(tuple(each.shape) for each in arrays)
+        dtypes = tuple(each.dtype.name for each in arrays)
+        self._layout = Layout(shapes, dtypes, frozenset(rows), self._bucket)
         self._send_state(self._replicas)
 
     def _start(self, count: int) -> None:
@@ -243,7 +239,7 @@ class DataParallel:
         assert self._layout is not None
         replicas = self._replicas[: len(shards)]
         start = time.perf_counter()
-        buckets = len(self._layout.buckets)
+        buckets = self._layout.buckets
         program = self._programs or None
         if len(self._replicas) == 1:
             call = replicas[0].alone.remote(
