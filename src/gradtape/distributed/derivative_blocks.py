@@ -297,7 +297,11 @@ def _by_blocks(
     size = how.size(name, cut.total)
     block, why = _block(name, f, point, cut, (size, *like.shape), np.dtype(like.dtype), file)
     parts = cut.parts(size)
-    more = {"workers": how.workers, "executor": how.executor, "address": how.address}
+    more: dict[str, Any] = {
+        "workers": how.workers,
+        "executor": how.executor,
+        "address": how.address,
+    }
     results = map_items(block, parts, refs=out == "refs", seed=0, progress=how.progress, **more)
     results.report.name, results.report.not_a_program = name, why
     if out == "refs":
@@ -339,7 +343,8 @@ def _block(
 def _new_file(out: Any, cut: _Cut, dtype: Any) -> str:
     """The file that workers write to: a matrix, or the data of a sparse one in a folder."""
     path = os.fspath(out)
-    pattern, size = cut.pattern, cut.shape
+    pattern = cut.pattern
+    size: tuple[int, ...] = cut.shape
     if pattern is not None:
         folder, size = Path(path), (pattern.nnz,)
         folder.mkdir(parents=True, exist_ok=True)

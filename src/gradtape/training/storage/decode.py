@@ -9,8 +9,8 @@ from __future__ import annotations
 import base64
 import dataclasses
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterable
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -71,6 +71,44 @@ def tree_into(tree: Any, objects: list[Any], arrays: Arrays, into: Any) -> Any:
     return found
 
 
+class _At(NamedTuple):
+    """Where a node stands: the object that takes its value, or FREE, and the path to it."""
+
+    guide: Any
+    path: str
+    depth: int
+
+    @property
+    def is_free(self) -> bool:
+        """Whether no object takes the value."""
+        return self.guide is FREE or self.guide is None
+
+    def part(self, label: str, guide: Any = FREE) -> _At:
+        """The place of a part."""
+        return _At(guide, self.path + label, self.depth)
+
+    def differ(self, words: str, more: str = "") -> NoReturn:
+        """Raise the error for a file that holds something else than the tree."""
+        raise MismatchError(
+            f"load: {self.path} is {words} in the file and a {type(self.guide).__name__}{more} "
+            "here. Load into a tree of the same structure."
+        )
+
+    def same_names(self, names: list[Any], words: str) -> None:
+        """Raise if the file has other names than the object."""
+        missing = [str(name) for name in self.guide if name not in names]
+        unexpected = [str(name) for name in names if name not in self.guide]
+        if missing or unexpected:
+            parts = [
+                *([f"missing in the file: {', '.join(missing)}"] if missing else []),
+                *([f"only in the file: {', '.join(unexpected)}"] if unexpected else []),
+            ]
+            raise MismatchError(
+                f"load: {self.path} has other {words} here than in the file ({'; '.join(parts)}). "
+                "Load into a tree of the same structure."
+            )
+
+
 class _Decoder:
     """Puts one tree together."""
 
@@ -78,9 +116,9 @@ class _Decoder:
         self.objects = objects
         self.arrays = arrays
         self.entries: dict[int, Any] = {}
-        # What guided each entry, and the entry that each guide took.
+        # What guided each entry, and the guides that have one, by id.
         self.guides: dict[int, Any] = {}
-        self.taken: dict[int, int] = {}
+        self.taken: set[int] = set()
         self.reading: set[int] = set()
         self.changes: list[registry.Change] = []
         self.assigned: list[tuple[Variable, Tensor]] = []
@@ -90,7 +128,7 @@ class _Decoder:
     def read(self, tree: Any, guide: Any) -> Any:
         """The value of a node, with what happens last."""
         try:
-            found = self.node(tree, guide, "tree", 0)
+            found = self.node(tree, _At(guide, "tree", 0))
             for each in self.last:
                 each()
         except StorageError:
@@ -122,156 +160,114 @@ class _Decoder:
 
     # Nodes.
 
-    def node(self, node: Any, guide: Any, path: str, depth: int) -> Any:
+    def node(self, node: Any, at: _At) -> Any:
         """The value of a node of the JSON text."""
-        self.path = path
-        if node is None or isinstance(node, (bool, int, float, str)):
-            self._expect_plain(guide, path, node)
-            return node
-        tag = node[0]
-        if tag == "@":
-            return self.entry(_index(node[1]), guide, path, depth)
-        if tag == "code" or tag == "made":
-            return self._function(node, guide, path, depth)
-        if tag == "owner":
-            return None if node[1] is None else LateOwner(_index(node[1]), self.entries)
-        found = _scalar(node)
-        self._expect_plain(guide, path, found)
+        self.path = at.path
+        found = node
+        if node is not None and not isinstance(node, (bool, int, float, str)):
+            tag, *rest = node
+            if tag == "@":
+                return self.entry(_index(rest[0]), at)
+            if tag in ("code", "made"):
+                return self._function(tag, rest, at)
+            if tag == "owner":
+                return None if rest[0] is None else LateOwner(_index(rest[0]), self.entries)
+            found = SCALARS[tag](*map(_text, rest))
+        if not at.is_free and (_is_cell(at.guide) or holds_cells(at.guide)):
+            at.differ(f"a {type(found).__name__}")
         return found
 
-    def entry(self, number: int, guide: Any, path: str, depth: int) -> Any:
+    def entry(self, number: int, at: _At) -> Any:
         """The object of an entry of the table, made once."""
+        guide = at.guide
         if number >= len(self.objects):
             raise ValueError(f"there is no entry {number}")
         if number in self.entries:
             if _is_cell(guide) and self.guides.get(number) is not guide:
                 raise MismatchError(
-                    f"load: {path} is one object with another part of the tree in the file, and "
+                    f"load: {at.path} is one object with another part of the tree in the file, and "
                     "an object of its own here. Share it here too."
                 )
             return self.entries[number]
         if number in self.reading:
             raise DamagedFileError(
-                f"load: entry {number} of the file contains itself, at {path}. gradtape writes no "
-                "such file."
+                f"load: entry {number} of the file contains itself, at {at.path}. gradtape writes "
+                "no such file."
             )
-        if depth > DEEPEST:
+        if at.depth > DEEPEST:
             raise DamagedFileError(
-                f"load: the file nests more than {DEEPEST} levels at {path}. gradtape writes no "
+                f"load: the file nests more than {DEEPEST} levels at {at.path}. gradtape writes no "
                 "such file."
             )
-        if guide is not FREE and _is_cell(guide):
+        if _is_cell(guide):
             if id(guide) in self.taken:
                 raise MismatchError(
-                    f"load: {path} is shared with another part of the tree here, and not in the "
+                    f"load: {at.path} is shared with another part of the tree here, and not in the "
                     "file. Load into a tree that shares the same objects."
                 )
-            self.taken[id(guide)] = number
+            self.taken.add(id(guide))
         self.guides[number] = guide
         self.reading.add(number)
-        found = self._made(self.objects[number], number, guide, path, depth + 1)
+        tag, *rest = self.objects[number]
+        at = at._replace(depth=at.depth + 1)
+        if tag == "state":
+            found = self._state(number, rest, at)
+        else:
+            if tag != "variable" and _is_cell(guide):
+                at.differ(f"a {tag}")
+            found = self.MAKERS[tag](self, tag, *rest, at)
         self.entries[number] = found
         self.reading.discard(number)
         return found
 
-    def _made(self, entry: Any, number: int, guide: Any, path: str, depth: int) -> Any:
-        tag, *rest = entry
-        if tag == "variable":
-            return self._variable(rest, guide, path)
-        if tag == "state":
-            return self._state(rest, number, guide, path, depth)
-        if _is_cell(guide):
-            self._differ(guide, path, f"a {tag}")
-        if tag == "tensor":
-            return _tensor(self.arrays(_text(rest[0]), False), _text(rest[1]))
-        if tag == "rows":
-            indices, values = (_tensor(self.arrays(_text(key), False), "") for key in rest[:2])
-            shape = tuple(_index(n) for n in rest[2])
-            if indices.dtype.kind not in "iu" or indices.ndim != 1 or not shape:
-                raise ValueError("the rows of a row-sparse tensor have no indices")
-            if values.shape != (indices.shape[0], *shape[1:]):
-                raise ValueError("the rows of a row-sparse tensor do not fit its shape")
-            if np.any(indices.numpy() < 0) or np.any(indices.numpy() >= shape[0]):
-                raise ValueError("a row-sparse tensor names rows that it does not have")
-            return RowSparse(indices, values, spec(shape, DTYPE_NAMES[_text(rest[3])]))
-        if tag == "array":
-            array, dtype = self.arrays(_text(rest[0]), True), np.dtype(_text(rest[1]))
-            if dtype.newbyteorder("=") != array.dtype:
-                raise ValueError(f"an array of dtype {array.dtype} is said to be {dtype}")
-            return array.astype(dtype, copy=False)
-        if tag == "packed":
-            kind, member, key = map(_text, rest)
-            array = self.arrays(key, False)
-            known = {kind.__name__: dtype for kind, dtype in PACKED_TYPES.items()}
-            if array.dtype != known[member] or array.ndim != 1:
-                raise ValueError("a packed list is not a row of numbers")
-            return {"list": list, "tuple": tuple}[kind](array.tolist())
-        if tag in ("list", "tuple"):
-            return self._list(tag, rest[0], guide, path, depth)
-        if tag in ("dict", "OrderedDict", "defaultdict"):
-            return self._dict(tag, rest, guide, path, depth)
-        if tag in ("set", "frozenset"):
-            members = [self.node(part, FREE, path, depth) for part in rest[0]]
-            return {"set": set, "frozenset": frozenset}[tag](members)
-        if tag == "fields":
-            return self._fields(rest, guide, path, depth)
-        if tag == "pytree":
-            return self._pytree(rest, guide, path, depth)
-        raise ValueError(f"{tag!r} is not a kind of entry")
+    def parts(self, nodes: Any, labels: Iterable[str], guides: Iterable[Any], at: _At) -> list[Any]:
+        """The values of the parts of an object."""
+        places = zip(nodes, labels, guides, strict=True)
+        return [self.node(node, at.part(label, guide)) for node, label, guide in places]
 
-    def _variable(self, rest: list[Any], guide: Any, path: str) -> Variable:
-        key, name, trainable, word = rest
-        array = self.arrays(_text(key), False)
-        if guide is None or guide is FREE:
-            cls: Any = Variable if word == "" else self._class(_text(word), path)
+    def _variable(self, _: str, key: Any, name: Any, trainable: Any, word: Any, at: _At) -> Any:
+        array, guide = self.arrays(_text(key), False), at.guide
+        if at.is_free:
+            cls: Any = Variable if word == "" else self._class(_text(word), at)
             if not issubclass(cls, Variable) or type(trainable) is not bool:
                 raise ValueError("a variable is not a variable")
             if cls is Variable:
                 return Variable(_tensor(array, ""), trainable, _text(name))
             return cls.restored(array, trainable, _text(name))
         if not isinstance(guide, Variable):
-            self._differ(guide, path, "a Variable")
+            at.differ("a Variable")
         here = guide._handle.spec
         if here.shape != array.shape or here.dtype != array.dtype:
             raise MismatchError(
-                f"load: {path} has shape {array.shape} and dtype {array.dtype} in the file, and "
+                f"load: {at.path} has shape {array.shape} and dtype {array.dtype} in the file, and "
                 f"shape {here.shape} and dtype {here.dtype} here. Load into a tree with the same "
                 "variables."
             )
         self.assigned.append((guide, _tensor(array, "")))
         return guide
 
-    def _state(self, rest: list[Any], number: int, guide: Any, path: str, depth: int) -> Any:
-        name, inner = _text(rest[0]), rest[1]
-        if guide is None or guide is FREE:
-            cls = self._class(name, path)
-            kind = registry.kind_of(cls)
-            if kind is None:
-                raise ValueError(f"{name} is not a class with a state")
-            if kind.fill is None or kind.make is not None:
-                assert kind.make is not None
-                return kind.make(self._inner(inner, FREE, path, depth))
-            made: Any = object.__new__(cls)
-            self.entries[number] = made
-            self._fill(kind, made, self._inner(inner, FREE, path, depth), path, at_once=True)
-            return made
-        kind = registry.kind_of(type(guide))
-        if kind is None or kind.name.rpartition(".")[2] != name.rpartition(".")[2]:
-            self._differ(guide, path, f"a {name}")
-        if kind.fill is None:
+    def _state(self, number: int, rest: list[Any], at: _At) -> Any:
+        (name, inner), guide = rest, at.guide
+        cls = self._class(_text(name), at) if at.is_free else type(guide)
+        kind = registry.kind_of(cls)
+        if not at.is_free:
+            if kind is None or kind.name.rpartition(".")[2] != _text(name).rpartition(".")[2]:
+                at.differ(f"a {name}")
+        elif kind is None:
+            raise ValueError(f"{name} is not a class with a state")
+        if kind.fill is None or (at.is_free and kind.make is not None):
             assert kind.make is not None
-            return kind.make(self._inner(inner, FREE, path, depth))
-        self.entries[number] = guide
-        guided = (kind.take_apart if kind.guide is None else kind.guide)(guide)
-        self._fill(kind, guide, self._inner(inner, guided, path, depth), path, at_once=False)
-        return guide
+            return kind.make(self._inner(inner, at._replace(guide=FREE)))
+        x: Any = object.__new__(cls) if at.is_free else guide
+        self.entries[number] = x
+        guided = FREE if at.is_free else (kind.guide or kind.take_apart)(x)
+        state = self._inner(inner, at._replace(guide=guided))
 
-    def _fill(self, kind: registry.Kind, x: Any, state: Any, path: str, at_once: bool) -> None:
         def prepare() -> None:
-            self.path = path
+            self.path = at.path
             assert kind.fill is not None
             change = kind.fill(x, state)
-            if at_once:
+            if at.is_free:
                 change.apply()
             else:
                 self.changes.append(change)
@@ -280,78 +276,71 @@ class _Decoder:
             self.last.append(prepare)
         else:
             prepare()
+        return x
 
-    def _inner(self, node: Any, guide: Any, path: str, depth: int) -> Any:
+    def _inner(self, node: Any, at: _At) -> Any:
         """The state of an object: the attributes of a module, or any node."""
         if not (isinstance(node, list) and node and node[0] == "attributes"):
-            return self.node(node, guide, path, depth)
+            return self.node(node, at)
         names = [_text(name) for name, _ in node[1]]
+        guides = self._named(names, at, "attributes", "an attribute is named twice")
+        labels = [f".{name}" for name in names]
+        read = self.parts([part for _, part in node[1]], labels, guides, at)
+        found = dict(zip(names, read, strict=True))
+        return found if at.guide is FREE else {name: found[name] for name in at.guide}
+
+    def _named(self, names: list[Any], at: _At, words: str, twice: str) -> list[Any]:
+        """The guides of named parts."""
         if len(set(names)) != len(names):
-            raise ValueError("an attribute is named twice")
-        if guide is not FREE:
-            self._same_names(names, guide, path, "attributes")
-        guides = dict.fromkeys(names, FREE) if guide is FREE else guide
-        read = {name: self.node(n, guides[name], f"{path}.{name}", depth) for name, n in node[1]}
-        return read if guide is FREE else {name: read[name] for name in guide}
+            raise ValueError(twice)
+        if at.is_free or not isinstance(at.guide, Mapping):
+            return [FREE] * len(names)
+        at.same_names(names, words)
+        return [at.guide[name] for name in names]
 
     # Containers.
 
-    def _list(self, tag: str, parts: Any, guide: Any, path: str, depth: int) -> Any:
-        guides: Iterable[Any] = [FREE] * len(parts)
-        if guide is not FREE and guide is not None:
-            if isinstance(guide, (list, tuple)) and len(guide) == len(parts):
-                guides = guide
-            elif holds_cells(guide):
-                size = f" of {len(guide)}" if isinstance(guide, (list, tuple)) else ""
-                self._differ(guide, path, f"a {tag} of {len(parts)}", size)
-        read = [
-            self.node(part, own, f"{path}[{n}]", depth)
-            for n, (part, own) in enumerate(zip(parts, guides, strict=True))
-        ]
-        found = read if tag == "list" else tuple(read)
-        return guide if _is_same(found, guide) else found
+    def _list(self, tag: str, parts: Any, at: _At) -> Any:
+        guide, guides = at.guide, [FREE] * len(parts)
+        if isinstance(guide, (list, tuple)) and len(guide) == len(parts):
+            guides = list(guide)
+        elif holds_cells(guide):
+            size = f" of {len(guide)}" if isinstance(guide, (list, tuple)) else ""
+            at.differ(f"a {tag} of {len(parts)}", size)
+        read = self.parts(parts, map("[{}]".format, range(len(parts))), guides, at)
+        return _or_guide(read if tag == "list" else tuple(read), guide)
 
-    def _dict(self, tag: str, rest: list[Any], guide: Any, path: str, depth: int) -> Any:
-        keys = [self._key(key, path, depth) for key, _ in rest[0]]
-        if len(set(keys)) != len(keys):
-            raise ValueError("a key occurs twice in a dict")
-        guides: Any = dict.fromkeys(keys, FREE)
-        if isinstance(guide, dict):
-            self._same_names(keys, guide, path, "keys")
-            guides = guide
-        elif guide is not FREE and guide is not None and holds_cells(guide):
-            self._differ(guide, path, "a dict")
-        read = {
-            key: self.node(part, guides[key], f"{path}[{key!r}]", depth)
-            for key, (_, part) in zip(keys, rest[0], strict=True)
-        }
+    def _dict(self, tag: str, parts: Any, *rest: Any) -> Any:
+        at: _At = rest[-1]
+        keys = [self._key(key, at.part("")) for key, _ in parts]
+        if not isinstance(at.guide, dict) and holds_cells(at.guide):
+            at.differ("a dict")
+        guides = self._named(keys, at, "keys", "a key occurs twice in a dict")
+        labels = [f"[{key!r}]" for key in keys]
+        read = self.parts([part for _, part in parts], labels, guides, at)
+        found = dict(zip(keys, read, strict=True))
         if tag == "defaultdict":
-            factory = None if rest[1] is None else FACTORIES[_text(rest[1])]
-            return defaultdict(factory, read)
-        found = OrderedDict(read) if tag == "OrderedDict" else read
-        return guide if _is_same(found, guide) else found
+            return defaultdict(None if rest[0] is None else FACTORIES[_text(rest[0])], found)
+        return _or_guide(OrderedDict(found) if tag == "OrderedDict" else found, at.guide)
 
-    def _key(self, node: Any, path: str, depth: int) -> Any:
+    def _key(self, node: Any, at: _At) -> Any:
         if isinstance(node, list) and node and node[0] == "key":
-            return tuple(self.node(node[1], FREE, path, depth))
-        return self.node(node, FREE, path, depth)
+            return tuple(self.node(node[1], at))
+        return self.node(node, at)
 
-    def _fields(self, rest: list[Any], guide: Any, path: str, depth: int) -> Any:
-        name, names, parts = _text(rest[0]), rest[1], rest[2]
-        guided = guide is not FREE and registry.has_fields(type(guide))
-        if guided and type(guide).__name__ != name.rpartition(".")[2]:
-            self._differ(guide, path, f"a {name}")
-        cls = type(guide) if guided else self._class(name, path)
+    def _set(self, tag: str, parts: Any, at: _At) -> Any:
+        return {"set": set, "frozenset": frozenset}[tag](self.node(p, at.part("")) for p in parts)
+
+    def _fields(self, _: str, name: Any, names: Any, parts: Any, at: _At) -> Any:
+        guided = at.guide is not FREE and registry.has_fields(type(at.guide))
+        cls = self._class_of(_text(name), guided, at)
         if not registry.has_fields(cls) or registry.field_names(cls) != names:
             raise MismatchError(
-                f"load: {path} is a {name} with the fields {', '.join(map(str, names))} in the "
+                f"load: {at.path} is a {name} with the fields {', '.join(map(str, names))} in the "
                 f"file, and {cls.__name__} has others. Load it with the class that it was saved of."
             )
-        guides = [getattr(guide, field) if guided else FREE for field in names]
-        read = [
-            self.node(part, own, f"{path}.{field}", depth)
-            for part, own, field in zip(parts, guides, names, strict=True)
-        ]
+        guides = [getattr(at.guide, field) if guided else FREE for field in names]
+        read = self.parts(parts, map(".{}".format, names), guides, at)
         # Constructors are not called: they may convert, check or compute.
         if issubclass(cls, tuple):
             return tuple.__new__(cls, read)
@@ -360,91 +349,109 @@ class _Decoder:
             object.__setattr__(made, field, value)
         return made
 
-    def _pytree(self, rest: list[Any], guide: Any, path: str, depth: int) -> Any:
-        name, context, parts = _text(rest[0]), rest[1], rest[2]
-        guided = guide is not FREE and guide is not None
-        if guided and type(guide).__name__ != name.rpartition(".")[2]:
-            self._differ(guide, path, f"a {name}")
-        cls = type(guide) if guided else self._class(name, path)
+    def _pytree(self, _: str, name: Any, context: Any, parts: Any, at: _At) -> Any:
+        cls = self._class_of(_text(name), not at.is_free, at)
         found = pytree.registered(cls)
         if found is None:
-            self._unknown(name, path)
-        guides: list[Any] = list(found[0](guide)[0]) if guided else [FREE] * len(parts)
+            self._unknown(name, at)
+        guides = [FREE] * len(parts) if at.is_free else list(found[0](at.guide)[0])
         if len(guides) != len(parts):
-            self._differ(guide, path, f"a {name} of {len(parts)} parts", f" of {len(guides)}")
-        read = [
-            self.node(part, own, f"{path}[{n}]", depth)
-            for n, (part, own) in enumerate(zip(parts, guides, strict=True))
-        ]
-        return found[1](self.node(context, FREE, f"{path}.context", depth), read)
+            at.differ(f"a {name} of {len(parts)} parts", f" of {len(guides)}")
+        read = self.parts(parts, map("[{}]".format, range(len(parts))), guides, at)
+        return found[1](self.node(context, at.part(".context")), read)
+
+    def _tensor(self, _: str, key: Any, word: Any, at: _At) -> Any:
+        return _tensor(self.arrays(_text(key), False), _text(word))
+
+    def _rows(self, _: str, *rest: Any) -> Any:
+        indices, values = (_tensor(self.arrays(_text(key), False), "") for key in rest[:2])
+        shape = tuple(_index(n) for n in rest[2])
+        if indices.dtype.kind not in "iu" or indices.ndim != 1 or not shape:
+            raise ValueError("the rows of a row-sparse tensor have no indices")
+        if values.shape != (indices.shape[0], *shape[1:]):
+            raise ValueError("the rows of a row-sparse tensor do not fit its shape")
+        if np.any(indices.numpy() < 0) or np.any(indices.numpy() >= shape[0]):
+            raise ValueError("a row-sparse tensor names rows that it does not have")
+        return RowSparse(indices, values, spec(shape, DTYPE_NAMES[_text(rest[3])]))
+
+    def _array(self, _: str, key: Any, word: Any, at: _At) -> Any:
+        array, dtype = self.arrays(_text(key), True), np.dtype(_text(word))
+        if dtype.newbyteorder("=") != array.dtype:
+            raise ValueError(f"an array of dtype {array.dtype} is said to be {dtype}")
+        return array.astype(dtype, copy=False)
+
+    def _packed(self, _: str, kind: Any, member: Any, key: Any, at: _At) -> Any:
+        array = self.arrays(_text(key), False)
+        known = {kind.__name__: dtype for kind, dtype in PACKED_TYPES.items()}
+        if array.dtype != known[_text(member)] or array.ndim != 1:
+            raise ValueError("a packed list is not a row of numbers")
+        return {"list": list, "tuple": tuple}[_text(kind)](array.tolist())
+
+    # How an entry is made, by its tag: called with the tag, what the entry holds, and its place.
+    MAKERS: ClassVar[dict[str, Callable[..., Any]]] = {
+        "variable": _variable,
+        "tensor": _tensor,
+        "rows": _rows,
+        "array": _array,
+        "packed": _packed,
+        **dict.fromkeys(("list", "tuple"), _list),
+        **dict.fromkeys(("dict", "OrderedDict", "defaultdict"), _dict),
+        **dict.fromkeys(("set", "frozenset"), _set),
+        "fields": _fields,
+        "pytree": _pytree,
+    }
 
     # Names.
 
-    def _class(self, name: str, path: str) -> type:
-        found = registry.class_named(name)
-        return self._unknown(name, path) if found is None else found
+    def _class_of(self, name: str, guided: bool, at: _At) -> type:
+        """The class of the object here, if it has the name in the file; else the class named."""
+        if not guided:
+            return self._class(name, at)
+        if type(at.guide).__name__ != name.rpartition(".")[2]:
+            at.differ(f"a {name}")
+        return type(at.guide)
 
-    def _unknown(self, name: str, path: str) -> NoReturn:
+    def _class(self, name: str, at: _At) -> type:
+        found = registry.class_named(name)
+        return self._unknown(name, at) if found is None else found
+
+    def _unknown(self, name: str, at: _At) -> NoReturn:
         raise MismatchError(
-            f"load: {path} is a {name}, which is not registered, and load imports nothing that a "
-            "file names. Call gt.storage.register with the class first, or load into a tree that "
+            f"load: {at.path} is a {name}, which is not registered, and load imports nothing that "
+            "a file names. Call gt.storage.register with the class first, or load into a tree that "
             "has one: gt.load(path, into=tree)."
         )
 
-    def _function(self, node: Any, guide: Any, path: str, depth: int) -> Any:
-        name = _text(node[1])
-        if _is_cell(guide) or (guide is not FREE and holds_cells(guide)):
-            self._differ(guide, path, f"the function {name}")
-        if guide is not FREE and callable(guide):
+    def _function(self, tag: str, rest: list[Any], at: _At) -> Any:
+        name = _text(rest[0])
+        if _is_cell(at.guide) or holds_cells(at.guide):
+            at.differ(f"the function {name}")
+        if at.guide is not FREE and callable(at.guide):
             # Code is not saved: what is there stays.
-            return guide
-        is_name = node[0] == "code"
-        found = registry.function_named(name) if is_name else registry.maker_named(name)
+            return at.guide
+        find = registry.function_named if tag == "code" else registry.maker_named
+        found = find(name)
         if found is None:
             raise MismatchError(
-                f"load: {path} is the function {name}, and code is not saved. Call "
+                f"load: {at.path} is the function {name}, and code is not saved. Call "
                 "gt.storage.register with the function first, or load into a tree that has it: "
                 "gt.load(path, into=tree)."
             )
-        if is_name:
+        if tag == "code":
             return found
-        arguments = {_text(key): self.node(part, FREE, path, depth + 1) for key, part in node[2]}
-        return found(**arguments)
-
-    # Differences between the file and what is there.
-
-    def _expect_plain(self, guide: Any, path: str, found: Any) -> None:
-        if _is_cell(guide) or (guide is not FREE and holds_cells(guide)):
-            self._differ(guide, path, f"a {type(found).__name__}")
-
-    def _differ(self, guide: Any, path: str, words: str, more: str = "") -> NoReturn:
-        raise MismatchError(
-            f"load: {path} is {words} in the file and a {type(guide).__name__}{more} here. "
-            "Load into a tree of the same structure."
-        )
-
-    def _same_names(self, names: list[Any], guide: Any, path: str, words: str) -> None:
-        missing = [str(name) for name in guide if name not in names]
-        unexpected = [str(name) for name in names if name not in guide]
-        if missing or unexpected:
-            parts = [
-                *([f"missing in the file: {', '.join(missing)}"] if missing else []),
-                *([f"only in the file: {', '.join(unexpected)}"] if unexpected else []),
-            ]
-            raise MismatchError(
-                f"load: {path} has other {words} here than in the file ({'; '.join(parts)}). "
-                "Load into a tree of the same structure."
-            )
+        inside = _At(FREE, at.path, at.depth + 1)
+        return found(**{_text(key): self.node(part, inside) for key, part in rest[1]})
 
 
 def _is_cell(x: Any) -> bool:
     """Whether an object keeps its identity and takes loaded values in place."""
-    if x is FREE or x is None:
-        return False
-    if isinstance(x, Variable):
-        return True
     kind = registry.kind_of(type(x))
-    return kind is not None and kind.fill is not None
+    return isinstance(x, Variable) or (kind is not None and kind.fill is not None)
+
+
+def _or_guide(found: Any, guide: Any) -> Any:
+    """The container that is there, if the one that was read holds the very same objects."""
+    return guide if _is_same(found, guide) else found
 
 
 def _is_same(found: Any, guide: Any) -> bool:
@@ -485,20 +492,21 @@ def _index(node: Any) -> int:
     return node
 
 
-def _scalar(node: list[Any]) -> Any:
-    tag, *rest = node
-    if tag == "int":
-        return int(_text(rest[0]), 16)
-    if tag == "float":
-        return float.fromhex(_text(rest[0]))
-    if tag == "complex":
-        return complex(float.fromhex(_text(rest[0])), float.fromhex(_text(rest[1])))
-    if tag == "bytes":
-        return base64.b64decode(_text(rest[0]), validate=True)
-    if tag == "dtype":
-        return DTYPE_NAMES[_text(rest[0])]
-    if tag == "scalar":
-        content = base64.b64decode(_text(rest[1]), validate=True)
-        (found,) = np.frombuffer(content, DTYPE_NAMES[_text(rest[0])])
-        return found
-    raise ValueError(f"{tag!r} is not a kind of value")
+def _numpy_scalar(name: str, content: str) -> Any:
+    (found,) = np.frombuffer(_bytes(content), DTYPE_NAMES[name])
+    return found
+
+
+def _bytes(text: str) -> bytes:
+    return base64.b64decode(text, validate=True)
+
+
+# Plain values that JSON does not have, by their tag.
+SCALARS: dict[str, Callable[..., Any]] = {
+    "int": lambda text: int(text, 16),
+    "float": float.fromhex,
+    "complex": lambda *parts: complex(*map(float.fromhex, parts)),
+    "bytes": _bytes,
+    "dtype": DTYPE_NAMES.__getitem__,
+    "scalar": _numpy_scalar,
+}
