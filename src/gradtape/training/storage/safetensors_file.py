@@ -1,17 +1,14 @@
 """Files of the safetensors format, written and checked by the library of that name.
 
-The text of the tree stands in the header's metadata. Checksums are computed by another thread while
-the library writes, and are put into the header afterwards, in the place kept for them.
+The text of the tree and the checksums of the arrays stand in the header's metadata.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import mmap
 import os
-import threading
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -47,10 +44,6 @@ WORDS = {
     "complex64": "C64",
 }
 LONGEST_HEADER = 100_000_000
-# Fewer bytes than this are hashed before another thread would have started.
-MANY_BYTES = 1 << 20
-# Files from here on are flushed while they are written, so often in seconds.
-FLUSHED_EARLY, FLUSH_PAUSE = 1 << 26, 0.01
 # Arrays from here on are not copied but mapped.
 MAPPED = 1 << 20
 
@@ -68,7 +61,7 @@ def _stored(array: np.ndarray) -> np.ndarray:
 
 
 def write(path: Path, text: str, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write a file; its checksums are right when this returns."""
+    """Write a file."""
     # An optional package.
     from safetensors import TensorSpec, serialize_file
 
@@ -82,63 +75,8 @@ def write(path: Path, text: str, arrays: Mapping[str, np.ndarray]) -> None:
         )
         for name, array in stored.items()
     }
-    blank = "0" * (8 * len(stored))
-    metadata = {TEXT: text, GUARD: digest(text), SUMS: blank}
-    nbytes = sum(array.nbytes for array in stored.values())
-    if nbytes < MANY_BYTES:
-        sums = [checksum(array) for array in stored.values()]
-        serialize_file(specs, path, metadata={**metadata, SUMS: "".join(sums)})
-        return
-    sums = []
-    failed: list[BaseException] = []
-    done = threading.Event()
-
-    def add_up() -> None:
-        try:
-            sums.extend(checksum(array) for array in stored.values())
-        except BaseException as error:
-            failed.append(error)
-
-    # zlib and the library let go of the interpreter, so these run beside each other. They are plain
-    # threads, because an executor takes no work once the program has begun to end.
-    threads = [threading.Thread(target=add_up, name="gradtape-checksums")]
-    if nbytes >= FLUSHED_EARLY:
-        flush = threading.Thread(target=_flush, args=(path.parent, done), name="gradtape-flush")
-        threads.append(flush)
-    for thread in threads:
-        thread.start()
-    try:
-        serialize_file(specs, path, metadata=metadata)
-    finally:
-        done.set()
-        for thread in threads:
-            thread.join()
-    if failed:
-        raise failed[0]
-    with open(path, "r+b") as file:
-        size = int.from_bytes(file.read(8), "little")
-        header = file.read(size)
-        marker = f'"{SUMS}":"'.encode()
-        place = header.index(marker) + len(marker)
-        if header[place : place + len(blank)] != blank.encode() or header.count(marker) != 1:
-            raise RuntimeError("safetensors: the header is not written as expected")
-        file.seek(8 + place)
-        file.write("".join(sums).encode())
-
-
-def _flush(folder: Path, done: threading.Event) -> None:
-    """Let the disk begin while the library still copies: it would write nothing before the end.
-
-    The library writes to a file of its own choice in the folder, so all files there are meant.
-    """
-    while not done.wait(FLUSH_PAUSE):
-        for place in folder.iterdir():
-            with contextlib.suppress(OSError):
-                descriptor = os.open(place, os.O_RDONLY)
-                try:
-                    os.fsync(descriptor)
-                finally:
-                    os.close(descriptor)
+    sums = "".join(map(checksum, stored.values()))
+    serialize_file(specs, path, metadata={TEXT: text, GUARD: digest(text), SUMS: sums})
 
 
 class SafetensorsFile:
