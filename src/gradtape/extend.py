@@ -15,7 +15,7 @@ from gradtape import (
 )
 from gradtape.annotated_kinds import Size
 from gradtape.argument_checks import check_exports
-from gradtape.autodiff.forward import forward
+from gradtape.autodiff.modes import forward
 from gradtape.caches import remembered
 from gradtape.compiler.passes import optimize
 from gradtape.dtypes import as_dtype

@@ -14,8 +14,7 @@ import gradtape as gt
 import gradtape.control.callbacks  # it fills hooks that callbacks need
 import gradtape.control.vmap
 from gradtape.autodiff.batch import Unbatched, batch, batch_all
-from gradtape.autodiff.forward import forward
-from gradtape.autodiff.reverse import reverse
+from gradtape.autodiff.modes import forward, reverse
 from gradtape.errors import UndefinedRuleError
 from gradtape.ir.node import apply, constant, outputs, placeholder
 from gradtape.ir.op import REGISTRY, Op, Undefined

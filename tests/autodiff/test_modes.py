@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from gradtape.autodiff.forward import forward
-from gradtape.autodiff.reverse import ones_like, reverse
+from gradtape.autodiff.modes import forward, ones_like, reverse
 from gradtape.errors import UndefinedRuleError
 from gradtape.ir.node import apply, constant, outputs, placeholder
 from gradtape.ir.op import REGISTRY, Op, Undefined

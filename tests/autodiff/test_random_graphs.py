@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import gradtape as gt
-from gradtape.autodiff.forward import forward
-from gradtape.autodiff.reverse import reverse
+from gradtape.autodiff.modes import forward, reverse
 from gradtape.ir.node import apply, placeholder
 from gradtape.ir.op import REGISTRY
 from gradtape.ir.program import program

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-from gradtape.autodiff.reverse import ones_like, reverse
+from gradtape.autodiff.modes import ones_like, reverse
 from gradtape.ir.node import Node, apply, leaf, outputs, placeholder
 from gradtape.ir.op import REGISTRY
 from gradtape.ir.program import names, program, show, with_outputs

@@ -6,8 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from gradtape.autodiff.forward import forward
-from gradtape.autodiff.reverse import ones_like, reverse
+from gradtape.autodiff.modes import forward, ones_like, reverse
 from gradtape.ir.node import Node, apply, leaf, placeholder
 from gradtape.ir.op import REGISTRY
 from gradtape.ir.program import program

@@ -10,7 +10,7 @@ import pytest
 from tests.ops.cases import OPS, Case, at_samples
 
 import gradtape as gt
-from gradtape.autodiff.reverse import ones_like, reverse
+from gradtape.autodiff.modes import ones_like, reverse
 from gradtape.compiler.passes import PASSES
 from gradtape.errors import UndefinedRuleError
 from gradtape.ir.node import apply, outputs, placeholder

@@ -6,36 +6,20 @@ inside a body, so its forward and reverse mode know these rules.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import partial
+from types import SimpleNamespace
 
 from gradtape.autodiff.batch import batch
-from gradtape.autodiff.forward import forward
+from gradtape.autodiff.modes import forward, reverse
 from gradtape.autodiff.python_rules import PythonRules
-from gradtape.autodiff.reverse import reverse
 from gradtape.autodiff.sparse.detect import detect
-from gradtape.ir import Node, Rows
 from gradtape.ir.hooks import hooks
 
+_RULES = PythonRules(None)
 
-class BodyTransforms:
-    """The transforms of a body, without a recording."""
-
-    batch = staticmethod(batch)
-    detect = staticmethod(detect)
-
-    @staticmethod
-    def forward(
-        targets: Sequence[Node], sources: Sequence[Node], tangents: Sequence[Node]
-    ) -> list[Node | None]:
-        """Tangents of the targets."""
-        return forward(targets, sources, tangents, (), PythonRules(None).push)
-
-    @staticmethod
-    def reverse(
-        targets: Sequence[Node], cotangents: Sequence[Node], sources: Sequence[Node]
-    ) -> list[Node | Rows | None]:
-        """Cotangents of the sources."""
-        return reverse(targets, cotangents, sources, (), PythonRules(None).pull)
-
-
-hooks.transforms = BodyTransforms
+hooks.transforms = SimpleNamespace(
+    batch=batch,
+    detect=detect,
+    forward=partial(forward, rules=_RULES),
+    reverse=partial(reverse, rules=_RULES),
+)

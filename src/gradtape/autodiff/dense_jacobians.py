@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from gradtape.autodiff.jacobian import batch_jacobian, jacobian
+from gradtape.autodiff.modes import dense_vjp
 from gradtape.autodiff.python_rules import PythonRules
-from gradtape.autodiff.reverse import reverse
 from gradtape.autodiff.window import Isolated, Window
-from gradtape.ir import Node, Rows, constant, of_structure, spec
+from gradtape.ir import Node, constant, of_structure, spec
 from gradtape.records import dataclass
 from gradtape.trace.uncollected import uncollected
 
@@ -56,10 +56,8 @@ def derive_slope(window: Window, target: Node, source: Node, by: Node) -> Slope 
             return None
         isolated = window.isolated(target, (source, by))
         inner, (first, second) = isolated.target, isolated.sources
-        (found,) = reverse([inner], [constant(1, inner.spec)], [first], (), rules.pull)
-        if found is None:
-            return None
-        return Slope(found.dense() if isinstance(found, Rows) else found, second, isolated)
+        found = dense_vjp(inner, constant(1, inner.spec), first, (), rules)
+        return None if found is None else Slope(found, second, isolated)
 
     return window.remembered(of_structure("slope", target, source, by), derive)
 

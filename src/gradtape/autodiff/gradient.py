@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Sequence
 
-from gradtape.autodiff.forward import forward
+from gradtape.autodiff.modes import forward, reverse
 from gradtape.autodiff.python_rules import PythonRules
-from gradtape.autodiff.reverse import reverse
 from gradtape.compiler.counts import COUNTS
 from gradtape.ir import Rows, dependents, of_structure, topological
 from gradtape.ir.node import Node, apart_from_recorded
@@ -48,9 +47,9 @@ def derive_reverse(
         asked = [source for source in sources if source in connected or source in targets]
     with apart_from_recorded():
         if recording.rules:
-            results = reverse(targets, cotangents, asked, outside, rules.pull)
+            results = reverse(targets, cotangents, asked, outside, rules)
         else:
-            results = uncollected(reverse, targets, cotangents, asked, outside, rules.pull)
+            results = uncollected(reverse, targets, cotangents, asked, outside, rules)
     by_source = dict(zip(asked, results, strict=True))
     found = [by_source.get(source) for source in sources]
     if not rules.used:
@@ -84,9 +83,9 @@ def derive_forward(
     rules = PythonRules(recording)
     with apart_from_recorded():
         if recording.rules:
-            found = forward(targets, sources, tangents, outside, rules.push)
+            found = forward(targets, sources, tangents, outside, rules)
         else:
-            found = uncollected(forward, targets, sources, tangents, outside, rules.push)
+            found = uncollected(forward, targets, sources, tangents, outside, rules)
     if not rules.used:
         recording.table.derived[key] = found
     return found

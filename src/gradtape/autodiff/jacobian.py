@@ -17,16 +17,14 @@ import math
 from collections.abc import Callable, Collection
 from typing import TypeVar
 
-from gradtape.autodiff import forward as forward_mode, reverse as reverse_mode, seeded
-from gradtape.autodiff.forward import forward
-from gradtape.autodiff.reverse import reverse
+from gradtape.autodiff import seeded
+from gradtape.autodiff.modes import CustomRules, dense_vjp, forward
 from gradtape.autodiff.seeded_values import respond, spread
 from gradtape.dtypes import COMPLEX_OF, DType
 from gradtape.errors import UndefinedRuleError
 from gradtape.ir import (
     PICK,
     Node,
-    Rows,
     Shape,
     View,
     apply,
@@ -68,9 +66,8 @@ class Question:
     source: Node
     mode: str = "auto"
     blocked: Collection[Node] = ()
-    # How custom derivatives written in Python are called, forward and backward.
-    push: forward_mode.PythonRule | None = None
-    pull: reverse_mode.PythonRule | None = None
+    # The derivatives of custom nodes.
+    rules: CustomRules | None = None
 
 
 def jacobian(target: Node, question: Question) -> Node | None:
@@ -241,10 +238,9 @@ def _response(
     seed = _only(start, end, space) if single else placeholder(end.spec)
     given = seed if factor is None else seed * factor
     if way == "forward":
-        (found,) = forward([target], [source], [given], blocked, question.push)
+        (found,) = forward([target], [source], [given], blocked, question.rules)
     else:
-        (slope,) = reverse([target], [given], [source], blocked, question.pull)
-        found = slope.dense() if isinstance(slope, Rows) else slope
+        found = dense_vjp(target, given, source, blocked, question.rules)
     if found is None:
         return None
     return (
@@ -368,9 +364,7 @@ def _narrower(node: Node, than: Node | None) -> bool:
 def _through_waist(target: Node, waist: Node, question: Question) -> Node | None:
     """dt/dw · dw/ds, as one matrix product."""
     inner = jacobian(waist, question)
-    outer = jacobian(
-        target, Question(waist, "auto", question.blocked, question.push, question.pull)
-    )
+    outer = jacobian(target, Question(waist, "auto", question.blocked, question.rules))
     if inner is None or outer is None:
         return None
     rows = reshape_node(outer, (target.size, waist.size))

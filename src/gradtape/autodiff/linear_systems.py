@@ -11,14 +11,13 @@ from typing import Any
 import numpy as np
 
 from gradtape.autodiff.batch import batch_all
-from gradtape.autodiff.forward import forward
+from gradtape.autodiff.modes import dense_vjp, forward
 from gradtape.autodiff.python_rules import PythonRules
-from gradtape.autodiff.reverse import reverse
 from gradtape.autodiff.sparse.choose_colouring import Coloured
 from gradtape.autodiff.sparse.pattern import SparseMatrix
 from gradtape.dtypes import Array
 from gradtape.errors import ConvergenceError
-from gradtape.ir import Program, Rows, spec, substitute, topological
+from gradtape.ir import Program, spec, substitute, topological
 from gradtape.ir.node import Key, Node, placeholder
 from gradtape.ops.arrays.movement import reshape_node
 from gradtape.records import dataclass
@@ -161,9 +160,7 @@ class System:
     def push(self, x: Node, others: Sequence[Node], tangents: Sequence[Node | None]) -> Node | None:
         """The tangent of A x by the others, for a constant x."""
         fixed, own, product = self._abstract(x, others)
-        pairs = [(o, t) for o, t in zip(own, tangents, strict=True) if t is not None]
-        rules = PythonRules(None)
-        (found,) = forward([product], [o for o, _ in pairs], [t for _, t in pairs], (), rules.push)
+        (found,) = forward([product], own, tangents, (), PythonRules(None))
         back = dict(zip((fixed, *own), (x, *others), strict=True))
         return None if found is None else substitute([found], back)[0]
 
@@ -172,13 +169,9 @@ class System:
         if not others[index].spec.inexact:
             return None
         fixed, own, product = self._abstract(x, others)
-        (found,) = reverse([product], [g], [own[index]], (), PythonRules(None).pull)
-        if found is None:
-            return None
-        if isinstance(found, Rows):
-            found = found.dense()
+        found = dense_vjp(product, g, own[index], (), PythonRules(None))
         back = dict(zip((fixed, *own), (x, *others), strict=True))
-        return substitute([found], back)[0]
+        return None if found is None else substitute([found], back)[0]
 
     def _abstract(self, x: Node, others: Sequence[Node]) -> tuple[Node, list[Node], Node]:
         """A x on placeholders: x depends on the others, and derivatives must not follow that."""

@@ -10,12 +10,11 @@ import numpy as np
 
 from gradtape.autodiff.batch import batch_all
 from gradtape.autodiff.dense_jacobians import derive_gradient, derive_slope
-from gradtape.autodiff.forward import forward
+from gradtape.autodiff.modes import dense_vjp, forward
 from gradtape.autodiff.python_rules import PythonRules
-from gradtape.autodiff.reverse import reverse
 from gradtape.autodiff.window import Window
 from gradtape.dtypes import Array
-from gradtape.ir import Fact, Node, Rows, Spec, constant, placeholder, spec
+from gradtape.ir import Fact, Node, Spec, constant, placeholder, spec
 from gradtape.records import dataclass
 from gradtape.runtime.bound_plans import BoundPlan, bind, plan_settings
 from gradtape.trace import Recording, Value
@@ -73,14 +72,13 @@ def _linear(
     if not (target.spec.inexact and source.spec.inexact and window.connected(source, (target,))):
         return None
     if kind == "pull":
-        (pulled,) = reverse([target], [seed], [source], window.outside, rules.pull)
-        return pulled.dense() if isinstance(pulled, Rows) else pulled
+        return dense_vjp(target, seed, source, window.outside, rules)
     if kind == "hessian":
         slope = derive_slope(window, target, source, source)
         if slope is None:
             return None
         target, window = slope.node, window.of_derivative()
-    (pushed,) = forward([target], [source], [seed], window.outside, rules.push)
+    (pushed,) = forward([target], [source], [seed], window.outside, rules)
     return pushed
 
 

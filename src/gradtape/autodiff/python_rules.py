@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from gradtape.autodiff.forward import forward
-from gradtape.autodiff.reverse import reverse
+from gradtape.autodiff.cotangent import Slope
+from gradtape.autodiff.modes import forward, reverse
 from gradtape.errors import UndefinedRuleError
 from gradtape.ir import Node, Rows, apply, substitute, topological
 from gradtape.ir.provenance import provenance
@@ -17,10 +17,6 @@ from gradtape.records import dataclass
 from gradtape.trace import enter
 from gradtape.trace.recording import DerivativeRule, Recording
 from gradtape.trace.thread_state import state
-
-# The derivatives that a rule takes and gives; None where there is no path.
-Cotangent = Node | Rows | None
-Tangent = Node | None
 
 
 class Structural:
@@ -43,19 +39,13 @@ class PythonRules:
         # The recorded nodes with saved values, by the copies that a checkpoint recomputes.
         self.originals: dict[Node, Node] = {}
 
-    def pull(self, node: Node, cotangents: tuple[Any, ...]) -> Sequence[Cotangent]:
+    def pull(self, node: Node, cotangents: tuple[Any, ...]) -> Sequence[Slope | None]:
         """Reverse mode through a `custom_derivative` node."""
-        key = node.params[1]
-        if isinstance(key, Checkpointed):
-            return key.pull_by(self, node, cotangents)
-        return self._rule(node).pull(self.recording, node, cotangents)
+        return self._rule(node).pull(self, node, cotangents)
 
-    def push(self, node: Node, tangents: Sequence[Tangent]) -> Sequence[Tangent]:
+    def push(self, node: Node, tangents: Sequence[Node | None]) -> Sequence[Node | None]:
         """Forward mode through a `custom_derivative` node."""
-        key = node.params[1]
-        if isinstance(key, Checkpointed):
-            return key.push_by(self, node, tangents)
-        return self._rule(node).push(self.recording, node, tangents)
+        return self._rule(node).push(self, node, tangents)
 
     def _rule(self, node: Node) -> Any:
         key = node.params[1]
@@ -97,18 +87,8 @@ class Checkpointed(Structural):
     policy: Any
 
     def pull(
-        self, recording: Recording | None, node: Node, cotangents: tuple[Any, ...]
-    ) -> list[Cotangent]:
-        return self.pull_by(PythonRules(recording), node, cotangents)
-
-    def push(
-        self, recording: Recording | None, node: Node, tangents: Sequence[Tangent]
-    ) -> tuple[Tangent, ...]:
-        return self.push_by(PythonRules(recording), node, tangents)
-
-    def pull_by(
-        self, rules: PythonRules, node: Node, cotangents: tuple[Any, ...]
-    ) -> list[Cotangent]:
+        self, rules: PythonRules, node: Node, cotangents: tuple[Node, ...]
+    ) -> list[Slope | None]:
         """Reverse mode, through a copy behind barriers: no plan shares it with the first pass."""
         count = node.params[0]
         again = {source: apply(BARRIER, (source,)) for source in node.inputs[count:]}
@@ -130,25 +110,19 @@ class Checkpointed(Structural):
                     operand = copies[found.inputs[0]]
                     saved.setdefault(operand, apply(USE_SAVED, (original, operand)))
         roots = [copies[root] for root in node.inputs[:count]]
-        slopes = reverse(roots, cotangents, list(again.values()), (), rules.pull)
+        slopes = reverse(roots, cotangents, list(again.values()), (), rules)
         if saved:
             # Saved values replace nodes inside the checkpoint only: the walk ends at its edges.
             ends = {end: end for end in (*cotangents, *again.values())}
             slopes = _with_replaced(rules, slopes, {**saved, **ends})
         return [None] * count + list(slopes)
 
-    def push_by(
-        self, rules: PythonRules, node: Node, tangents: Sequence[Tangent]
-    ) -> tuple[Tangent, ...]:
+    def push(
+        self, rules: PythonRules, node: Node, tangents: Sequence[Node | None]
+    ) -> Sequence[Node | None]:
         """Forward mode, which reads the values right after they are computed: no copy."""
         count = node.params[0]
-        pairs = [
-            (source, tangent)
-            for source, tangent in zip(node.inputs[count:], tangents[count:], strict=True)
-            if tangent is not None
-        ]
-        roots = node.inputs[:count]
-        return tuple(forward(roots, [s for s, _ in pairs], [t for _, t in pairs], (), rules.push))
+        return forward(node.inputs[:count], node.inputs[count:], tangents[count:], (), rules)
 
 
 def _rebuilt(node: Node, copies: dict[Node, Node]) -> Node:
@@ -163,8 +137,8 @@ def _rebuilt(node: Node, copies: dict[Node, Node]) -> Node:
 
 
 def _with_replaced(
-    rules: PythonRules, slopes: Sequence[Cotangent], replacement: dict[Node, Node]
-) -> list[Cotangent]:
+    rules: PythonRules, slopes: Sequence[Slope | None], replacement: dict[Node, Node]
+) -> list[Slope | None]:
     """Cotangents with nodes replaced; the copies of custom nodes get their rules."""
     new = dict(replacement)
 
@@ -209,22 +183,22 @@ class Replaced:
         self.origin = origin
         self.replacement = replacement
 
-    def push(self, recording: Recording, node: Node, tangents: Sequence[Tangent]) -> list[Tangent]:
-        found = self.rule.push(recording, self.origin, tangents)
-        return self._placed(recording, found, tangents)
+    def push(
+        self, rules: PythonRules, node: Node, tangents: Sequence[Node | None]
+    ) -> list[Node | None]:
+        return self._placed(rules, self.rule.push(rules, self.origin, tangents), tangents)
 
     def pull(
-        self, recording: Recording, node: Node, cotangents: Sequence[Tangent]
-    ) -> list[Tangent]:
-        found = self.rule.pull(recording, self.origin, cotangents)
-        return self._placed(recording, found, cotangents)
+        self, rules: PythonRules, node: Node, cotangents: Sequence[Node | None]
+    ) -> list[Node | None]:
+        return self._placed(rules, self.rule.pull(rules, self.origin, cotangents), cotangents)
 
     def _placed(
-        self, recording: Recording, found: Sequence[Tangent], stop: Sequence[Tangent]
-    ) -> list[Tangent]:
+        self, rules: PythonRules, found: Sequence[Node | None], stop: Sequence[Node | None]
+    ) -> list[Node | None]:
         same = {node: node for node in stop if node is not None}
         known = [node for node in found if node is not None]
-        placed = iter(replaced(recording, known, {**self.replacement, **same}))
+        placed = iter(replaced(rules.recording, known, {**self.replacement, **same}))
         return [None if node is None else next(placed) for node in found]
 
 

@@ -15,16 +15,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
-from gradtape.autodiff.forward import forward
+from gradtape.autodiff.cotangent import dense
 from gradtape.autodiff.jacobian import Question, batch_jacobian, jacobian
 from gradtape.autodiff.linear_systems import LinearMap, System
-from gradtape.autodiff.python_rules import Cotangent, PythonRules, Structural, Tangent, replaced
-from gradtape.autodiff.reverse import reverse
+from gradtape.autodiff.modes import dense_vjp, forward, reverse
+from gradtape.autodiff.python_rules import PythonRules, Structural, replaced
 from gradtape.autodiff.sparse.choose_colouring import Coloured
 from gradtape.errors import UndefinedRuleError
-from gradtape.ir import Rows, dependents, spec, substitute, topological
+from gradtape.ir import dependents, spec, substitute, topological
 from gradtape.ir.node import LEAF, Node, apply, pick, placeholder
 from gradtape.ops.arrays.movement import reshape_node
 from gradtape.ops.custom.custom import CUSTOM
@@ -33,7 +32,6 @@ from gradtape.ops.matrices.contraction import adjoint
 from gradtape.ops.matrices.linalg import solve_matrix
 from gradtape.ops.matrices.sparse_solve import SYSTEM
 from gradtape.records import dataclass
-from gradtape.trace.recording import Recording
 
 
 def frontier(residual: Node, x: Node) -> list[Node]:
@@ -82,41 +80,33 @@ class Implicit(Structural):
     examples: int = 0
 
     def push(
-        self, recording: Recording | None, node: Node, tangents: Sequence[Tangent]
-    ) -> tuple[Tangent, ...]:
+        self, rules: PythonRules, node: Node, tangents: Sequence[Node | None]
+    ) -> tuple[Node | None, ...]:
         """Forward mode."""
         _, residual, *given = node.inputs
-        pairs = [
-            (source, tangent)
-            for source, tangent in zip(given, tangents[2:], strict=True)
-            if tangent is not None
-        ]
-        rules = PythonRules(recording)
-        sources, along = [s for s, _ in pairs], [t for _, t in pairs]
-        (moved,) = forward([residual], sources, along, (), rules.push)
+        (moved,) = forward([residual], given, tangents[2:], (), rules)
         if moved is None:
             return (None,)
-        (right,) = self._at_solution(recording, node, [moved], along)
-        return (-self._solve(recording, node, right, by_adjoint=False),)
+        along = [tangent for tangent in tangents[2:] if tangent is not None]
+        (right,) = self._at_solution(rules, node, [moved], along)
+        return (-self._solve(rules, node, right, by_adjoint=False),)
 
     def pull(
-        self, recording: Recording | None, node: Node, cotangents: tuple[Any, ...]
-    ) -> list[Cotangent]:
+        self, rules: PythonRules, node: Node, cotangents: tuple[Node, ...]
+    ) -> list[Node | None]:
         """Reverse mode."""
         _, residual, *given = node.inputs
-        weights = -self._solve(recording, node, cotangents[0], by_adjoint=True)
+        weights = -self._solve(rules, node, cotangents[0], by_adjoint=True)
         # One node of the frontier may depend on another: paths must end at each of them.
         ends = {other: placeholder(other.spec) for other in given}
         # The node that solves reads the frontier, too, but no derivative goes through it.
         x = node.inputs[0]
-        (ended,) = replaced(recording, [residual], {**ends, x: x})
-        sources = list(ends.values())
-        found = reverse([ended], [weights], sources, (), PythonRules(recording).pull)
-        dense = [part.dense() if isinstance(part, Rows) else part for part in found]
-        known = [part for part in dense if part is not None]
+        (ended,) = replaced(rules.recording, [residual], {**ends, x: x})
+        found = [dense(part) for part in reverse([ended], [weights], [*ends.values()], (), rules)]
+        known = [part for part in found if part is not None]
         back = {end: other for other, end in ends.items()}
-        placed = iter(self._at_solution(recording, node, known, [weights], back))
-        return [None, None, *[None if part is None else next(placed) for part in dense]]
+        placed = iter(self._at_solution(rules, node, known, [weights], back))
+        return [None, None, *[None if part is None else next(placed) for part in found]]
 
     def batch_rule(self, inputs: tuple[Node, ...], batched: tuple[bool, ...], y: Node) -> Node:
         """Examples have an equation each, provided that each has a solution of its own."""
@@ -133,7 +123,7 @@ class Implicit(Structural):
 
     def _at_solution(
         self,
-        recording: Recording | None,
+        rules: PythonRules,
         node: Node,
         graphs: Sequence[Node],
         stop: Sequence[Node],
@@ -144,31 +134,28 @@ class Implicit(Structural):
         replacement = {other: other for other in (node, *given, *stop)}
         replacement.update(back or {})
         replacement[x] = pick(node, 0)
-        return replaced(recording, graphs, replacement)
+        return replaced(rules.recording, graphs, replacement)
 
-    def _solve(
-        self, recording: Recording | None, node: Node, right: Node, by_adjoint: bool
-    ) -> Node:
+    def _solve(self, rules: PythonRules, node: Node, right: Node, by_adjoint: bool) -> Node:
         """The solution of a system with the Jacobian at the solution, or with its adjoint."""
         if self.solver == "direct" and self.coloured is None:
-            return self._solve_dense(recording, node, right, by_adjoint)
+            return self._solve_dense(rules, node, right, by_adjoint)
         x, residual, *given = node.inputs
-        rules = PythonRules(recording)
         # All examples together are one system with a block-diagonal matrix.
         flat = spec((x.size,), x.dtype)
         seed, back = placeholder(flat), placeholder(flat)
-        (pushed,) = forward([residual], [x], [reshape_node(seed, x.shape)], (), rules.push)
+        (pushed,) = forward([residual], [x], [reshape_node(seed, x.shape)], (), rules)
         if pushed is None:
             raise self._unconnected()
         pushed = reshape_node(pushed, flat.shape)
-        pulled: Any = pushed
+        pulled = pushed
         if self.symmetric:
             back = seed
         else:
             weights = reshape_node(back, residual.shape)
-            (pulled,) = reverse([residual], [weights], [x], (), rules.pull)
-            pulled = pulled.dense() if isinstance(pulled, Rows) else pulled
-            pulled = reshape_node(pulled, flat.shape)
+            transposed = dense_vjp(residual, weights, x, (), rules)
+            assert transposed is not None  # forward mode found a path
+            pulled = reshape_node(transposed, flat.shape)
         # The derivatives of closures may read leaves that the residual does not read.
         stop = {x, *given, seed, back}
         extra = [n for n in topological([pushed, pulled], stop) if n.op is LEAF and n not in stop]
@@ -187,26 +174,23 @@ class Implicit(Structural):
         found = apply(SYSTEM, (reshape_node(right, flat.shape), *operands), params)
         return reshape_node(found, x.shape)
 
-    def _solve_dense(
-        self, recording: Recording | None, node: Node, right: Node, by_adjoint: bool
-    ) -> Node:
+    def _solve_dense(self, rules: PythonRules, node: Node, right: Node, by_adjoint: bool) -> Node:
         """`_solve` with a dense matrix, or one for each example."""
         x, residual, *_ = node.inputs
-        rules = PythonRules(recording)
         if not self.examples:
-            matrix = jacobian(residual, Question(x, "auto", (), rules.push, rules.pull))
+            matrix = jacobian(residual, Question(x, "auto", (), rules))
             back = {}
         else:
             size = x.shape[-1]
             count = math.prod(x.shape[: self.examples])
             flat = placeholder(spec((count, size), x.dtype))
-            (moved,) = replaced(recording, [residual], {x: reshape_node(flat, x.shape)})
-            question = Question(flat, "auto", (), rules.push, rules.pull)
+            (moved,) = replaced(rules.recording, [residual], {x: reshape_node(flat, x.shape)})
+            question = Question(flat, "auto", (), rules)
             matrix = batch_jacobian(reshape_node(moved, flat.shape), question)
             back = {flat: reshape_node(pick(node, 0), flat.shape)}
         if matrix is None:
             raise self._unconnected()
-        (matrix,) = self._at_solution(recording, node, [matrix], (), back)
+        (matrix,) = self._at_solution(rules, node, [matrix], (), back)
         matrix = adjoint(matrix) if by_adjoint else matrix
         column = reshape_node(right, (*matrix.shape[:-1], 1))
         return reshape_node(solve_matrix(matrix, column), x.shape)

@@ -143,4 +143,4 @@ class Window:
 
     def question(self, source: Node, mode: str, rules: PythonRules) -> Question:
         """The arguments of a Jacobian by one source."""
-        return Question(source, mode, self.outside, rules.push, rules.pull)
+        return Question(source, mode, self.outside, rules)

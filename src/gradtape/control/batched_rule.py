@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gradtape.autodiff.batch import Batching, Unbatched
+from gradtape.autodiff.python_rules import PythonRules
 from gradtape.ir import Rows, Spec, spec
 from gradtape.ir.node import Node, apply, leaf
 from gradtape.ops.families.batching import spread
@@ -39,17 +40,15 @@ class CarriedRule:
         self.rule = rule
         self.one = one
 
-    def pull(
-        self, recording: Recording, node: Node, cotangents: Sequence[Node]
-    ) -> list[Node | None]:
+    def pull(self, rules: PythonRules, node: Node, cotangents: Sequence[Node]) -> list[Node | None]:
         """Reverse mode. An operand that all examples share gets the sum of their cotangents."""
         is_many = _is_batched(node.spec[0], self.one.spec[0])
         trace = self.carrier.trace
         with trace.entered():
             seeds = [trace.add_unknown(of) for of in self.one.spec]
-            pulled = self.rule.pull(trace, self.one, tuple(seeds))
+            pulled = self.rule.pull(PythonRules(trace), self.one, tuple(seeds))
             batching, found = self._batched(pulled, seeds if is_many else [])
-        results = self._carried(recording, batching, found, seeds, cotangents)
+        results = self._carried(rules.recording, batching, found, seeds, cotangents)
         if not is_many:
             return results
         pairs = zip(results, node.inputs, self.one.inputs, strict=True)
@@ -62,7 +61,7 @@ class CarriedRule:
         return apply(SUM, (slope,), ((0,), False))
 
     def push(
-        self, recording: Recording, node: Node, tangents: Sequence[Node | None]
+        self, rules: PythonRules, node: Node, tangents: Sequence[Node | None]
     ) -> tuple[Node | None, ...]:
         """Forward mode."""
         is_many = _is_batched(node.spec[0], self.one.spec[0])
@@ -70,7 +69,7 @@ class CarriedRule:
         pairs = list(zip(node.inputs, self.one.inputs, tangents, strict=True))
         with trace.entered():
             seeds = [None if t is None else trace.add_unknown(mine.spec) for _, mine, t in pairs]
-            pushed = self.rule.push(trace, self.one, seeds)
+            pushed = self.rule.push(PythonRules(trace), self.one, seeds)
             many = [
                 seed
                 for seed, (source, mine, _) in zip(seeds, pairs, strict=True)
@@ -79,7 +78,7 @@ class CarriedRule:
             batching, found = self._batched(pushed, many)
         known = [seed for seed in seeds if seed is not None]
         given = [tangent for tangent in tangents if tangent is not None]
-        results = self._carried(recording, batching, found, known, given)
+        results = self._carried(rules.recording, batching, found, known, given)
         size = self.carrier.size
         return tuple(
             spread(result, size)

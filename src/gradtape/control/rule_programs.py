@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from gradtape.autodiff.python_rules import Checkpointed
+from gradtape.autodiff.python_rules import Checkpointed, PythonRules
 from gradtape.errors import NoValueError
 from gradtape.ir import Rows, Spec, closed, dependents, spec, substitute, topological
 from gradtape.ir.node import LEAF, Node, apply
@@ -62,7 +62,7 @@ class RulePrograms:
             return node if same else apply(node.op, inputs, node.params)
         count = node.params[0]
         seeds = [self.trace.add_unknown(of) for of in node.spec]
-        pulled = rule.pull(self.trace, node, tuple(seeds))[count:]
+        pulled = rule.pull(PythonRules(self.trace), node, tuple(seeds))[count:]
         dense = [slope.dense() if isinstance(slope, Rows) else slope for slope in pulled]
         self.new.update((seed, seed) for seed in seeds)
         self.order += 1

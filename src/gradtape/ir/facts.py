@@ -117,7 +117,7 @@ class Spectrum:
 
     Where values are equal, the derivative of their vectors has a pole, and `jvp` leaves its share
     out. In a function that does not depend on the choice of vectors the pole meets a zero, and the
-    share is a derivative by the values: see `autodiff.equal_eigenvalues`.
+    share is a derivative by the values: see `autodiff.modes`.
 
     | field | what it gives |
     |---|---|

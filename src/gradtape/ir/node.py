@@ -516,7 +516,7 @@ PLACEHOLDER = declare(
 def _pick_vjp(
     index: int, g: Node, y: Node, inputs: tuple[Node, ...], *, position: int
 ) -> tuple[Node | None, ...]:
-    # The cotangents of a node with several outputs are one tuple; see autodiff.reverse.
+    # The cotangents of a node with several outputs are one tuple; see autodiff.modes.
     cotangents: list[Node | None] = [None] * len(inputs[0].spec)
     cotangents[position] = g
     return tuple(cotangents)

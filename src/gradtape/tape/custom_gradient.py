@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from gradtape.argument_checks import check_function
-from gradtape.autodiff.python_rules import as_nodes, inside
-from gradtape.autodiff.reverse import reverse
+from gradtape.autodiff.modes import reverse
+from gradtape.autodiff.python_rules import PythonRules, as_nodes, inside
 from gradtape.ir.node import Node, placeholder
 from gradtape.ir.rows import Rows
 from gradtape.pytree import Structure, flatten, flatten_up_to, unflatten
@@ -25,7 +25,6 @@ from gradtape.tape.custom_rules import (
 )
 from gradtape.tensor.tensor import Tensor, asarray
 from gradtape.tensor.variable import Variable
-from gradtape.trace.recording import Recording
 
 __all__ = ["custom_gradient", "grad_pass_through"]
 
@@ -131,9 +130,10 @@ class _GradientRule:
         return given
 
     def pull(
-        self, recording: Recording, node: Node, cotangents: tuple[Node, ...]
+        self, rules: PythonRules, node: Node, cotangents: tuple[Node, ...]
     ) -> list[Node | None]:
         """Cotangents of the inputs of a `custom_derivative` node."""
+        recording = rules.recording
         with inside(recording):
             dys = [recording.hold(cotangent, Tensor) for cotangent in cotangents]
             if self.variables:
@@ -160,16 +160,11 @@ class _GradientRule:
         return [None] * self.outputs + found
 
     def push(
-        self, recording: Recording, node: Node, tangents: Sequence[Node | None]
-    ) -> tuple[Node | Rows | None, ...]:
+        self, rules: PythonRules, node: Node, tangents: Sequence[Node | None]
+    ) -> list[Node | Rows | None]:
         """Tangents of its outputs: `pull` on unknown cotangents, transposed by reverse mode."""
         cotangents = tuple(placeholder(of) for of in node.spec)
-        pulled = self.pull(recording, node, cotangents)
-        pairs = [
-            (p, t) for p, t in zip(pulled, tangents, strict=True) if p is not None and t is not None
-        ]
-        found = reverse([p for p, _ in pairs], [t for _, t in pairs], cotangents)
-        return tuple(found)
+        return reverse(self.pull(rules, node, cotangents), tangents, cotangents)
 
 
 def grad_pass_through(f: Callable[P, R]) -> Callable[P, R]:

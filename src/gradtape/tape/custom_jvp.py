@@ -7,9 +7,8 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar
 
-from gradtape.autodiff.forward import forward
+from gradtape.autodiff.modes import forward, reverse
 from gradtape.autodiff.python_rules import PythonRules, as_nodes, inside
-from gradtape.autodiff.reverse import reverse
 from gradtape.ir.node import Node, constant, placeholder
 from gradtape.ir.rows import Rows
 from gradtape.ops.arrays.creation import zeros_like
@@ -150,8 +149,8 @@ class _TangentRule:
         self.kwargs = kwargs
 
     def push(
-        self, recording: Recording, node: Node, tangents: Sequence[Node | None]
-    ) -> tuple[Node | None, ...]:
+        self, rules: PythonRules, node: Node, tangents: Sequence[Node | None]
+    ) -> list[Node | None]:
         """Tangents of the outputs of a `custom_derivative` node.
 
         By arguments they are those of the rule; by variables that the function reads besides, those
@@ -159,27 +158,21 @@ class _TangentRule:
         """
         last = self.outputs + sum(other is None for other in self.others)
         primals, variables = node.inputs[self.outputs : last], node.inputs[last:]
-        given = tangents[self.outputs : last]
-        moving = [(v, t) for v, t in zip(variables, tangents[last:], strict=True) if t is not None]
+        given, moving = tangents[self.outputs : last], tangents[last:]
         slopes: list[Node | None] = [None] * self.outputs
-        if not moving or any(tangent is not None for tangent in given):
-            slopes = self._by_rule(recording, primals, given, node.inputs[: self.outputs])
-        if moving:
-            rules = PythonRules(recording)
-            more = forward(
-                node.inputs[: self.outputs],
-                [v for v, _ in moving],
-                [t for _, t in moving],
-                set(primals),
-                rules.push,
-            )
+        by_variables = any(tangent is not None for tangent in moving)
+        if not by_variables or any(tangent is not None for tangent in given):
+            slopes = self._by_rule(rules, primals, given, node.inputs[: self.outputs])
+        if by_variables:
+            outputs = node.inputs[: self.outputs]
+            more = forward(outputs, variables, moving, set(primals), rules)
             pairs = zip(slopes, more, strict=True)
             slopes = [b if a is None else a if b is None else a + b for a, b in pairs]
-        return tuple(slopes)
+        return slopes
 
     def _by_rule(
         self,
-        recording: Recording,
+        rules: PythonRules,
         primals: Sequence[Node],
         tangents: Sequence[Node | None],
         outputs: Sequence[Node],
@@ -188,6 +181,7 @@ class _TangentRule:
             constant(0, primal.spec) if tangent is None else tangent
             for primal, tangent in zip(primals, tangents, strict=True)
         ]
+        recording = rules.recording
         with inside(recording):
             result = self.rule(
                 self._arguments(recording, primals),
@@ -217,12 +211,10 @@ class _TangentRule:
         return tuple(unflatten(self.structure, leaves))
 
     def pull(
-        self, recording: Recording, node: Node, cotangents: tuple[Node, ...]
+        self, rules: PythonRules, node: Node, cotangents: tuple[Node, ...]
     ) -> list[Node | Rows | None]:
         """Cotangents of its inputs: `push` on unknown tangents, transposed by reverse mode."""
         primals = node.inputs[self.outputs :]
         tangents = [placeholder(primal.spec) for primal in primals]
-        pushed = self.push(recording, node, [*[None] * self.outputs, *tangents])
-        pairs = [(p, c) for p, c in zip(pushed, cotangents, strict=True) if p is not None]
-        found = reverse([p for p, _ in pairs], [c for _, c in pairs], tangents)
-        return [None] * self.outputs + list(found)
+        pushed = self.push(rules, node, [*[None] * self.outputs, *tangents])
+        return [None] * self.outputs + reverse(pushed, cotangents, tangents)

@@ -11,6 +11,7 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
+from gradtape.autodiff.python_rules import PythonRules
 from gradtape.ir.node import Node
 from gradtape.ir.rows import Rows
 from gradtape.ops.custom.custom import CUSTOM
@@ -20,7 +21,6 @@ from gradtape.pytree import flatten
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
 from gradtape.trace.record import record
-from gradtape.trace.recording import Recording
 from gradtape.trace.thread_state import state
 
 
@@ -28,12 +28,12 @@ class PythonRule(Protocol):
     """A derivative written in Python: the rule of a `custom_derivative` node of a recording."""
 
     def pull(
-        self, recording: Recording, node: Node, cotangents: tuple[Node, ...], /
+        self, rules: PythonRules, node: Node, cotangents: tuple[Node, ...], /
     ) -> Sequence[Node | Rows | None]:
         """Cotangents of the inputs of the node."""
 
     def push(
-        self, recording: Recording, node: Node, tangents: Sequence[Node | None], /
+        self, rules: PythonRules, node: Node, tangents: Sequence[Node | None], /
     ) -> Sequence[Node | Rows | None]:
         """Tangents of its outputs."""
 

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from gradtape.autodiff.batch import batch_all
-from gradtape.autodiff.forward import forward
+from gradtape.autodiff.modes import forward
 from gradtape.autodiff.sparse.detect import detect
 from gradtape.compiler.passes import optimize
 from gradtape.dtypes import as_dtype

@@ -8,7 +8,7 @@ import numpy as np
 from tests.ops.cases import OPS, Case, at_samples
 
 from gradtape.autodiff import body_transforms  # noqa: F401 - fills the hooks that loops call
-from gradtape.autodiff.forward import forward
+from gradtape.autodiff.modes import forward
 from gradtape.autodiff.sparse.detect import detect
 from gradtape.control import callbacks  # noqa: F401 - fills the hooks that callbacks call
 from gradtape.errors import UndefinedRuleError

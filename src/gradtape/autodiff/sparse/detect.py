@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.autodiff.reverse import PythonRule, reverse
+from gradtape.autodiff.modes import CustomRules, dense_vjp
 from gradtape.autodiff.sparse import dependence
 from gradtape.autodiff.sparse.dependence import Dependence
 from gradtape.autodiff.sparse.pattern import Pattern, listed_pattern
 from gradtape.dtypes import Array
-from gradtape.ir import LEAF, PICK, Node, Rows, constant, dependents, topological
+from gradtape.ir import LEAF, PICK, Node, constant, dependents, topological
 from gradtape.logs import Log
 from gradtape.ops.control.bodies import held
 from gradtape.ops.control.composed_reads import indexes
@@ -75,7 +75,7 @@ def detect_hessian(
     *,
     blocked: Collection[Node] = (),
     follows: Follows | None = None,
-    python_rule: PythonRule | None = None,
+    rules: CustomRules | None = None,
     budget: int | None = None,
 ) -> Pattern:
     """The pattern of the Hessian of the sum of `target`: of the Jacobian of its gradient.
@@ -83,10 +83,7 @@ def detect_hessian(
     Reverse mode finds more zeros than a table of linear ops would: the derivative of a maximum is a
     mask, that of a product the other factor. The pattern is made symmetric.
     """
-    seed = constant(1, target.spec)
-    (slope,) = reverse([target], [seed], [source], blocked, python_rule)
-    if isinstance(slope, Rows):
-        slope = slope.dense()
+    slope = dense_vjp(target, constant(1, target.spec), source, blocked, rules)
     shape = (source.size, source.size)
     if slope is None:
         return listed_pattern(shape, np.zeros(source.size + 1, np.int32), np.zeros(0, np.int32))

@@ -108,7 +108,7 @@ def hessian_pattern(window: Window, target: Node, source: Node, given: Pattern |
             source,
             contents.values,
             follows=follows,
-            python_rule=rules.pull,
+            rules=rules,
         )
 
     key = Fact("hessian_pattern", (target, source), contents.digests, ())

@@ -13,8 +13,8 @@ import numpy as np
 
 from gradtape.autodiff.chunks import UNLIMITED, Limits, needs_graph
 from gradtape.autodiff.dense_jacobians import derive_slope
-from gradtape.autodiff.forward import forward
 from gradtape.autodiff.jacobian import either_way, jacobian_dtype, products
+from gradtape.autodiff.modes import forward
 from gradtape.autodiff.python_rules import PythonRules
 from gradtape.autodiff.returned_derivatives import hold_results
 from gradtape.autodiff.seeded import Seeded
@@ -338,7 +338,7 @@ class _Products:
 
     def _pushed(self, seed: Node) -> Node | None:
         question = self.question
-        return forward([self.target], [self.source], [seed], question.blocked, question.push)[0]
+        return forward([self.target], [self.source], [seed], question.blocked, question.rules)[0]
 
     def _add(self, found: Node | None) -> None:
         if found is None:

@@ -4,7 +4,7 @@ Derivative rules are written for forward mode; reverse mode transposes them. Vec
 up to sign or phase, and the rules hold this choice constant: a function that does not depend on it
 has an exact derivative. If eigenvalues or singular values are equal up to rounding, their vectors
 have no derivative, and `jvp` leaves the terms of such a pair out. A function that treats both
-alike, such as V f(w) Vᵀ, has one: `autodiff.equal_eigenvalues` adds the limit of these terms.
+alike, such as V f(w) Vᵀ, has one: `autodiff.modes` adds the limit of these terms.
 """
 
 from __future__ import annotations
