@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -19,7 +19,7 @@ from gradtape.compiler.lower.lowered_program import LoweredProgram, is_fixed
 from gradtape.compiler.lower.native_calls import copy_of
 from gradtape.compiler.lower.native_loops import Body
 from gradtape.compiler.lower.native_stretches import assembled, kernel_codes, stretch_of
-from gradtape.compiler.lower.plan import BoundRun, Input, Layout, Run, RunMemory
+from gradtape.compiler.lower.plan import Input, Layout, Run, RunMemory
 from gradtape.compiler.passes import optimized
 from gradtape.compiler.passes.resize import resized
 from gradtape.compiler.passes.units import Fused
@@ -31,7 +31,6 @@ from gradtape.runtime.numpy_plan import NumpyPlan
 from gradtape.runtime.probe import note_compiled_plan
 from gradtape.runtime.written_out_plan import (
     FORMATS,
-    bound_run,
     python_number,
     python_types,
     unrolled_run,
@@ -162,10 +161,6 @@ class CompiledPlan:
             found = resized(self.program, self.lowered.fused, inputs, sizes)
             return None if found is None else CompiledPlan(*found)
 
-    def bound(self, fixed: Mapping[int, Input], slow: BoundRun) -> BoundRun | None:
-        """The run with some inputs fixed, as a function of the others; None if there is none."""
-        return None if self.layout is None else bound_run(self.layout, fixed, slow)
-
     def _later_slots(self) -> list[int]:
         """The contents of the slots after the outputs when a run begins: tables, or 0."""
         lowered = self.lowered
@@ -191,7 +186,6 @@ class CompiledPlan:
             ops=self._ops,
             stretch=self.stretch,
             pack=self._pack,
-            pack_slots=struct.Struct(f"={lowered.slots}q").pack_into,
             converted=self._converted,
             new_memory=self._new_memory,
         )

@@ -47,12 +47,6 @@ class SourceText:
         self._names[name] = thing
         return name
 
-    def rebind(self, name: str, thing: object) -> None:
-        """Let a name stand for another object, in a compiled function too."""
-        if name not in self._names:
-            raise KeyError(name)
-        self._names[name] = thing
-
     def line(self, text: str) -> None:
         """Add a line at the present indentation."""
         self._lines.append(self._indentation + text)

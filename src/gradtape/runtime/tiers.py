@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from gradtape.annotated_kinds import Bound
 from gradtape.compiler.counts import COUNTS
 from gradtape.compiler.lower.beyond_memory import memory
-from gradtape.compiler.lower.plan import BoundRun, Input, Layout
+from gradtape.compiler.lower.plan import Input, Layout
 from gradtape.compiler.objects import llvm
 from gradtape.compiler.passes import loops_of, optimize
 from gradtape.compiler.passes.simplify import share_subexpressions
@@ -100,9 +100,9 @@ class TieredPlan:
         compiled = self._compiled
         if compiled is None and self._should_compile():
             compiled = self._try_to_compile()
-        self._runs += 1
         if compiled is not None and MODE != "off":
             return compiled.run(inputs)
+        self._runs += 1
         if self._plain is None:
             self._plain = uncollected(self._planned_in_numpy)
         begin = Policy.clock()
@@ -221,28 +221,6 @@ class TieredPlan:
                 if PROBE.sink is not None:
                     PROBE.sink.compiled(self, begin)
             return self._compiled
-
-    def bound(self, fixed: Mapping[int, Input], install: Callable[[BoundRun], None]) -> BoundRun:
-        """The run with some inputs fixed, as a function of the others, one by one.
-
-        As soon as the plan is compiled, `install` is called with a faster function.
-        """
-        count = len(self.program.inputs)
-        positions = [position for position in range(count) if position not in fixed]
-        template = [fixed.get(position) for position in range(count)]
-
-        def in_full(*others: Input) -> list[Content]:
-            inputs = template.copy()
-            for position, value in zip(positions, others, strict=True):
-                inputs[position] = value
-            return self.run(inputs)
-
-        def run(*others: Input) -> list[Content]:
-            if self._compiled is not None and MODE != "off":
-                install(self._compiled.bound(fixed, in_full) or in_full)
-            return in_full(*others)
-
-        return run
 
     @property
     def compiled(self) -> CompiledPlan | None:

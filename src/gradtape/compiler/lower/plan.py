@@ -1,28 +1,24 @@
-"""Plan: the interface of every scheduled program, and the types that plans share.
+"""The types that plans share.
 
 A plan is run on *inputs*, a `Value` or a Python number each, and gives *contents*: a buffer of the
-pool or a NumPy array each, from which the caller makes Values. Inputs that are always the same can
-be bound, which leaves a function of the others.
+pool or a NumPy array each, from which the caller makes Values.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from gradtape.compiler.emit.plans.instructions import Instructions
-from gradtape.ir.program import Program
 from gradtape.records import dataclass
 from gradtape.trace.value import Content
 
 # A Value or a Python number (in tests also an array): plans tell them apart where they read them.
 Input = Any
 Run = Callable[[Sequence[Input]], list[Content]]
-# A run with some inputs bound: a function of the others, one by one.
-BoundRun = Callable[..., list[Content]]
 
 # A slot and an offset in bytes.
 Place = tuple[int, int]
@@ -73,31 +69,8 @@ class Layout:
     slots: int
     ops: int
     stretch: Stretch
-    # Write all slots and numbers into the memory of a run; write the slots alone.
+    # Writes all slots and numbers into the memory of a run.
     pack: Callable[..., None]
-    pack_slots: Callable[..., None]
     # Numbers of any kind as `struct` takes them.
     converted: Callable[[Sequence[Input]], list[Any]]
     new_memory: Callable[[], RunMemory]
-
-
-class Plan(Protocol):
-    """A scheduled program that runs in whichever tier pays."""
-
-    program: Program
-
-    def run(self, inputs: Sequence[Input]) -> list[Content]:
-        """Evaluate on Values and Python numbers; gives one content per output."""
-        ...
-
-    def bound(self, fixed: Mapping[int, Input], install: Callable[[BoundRun], None]) -> BoundRun:
-        """The run with some inputs fixed, as a function of the others, one by one.
-
-        `install` is called with a faster function of the same kind as soon as there is one.
-        """
-        ...
-
-    @property
-    def layout(self) -> Layout | None:
-        """How native code can run the plan without Python; None if it cannot."""
-        ...

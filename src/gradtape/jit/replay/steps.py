@@ -59,9 +59,8 @@ class Run:
         self.lines = lines
         # Callbacks with effects among the nodes.
         self.effects = effects
-        # The plan as a function of the inputs that are not constant, and how these are read.
-        self._function: Callable[..., list[Content]] | None = None
-        self._reads: list[Callable[[ReplayedCall], Any]] = []
+        # How the inputs are read; None before the first replay.
+        self._reads: list[Callable[[ReplayedCall], Any]] | None = None
         self._arrays: list[np.ndarray] = []
 
     def callbacks(self) -> Iterator[CodeType]:
@@ -80,9 +79,9 @@ class Run:
 
     def replay(self, call: ReplayedCall) -> None:
         """Compute the outputs for a call."""
-        function = self._function or self._settle()
+        reads = self._settle() if self._reads is None else self._reads
         try:
-            found = function(*[read(call) for read in self._reads])
+            found = self.plan.run([read(call) for read in reads])
         except Exception as error:
             if self.lines is not None:
                 self.lines.explain(error, [source.read(call) for source in self.inputs])
@@ -93,17 +92,12 @@ class Run:
         for node, content in zip(self.outputs, found, strict=True):
             contents[node] = content
 
-    def _settle(self) -> Callable[..., list[Content]]:
+    def _settle(self) -> list[Callable[[ReplayedCall], Any]]:
         # Not earlier: a tensor from outside may be gone when the capture has ended.
         self._arrays = [each.array for each in self.inputs if isinstance(each, OutsideArray)]
         self.inputs = tuple([source.settled() for source in self.inputs])
-        self._reads = [each.read for each in self.inputs if not isinstance(each, Constant)]
-        self._use(self.plan.bound(self.constants(), self._use))
-        return self._function  # type: ignore[return-value]
-
-    def _use(self, function: Callable[..., list[Content]]) -> None:
-        """Run the plan by this function; by a faster one once it is compiled."""
-        self._function = function
+        self._reads = [each.read for each in self.inputs]
+        return self._reads
 
     def _apart(self, content: Content) -> Content:
         """The content; a copy if it shares the memory of an array from outside."""
