@@ -1,6 +1,5 @@
 """Guards: what a function names outside itself, found once and compared before every replay.
 
-`collect` finds it: `search` has the state of a search, `names` reads bytecode, `visit_functions`
-and `visit_objects` look at what is found. `guards` compares it. `never_replayed` knows what a
-replay cannot repeat.
+`collect` finds it: `search` has the state of a search, `names` reads bytecode. `guards` compares
+it. `never_replayed` knows what a replay cannot repeat.
 """

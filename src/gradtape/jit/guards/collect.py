@@ -9,8 +9,12 @@ replays are checked by running the function again.
 
 from __future__ import annotations
 
+import abc
+import builtins
+import collections
 import functools
-import operator
+import itertools
+import sys
 import types
 import weakref
 from collections.abc import Callable, Collection, Iterable
@@ -20,23 +24,50 @@ from typing import Any
 import numpy as np
 
 from gradtape.ir.op import Op
-from gradtape.jit.guards.guards import ArrayContent, dictionary_of
+from gradtape.jit.guards.guards import FUNCTION_PARTS, ArrayContent, dictionary_of
+from gradtape.jit.guards.names import Chain, attributes_of, names_of
 from gradtape.jit.guards.never_replayed import module_of
-from gradtape.jit.guards.search import GuardSearch, Outside
-from gradtape.jit.guards.visit_functions import visit_cell, visit_function, visit_module
-from gradtape.jit.guards.visit_objects import (
-    WRAPPERS,
-    add_attributes,
-    is_of_library,
-    visit_attributes,
-    visit_class,
-    visit_contents,
-    visit_held,
-    visit_makers,
+from gradtape.jit.guards.search import (
+    MISSING,
+    GuardSearch,
+    Outside,
+    class_entry,
 )
+from gradtape.pytree import registered
 from gradtape.tensor.generator import Generator
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
+from gradtape.trace.change_counter import TellsChanges
+
+# So many entries of one container are compared.
+MOST_ENTRIES = 1000
+# The flag of classes that are made while the program runs.
+_HEAP_TYPE = 1 << 9
+_NO_ENTRIES = frozenset(("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__"))
+# Special methods that run while objects are made, copied or deleted.
+_MAKERS = (
+    "__init__",
+    "__new__",
+    "__post_init__",
+    "__init_subclass__",
+    "__set_name__",
+    "__del__",
+    "__reduce__",
+    "__getstate__",
+    "__setstate__",
+)
+# Attributes of wrappers that hold what they wrap.
+_WRAPPERS: tuple[tuple[type, tuple[str, ...]], ...] = (
+    (functools.partial, ("func", "args", "keywords")),
+    (functools.partialmethod, ("func", "args", "keywords")),
+    (functools.cached_property, ("func",)),
+    (property, ("fget", "fset", "fdel")),
+    (staticmethod, ("__func__",)),
+    (classmethod, ("__func__",)),
+)
+# Methods of arrays that write files.
+_FILE_METHODS = frozenset(("tofile",))
+_FUNCTION_TEXTS = frozenset(("__name__", "__qualname__", "__doc__", "__module__"))
 
 
 def collect(
@@ -59,66 +90,371 @@ def collect(
 def _visit(search: GuardSearch, value: Any, label: str) -> None:
     search.never(value, label)
     if isinstance(value, types.FunctionType):
-        visit_function(search, value, label)
+        _visit_function(search, value, label)
     elif isinstance(value, types.ModuleType):
-        visit_module(search, value, label)
+        _visit_module(search, value, label)
     elif isinstance(value, type):
-        visit_class(search, value)
-        visit_makers(search, value)
+        _visit_class(search, value)
+        # What a class that code names may run to make an instance.
+        for each in search.users_classes(value):
+            made = [name for name in _MAKERS if name in vars(each)]
+            search.add_items(vars(each), made, f"{each.__qualname__}.")
     elif isinstance(value, (types.MethodType, types.MethodWrapperType)):
         search.enter(getattr(value, "__func__", None), label)
         search.enter(value.__self__, label)
     elif isinstance(value, types.BuiltinFunctionType):
         if not isinstance(value.__self__, (types.ModuleType, type)):
             search.enter(value.__self__, label)
-    elif isinstance(value, (Tensor, Generator)):
-        if isinstance(value, Tensor):
-            search.found.tensors.append(weakref.ref(value))
+    elif isinstance(value, Tensor):
+        search.found.tensors.append(weakref.ref(value))
     elif isinstance(value, np.ndarray):
         if value.dtype.kind != "O":
             search.guards.arrays[id(value)] = ArrayContent(value, label)
         else:
             search.enter(value.tolist(), label)
     elif isinstance(value, types.CellType):
-        visit_cell(search, value, label)
+        for name, content in search.add_attributes(value, ["cell_contents"], [label]):
+            search.never(content, name)
+            search.enter(content, name)
     elif isinstance(value, weakref.ref):
         # The guards are dropped when the object is gone.
         target = value()
         search.guards.holders.hold(target)
         search.enter(target, label)
-    elif isinstance(value, types.CodeType):
-        pass
-    else:
+    elif not isinstance(value, (Generator, CodeType)):
         _visit_instance(search, value, label)
+
+
+# Functions and modules: parts, closures, and what their code names.
+
+
+def _visit_function(search: GuardSearch, function: Any, label: str) -> None:
+    code, scope = function.__code__, function.__globals__
+    module = scope.get("__name__")
+    search.enter(function.__dict__.get("__wrapped__"), label)
+    # The checks of arguments belong to the function that they wrap.
+    if code in search.callbacks or module == "gradtape.argument_checks":
+        return
+    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=False):
+        search.enter(cell, name)
+    for part in (function.__defaults__, function.__kwdefaults__):
+        search.enter(part, f"a default of {label}")
+    if not search.is_users(module):
+        return
+    is_own = str(module).startswith("gradtape.")
+    if not is_own:
+        search.add(FUNCTION_PARTS, function, [label] * 3)
+        search.look_again(lambda names: search.read_dict(function.__dict__, names, f"{label}."))
+
+        def read_texts(names: set[str]) -> None:
+            for name in sorted(names & _FUNCTION_TEXTS):
+                search.add_attributes(function, [name], [f"{label}.{name}"])
+
+        search.look_again(read_texts)
+    _follow(search, code, scope, is_own)
+
+
+def _follow(search: GuardSearch, code: CodeType, scope: dict[str, Any], is_own: bool) -> None:
+    """Look at what code names."""
+    if code in search.guards.codes:
+        return
+    search.guards.codes[code] = None
+    for part in code.co_consts:
+        if isinstance(part, CodeType) and part not in search.callbacks:
+            _follow(search, part, scope, is_own)
+    names = attributes_of(code) if is_own else names_of(code)
+    if code.co_filename == "<string>" and code.co_qualname.startswith("__create_fn__"):
+        # The methods of a dataclass name all fields, and call none of them.
+        search.compared_only |= names.attributes
+        return
+    search.note_names(names.attributes)
+    if names.all_attributes:
+        search.note_all_names(is_own)
+    if is_own:
+        return  # the globals of the library's modules are not assigned to
+    if "type" in names.globals:
+        search.found.asks_for_types = True
+    written = sorted(names.attributes & _FILE_METHODS)
+    if written:
+        search.refuse("reads or writes a file", written[0], code)
+    _read_globals(search, scope, names.globals)
+    package = scope.get("__package__")
+    for each in names.imports:
+        for name in each.modules(package):
+            _import(search, name)
+    starts = {name: scope[name] for name in names.globals if name in scope}
+    for local, each in names.aliases.items():
+        starts[local] = sys.modules.get(next(each.modules(package), ""))
+    for chain in names.chains:
+        if chain[0] in starts:
+            _resolve(search, starts[chain[0]], chain, code)
+
+
+def _import(search: GuardSearch, name: str) -> None:
+    found = sys.modules.get(name)
+    if found is not None:
+        search.add_items(sys.modules, [name], "")
+        search.enter(found, name)
+        return
+    module, _, attribute = name.rpartition(".")
+    holder = sys.modules.get(module)
+    if holder is not None and attribute in vars(holder):
+        search.never(vars(holder)[attribute], name)
+        if search.is_users(module):
+            search.add_items(vars(holder), [attribute], f"{module}.")
+
+
+def _read_globals(search: GuardSearch, scope: dict[str, Any], names: frozenset[str]) -> None:
+    # No source has names with an @: they are those of rewritten assertions.
+    known = [name for name in sorted(names) if name in scope and name[0] != "@"]
+    search.add_items(scope, known, "")
+    builtin = scope.get("__builtins__", builtins)
+    held = builtin if isinstance(builtin, dict) else vars(builtin)
+    others = [name for name in sorted(names) if name not in scope]
+    search.add_items(held, [name for name in others if name in held], "")
+    if others:
+        search.add_absent(lambda scope: scope, scope, frozenset(others), "")
+    if "globals" in names:
+        search.enter(scope, "globals()")
+
+
+def _resolve(search: GuardSearch, value: Any, chain: Chain, code: CodeType) -> None:
+    for position, name in enumerate(chain[1:], start=2):
+        # Not by getattr, which may run code of the user's.
+        if isinstance(value, types.ModuleType):
+            value = vars(value).get(name, MISSING)
+        elif isinstance(value, type):
+            entry = class_entry(value, name)
+            bound = isinstance(entry, (classmethod, types.ClassMethodDescriptorType))
+            value = entry.__get__(None, value) if bound else entry
+        else:
+            return
+        if value is not MISSING:
+            search.never(value, ".".join(chain[:position]), code)
+
+
+def _visit_module(search: GuardSearch, module: Any, label: str) -> None:
+    if search.is_users(module.__name__):
+        held = vars(module)
+        search.look_again(lambda names: search.read_dict(held, names, f"{label}."))
+        search.read_dict(held, {"__getattr__"}, f"{label}.")
+        search.add_absent(vars, module, search.names, label)
+
+
+# Objects, containers and classes: what they hold under the names read.
 
 
 def _visit_instance(search: GuardSearch, value: Any, label: str) -> None:
     """An object of another class: what it holds, and attributes by the names read."""
     kind = type(value)
-    visit_contents(search, value, label)
-    for wrapper, parts in WRAPPERS:
-        if isinstance(value, wrapper) and is_of_library(value):
+    _visit_contents(search, value, label)
+    for wrapper, parts in _WRAPPERS:
+        if isinstance(value, wrapper) and _is_of_library(value):
             for part in parts:
                 search.enter(getattr(value, part), label)
         elif isinstance(value, wrapper):
-            add_attributes(search, value, parts, label)
+            search.enter_attributes(value, parts, label)
     if isinstance(value, functools._lru_cache_wrapper):
         search.enter(value.__wrapped__, label)
-    module = module_of(kind)
-    if module.startswith("gradtape.") and not search.is_users(module):
-        visit_held(search, value, label)
+    held = dictionary_of(value)
     if isinstance(value, Variable):
-        search.look_again(lambda names: _guard_trainable(search, value, names, label))
-        held = dictionary_of(value)
+        # The capture follows what a variable holds; whether it is trained is an attribute.
+        def trainable(names: set[str]) -> None:
+            if "trainable" in names:
+                search.add_attributes(value, ["trainable"], [f"{label}.trainable"], announced=True)
+
+        search.look_again(trainable)
         if held is not None:
             search.look_again(lambda names: search.read_dict(held, names, f"{label}."))
     elif not isinstance(value, Op):
-        visit_attributes(search, value, label)
-        visit_class(search, kind)
+        module = module_of(kind)
+        if module.startswith("gradtape.") and not search.is_users(module):
+            _visit_held(search, value, label)
+        _visit_attributes(search, value, held, label)
+        _visit_class(search, kind)
 
 
-def _guard_trainable(search: GuardSearch, variable: Variable, names: set[str], label: str) -> None:
-    """The capture follows what a variable holds; whether it is trained is an attribute."""
-    if "trainable" in names:
-        read = operator.attrgetter("trainable", "trainable")
-        search.add(read, variable, [f"{label}.trainable"], announced=True)
+def _visit_contents(search: GuardSearch, value: Any, label: str) -> None:
+    """Lists, dicts, sets and their subclasses: what they hold, in its order."""
+    if isinstance(value, tuple):
+        for number, item in enumerate(itertools.islice(tuple.__iter__(value), MOST_ENTRIES)):
+            search.enter(item, f"{label}[{number}]")
+        return
+    if isinstance(value, (dict, list)):
+        search.found.containers.add(id(value))
+    for kind, reads, count in _CONTAINERS:
+        if isinstance(value, kind) and count(value) <= MOST_ENTRIES:
+            for read in reads:
+                for number, item in enumerate(search.add(read, value, label)):
+                    search.enter(item, f"{label}[{number}]")
+    if any(module_of(each) in ("array", "_ctypes") for each in type(value).__mro__):
+        search.add(_bytes_of, value, label)
+
+
+def _visit_attributes(
+    search: GuardSearch, value: Any, held: dict[str, Any] | None, label: str
+) -> None:
+    """Attributes of an instance by the names that code reads."""
+    kind = type(value)
+    if isinstance(kind.__getattribute__, types.FunctionType):
+        # Reading an attribute would run the user's code.
+        if held is not None:
+            search.look_again(lambda names: search.read_dict(held, names, f"{label}."))
+        return
+    # A class of the user may write to the `__dict__`, past the announcement.
+    announces = isinstance(value, TellsChanges) and (
+        module_of(kind).startswith("gradtape.") or kind.__setattr__ is TellsChanges.__setattr__
+    )
+    # Code of the standard library and of installed packages is not looked through.
+    is_foreign = any(
+        each is not object and module_of(each) != "builtins" and search.is_foreign(module_of(each))
+        for each in kind.__mro__
+    )
+    entries = frozenset().union(*[vars(each) for each in kind.__mro__])
+    if not kind.__flags__ & _HEAP_TYPE:
+        # Objects of built-in classes keep their class; their methods do not change.
+        entries = frozenset()
+        if held is None:
+            return
+
+    def look(names: set[str]) -> None:
+        held = dictionary_of(value) or {}
+        whole = search.all or (search.all_own and isinstance(value, TellsChanges))
+        found = names & entries
+        found |= held.keys() if whole or is_foreign else names & held.keys()
+        texts = sorted(name for name in found if isinstance(name, str))
+        plain = [name for name in texts if _is_plain(kind, name, held)]
+        for name in texts:
+            if isinstance(class_entry(kind, name), types.MemberDescriptorType):
+                if _has(value, name):
+                    plain.append(name)
+                else:
+                    # Compare a slot that is empty now.
+                    search.add(_optional(name), value, [f"{label}.{name}"])
+        search.enter_attributes(value, plain, label, announces)
+
+    search.look_again(look)
+    if not announces and held is not None:
+        search.add_absent(dictionary_of, value, search.names, label)
+
+
+def _is_plain(kind: type, name: str, held: dict[str, Any]) -> bool:
+    """Whether reading an attribute runs no code: it lies in the instance, or is data of a class."""
+    entry = class_entry(kind, name)
+    if name == "__class__" or entry is MISSING or not hasattr(type(entry), "__get__"):
+        return True
+    return name in held and not hasattr(type(entry), "__set__")
+
+
+def _visit_held(search: GuardSearch, holder: Any, label: str) -> None:
+    """What an object of the library holds: functions and objects of the user's."""
+    wrapped = getattr(holder, "python_function", None)
+    parts = [wrapped] if wrapped is not None else [*(dictionary_of(holder) or {}).values()]
+    for kind in type(holder).__mro__ if wrapped is None else ():
+        for name, entry in kind.__dict__.items():
+            if isinstance(entry, types.MemberDescriptorType):
+                parts.append(getattr(holder, name, None))
+    for part in parts:
+        if callable(part) or isinstance(part, (list, tuple, dict)):
+            search.enter(part, label)
+
+
+def _visit_class(search: GuardSearch, kind: type) -> None:
+    """Attributes and methods of a class and its bases, by the names that code reads."""
+    for each in search.users_classes(kind):
+        if each not in search.classes:
+            search.classes.add(each)
+            _visit_own(search, each)
+    for part in registered(kind) or ():
+        search.enter(part, f"flatten of {kind.__qualname__}")
+    if isinstance(kind, abc.ABCMeta) and not search.registrations:
+        # Abstract classes may take others for their subclasses: Python counts when they do.
+        search.registrations = True
+        search.add(_count_of_registrations, abc, ["subclasses of abstract classes"])
+    if type(kind) is not type and type(kind) is not abc.ABCMeta:
+        search.enter(type(kind), type(kind).__qualname__)
+
+
+def _visit_own(search: GuardSearch, kind: type) -> None:
+    label, held = kind.__qualname__, vars(kind)
+    is_own = module_of(kind).startswith("gradtape.")
+
+    def look(names: set[str]) -> None:
+        found = [
+            name
+            for name, entry in list(held.items())
+            if name not in (*_NO_ENTRIES, *_MAKERS)
+            and (name in names or search.all or (_is_special(name) and _is_code(entry)))
+        ]
+        if is_own:
+            # A class of the library is not changed; its code reads the user's objects.
+            for name in found:
+                if _is_code(held[name]):
+                    search.enter(held[name], f"{label}.{name}")
+        else:
+            search.add_items(held, found, f"{label}.")
+
+    search.look_again(look)
+    if not is_own:
+        search.add_absent(vars, kind, search.names, label)
+
+
+def _is_of_library(value: Any) -> bool:
+    """Whether a property or method of a class of the library, which does not change."""
+    function = getattr(value, "fget", None) or getattr(value, "__func__", None)
+    scope = getattr(function, "__globals__", {})
+    return str(scope.get("__name__", "")).startswith("gradtape.")
+
+
+def _optional(name: str) -> Callable[[Any], Any]:
+    return lambda value: (getattr(value, name, MISSING),)
+
+
+def _has(value: Any, name: str) -> bool:
+    try:
+        object.__getattribute__(value, name)
+    except AttributeError:
+        return False
+    return True
+
+
+def _is_special(name: str) -> bool:
+    return name[:2] == "__" == name[-2:]
+
+
+def _is_code(entry: Any) -> bool:
+    return isinstance(
+        entry, (types.FunctionType, property, staticmethod, classmethod, functools.cached_property)
+    )
+
+
+def _count_of_registrations(module: Any) -> tuple[int]:
+    return (module.get_cache_token(),)
+
+
+def _bytes_of(value: Any) -> tuple[bytes]:
+    return (bytes(value),)
+
+
+def _elements(value: Any) -> list[Any]:
+    base = set if isinstance(value, set) else frozenset
+    return [*base.__iter__(value)]
+
+
+def _entries(value: Any) -> list[Any]:
+    return [*value.keys(), *value.values()]
+
+
+def _one(value: Any) -> int:
+    return 1
+
+
+# How the contents of containers are read, past the methods of subclasses, and how many there are.
+_CONTAINERS: tuple[tuple[Any, tuple[Callable[[Any], Any], ...], Callable[[Any], int]], ...] = (
+    (dict, (dict.keys, dict.values), dict.__len__),
+    (list, (list.copy,), list.__len__),
+    ((set, frozenset), (_elements,), lambda value: len(_elements(value))),
+    (collections.deque, (collections.deque.copy,), collections.deque.__len__),
+    ((bytearray, memoryview), (_bytes_of,), _one),
+    (types.MappingProxyType, (_entries,), len),
+)

@@ -1,4 +1,4 @@
-"""Guards: what a function names outside itself, compared before every replay by one routine.
+"""Guards: what a function names outside itself, compared before every replay.
 
 A guard is a row: how to read some values of a holder, and which objects were there. Objects are
 held by weak references, so guards keep nothing alive but plain values and containers; when one of
@@ -9,17 +9,23 @@ the objects is gone, the guards do not hold any more. Rows of objects that annou
 from __future__ import annotations
 
 import array
+import operator
 import types
 import weakref
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from types import CodeType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gradtape.jit.guards.names import line_of
 from gradtape.trace.change_counter import changes
 
+if TYPE_CHECKING:
+    from gradtape.jit.native.guard_table import GuardTable
+
+PART_NAMES = ("__code__", "__defaults__", "__kwdefaults__")
+FUNCTION_PARTS = operator.attrgetter(*PART_NAMES)
 PLAIN = (int, float, complex, str, bytes)
 # To compare arrays of so many bytes takes milliseconds.
 LARGE = 1 << 25
@@ -39,20 +45,15 @@ class Holders:
     """
 
     def __init__(self) -> None:
-        lost: list[object] = []
         drops: list[list[Any]] = []
-
         live = self.live = array.array("q", [1])
 
         def gone(reference: object) -> None:
             live[0] = 0
-            lost.append(None)
             for rows in drops:
                 rows.clear()
 
-        self.lost, self._drops, self._gone = lost, drops, gone
-        # How often rows have noted values.
-        self.notes = 0
+        self._drops, self._gone = drops, gone
         self._known: dict[int, weakref.ref[Any]] = {}
 
     def drop(self, rows: list[Any]) -> None:
@@ -80,7 +81,7 @@ def held(thing: Any) -> Any:
 class GuardRow:
     """Some values of one holder: how they are read, and what they were."""
 
-    __slots__ = ("_holders", "holder", "how", "ids", "kept", "labels", "names", "read")
+    __slots__ = ("_holders", "holder", "ids", "kept", "labels", "names", "read")
 
     def __init__(
         self,
@@ -89,12 +90,10 @@ class GuardRow:
         values: list[Any],
         labels: Sequence[str] | str,
         holders: Holders,
-        how: str = "",
         names: Sequence[str] = (),
     ) -> None:
         self.read = read
-        # Where the values lie, if native code can compare them: see `guard_table`.
-        self.how = how
+        # What is read: entries of a dictionary, or attributes.
         self.names = names
         # The names of the values; or one for all, if they are the contents of a container.
         self.labels = labels
@@ -106,20 +105,19 @@ class GuardRow:
         """These are the values to be found from now on."""
         self.kept = [*map(self._holders.hold, values)]
         self.ids = [*map(id, values)]
-        self._holders.notes += 1
 
     def changed(self) -> Difference | None:
         """The first value that is another one. Equal plain values replace those seen."""
-        seen = [*map(held, self.kept)]
         try:
             now = [*self.read(held(self.holder))]
         except Exception as error:
-            before = in_words(seen[0]) if seen else "empty"
+            before = in_words(held(self.kept[0])) if self.kept else "empty"
             return self._label(0), before, f"unreadable ({type(error).__name__})"
-        if len(now) != len(seen):
-            return self._label(0), f"of length {len(seen)}", f"of length {len(now)}"
         if [*map(id, now)] == self.ids:
             return None
+        seen = [*map(held, self.kept)]
+        if len(now) != len(seen):
+            return self._label(0), f"of length {len(seen)}", f"of length {len(now)}"
         for number, (one, other) in enumerate(zip(now, seen, strict=True)):
             if one is not other and is_other(one, other):
                 return self._label(number), in_words(other), in_words(one)
@@ -156,17 +154,12 @@ class Absent:
         """The dictionary."""
         return self._read(held(self.holder))
 
-    def differs(self) -> bool:
-        """Whether one of the names is there now."""
-        entries = self._read(held(self.holder))
-        return entries is None or (len(entries) != self.count and self.changed() is not None)
-
     def changed(self) -> Difference | None:
         """The first name that is there now."""
-        entries = self._read(held(self.holder))
+        entries = self.dictionary()
         if entries is None:
             return self._label, "with attributes", "without any"
-        for name in [*entries]:
+        for name in () if len(entries) == self.count else [*entries]:
             if name not in self.known and (name in self._names or _is_special(name)):
                 return f"{self._label}.{name}".lstrip("."), "absent", in_words(entries[name])
         self.count = len(entries)
@@ -219,39 +212,31 @@ def _layout(array: np.ndarray) -> tuple[Any, ...]:
     return array.shape, array.strides, array.dtype
 
 
-class NativeGuards(Protocol):
-    """Native code that compares guards: see `jit.native.guard_table`."""
-
-    def holds(self) -> bool:
-        """Whether all guards hold; False means that Python has to look."""
-
-    def fill(self, guards: Guards) -> None:
-        """Compare with the values that are noted now."""
+Guard = GuardRow | Absent | ArrayContent
 
 
 class Guards:
     """Everything that is compared before a replay of one function with arguments of one kind."""
 
     def __init__(self) -> None:
-        self.rows: list[GuardRow] = []
+        self.rows: list[GuardRow | Absent] = []
         # Rows of objects that announce every change, and the announcements counted so far.
         self.announced: list[GuardRow] = []
         self.version = changes[0]
-        self.absent: list[Absent] = []
         self.holders = Holders()
-        for rows in (self.rows, self.announced, self.absent):
-            self.holders.drop(rows)
+        self.holders.drop(self.rows)
+        self.holders.drop(self.announced)
         # Arrays that the function can reach, by id, and those that are compared.
         self.arrays: dict[int, ArrayContent] = {}
-        self._compared: list[ArrayContent] = []
-        # Native code that compares most of the rows, once there is any, and the others.
-        self.table: NativeGuards | None = None
+        self.compared: list[ArrayContent] = []
+        # Native code that compares most of the rows, once there is any.
+        self.table: GuardTable | None = None
         # Code that was looked through.
         self.codes: dict[CodeType, None] = {}
 
     def renew_arrays(self) -> None:
         """Remember the content that arrays have now, before a run, if none is compared yet."""
-        for each in () if self._compared else self.arrays.values():
+        for each in () if self.compared else self.arrays.values():
             if each.content is not None:
                 each.content = None
                 each.copy()
@@ -262,97 +247,58 @@ class Guards:
             each.is_input = key in entered
             if not (each.is_input and each.array.nbytes > PROVEN):
                 each.copy()
-                self._compared.append(each)
+                self.compared.append(each)
 
     def free_arrays(self) -> None:
         """Arrays with other elements gave the same program: they are inputs of it."""
-        self._compared = [each for each in self._compared if not (each.is_input and each.differs())]
+        self.compared = [each for each in self.compared if not (each.is_input and each.differs())]
 
     def changed_arrays(self) -> set[int]:
         """The ids of compared arrays that have other elements."""
-        return {id(each.array) for each in self._compared if each.differs()}
-
-    @property
-    def large_arrays(self) -> list[tuple[str, int]]:
-        """Arrays whose comparison takes long, with their sizes in bytes."""
-        sizes = [(each.label, each.array.nbytes) for each in self._compared]
-        return [(label, nbytes) for label, nbytes in sizes if nbytes >= LARGE]
+        return {id(each.array) for each in self.compared if each.differs()}
 
     def differs(self) -> bool:
         """Whether anything is another one than when the guards were made."""
         table = self.table
         if table is not None and table.holds():
             return False
-        if self._differs():
+        # The number is read before the comparisons: a change in between is noticed.
+        version = changes[0]
+        announced = () if version == self.version else self.announced
+        if self._first((*announced, *self.rows, *self.compared)) is not None:
             return True
+        self.version = version
         if table is not None:
             table.fill(self)
         return False
 
-    def _differs(self) -> bool:
-        # The number is read before the comparisons: a change in between is noticed.
-        version = changes[0]
-        if version != self.version:
-            if any(map(_has_changed, self.announced)):
-                return True
-            self.version = version
-        for row in self.rows:
-            holder = row.holder
-            if type(holder) is weakref.ref:
-                holder = holder()
-            try:
-                same = [*map(id, row.read(holder))] == row.ids
-            except Exception:
-                return True  # what cannot be read any more has changed
-            if not same and row.changed() is not None:
-                return True
-        if any(each.differs() for each in self.absent):
-            return True
-        return bool(self.holders.lost) or any(each.differs() for each in self._compared)
-
     def difference(self) -> Difference | None:
         """The first thing that has changed, what it was, and what it is."""
-        for each in self._everything():
-            found = each.changed()
-            if found is not None:
-                return found
-        return ("something", "there", "gone") if self.holders.lost else None
+        return self._first((*self.announced, *self.rows, *self.compared))
+
+    def _first(self, guards: Iterable[Guard]) -> Difference | None:
+        found = _first_changed(guards)
+        return ("something", "there", "gone") if not (found or self.holders.live[0]) else found
 
     def only_inputs_differ(self) -> bool:
         """Whether all that has changed are arrays that may be inputs of the program."""
-        others = (each for each in self._compared if not each.is_input)
-        rows: list[GuardRow | Absent | ArrayContent] = [*self.announced, *self.rows]
-        rows += [*self.absent, *others]
-        return not self.holders.lost and not any(each.changed() for each in rows)
+        others = [each for each in self.compared if not each.is_input]
+        return self._first((*self.announced, *self.rows, *others)) is None
 
     def changed_by_run(self) -> Difference | None:
         """The first thing that a run has changed.
 
         Arrays that may be inputs of the program were compared before the run, if they had to be.
         """
-        arrays = [each for each in self.arrays.values() if not each.is_input]
-        compared: list[GuardRow | Absent | ArrayContent] = [
-            *self.announced,
-            *self.rows,
-            *self.absent,
-        ]
-        return next(filter(None, (each.changed() for each in [*compared, *arrays])), None)
-
-    @property
-    def compared_arrays(self) -> list[ArrayContent]:
-        """Arrays whose content is compared."""
-        return self._compared
-
-    def _everything(self) -> Iterator[GuardRow | Absent | ArrayContent]:
-        yield from self.announced
-        yield from self.rows
-        yield from self.absent
-        yield from self._compared
+        others = [each for each in self.arrays.values() if not each.is_input]
+        return _first_changed((*self.announced, *self.rows, *others))
 
     def values(self) -> list[tuple[str, str]]:
         """The name and the value of everything that is compared, in words."""
         found: list[tuple[str, str]] = []
         for row in (*self.rows, *self.announced):
+            if isinstance(row, Absent):
+                continue
             if any(isinstance(held(each), CodeType) for each in row.kept):
                 continue  # functions are there by the names that hold them
             if isinstance(row.labels, str):
@@ -360,7 +306,7 @@ class Guards:
             else:
                 kept = zip(row.labels, row.kept, strict=False)
                 found += [(label, in_words(held(each))) for label, each in kept]
-        found += [(each.label, in_words(each.array)) for each in self._compared]
+        found += [(each.label, in_words(each.array)) for each in self.compared]
         return [*{label: value for label, value in reversed(found) if label}.items()][::-1]
 
     def line(self, label: str) -> str:
@@ -371,6 +317,10 @@ class Guards:
             if number is not None:
                 return f"{code.co_filename}:{number}"
         return ""
+
+
+def _first_changed(guards: Iterable[Guard]) -> Difference | None:
+    return next(filter(None, (each.changed() for each in guards)), None)
 
 
 def dictionary_of(value: Any) -> dict[str, Any] | None:
@@ -384,10 +334,6 @@ def dictionary_of(value: Any) -> dict[str, Any] | None:
 
 def _is_special(name: object) -> bool:
     return isinstance(name, str) and name[:2] == "__" == name[-2:]
-
-
-def _has_changed(row: GuardRow) -> bool:
-    return row.changed() is not None
 
 
 def is_other(now: Any, seen: Any) -> bool:

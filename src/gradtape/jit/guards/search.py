@@ -1,7 +1,4 @@
-"""GuardSearch: what was found so far, which names code reads, and the guards that were made.
-
-`visit_functions` and `visit_objects` look at what is found; `collect` begins and chooses.
-"""
+"""GuardSearch: what was found so far, which names code reads, and the guards that were made."""
 
 from __future__ import annotations
 
@@ -20,16 +17,13 @@ import numpy as np
 from gradtape.caches import remembered
 from gradtape.concurrency import is_interrupt
 from gradtape.jit.guards.guards import PLAIN, Absent, GuardRow, Guards
-from gradtape.jit.guards.never_replayed import why_never
+from gradtape.jit.guards.never_replayed import module_of, why_never
 from gradtape.tensor.tensor import Tensor
 
 # So many objects are looked at.
 MOST_OBJECTS = 600
 SINGLE = (type(None), bool, type(...), type(NotImplemented), *PLAIN)
 MISSING = object()
-FUNCTION_PARTS = ("__code__", "__defaults__", "__kwdefaults__")
-PARTS_OF_ONE = operator.attrgetter(*FUNCTION_PARTS)
-_PARTS = tuple(map(operator.attrgetter, FUNCTION_PARTS))
 # Packages of the library whose code reads attributes of the user's objects: layers, optimisers.
 _FOLLOWED_PACKAGES = ("gradtape.nn", "gradtape.optimizers", "gradtape.tf.keras")
 # Folders of installed packages: also those of the system that a virtual environment uses.
@@ -94,8 +88,6 @@ class GuardSearch:
         self._met: dict[int, Any] = {}
         self._again: list[Callable[[set[str]], None]] = []
         self.classes: set[type] = set()
-        # Functions without a closure: one row compares all of them.
-        self.functions: list[tuple[Any, str]] = []
         self.registrations = False
 
     def is_users(self, module: Any) -> bool:
@@ -111,6 +103,12 @@ class GuardSearch:
         """Whether a module is neither the user's nor the library's."""
         own = isinstance(module, str) and module.partition(".")[0] == "gradtape"
         return not own and not self.is_users(module)
+
+    def users_classes(self, kind: type) -> list[type]:
+        """A class and its bases, as far as their code is looked through."""
+        return [
+            each for each in kind.__mro__ if each is not object and self.is_users(module_of(each))
+        ]
 
     def enter(self, value: Any, label: str) -> None:
         """Look at a value later."""
@@ -141,13 +139,6 @@ class GuardSearch:
         others = self.compared_only - set(self.names)
         for look in list(self._again) if others else ():
             look(others)
-        if len(self.functions) == 1:
-            ((function, label),) = self.functions
-            self.add(PARTS_OF_ONE, function, [label] * 3, how="function")
-        elif self.functions:
-            functions, labels = zip(*self.functions, strict=True)
-            parts = [*labels] * len(FUNCTION_PARTS)
-            self.add(_parts_of_all, functions, parts, how="functions")
         # The functions that look again hold what they look at, and this search.
         self._again, self._met = [], {}
 
@@ -157,7 +148,6 @@ class GuardSearch:
         holder: Any,
         labels: list[str] | str,
         announced: bool = False,
-        how: str = "",
         names: Sequence[str] = (),
     ) -> list[Any]:
         """Compare what is read of a holder from now on; returns what is there."""
@@ -165,33 +155,59 @@ class GuardSearch:
             values = [*read(holder)]
         except Exception:
             return []  # a guard that cannot be made is none
-        row = GuardRow(read, holder, values, labels, self.guards.holders, how, names)
-        (self.guards.announced if announced else self.guards.rows).append(row)
+        row = GuardRow(read, holder, values, labels, self.guards.holders, names)
+        if announced:
+            self.guards.announced.append(row)
+        else:
+            self.guards.rows.append(row)
         return values
 
     def add_absent(
         self, read: Callable[[Any], Any], holder: Any, names: Set[str], label: str
     ) -> None:
         """Notice when one of these names comes to a dictionary that does not have it."""
-        self.guards.absent.append(Absent(read, holder, names, label, self.guards.holders))
+        self.guards.rows.append(Absent(read, holder, names, label, self.guards.holders))
+
+    def add_attributes(
+        self, holder: Any, names: Sequence[str], labels: list[str], announced: bool = False
+    ) -> list[tuple[str, Any]]:
+        """Compare attributes of an object; returns them with their labels."""
+        read = operator.attrgetter(*names, *names[: len(names) == 1])
+        return [*zip(labels, self.add(read, holder, labels, announced, names), strict=False)]
+
+    def enter_attributes(
+        self, holder: Any, names: Sequence[str], label: str, announced: bool = False
+    ) -> None:
+        """Compare attributes of an object, and look at them."""
+        labels = [f"{label}.{name}" for name in names]
+        for name, part in self.add_attributes(holder, names, labels, announced) if names else ():
+            if type(part) not in SINGLE and not name.endswith(".__class__"):
+                self.never(part, name)
+                self.enter(part, name)
 
     def add_items(self, held: Any, names: list[str], label: str) -> None:
         """Compare entries of a dictionary, and look at them."""
         if names:
             read = operator.itemgetter(*names, *names[: len(names) == 1])
             labels = [f"{label}{name}" for name in names]
-            seen = self.add(read, held, labels, how="entries", names=names)
+            seen = self.add(read, held, labels, names=names)
             for name, value in zip(labels, seen, strict=False):
                 self.enter(value, name)
 
     def never(self, value: Any, label: str, code: CodeType | None = None) -> None:
+        """Note why calls are never replayed, if they are not with this value."""
         if self.found.never is None and not self._only_compares:
             reason = why_never(value, self.names)
             if reason is not None:
-                where = self.guards.line(label)
-                if not where and code is not None:
-                    where = f"{code.co_filename}:{code.co_firstlineno}"
-                self.found.never = (reason, label, where)
+                self.refuse(reason, label, code)
+
+    def refuse(self, reason: str, label: str, code: CodeType | None) -> None:
+        """Calls are never replayed, for this reason."""
+        if self.found.never is None:
+            where = self.guards.line(label)
+            if not where and code is not None:
+                where = f"{code.co_filename}:{code.co_firstlineno}"
+            self.found.never = (reason, label, where)
 
     def look_again(self, look: Callable[[set[str]], None]) -> None:
         """Look at an object for the names known so far, and for later ones when they come up."""
@@ -223,11 +239,6 @@ class GuardSearch:
         new = set(names) - set(self.names)
         self.names |= new
         self._fresh |= new
-
-
-def _parts_of_all(functions: Any) -> list[Any]:
-    code, defaults, kwdefaults = _PARTS
-    return [*map(code, functions), *map(defaults, functions), *map(kwdefaults, functions)]
 
 
 def class_entry(kind: type, name: str) -> Any:

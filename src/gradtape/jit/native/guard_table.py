@@ -11,7 +11,9 @@ from __future__ import annotations
 import array
 import ctypes
 import gc
+import operator
 import types
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,18 +21,26 @@ import numpy as np
 
 from gradtape.compiler.cpython.call_context import AN_ENTRY, GUARD, SOME_MEMORY, THE_WORD
 from gradtape.compiler.cpython.objects import word
-from gradtape.jit.guards.guards import Absent, ArrayContent, GuardRow, Guards, dictionary_of, held
+from gradtape.jit.guards.guards import (
+    FUNCTION_PARTS,
+    PART_NAMES,
+    Absent,
+    ArrayContent,
+    Guard,
+    GuardRow,
+    Guards,
+    dictionary_of,
+    held,
+)
 from gradtape.trace.change_counter import changes
 
 Words = tuple[int, int, int, int]
+_Make = Callable[[GuardRow, Any, list[Any]], Iterator[Words]]
 
-_PARTS = ("__code__", "__defaults__", "__kwdefaults__")
 # Where dictionaries and lists keep their length, cells their content, lists their items.
 _LENGTH, _CONTENT, _ITEMS = 16, 16, 24
 # Where dictionaries keep their keys, and these the count of entries that were ever added.
 _KEYS, _ENTRIES = 32, 24
-# Where sets keep their length.
-_USED = 24
 # Where a function may keep its parts, in words; where the dictionary of an instance may be.
 _FUNCTION_WORDS = 24
 _MANAGED = -24
@@ -73,37 +83,37 @@ class GuardTable:
         return any(each.changed() is not None for each in self.rest)
 
 
-def _table(guards: Guards) -> tuple[list[int], list[Any], list[GuardRow | Absent | ArrayContent]]:
+def _table(guards: Guards) -> tuple[list[int], list[Any], list[Guard]]:
     """The words, what they point to, and the guards that have none."""
     kept: list[Any] = [guards.holders.live, changes]
-    rest: list[GuardRow | Absent | ArrayContent] = []
+    rest: list[Guard] = []
     rows: list[Words] = [(THE_WORD, guards.holders.live.buffer_info()[0], 0, 1)]
     if guards.announced:
         rows.append((THE_WORD, changes.buffer_info()[0], 0, guards.version))
-    compared: list[GuardRow | Absent | ArrayContent] = [*guards.rows, *guards.absent]
-    for each in compared + guards.compared_arrays:
+    for each in (*guards.rows, *guards.compared):
         try:
-            rows += _words_of(each, kept)
+            rows += [*_words_of(each, kept)]
         except NotNativeError:
             rest.append(each)
     return [number for row in rows for number in row], kept, rest
 
 
-def _words_of(guard: GuardRow | Absent | ArrayContent, kept: list[Any]) -> Iterator[Words]:
+def _words_of(guard: Guard, kept: list[Any]) -> Iterator[Words]:
     if isinstance(guard, Absent):
         dictionary = _dictionary_of(guard.dictionary())
         kept.append(dictionary)
         return iter([(THE_WORD, id(dictionary) + _LENGTH, 0, guard.count)])
     if isinstance(guard, ArrayContent):
         return _array(guard, kept)
-    make = _WAYS.get(guard.how)
-    if make is None:
-        raise NotNativeError
     holder = held(guard.holder)
-    if holder is None:
+    make = _OF_HOLDER.get(type(holder)) or _OF_READ.get(guard.read)
+    if make is None and guard.names:
+        make = _entries if type(guard.read) is operator.itemgetter else _attributes
+    if make is None or holder is None:
         raise NotNativeError
-    found = list(make(guard, holder, kept))
-    return iter(found)
+    if type(guard.holder) is not weakref.ref:
+        kept.append(holder)
+    return make(guard, holder, kept)
 
 
 def _entries(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[Words]:
@@ -132,7 +142,7 @@ def _attributes(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[Words]:
             yield AN_ENTRY, id(own), id(name), seen
         else:
             owner = next((each for each in type(holder).__mro__ if name in vars(each)), None)
-            if owner is None:
+            if owner is None or id(vars(owner)[name]) != seen:
                 raise NotNativeError
             entries = _dictionary_of(vars(owner))
             kept.append(entries)
@@ -141,34 +151,24 @@ def _attributes(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[Words]:
 
 
 def _function(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[Words]:
-    for name, seen in zip(_PARTS, row.ids, strict=True):
-        yield _part(holder, name, seen)
-
-
-def _functions(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[Words]:
-    for number, seen in enumerate(row.ids):
-        name, function = _PARTS[number // len(holder)], holder[number % len(holder)]
-        yield _part(function, name, seen)
-
-
-def _part(function: Any, name: str, seen: int) -> Words:
-    """A part of a function; None is a null pointer there."""
-    address = id(function) + _offsets()[name]
-    found = word(address)
-    if found != seen and not (found == 0 and seen == id(None)):
+    if row.read is not FUNCTION_PARTS:
         raise NotNativeError
-    return THE_WORD, address, 0, found
+    for name, seen in zip(PART_NAMES, row.ids, strict=True):
+        address = id(holder) + _offsets()[name]
+        found = word(address)
+        # None is a null pointer there.
+        if found != seen and not (found == 0 and seen == id(None)):
+            raise NotNativeError
+        yield THE_WORD, address, 0, found
 
 
 def _cell(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[Words]:
-    kept.append(holder)
     yield THE_WORD, id(holder) + _CONTENT, 0, row.ids[0]
 
 
 def _list(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[Words]:
     if len(row.ids) > MOST_ITEMS:
         raise NotNativeError
-    kept.append(holder)
     items = word(id(holder) + _ITEMS)
     yield THE_WORD, id(holder) + _LENGTH, 0, len(row.ids)
     yield THE_WORD, id(holder) + _ITEMS, 0, items
@@ -178,9 +178,8 @@ def _list(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[Words]:
 
 def _keys(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[Words]:
     """The keys of a dictionary: it has as many, and none was removed and added again."""
-    if type(holder) is not dict or not all(type(key) is str for key in holder) or not _knows_keys():
+    if not _has_texts(holder) or not _knows_keys():
         raise NotNativeError
-    kept.append(holder)
     keys = word(id(holder) + _KEYS)
     yield THE_WORD, id(holder) + _LENGTH, 0, len(row.ids)
     yield THE_WORD, id(holder) + _KEYS, 0, keys
@@ -188,21 +187,15 @@ def _keys(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[Words]:
 
 
 def _values(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[Words]:
-    if type(holder) is not dict or not all(type(key) is str for key in holder):
-        raise NotNativeError
-    kept.append(holder)
-    if len(row.ids) > MOST_ITEMS or len(row.ids) != len(holder):
+    if not _has_texts(holder) or len(row.ids) > MOST_ITEMS or len(row.ids) != len(holder):
         raise NotNativeError
     for key, seen in zip(holder, row.ids, strict=True):
         kept.append(key)
         yield AN_ENTRY, id(holder), id(key), seen
 
 
-def _set(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[Words]:
-    if len(holder) or type(holder) not in (set, frozenset) or word(id(holder) + _USED):
-        raise NotNativeError
-    kept.append(holder)
-    yield THE_WORD, id(holder) + _USED, 0, 0
+def _has_texts(holder: Any) -> bool:
+    return type(holder) is dict and all(type(key) is str for key in holder)
 
 
 def _knows_keys() -> bool:
@@ -222,16 +215,11 @@ def _array(guard: ArrayContent, kept: list[Any]) -> Iterator[Words]:
     return iter([(SOME_MEMORY, now.ctypes.data, then.ctypes.data, now.nbytes)])
 
 
-_WAYS: dict[str, Callable[[GuardRow, Any, list[Any]], Iterator[Words]]] = {
-    "entries": _entries,
-    "attributes": _attributes,
-    "function": _function,
-    "functions": _functions,
-    "cell": _cell,
-    "list": _list,
-    "keys": _keys,
-    "values": _values,
-    "elements": _set,
+_OF_HOLDER: dict[type, _Make] = {types.CellType: _cell, types.FunctionType: _function}
+_OF_READ: dict[Any, _Make] = {
+    list.copy: _list,
+    dict.keys: _keys,
+    dict.values: _values,
 }
 
 
@@ -254,7 +242,7 @@ def _offsets() -> dict[str, int]:
         def sample(one: object = array, *, other: object = ctypes) -> None:
             pass
 
-        for name in _PARTS:
+        for name in PART_NAMES:
             part = id(getattr(sample, name))
             places = [
                 8 * at for at in range(2, _FUNCTION_WORDS) if word(id(sample) + 8 * at) == part

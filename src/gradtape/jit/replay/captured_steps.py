@@ -15,7 +15,7 @@ import numpy as np
 from gradtape.ir.lines import warn
 from gradtape.jit.capture.capture import Capture
 from gradtape.jit.capture.captured_tensors import is_view
-from gradtape.jit.guards.guards import Guards
+from gradtape.jit.guards.guards import LARGE, Guards
 from gradtape.jit.guards.search import Outside
 from gradtape.jit.replay.joined_path import joined_steps
 from gradtape.jit.replay.sources import ReplayedCall
@@ -84,11 +84,13 @@ class CapturedSteps:
         Arrays that `entered` the program whole may turn out to be inputs of it.
         """
         found.guards.seal(entered)
-        for label, nbytes in found.guards.large_arrays:
-            warn(
-                f"gt.function: {label} is a NumPy array of {nbytes >> 20} MB whose elements are "
-                "read in Python, so it is compared at every call. Make it a tensor with gt.asarray."
-            )
+        for each in found.guards.compared:
+            if (nbytes := each.array.nbytes) >= LARGE:
+                warn(
+                    f"gt.function: {each.label} is a NumPy array of {nbytes >> 20} MB whose "
+                    "elements are read in Python, so it is compared at every call. Make it a "
+                    "tensor with gt.asarray."
+                )
         self.guards, self.tensors = found.guards, tuple(found.tensors)
         self.differs = found.guards.differs
 
