@@ -133,7 +133,7 @@ def test_a_long_loop_is_cut():
     f = gt.vmap(lambda x: gt.sin(x) * 0.9 + 0.1)
     for _ in range(6000):
         y = f(y)
-    assert len(state.recording.nodes) < 15_000
+    assert len(state.recording.log) < 15_000
     expected = ROWS
     for _ in range(6000):
         expected = np.sin(expected) * 0.9 + 0.1

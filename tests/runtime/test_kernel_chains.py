@@ -15,7 +15,7 @@ from gradtape.compiler.lower import kernel_chains
 from gradtape.compiler.lower.kernel_chains import Access, Rows
 from gradtape.runtime import tiers
 from gradtape.runtime.compiled_plan import CompiledPlan
-from gradtape.runtime.plan_cache import clear_plans
+from gradtape.runtime.flush import clear_plans
 
 RNG = np.random.default_rng(0)
 TALL = RNG.standard_normal((3001, 130)).astype("float32")

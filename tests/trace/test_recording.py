@@ -81,7 +81,7 @@ def test_pending_work_is_cut_where_it_repeats(monkeypatch):
     longest = 0
     for _ in range(500):
         y = y * 0.5 + 1.0
-        longest = max(longest, len(state.recording.nodes))
+        longest = max(longest, len(state.recording.log))
     assert longest <= 2 * 100 + 2
     assert y.numpy() == pytest.approx(2.0)
 
@@ -104,9 +104,9 @@ def test_a_node_is_applied_once_in_a_recording_whatever_others_applied_in_betwee
     applied = [(where, apply(where)) for where in order]
     for own in (first, second):
         nodes = [node for where, node in applied if where is own]
-        assert own.nodes == nodes
+        assert own.log == nodes
         assert len(set(nodes)) == len(nodes)
         assert all(own.has_applied(node) for node in nodes)
-        assert [own.position(node) for node in nodes] == list(range(len(nodes)))
+        assert [own.log.position(node) for node in nodes] == list(range(len(nodes)))
     # The newer recording has made three applications, the older one four.
-    assert not second.has_applied(first.nodes[-1])
+    assert not second.has_applied(first.log[-1])

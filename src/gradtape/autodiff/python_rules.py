@@ -65,7 +65,7 @@ class PythonRules:
     def saved(self, node: Node) -> Node | None:
         """The recorded node with the saved value of this node, or None."""
         node = self.originals.get(node, node)
-        return node if self.recording is not None and node in self.recording.saved else None
+        return node if self.recording is not None and node in self.recording.values.saved else None
 
     def copy(self, node: Node, copy: Node) -> None:
         """Give the copy of a node the rule of the node."""

@@ -57,7 +57,7 @@ def applied(
     copies: dict[Node, Node] = {}
     elsewhere = recording.active and recording.thread != state.thread
     if position is not None or state.tapes or elsewhere:
-        position = len(recording.nodes) if position is None else position
+        position = len(recording.log) if position is None else position
         copies = _parted(recording, tuple(results), position)
     return [_root(recording, result, copies) for result in results]
 
@@ -137,9 +137,9 @@ class _Copies(NamedTuple):
 
 def _parted(recording: Recording, results: tuple[Node, ...], position: int) -> dict[Node, Node]:
     """Copies of all nodes of some derivatives that are not applied yet: now they are."""
-    if recording.parts is None:
-        recording.parts = Parts()
-    counts = recording.parts.counts
+    if recording.log.parts is None:
+        recording.log.parts = Parts()
+    counts = recording.log.parts.counts
     count = counts[results] = counts.get(results, 0) + 1
     # As with twins, the next run of the program finds the same copies in the same order.
     key = of_structure("parts", results, count)
@@ -149,7 +149,7 @@ def _parted(recording: Recording, results: tuple[Node, ...], position: int) -> d
             rule = Replaced(recording.rules[node], node, found.copies)
             recording.rules[found.copies[node]] = rule
     if found.parts:
-        recording.parts.add(position, found.parts)
+        recording.log.parts.add(position, found.parts)
     return found.copies
 
 
@@ -158,7 +158,7 @@ class _Applied(Container[Node]):
         self.recording = recording
 
     def __contains__(self, node: object) -> bool:
-        return type(node) is Node and self.recording.position(node) is not None
+        return type(node) is Node and self.recording.log.position(node) is not None
 
 
 def _copied(recording: Recording, results: tuple[Node, ...]) -> _Copies:

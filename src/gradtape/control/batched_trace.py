@@ -91,7 +91,7 @@ class Carrier:
         leaves = (*self.given, *trace.draws)
         checks = tuple(
             n
-            for n in trace.nodes
+            for n in trace.log
             if n.op.may_fail and n not in trace.replaced and trace.lacks_value(n)
         )
         derived = trace.table.derived
@@ -177,7 +177,7 @@ class Carrier:
             start = self.trace.starts[generator]
             return outer.draw(generator, start, positions).node
         if outer.capturing:
-            return outer.enter_positions(generator, positions)  # type: ignore[attr-defined]
+            return outer.capturing.enter_positions(generator, positions)
         return outer.enter_value(host_value(positions))
 
     def _try(self, outer: Recording, nodes: Sequence[Node], handles: list[Tensor]) -> None:
@@ -210,35 +210,35 @@ class Carrier:
 
     def _take_lines(self, outer: Recording, batching: Batching, image: Mapping[Node, Node]) -> None:
         """Hand on the lines that recorded ops which may fail; one may have become several."""
-        own = set(self.trace.nodes)
-        for one, line in self.trace.lines.items():
+        own = set(self.trace.log)
+        for one, line in self.trace.pending.lines.items():
             if one not in own:  # a node inside the body of a loop, which is not batched itself
-                outer.lines[one] = line
+                outer.pending.lines[one] = line
             many = batching.batched.get(one, one)
             roots = many if isinstance(many, tuple) else (many,)
             ends = {batching.batched.get(parent, parent) for parent in one.inputs}
             for node in topological(roots, stop=ends):
                 if node.op.may_fail and node in image and node not in ends:
-                    outer.lines[image[node]] = line
+                    outer.pending.lines[image[node]] = line
 
     def _take_checkpoints(
         self, outer: Recording, batching: Batching, image: Mapping[Node, Node]
     ) -> None:
         """Hand on what checkpoints save and compute again; an op may have become several."""
         trace, batched = self.trace, batching.batched
-        for one in (*trace.recomputed, *trace.saved):
+        for one in (*trace.values.recomputed, *trace.values.saved):
             many = batched.get(one, one)
             if not isinstance(many, Node) or many not in image:
                 continue
             ends = {batched.get(parent, parent) for parent in one.inputs}
             if not any(isinstance(end, tuple) for end in ends):
                 between = topological([many], stop=ends)
-                outer.recomputed.update(
+                outer.values.recomputed.update(
                     image[node] for node in between if node in image and node not in ends
                 )
-            if one in trace.saved:
-                outer.recomputed.discard(image[many])
-                outer.saved.add(image[many])
+            if one in trace.values.saved:
+                outer.values.recomputed.discard(image[many])
+                outer.values.saved.add(image[many])
 
     def carry(
         self,

@@ -84,9 +84,9 @@ class custom_vmap(Generic[P, R]):  # noqa: N801 - a decorator
         fresh = iter(operands)
         others: Others = tuple(None if is_operand(leaf) else (leaf,) for leaf in leaves)
         given = [next(fresh) if other is None else other[0] for other in others]
-        start = len(trace.nodes)
+        start = len(trace.log)
         outputs, shape = flatten(function(*unflatten(structure, given)))
-        trace.replaced.update(trace.nodes[start:])
+        trace.replaced.update(trace.log[start:])
         tensors = [asarray(output) for output in outputs]
         if not tensors:
             return unflatten(shape, tensors)

@@ -91,7 +91,7 @@ class RulePrograms:
         """
         count = node.params[0]
         ends = {self.new[parent] for parent in node.inputs[count:]} | set(node.inputs[count:])
-        ends |= {self.new.get(one, one) for one in self.trace.saved}
+        ends |= {self.new.get(one, one) for one in self.trace.values.saved}
         barriers = [one for one in topological(slopes, stop=ends) if one.op is BARRIER]
         slopes = substitute(slopes, {one: one.inputs[0] for one in barriers})
         return slopes, [one for one in topological(slopes, stop=ends) if one in ends]

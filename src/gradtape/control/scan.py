@@ -242,7 +242,7 @@ def _applied(
         return apply_outside(SCAN, (*captured, *operands, *drawn), params, [body])
     # Ops are recorded between the scans of segments, so nodes are held by handles meanwhile.
     held = outer.hold_all([*captured, *drawn], Tensor)
-    outer.lines.update(body.trace.lines)
+    outer.pending.lines.update(body.trace.pending.lines)
     segments = Segments(program, held[: len(captured)], reverse)
     return segments.record(carry.given, [*sequences, *held[len(captured) :]], length, segment)
 

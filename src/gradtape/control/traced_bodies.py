@@ -127,7 +127,7 @@ class Body:
         if isinstance(outer, Trace) and generator.number < outer.number:
             return outer.draw(generator, self.trace.starts[generator], positions).node
         if outer.capturing:
-            return outer.enter_positions(generator, positions)  # type: ignore[attr-defined]
+            return outer.capturing.enter_positions(generator, positions)
         return outer.enter_value(host_value(positions))
 
     def end(self) -> None:
@@ -143,7 +143,7 @@ class Body:
 def settled() -> Recording:
     """The current recording, after pending updates that should run before a trace have run."""
     outer = state.recording
-    if outer.outer is None and not outer.active and (outer.updates or outer.is_full()):
+    if outer.outer is None and not outer.active and (outer.pending.updates or outer.is_full()):
         flush(outer)
     return state.recording
 
@@ -184,7 +184,7 @@ def apply_outside(
     """Apply an op that holds bodies in the recording outside them; handles on its outputs."""
     outer = state.recording
     for body in traced:
-        outer.lines.update(body.trace.lines)
+        outer.pending.lines.update(body.trace.pending.lines)
     node = outer.application(op, tuple(inputs), params)
     handles = outer.hold_all(outputs(node), Tensor)
     if any(bodies.may_fail(body) for body in bodies.held(node)) and not outer.lacks_value(node):
@@ -210,7 +210,7 @@ def count_of(recording: Recording, node: Node) -> int:
     handle = recording.hold(node, Handle)
     if recording.capturing:
         # Another call may count something else.
-        return recording.decide(handle, int, "count")  # type: ignore[attr-defined]
+        return recording.capturing.decide(handle, int, "count")
     compute_handle(handle)
     assert handle.computed is not None
     return int(handle.computed.array)

@@ -184,9 +184,9 @@ class Captured:
     def _drop_pending(self) -> None:
         """Forget results of earlier calls that nobody has looked at and nobody holds."""
         recording = state.recording
-        if len(recording.nodes) >= self._drop_at:
+        if len(recording.log) >= self._drop_at:
             release(recording)
-            self._drop_at = max(PENDING, 2 * len(state.recording.nodes))
+            self._drop_at = max(PENDING, 2 * len(state.recording.log))
 
     def _run_in_python(
         self, arguments: Arguments, error: BaseException, outcomes: list[Outcome] | None = None

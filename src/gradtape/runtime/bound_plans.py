@@ -26,7 +26,7 @@ class BoundPlan:
     """A plan that runs on the leaves and kept values of a recording, and on what a caller gives.
 
     Leaves are found by number and kept values by node, so the bound plan serves every recording
-    that holds the same values in the same state (`Recording.available`).
+    that holds the same values in the same state (`KeptValues.available`).
     """
 
     __slots__ = (
@@ -87,8 +87,8 @@ class BoundPlan:
         except MemoryError as error:
             raise explained(error, program(self.outputs, self.inputs).nodes) from None
         except Exception as error:
-            if self.fallible is not None and recording.lines:
-                Lines(self.fallible, recording.lines).explain(error, inputs)
+            if self.fallible is not None and recording.pending.lines:
+                Lines(self.fallible, recording.pending.lines).explain(error, inputs)
             raise
 
     def arrays(self, recording: Recording, given: Given = _NOTHING) -> list[Array]:
@@ -103,13 +103,13 @@ class BoundPlan:
         """
         with recording.guard():
             if recording.capturing:
-                recording.escape()
+                recording.capturing.escape()
             elif isinstance(recording, Trace):
                 for node in self.outputs:
                     if recording.lacks_value(node):
                         raise recording.refusal(node)
                 recording.compute_leaves(self.bindings)
-            recording.observed = True
+            recording.pending.observed = True
             return self.run(recording, given)
 
 
@@ -125,4 +125,4 @@ def bind(recording: Recording, outputs: Sequence[Node], given: Collection[Node] 
 
 def plan_settings(recording: Recording) -> tuple[object, bool]:
     """What `bind` depends on beside the nodes, for the key of a fact that holds a bound plan."""
-    return recording.available, recording.fastmath
+    return recording.values.available, recording.fastmath

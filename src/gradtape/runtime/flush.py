@@ -17,7 +17,7 @@ The rules of a flush:
   in a trace, on an argument without a value stays pending.
 
 A later flush in the same state finds its bound plan by identity: the key is the tuple of wanted
-nodes and `Recording.available`, an object that stands for the values the recording holds.
+nodes and `KeptValues.available`, an object that stands for the values the recording holds.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def _compute_alone(recording: Recording, handle: Handle) -> None:
             bound = BoundPlan(wanted, recording.fastmath)
             content = bound.run(recording)[bound.outputs.index(handle.node)]
             handle.computed = Value(content, handle.node.spec)
-            recording.computed_alone = True
+            recording.values.computed_alone = True
 
 
 def flush(recording: Recording, asked: Handle | None = None) -> None:
@@ -145,7 +145,7 @@ def flush(recording: Recording, asked: Handle | None = None) -> None:
 
     Only if it is `asked` for, a handle is computed that needs a loop which was interrupted before.
     """
-    if recording.flushing and _is_under_way(recording):
+    if recording.pending.flushing and _is_under_way(recording):
         # A signal handler, or a callback of the garbage collector or of a weak reference, computes
         # in the middle of a flush, which must keep its recording. A handle is computed alone.
         return
@@ -154,7 +154,7 @@ def flush(recording: Recording, asked: Handle | None = None) -> None:
     with recording.guard():
         handles = recording.handles
         try:
-            recording.flushing = True
+            recording.pending.flushing = True
             recording.handles = type(handles)()
             tracked = _flush(recording, handles, asked)
         except BaseException:
@@ -166,10 +166,10 @@ def flush(recording: Recording, asked: Handle | None = None) -> None:
             recording.handles = handles
             raise
         finally:
-            recording.flushing = False
+            recording.pending.flushing = False
     if recording.handles:
         # Handles without a value yet stay pending in this recording.
-        if recording.interrupted and state.recording is recording and not recording.active:
+        if recording.pending.interrupted and state.recording is recording and not recording.active:
             state.recording = Recording()
         return
     if not tracked:
@@ -198,7 +198,7 @@ def _flush(recording: Recording, handles: list[Handle], asked: Handle | None) ->
     begin = 0 if sink is None else sink.begin()
     held = live(recording, handles)
     plain = type(recording) is Recording
-    if recording.interrupted:
+    if recording.pending.interrupted:
         wanted = frozenset() if asked is None else _interrupted_loops(recording, asked)
         waiting = [h for h in held if not _interrupted_loops(recording, h) <= wanted]
         recording.handles.extend(waiting)
@@ -207,7 +207,7 @@ def _flush(recording: Recording, handles: list[Handle], asked: Handle | None) ->
         if isinstance(recording, Trace):
             held = recording.with_values(held)
         if recording.capturing:
-            held += recording.unused(held)
+            held += recording.capturing.unused(held)
     values = recording.values
     if values:
         roots = tuple(dict.fromkeys([h.node for h in held if h.node not in values]))
@@ -230,14 +230,14 @@ def _flush(recording: Recording, handles: list[Handle], asked: Handle | None) ->
             recording.compute_leaves(bound.bindings)
         try:
             if recording.capturing:
-                results = recording.run(bound)
+                results = recording.capturing.run(bound)
             else:
                 contents = bound.run(recording)
         except BaseException as error:
             if is_interrupt(error):
                 # The next flush for another value must not run the same loops again.
                 pending = topological(roots, stop=values.keys())
-                recording.interrupted.update(
+                recording.pending.interrupted.update(
                     node for node in pending if node.op.runs_bodies or node.op.calls_python
                 )
             raise
@@ -253,7 +253,7 @@ def _flush(recording: Recording, handles: list[Handle], asked: Handle | None) ->
             known = {node: Value(found, node.spec) for node, found in results.items()}
             # CPython calls no signal handler between these two: both happen, or neither.
             values |= known
-            recording.available = bound.available
+            recording.values.available = bound.available
     tracked = bool(recording.tapes)
     if not tracked:
         nodes = [handle.node for handle in held]
@@ -262,7 +262,7 @@ def _flush(recording: Recording, handles: list[Handle], asked: Handle | None) ->
     else:
         # One value for a node: whoever reads it in another recording finds the same leaf.
         _store(map(_set_computed, held, [values[handle.node] for handle in held]))
-        recording.updates = 0
+        recording.pending.updates = 0
     if sink is not None:
         sink.flushed(recording, bound, held, results, begin)
     return tracked
@@ -292,7 +292,7 @@ def _deliver(recording: Recording, held: list[Handle], contents: Sequence[Conten
                 map(_set_recording, held, nothing),
             )
         )
-    recording.updates = 0
+    recording.pending.updates = 0
     return False
 
 
@@ -301,7 +301,7 @@ def _interrupted_loops(recording: Recording, handle: Handle) -> frozenset[Node]:
     if handle.node is None or handle.computed is not None:
         return frozenset()
     needed = topological([handle.node], stop=recording.values.keys())
-    return frozenset(recording.interrupted.intersection(needed))
+    return frozenset(recording.pending.interrupted.intersection(needed))
 
 
 def retire(recording: Recording) -> None:
@@ -346,7 +346,7 @@ def release(recording: Recording) -> None:
     if recording.closed or recording.tapes or recording.thread != state.thread:
         return
     # The garbage collector may free the tape in the middle of a flush.
-    if recording.flushing and _is_under_way(recording):
+    if recording.pending.flushing and _is_under_way(recording):
         return
     # The usual case first: a tape that has just given its gradient left the handle on it last.
     if not _last_is_held(recording.handles) and not live(recording, recording.handles):
@@ -368,10 +368,10 @@ def _bound_plan_for(recording: Recording, roots: tuple[Node, ...]) -> BoundPlan 
     # The values that a plan keeps follow from its roots and the watched sources, except those that
     # the user asked to save.
     wishes = None
-    if recording.saved or recording.fastmath:
-        wishes = (recording.available, frozenset(recording.saved), recording.fastmath)
+    if recording.values.saved or recording.fastmath:
+        wishes = (recording.values.available, frozenset(recording.values.saved), recording.fastmath)
     # Losses are outputs of the plan too, and may read leaves that no root reads.
-    key = (roots, wishes or recording.available, watched, tuple(recording.targets))
+    key = (roots, wishes or recording.values.available, watched, tuple(recording.targets))
     found: BoundPlan | None = plans.get(key)
     if found is not None:
         COUNTS.plan_hits += 1
@@ -417,10 +417,10 @@ def _program(recording: Recording, roots: Sequence[Node], watched: Sequence[Node
     known = recording.values.keys()
     found = program(roots, known)
     extra = kept(found, watched) if watched else []
-    discarded = recording.recomputed.union(roots)
-    if watched and recording.saved:
-        extra += [node for node in found.nodes if node in recording.saved]
-        discarded -= recording.saved
+    discarded = recording.values.recomputed.union(roots)
+    if watched and recording.values.saved:
+        extra += [node for node in found.nodes if node in recording.values.saved]
+        discarded -= recording.values.saved
     extra += _losses(recording, found)
     outputs = dict.fromkeys((*roots, *[node for node in extra if node not in discarded]))
     more = tuple(outputs)[len(roots) :]

@@ -39,11 +39,11 @@ def question_of(
         or state.tapes
         or type(target) is not Tensor
         or target.recording is not recording
-        or (recording.parts is not None and not recording.parts.lie_before(windows[-1][1]))
-        or recording.placed
+        or (recording.log.parts is not None and not recording.log.parts.lie_before(windows[-1][1]))
+        or recording.log.placed
         or recording.rules
         or len(windows) != 1
-        or windows[0] != [0, len(recording.nodes)]
+        or windows[0] != [0, len(recording.log)]
         or not target.node.spec.inexact
     ):
         return None

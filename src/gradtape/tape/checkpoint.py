@@ -109,23 +109,23 @@ def checkpoint(
     @functools.wraps(f)
     def recomputed(*args: object, **kwargs: object) -> object:
         recording = state.recording
-        start = len(recording.nodes)
+        start = len(recording.log)
         outputs, structure = flatten(f(*args, **kwargs))
         if state.recording is not recording:  # evaluated inside: there is nothing left to recompute
             return unflatten(structure, outputs)
         tensors = [asarray(output) for output in outputs]
         roots = [tensor.enter(recording) for tensor in tensors]
-        inside, sources = _interior(roots, recording.nodes[start:])
+        inside, sources = _interior(roots, recording.log[start:])
         if not inside:
             return unflatten(structure, tensors)
         saved = chosen.saved(inside)
         again = {node for node in inside if node not in saved}
         # An outer checkpoint returns after those inside it, so its policy overrides theirs.
-        recording.saved.difference_update(again)
-        recording.saved.update(saved)
-        recording.recomputed.difference_update(saved)
-        recording.recomputed.update(again)
-        recording.drop(again)
+        recording.values.saved.difference_update(again)
+        recording.values.saved.update(saved)
+        recording.values.recomputed.difference_update(saved)
+        recording.values.recomputed.update(again)
+        recording.values.drop(again)
         if chosen.kind == "everything":
             return unflatten(structure, tensors)
         handles = [recording.hold(node, Tensor) for node in sources]
@@ -134,7 +134,7 @@ def checkpoint(
         if any(is_expensive(node) for node in again):
             # The backward pass of later ops reads these results: without them it would compute
             # the whole checkpoint once more.
-            recording.saved.update(result.node for result in results)
+            recording.values.saved.update(result.node for result in results)
         return unflatten(structure, results)
 
     return recomputed

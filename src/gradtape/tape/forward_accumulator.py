@@ -135,11 +135,11 @@ class ForwardAccumulator(Scope):
         Empty if they are all in one stretch.
         """
         found: dict[int, list[Node]] = {}
-        if len(recording.edges) > 2:  # more than this accumulator's own
+        if len(recording.log.edges) > 2:  # more than this accumulator's own
             for node in topological(targets, stop=outside):
-                position = recording.position(node)
+                position = recording.log.position(node)
                 if position is not None and node not in outside and type(node.spec) is not tuple:
-                    found.setdefault(bisect_right(recording.edges, position), []).append(node)
+                    found.setdefault(bisect_right(recording.log.edges, position), []).append(node)
         return [found[stretch] for stretch in sorted(found)] if len(found) > 1 else []
 
 
@@ -151,11 +151,11 @@ def _derived(
     outside: frozenset[Node],
 ) -> list[Node | None]:
     """Tangents of targets in one stretch: rules written in Python count as called there."""
-    start = len(recording.nodes)
+    start = len(recording.log)
     found = derive_forward(recording, targets, sources, tangents, outside)
-    if len(recording.nodes) > start:
-        positions = (recording.position(node) for node in targets)
-        recording.move(start, next((known for known in positions if known is not None), start))
+    if len(recording.log) > start:
+        positions = (recording.log.position(node) for node in targets)
+        recording.log.move(start, next((known for known in positions if known is not None), start))
     return found
 
 
@@ -165,19 +165,21 @@ def _is_applied(recording: Recording, node: Node) -> bool:
     A leaf has no position, and in a traced function the tangent becomes a node of the trace.
     """
     traced = isinstance(state.recording, Trace) and state.recording is not recording
-    return not traced and recording.position(node) is not None
+    return not traced and recording.log.position(node) is not None
 
 
 def _placed(recording: Recording, nodes: Sequence[Node], tangents: Sequence[Node]) -> list[Node]:
     """The tangents of nodes as applications that count as made at the positions of the nodes."""
     found: dict[int, Node] = {}
-    positions = [recording.position(node) or 0 for node in nodes]
+    positions = [recording.log.position(node) or 0 for node in nodes]
     by_stretch: dict[int, list[int]] = {}
     for at, position in enumerate(positions):
-        by_stretch.setdefault(bisect_right(recording.edges, position), []).append(at)
+        by_stretch.setdefault(bisect_right(recording.log.edges, position), []).append(at)
     for group in by_stretch.values():
         made = applied(recording, [tangents[at] for at in group], positions[group[0]])
         for at, tangent in zip(group, made, strict=True):
-            recording.placed[tangent.inputs[0] if tangent.op is PICK else tangent] = positions[at]
+            recording.log.placed[tangent.inputs[0] if tangent.op is PICK else tangent] = positions[
+                at
+            ]
             found[at] = tangent
     return [found[at] for at in range(len(nodes))]

@@ -279,7 +279,7 @@ def as_sources(tree: object, name: str, position: int) -> Any:
             )
         copy: Tensor = identity(tensor)
         if copy.recording is not None:
-            copy.recording.add_alias(copy.node)
+            copy.recording.log.add_alias(copy.node)
         return copy
 
     return map_leaves(source, tree)

@@ -159,8 +159,8 @@ class GradientTape(Jacobians):
         self._windows = []
         self._consumed = False
         if self in state.tapes and recording is not None:
-            self._windows = [[len(recording.nodes), None]]
-            recording.edges.append(len(recording.nodes))
+            self._windows = [[len(recording.log), None]]
+            recording.log.edges.append(len(recording.log))
         elif recording is not None:
             self.detach()
 
@@ -347,7 +347,7 @@ class GradientTape(Jacobians):
         if not self.persistent and self._active:
             self._close()
         if self._recording is not state.recording:
-            self._recording.asked_at = len(self._recording.nodes)
+            self._recording.log.asked_at = len(self._recording.log)
         return self._recording
 
     def _answered(self) -> None:

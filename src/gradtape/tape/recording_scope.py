@@ -1,7 +1,7 @@
 """Scope: what tapes and accumulators share: entering, watching, and their windows.
 
 All tapes of a thread share one recording. Its *windows* say what belongs to a tape: ranges of
-positions in `recording.nodes`, one for each stretch of time in which the tape was recording. A node
+positions in `recording.log`, one for each stretch of time in which the tape was recording. A node
 that was applied outside these windows is a constant to the tape, unless the tape watches it.
 """
 
@@ -146,7 +146,7 @@ class Scope:
         self._active = False
         recording, entered = self._recording, self._entered
         if recording is not None and self._windows and self._windows[-1][1] is None:
-            self._windows[-1][1] = len(recording.nodes)
+            self._windows[-1][1] = len(recording.log)
         if entered is not None:
             self._entered, entered.active = None, entered.active - 1
 
@@ -157,10 +157,10 @@ class Scope:
         if own is recording:
             return
         if (
-            recording.updates
-            or recording.observed
+            recording.pending.updates
+            or recording.pending.observed
             or recording.tapes
-            or len(recording.nodes) > PENDING_AT_ENTRY
+            or len(recording.log) > PENDING_AT_ENTRY
         ):
             flush(recording)
         if state.recording.tapes:
@@ -214,9 +214,9 @@ class Scope:
     def _open(self) -> None:
         recording = self._recording
         assert recording is not None
-        start = len(recording.nodes)
+        start = len(recording.log)
         self._windows.append([start, None])
-        recording.edges.append(start)
+        recording.log.edges.append(start)
         state.tapes.append(self)
 
     def _close(self) -> None:
@@ -224,8 +224,8 @@ class Scope:
         if self in tapes:
             recording = self._recording
             if recording is not None:
-                self._windows[-1][1] = len(recording.nodes)
-                recording.edges.append(len(recording.nodes))
+                self._windows[-1][1] = len(recording.log)
+                recording.log.edges.append(len(recording.log))
             tapes.remove(self)
 
     def _outside(self) -> frozenset[Node]:
@@ -236,18 +236,18 @@ class Scope:
         position = 0
         for start, end in self._windows:
             # Windows of a recording that was joined lie before the first application here.
-            outside += recording.nodes[position : max(start, 0)]  # type: ignore[type-var]
-            position = len(recording.nodes) if end is None else max(end, 0)
-        outside += recording.nodes[position:]
+            outside += recording.log[position : max(start, 0)]  # type: ignore[type-var]
+            position = len(recording.log) if end is None else max(end, 0)
+        outside += recording.log[position:]
         found = frozenset(outside)
         count_visits(len(found))
-        if recording.parts is not None:
-            found = found.union(*recording.parts.outside(self._windows))
-        if recording.placed:
-            placed = recording.placed
+        if recording.log.parts is not None:
+            found = found.union(*recording.log.parts.outside(self._windows))
+        if recording.log.placed:
+            placed = recording.log.placed
             inside = {node for node in placed if self._recorded_at(placed[node])}
             found = found.union(placed) - inside
-        return found.difference(recording.aliases) if recording.aliases else found
+        return found.difference(recording.log.aliases) if recording.log.aliases else found
 
     def _outside_of(self, roots: Iterable[Node]) -> frozenset[Node]:
         """As `_outside`, but perhaps only those that some nodes are computed from.
@@ -257,23 +257,23 @@ class Scope:
         """
         recording = self._recording
         assert recording is not None
-        recorded = len(recording.nodes)
+        recorded = len(recording.log)
         inside = 0
         for start, end in self._windows:
             assert start is not None
             inside += (recorded if end is None else max(end, 0)) - max(start, 0)
-        if recording.parts is not None:
-            recorded += recording.parts.size
+        if recording.log.parts is not None:
+            recorded += recording.log.parts.size
         if recorded - inside <= max(inside, FEW_OUTSIDE):
             return self._outside()
-        aliases = recording.aliases or {}
+        aliases = recording.log.aliases or {}
         found: set[Node] = set()
         seen = set(roots)
         waiting = list(seen)
         while waiting:
             node = waiting.pop()
             # An output of a node with several is not an application: the node is.
-            position = None if node.op is PICK or node in aliases else recording.position(node)
+            position = None if node.op is PICK or node in aliases else recording.log.position(node)
             if position is not None and not self._recorded_at(position):
                 found.add(node)
                 continue

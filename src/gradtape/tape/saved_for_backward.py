@@ -156,7 +156,8 @@ def _run(
         (node, value)
         for node, value in recording.values.items()
         # A result is computed for the caller; it counts as kept only if the gradient reads it.
-        if node in read or (node not in roots and (is_expensive(node) or node in recording.saved))
+        if node in read
+        or (node not in roots and (is_expensive(node) or node in recording.values.saved))
     ]
     found = SavedValues()
     buffers: set[int] = set()

@@ -84,7 +84,7 @@ def tape_report(tape: GradientTape, targets: Sequence[Node]) -> TapeReport:
     idle: list[Row] = []
     if recording is not None:
         outside = tape._outside()
-        inside = [node for node in recording.nodes if node not in outside]
+        inside = [node for node in recording.log if node not in outside]
         watched = [node for _, node in tape._watched.values()]
         known = targets or list(recording.targets)
         reached = set(topological(known))

@@ -155,7 +155,7 @@ class Generator:
         if capture is not None and capture.is_outside(self):
             capture.draws.drew(self, start, start + draws.blocks(count))
         if recording.capturing:
-            return recording.draw(self, position)  # type: ignore[attr-defined]
+            return recording.capturing.draw(self, position)
         if isinstance(recording, Trace) and self.number < recording.number:
             return recording.draw(self, start, position, start + draws.blocks(count))
         return position

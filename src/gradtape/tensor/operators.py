@@ -210,7 +210,7 @@ class Operators:
         if recording is None or not recording.capturing:
             recording = state.recording
         if recording.capturing and tensor.size == 1:
-            return recording.decide(tensor, kind, kind.__name__)
+            return recording.capturing.decide(tensor, kind, kind.__name__)
         return kind(self._single(kind.__name__))
 
     def _single(self, name: str) -> Any:

@@ -82,9 +82,9 @@ class Tensor(Handle, Operators, Displayed):
         """
         recording = self.recording
         if recording is not None and recording.capturing:
-            recording.escape()
+            recording.capturing.escape()
         elif state.recording.capturing:
-            state.recording.guard_outside(self)  # type: ignore[attr-defined]
+            state.recording.capturing.guard_outside(self)
         return self._look()
 
     def _look(self) -> np.ndarray:
@@ -132,7 +132,7 @@ class Tensor(Handle, Operators, Displayed):
             new = cast(new, self.dtype)
         recording = state.recording
         if recording.capturing:
-            recording.rebinding(self, new)  # type: ignore[attr-defined]
+            recording.capturing.rebinding(self, new)
         self.node, self.recording, self.computed = new.node, new.recording, new.computed
         if self.computed is None and self.recording is not None:
             self.recording.handles.append(self)
@@ -265,7 +265,7 @@ def from_value(value: Value) -> Tensor:
     made = Tensor(None, None, value)
     recording = state.recording
     if recording.capturing:
-        recording.own(made)  # type: ignore[attr-defined]
+        recording.capturing.own(made)
     return made
 
 

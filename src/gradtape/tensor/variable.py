@@ -164,7 +164,7 @@ class Variable(Operators):
 
     def _node(self, recording: Recording, handle: Tensor) -> Node:
         if recording.capturing and handle.recording is not recording:
-            return recording.enter_variable(self, handle)  # type: ignore[attr-defined]
+            return recording.capturing.enter_variable(self, handle)
         return handle.enter(recording)
 
     def _enter(self, recording: Recording) -> tuple[Node, Tensor]:
@@ -192,8 +192,8 @@ class Variable(Operators):
         """Remember the read if an update may follow in the same step."""
         if self._steady or not (self._trainable or self._assigned):
             return
-        waiting = recording.unassigned
-        if len(waiting) > MOST_WAITING and not recording.nodes:
+        waiting = recording.pending.unassigned
+        if len(waiting) > MOST_WAITING and not recording.log:
             # Variables are looked at one after another and nothing is computed: no step has begun.
             waiting.clear()
         waiting.add(self)
@@ -207,7 +207,7 @@ class Variable(Operators):
         """
         if state.tapes or recording.capturing:
             return False
-        return self._epoch != state.epoch or not recording.unassigned
+        return self._epoch != state.epoch or not recording.pending.unassigned
 
     def numpy(self) -> np.ndarray:
         """The current value as a read-only NumPy array."""
@@ -260,21 +260,21 @@ class Variable(Operators):
         if old.computed is None and old.recording is recording and free:
             # A second assignment, and no read in between began a step: this is a whole cycle of a
             # loop. A variable that was read in it and not assigned is a constant of the loop.
-            for variable in recording.unassigned:
+            for variable in recording.pending.unassigned:
                 variable._steady = True
             flush(recording)
         # Under a tape the assignment is an application of its own, so derivatives pass through it.
         handle = _own(new) if free else identity(new)
         if recording.capturing:
-            recording.assign(self, old, handle)  # type: ignore[attr-defined]
+            recording.capturing.assign(self, old, handle)
         self._handle = handle
         self._epoch = state.epoch
         self._assigned = True
         self._steady = False
         recording = state.recording
-        recording.unassigned.discard(self)
+        recording.pending.unassigned.discard(self)
         if handle.computed is None:
-            recording.updates += 1
+            recording.pending.updates += 1
 
     @property
     def lock(self) -> threading.RLock:

@@ -34,7 +34,7 @@ def written_assignment(variables: Sequence[Variable]) -> Callable[..., None]:
     text.line(f"def assign({', '.join(handles)}):")
     with text.block():
         text.line(f"before = ({''.join(f'{name}._handle, ' for name in names)})")
-        text.line("epoch, unassigned = state.epoch, state.recording.unassigned")
+        text.line("epoch, unassigned = state.epoch, state.recording.pending.unassigned")
         text.line("; ".join(stores))
         text.line("if unassigned:")
         with text.block():

@@ -27,4 +27,4 @@ def capturing(recording: Recording) -> Any:
     """The capture that a recording is part of, directly or as a trace inside it, or None."""
     while recording.outer is not None:
         recording = recording.outer
-    return recording if recording.capturing else None
+    return recording.capturing

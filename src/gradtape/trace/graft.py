@@ -52,12 +52,12 @@ def graft(
 def can_be_joined(into: Recording, source: Recording) -> bool:
     """Whether `join` can continue a recording in another one."""
     plain = type(into) is Recording and type(source) is Recording
-    if not plain or source.rules or source.computed_alone or source.thread != into.thread:
+    if not plain or source.rules or source.values.computed_alone or source.thread != into.thread:
         return False
-    if source in into.joined:
+    if source in into.log.joined:
         # Another tape has brought it: its later applications would come before those.
-        copies = into.joined[source][0]
-        return all(node in copies for node in (*source.nodes, *source.watched))
+        copies = into.log.joined[source][0]
+        return all(node in copies for node in (*source.log, *source.watched))
     # What has entered as a value is a leaf there, and perhaps a source of a tape.
     return not any(id(value) in into.imported for value in source.values.values())
 
@@ -67,36 +67,36 @@ def join(into: Recording, source: Recording) -> tuple[dict[Node, Node], int]:
 
     Returns the copies, and what to add to a position in the one for the position in the other.
     """
-    if source in into.joined:
-        return into.joined[source]
-    shift = min((0, *into.placed.values())) - len(source.nodes)
+    if source in into.log.joined:
+        return into.log.joined[source]
+    shift = min((0, *into.log.placed.values())) - len(source.log)
     copies: dict[Node, Node] = {}
     # Handles hold the outputs of a node with several, which are not listed.
-    several = [node for node in source.nodes if type(node.spec) is tuple]
+    several = [node for node in source.log if type(node.spec) is tuple]
     picks = [pick for node in several for pick in outputs(node)]
-    groups = source.parts.groups if source.parts is not None else []
+    groups = source.log.parts.groups if source.log.parts is not None else []
     parts = [part for group in groups for part in group]
-    for node in topological([*source.nodes, *picks, *parts, *source.watched, *source.values]):
-        position = None if node.op is PICK else source.position(node)
+    for node in topological([*source.log, *picks, *parts, *source.watched, *source.values]):
+        position = None if node.op is PICK else source.log.position(node)
         inputs = tuple(copies[parent] for parent in node.inputs)
         if node.op is LEAF:
             copies[node] = _entered(into, source.leaves[node.params[0]], node.spec)
         elif position is not None:
             copies[node] = into.application(node.op, inputs, node.params)
-            into.placed[copies[node]] = position + shift
+            into.log.placed[copies[node]] = position + shift
         elif inputs == node.inputs:
             copies[node] = node
         else:
             with apart_from_recorded():
                 copies[node] = apply(node.op, inputs, node.params)
-    if source.aliases:
-        into.aliases = {**(into.aliases or {}), **{copies[alias]: None for alias in source.aliases}}
+    for alias in source.log.aliases or ():
+        into.log.add_alias(copies[alias])
     known = {copies[node]: value for node, value in source.values.items() if node in copies}
     into.values.update(known)
-    into.available = (into.available, "joined", frozenset(known))
+    into.values.available = (into.values.available, "joined", frozenset(known))
     into.watched.update((copies[node], None) for node in source.watched)
-    into.edges[:0] = [edge + shift for edge in source.edges]
-    into.joined[source] = copies, shift
+    into.log.edges[:0] = [edge + shift for edge in source.log.edges]
+    into.log.joined[source] = copies, shift
     return copies, shift
 
 
@@ -105,10 +105,10 @@ def _entered(into: Recording, value: Any, of: Spec) -> Node:
 
 
 def _was_applied(recording: Recording, node: Node) -> bool:
-    if type(node.spec) is tuple or (recording.aliases and node in recording.aliases):
+    if type(node.spec) is tuple or (recording.log.aliases and node in recording.log.aliases):
         return False
-    position = recording.position(node)
-    return position is not None and position < recording.asked_at
+    position = recording.log.position(node)
+    return position is not None and position < recording.log.asked_at
 
 
 def _values_of(recording: Recording, nodes: Sequence[Node]) -> list[Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from gradtape.ir.hooks import hooks
 from gradtape.ir.node import Node
 from gradtape.ir.spec import Spec
 from gradtape.trace.value import Value
@@ -38,22 +37,7 @@ class Handle:
         """The node that stands for this handle in `recording`."""
         if self.recording is recording:
             return self.node
-        if recording.joined and self.recording in recording.joined:
-            copies = recording.joined[self.recording][0]
-            if self.node in copies:
-                return copies[self.node]
-        if recording.outer is not None and self.recording is not None:
-            return recording.capture(self)
-        if self.recording is not None and self.recording.capturing:
-            # The capture sees a result computed elsewhere from this handle as a plain constant.
-            self.recording.escape()
-        if self.computed is None:
-            hooks.evaluator.compute(self)
-            if self.recording is recording:  # it is a node of this recording after all
-                return self.node
-        if recording.capturing or recording.outer is not None:
-            return recording.enter_handle(self)
-        return recording.enter_value(self.computed)  # type: ignore[arg-type]
+        return recording.enter_other(self)
 
     def materialize(self) -> None:
         """Give a handle that belongs to no recording its value; for classes that compute it."""

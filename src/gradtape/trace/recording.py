@@ -1,7 +1,8 @@
 """Recordings: the pending work of a thread.
 
 Nodes are static. Everything that differs from one run of a program to the next lives here: the
-values of the leaves, the order of applications, the handles, and the values computed so far.
+order of applications (`Log`), the values computed so far (`KeptValues`), the handles and what their
+next flush needs to know (`Pending`), and the values of the leaves.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Sequence
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -37,7 +38,10 @@ from gradtape.trace.handle import Handle
 from gradtape.trace.modes import modes
 from gradtape.trace.parts import Parts
 from gradtape.trace.traffic import traffic
-from gradtape.trace.value import Content, LeafValue, Value
+from gradtape.trace.value import LeafValue, Value
+
+if TYPE_CHECKING:
+    from gradtape.jit.capture.capture import Capture
 
 # Past this many pending applications outside any tape, a recording is flushed.
 PENDING_LIMIT = 10_000
@@ -56,56 +60,147 @@ class DerivativeRule(Protocol):
     def push(self, recording: Any, node: Node, tangents: Any) -> Sequence[Any]: ...
 
 
+class Log(list[Node]):
+    """The applications of a recording in order, each node once, and the ends of tapes' windows.
+
+    A tape records the stretches between its entry and its exit; the *windows* of a tape are these
+    ranges of positions.
+    """
+
+    __slots__ = (
+        "aliases",
+        "asked_at",
+        "edges",
+        "joined",
+        "parts",
+        "placed",
+        "positions",
+        "repeats",
+    )
+
+    def __init__(self) -> None:
+        # Where each application is, as far as `position` was called, and where windows began and
+        # ended.
+        self.positions: dict[Node, int] = {}
+        self.edges: list[int] = []
+        # Applications that count as made earlier, at these positions: tangents, which belong to
+        # the tapes that recorded what they are the tangents of, and copies from other recordings,
+        # with negative positions. `joined` has the latter, and by how much positions are shifted.
+        self.placed: dict[Node, int] = {}
+        self.joined: dict[Recording, tuple[dict[Node, Node], int]] = {}
+        # The nodes of the derivatives that were returned while tapes recorded, if any.
+        self.parts: Parts | None = None
+        # Identity copies made by gt.grad, vjp, jvp; tapes treat them as the original arguments.
+        self.aliases: dict[Node, None] | None = None
+        # The latest twin of each application that was made more than once: see `Recording.twin`.
+        self.repeats: dict[Key, Node] = {}
+        # How much was applied when another recording was current and a derivative was taken.
+        self.asked_at = 0
+
+    def position(self, node: Node) -> int | None:
+        """Which application a node is, or is an output or a part of; or None."""
+        if node.op is PICK:
+            node = node.inputs[0]
+        known = self.positions
+        if len(known) < len(self):
+            for position in range(len(known), len(self)):
+                known[self[position]] = position
+        found = self.placed.get(node, known.get(node))
+        return self.parts.position(node) if found is None and self.parts is not None else found
+
+    def move(self, start: int, position: int) -> None:
+        """Let all applications from a position on count as made at an earlier one."""
+        self.placed.update(dict.fromkeys(self[start:], position))
+        if self.parts is not None:
+            self.parts.move(start, position)
+
+    def add_alias(self, node: Node) -> None:
+        """Note that every tape takes an application for its operand."""
+        if self.aliases is None:
+            self.aliases = {}
+        self.aliases[node] = None
+
+
+class KeptValues(dict[Node, Value]):
+    """Values that are kept while a tape may need them, by node.
+
+    `available` stands for their history: two recordings of one program that flushed and dropped the
+    same have the same object here, so plans and derivatives that depend on which values are known
+    are found by identity.
+    """
+
+    __slots__ = ("available", "computed_alone", "recomputed", "saved")
+
+    def __init__(self) -> None:
+        self.available: object = None
+        # Nodes inside a checkpoint, whose values are not kept for the backward pass, and nodes that
+        # the user asked to save, whose values are kept even if they are cheap.
+        self.recomputed: set[Node] = set()
+        self.saved: set[Node] = set()
+        # Whether a handle has a value of its own, which is not among these.
+        self.computed_alone = False
+
+    def drop(self, nodes: set[Node]) -> None:
+        """Release values, which are computed again if a derivative reads them."""
+        gone = frozenset(node for node in nodes if node in self)
+        if gone:
+            for node in gone:
+                del self[node]
+            self.available = (self.available, gone)
+
+
+class Pending:
+    """What the next flush needs to know beside the handles, and the next step of a program."""
+
+    __slots__ = ("flushing", "interrupted", "lines", "observed", "unassigned", "updates")
+
+    def __init__(self) -> None:
+        # Whether a flush is running, which has taken the handles off the list.
+        self.flushing = False
+        # Loops that an interrupt stopped: they run again only for values that depend on them.
+        self.interrupted: set[Node] = set()
+        # The user's line that recorded each node that may fail when a later flush runs it.
+        self.lines: dict[Node, str] = {}
+        # Whether a bound plan ran outside a flush: the next outermost tape then begins with a new
+        # recording.
+        self.observed = False
+        # How many variables have a pending update, and the variables read but not yet assigned.
+        self.updates = 0
+        self.unassigned: set[Any] = set()
+
+
 class Recording:
     """One thread's pending work since the last flush, or since the first live tape.
 
-    The native recorder reads `handles`, `leaves`, `nodes`, `stamp` and `table` by slot.
+    The native recorder reads `handles`, `leaves`, `log`, `stamp` and `table` by slot.
     """
-
-    # The recording in which the traced function was called, if this is a trace.
-    outer: Recording | None = None
 
     __slots__ = (
         "__weakref__",
         "active",
-        "aliases",
-        "asked_at",
-        "available",
         "closed",
-        "computed_alone",
-        "edges",
-        "flushing",
         "forks",
         "handles",
         "imported",
         "interned",
-        "interrupted",
-        "joined",
         "leaves",
-        "lines",
         "lock",
-        "nodes",
-        "observed",
-        "parts",
-        "placed",
-        "positions",
-        "recomputed",
-        "repeats",
+        "log",
+        "pending",
         "rules",
-        "saved",
         "stamp",
         "table",
         "tapes",
         "targets",
         "thread",
-        "unassigned",
-        "updates",
         "values",
         "watched",
     )
 
-    # Whether this is a capture, which notes every look at a value: see gradtape.jit.capture.
-    capturing = False
+    # The recording in which the traced function was called, if this is a trace.
+    outer: Recording | None = None
+    # The capture itself, if this is one: it notes every read of a value.
+    capturing: Capture | None = None
     # Whether its plans may reorder floating-point arithmetic.
     fastmath = False
 
@@ -119,61 +214,22 @@ class Recording:
         self.forks = Process.forks
         self.table: Table = table()
         self.interned = self.table.nodes
+        self.log = Log()
+        self.values = KeptValues()
+        self.pending = Pending()
+        self.handles: list[Handle] = modes.handle_list()
         # Values and Python scalars; in a trace, None for a leaf without a value.
         self.leaves: list[Any] = []
-        # The applications in order, each node once: a tape records the stretches between its entry
-        # and its exit. `positions` has where each is, as far as `position` was asked, and `edges`
-        # where tapes began and ended to record.
-        self.nodes: list[Node] = []
-        self.positions: dict[Node, int] = {}
-        self.edges: list[int] = []
-        # Applications that count as made earlier, at these positions: tangents, which belong to
-        # the tapes that recorded what they are the tangents of, and copies from other recordings,
-        # with negative positions. `joined` has the latter, and by how much positions are shifted.
-        self.placed: dict[Node, int] = {}
-        # What the derivatives consist of that were handed out while tapes recorded, if any.
-        self.parts: Parts | None = None
-        # Copies of arguments that `gt.grad` and its kin made. To every tape they are the arguments.
-        self.aliases: dict[Node, None] | None = None
-        # How much was applied when another recording was current and a derivative was asked for.
-        self.asked_at = 0
-        self.joined: dict[Recording, tuple[dict[Node, Node], int]] = {}
-        # Whether a handle has a value of its own, which `values` does not have.
-        self.computed_alone = False
-        self.handles: list[Handle] = modes.handle_list()
         # The leaves of values, by the id of the value, which `leaves` keeps alive.
         self.imported: dict[int, Node] = {}
-        # The latest twin of each application that was made more than once: see `twin`.
-        self.repeats: dict[Key, Node] = {}
-        # Values kept while a tape may ask for them. `available` stands for their history: two
-        # recordings of one program that flushed and dropped the same have the same object here, so
-        # plans and derivatives that depend on which values are known are found by identity.
-        self.values: dict[Node, Value] = {}
-        self.available: object = None
         # How many tapes are entered here; live tapes, by id, and whether each is persistent.
         self.active = 0
         self.tapes: dict[int, bool] = {}
         self.watched: dict[Node, None] = {}
-        # Scalars whose gradient was asked for: losses, which the user is likely to look at.
+        # Scalars whose gradient was taken: losses, which the user is likely to read.
         self.targets: dict[Node, None] = {}
         # Python closures of custom derivatives, by node.
         self.rules: dict[Node, DerivativeRule] = {}
-        # Nodes inside a checkpoint, whose values are not kept for the backward pass, and nodes that
-        # the user asked to save, whose values are kept even if they are cheap.
-        self.recomputed: set[Node] = set()
-        self.saved: set[Node] = set()
-        # The user's line that recorded each node that may fail when a later flush runs it.
-        self.lines: dict[Node, str] = {}
-        # Loops that an interrupt stopped: they run again only for values that are asked for.
-        self.interrupted: set[Node] = set()
-        # How many variables have a pending update, and the variables read but not yet assigned.
-        self.updates = 0
-        self.unassigned: set[Any] = set()
-        # Whether a bound plan ran on this recording outside a flush: the next outermost tape then
-        # begins with a new recording.
-        self.observed = False
-        # Whether a flush is running, which has taken the handles off the list.
-        self.flushing = False
         self.closed = False
 
     def guard(self) -> threading.RLock:
@@ -189,35 +245,21 @@ class Recording:
         """Release everything; handles that were computed keep their values."""
         self.closed = True
         traffic.recordings += 1
-        traffic.applications += len(self.nodes)
+        traffic.applications += len(self.log)
+        # New containers, because a frame that is interrupted here may still read the old ones.
+        self.log = Log()
         self.leaves = []
-        self.nodes = []
         self.handles = []
         self.imported = {}
         self.watched = {}
         self.targets = {}
         # What few recordings have is empty already in all others.
-        self.parts = self.aliases = None
-        if self.positions:
-            self.positions = {}
-        if self.placed:
-            self.placed = {}
-        if self.joined:
-            self.joined = {}
-        if self.repeats:
-            self.repeats = {}
-        if self.values:
-            self.values = {}
         if self.rules:
             self.rules = {}
-        if self.recomputed:
-            self.recomputed = set()
-        if self.saved:
-            self.saved = set()
-        if self.lines:
-            self.lines = {}
-        if self.unassigned:
-            self.unassigned = set()
+        if self.values or self.values.recomputed or self.values.saved:
+            self.values = KeptValues()
+        if self.pending.lines or self.pending.unassigned:
+            self.pending = Pending()
 
     def should_be_cut(self, op: Op, inputs: tuple[Node, ...], params: Params) -> bool:
         """Whether so much is pending that it should be flushed before this application.
@@ -226,15 +268,15 @@ class Recording:
         cut after a fixed count of nodes would fall on another op of a loop each time, and every
         cut would need a plan of its own.
         """
-        pending = len(self.nodes)
-        if pending < PENDING_LIMIT or op is not self.nodes[0].op:
+        pending = len(self.log)
+        if pending < PENDING_LIMIT or op is not self.log[0].op:
             return False
-        again = self.interned.get(structural_key(op, inputs, params)) is self.nodes[0]
+        again = self.interned.get(structural_key(op, inputs, params)) is self.log[0]
         return again or pending >= 2 * PENDING_LIMIT
 
     def is_full(self) -> bool:
         """Whether recording one more application has to ask `should_be_cut`."""
-        return len(self.nodes) >= PENDING_LIMIT
+        return len(self.log) >= PENDING_LIMIT
 
     def lacks_value(self, node: Node) -> bool:
         """Whether a node depends on a leaf without a value, as only a trace has them."""
@@ -244,24 +286,6 @@ class Recording:
         """The value of a leaf on which a derived fact depends; None if a trace has no value."""
         value = self.leaves[leaf.params[0]]
         return np.asarray(value.array if type(value) is Value else value, leaf.dtype)
-
-    def capture(self, operand: Any) -> Node:
-        """The leaf that stands for an operand from outside the traced function."""
-        raise AssertionError("this recording is inside no other")
-
-    # What a capture does in addition: gradtape.jit.capture overrides these.
-
-    def escape(self, what: str = "", meant: bool = False) -> None:
-        """Note that a value leaves for Python code that the capture does not see."""
-        raise AssertionError("this recording is not a capture")
-
-    def unused(self, wanted: Sequence[Handle]) -> list[Handle]:
-        """Handles on deferred effects that the wanted handles do not read."""
-        raise AssertionError("this recording is not a capture")
-
-    def run(self, bound: Any) -> dict[Node, Content]:
-        """Run a bound plan of this recording and note it as a part of the replay."""
-        raise AssertionError("this recording is not a capture")
 
     def is_pinned(self) -> bool:
         """Whether only persistent tapes hold this: any other will ask for its gradient soon."""
@@ -277,6 +301,24 @@ class Recording:
             node = self.imported[id(value)] = self.add_leaf(value, value.spec)
         value.entry = (self.stamp, node)
         return node
+
+    def enter_other(self, handle: Handle) -> Node:
+        """The node that stands here for a handle of another recording, or of none."""
+        source, joined = handle.recording, self.log.joined
+        if joined and source in joined:
+            copies = joined[source][0]
+            if handle.node in copies:
+                return copies[handle.node]
+        if source is not None and source.capturing:
+            # The capture sees a result computed elsewhere from this handle as a plain constant.
+            source.capturing.escape()
+        if handle.computed is None:
+            hooks.evaluator.compute(handle)
+            if handle.recording is self:  # it is a node of this recording after all
+                return handle.node
+        if self.capturing or self.outer is not None:
+            return self.enter_handle(handle)
+        return self.enter_value(handle.computed)  # type: ignore[arg-type]
 
     def enter_handle(self, handle: Handle) -> Node:
         """The leaf of a computed tensor that is not part of this recording."""
@@ -307,7 +349,7 @@ class Recording:
             return self.first_application(key, op, inputs, params)
         if found.stamp < self.stamp:
             found.stamp = self.stamp
-            self.nodes.append(found)
+            self.log.append(found)
             return found
         return self.twin(key, found)
 
@@ -318,7 +360,7 @@ class Recording:
             return self.application(op, found.inputs, params)
         self.interned[key] = found
         found.stamp = self.stamp
-        self.nodes.append(found)
+        self.log.append(found)
         return found
 
     def has_applied(self, node: Node) -> bool:
@@ -331,35 +373,12 @@ class Recording:
         """
         if node.stamp <= self.stamp:
             return node.stamp == self.stamp
-        return self.position(node) is not None
-
-    def position(self, node: Node) -> int | None:
-        """Which application of this recording a node is, or is an output or a part of; or None."""
-        if node.op is PICK:
-            node = node.inputs[0]
-        known = self.positions
-        if len(known) < len(self.nodes):
-            for position in range(len(known), len(self.nodes)):
-                known[self.nodes[position]] = position
-        found = self.placed.get(node, known.get(node))
-        return self.parts.position(node) if found is None and self.parts is not None else found
-
-    def move(self, start: int, position: int) -> None:
-        """Let all applications from a position on count as made at an earlier one."""
-        self.placed.update(dict.fromkeys(self.nodes[start:], position))
-        if self.parts is not None:
-            self.parts.move(start, position)
-
-    def add_alias(self, node: Node) -> None:
-        """Note that every tape takes an application for its operand."""
-        if self.aliases is None:
-            self.aliases = {}
-        self.aliases[node] = None
+        return self.log.position(node) is not None
 
     def list_application(self, node: Node) -> Node:
         """Add a node that has not been applied here to the applications."""
         node.stamp = max(node.stamp, self.stamp)
-        self.nodes.append(node)
+        self.log.append(node)
         return node
 
     def twin(self, key: Key, first: Node) -> Node:
@@ -372,26 +391,18 @@ class Recording:
         """
         if not self.has_applied(first):
             return self.list_application(first)
-        latest = self.repeats.get(key, first)
+        latest = self.log.repeats.get(key, first)
         found = self.interned.get((*key, latest))
         if found is None:
             found = note_line(Node(first.op, first.inputs, first.params, first.spec))
             self.interned[(*key, latest)] = found
-        self.repeats[key] = found
+        self.log.repeats[key] = found
         return self.list_application(found)
-
-    def drop(self, nodes: set[Node]) -> None:
-        """Release kept values, which are computed again if a derivative reads them."""
-        gone = frozenset(node for node in nodes if node in self.values)
-        if gone:
-            for node in gone:
-                del self.values[node]
-            self.available = (self.available, gone)
 
     def defer(self, node: Node, handle: Handle) -> None:
         """Note the user's line of an op that may fail, for the error of a later flush."""
         if self.tapes:
-            self.lines.setdefault(node, user_line())
+            self.pending.lines.setdefault(node, user_line())
 
     def compute_at_once(self, handle: Handle) -> None:
         """Compute an op that may fail on the line that records it."""

@@ -47,8 +47,8 @@ from gradtape.trace.value import Value, host_value
 _numbers = itertools.count(1)
 
 
-class Generator(Protocol):
-    """A random generator as a trace sees it: see gradtape.random."""
+class RandomStream(Protocol):
+    """The part of a `gt.random.Generator` that traces use."""
 
     number: int
 
@@ -57,7 +57,9 @@ class Generator(Protocol):
 
     def _repeat(self, start: int, count: int) -> int: ...
 
-    def rewind(self, start: int, stop: int) -> object: ...
+    def reserve(self, blocks: int) -> tuple[int, int, int]: ...
+
+    def rewind(self, start: int, stop: int) -> bool: ...
 
 
 def next_number() -> int:
@@ -165,9 +167,9 @@ class Trace(Recording):
         self._lacking: dict[Node, bool] = {}
         # Leaves that are positions of random draws, with their generator; the position of each
         # generator before and after the trace.
-        self.draws: dict[Node, Generator] = {}
-        self.starts: dict[Generator, int] = {}
-        self.stops: dict[Generator, int] = {}
+        self.draws: dict[Node, RandomStream] = {}
+        self.starts: dict[RandomStream, int] = {}
+        self.stops: dict[RandomStream, int] = {}
         # Nodes inside functions with a custom batching rule.
         self.replaced: set[Node] = set()
         # Placeholders in derivations of outer recordings, with the nodes of this trace they stand
@@ -270,6 +272,10 @@ class Trace(Recording):
             node = enter(self.outer)
         return self._stand_in(node, None)
 
+    def enter_other(self, handle: Handle) -> Node:
+        """The leaf of a handle outside; a pending one stays pending."""
+        return super().enter_other(handle) if handle.recording is None else self.capture(handle)
+
     def enter_value(self, value: Value) -> Node:
         """The leaf of a computed value, which is also a leaf of the recording outside."""
         return self._imported(value, lambda: self.outer.enter_value(value))
@@ -323,7 +329,7 @@ class Trace(Recording):
         return outer is recording
 
     def draw(
-        self, generator: Generator, counter: int, position: Array, stop: int | None = None
+        self, generator: RandomStream, counter: int, position: Array, stop: int | None = None
     ) -> Handle:
         """The leaf of a random position, which differs from example to example."""
         self.starts.setdefault(generator, counter)

@@ -176,7 +176,7 @@ def perform(program):
         for leaf in recording.leaves
     ]
     held = [(type(h), h.node, h.recording is recording) for h in recording.handles]
-    return notes, recording.nodes, repr(leaves), held, recording.thread
+    return notes, recording.log, repr(leaves), held, recording.thread
 
 
 @settings(max_examples=150, deadline=None)

@@ -17,7 +17,7 @@ The contract. Native code repeats the following of the library's Python code, an
 side is a change on the other; `tests/compiler/cpython` runs the same scenarios through both.
 
 1. Recording: a known application is stamped with the recording's stamp and listed in
-   `Recording.nodes`, a Python scalar beside it in `Recording.leaves`, and the new handle in
+   `Recording.log`, a Python scalar beside it in `Recording.leaves`, and the new handle in
    `Recording.handles`. The handle has `node`, `recording` and `computed` (None).
 2. Calling: the condition of `runs_in_python`; a signature by exact classes, specs and identities,
    at most as much as `Signature.of` takes for equal; the counters of runs.

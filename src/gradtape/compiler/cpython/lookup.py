@@ -253,7 +253,7 @@ def _commit() -> Routine:
     r.go_if(r.negated(is_a(r, handles, "list")), "refuse")
     with r.when(r.differ("%scalar", "null")):
         append("leaves", "%scalar")
-    append("nodes", "%node")
+    append("log", "%node")
     r.do("@Py_IncRef", "%stamp")
     r.put_pointer("%node", "$Node_stamp", "%stamp")
     r.do("@Py_DecRef", old)

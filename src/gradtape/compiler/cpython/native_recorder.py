@@ -76,10 +76,7 @@ def offsets() -> dict[str, int] | None:
         *[(node, Node, name) for name in ("spec", "stamp")],
         *[(value.spec, Spec, name) for name in ("inexact", "scalars")],
         *[(table, Table, name) for name in ("cache", "nodes")],
-        *[
-            (recording, Recording, name)
-            for name in ("handles", "leaves", "nodes", "stamp", "table")
-        ],
+        *[(recording, Recording, name) for name in ("handles", "leaves", "log", "stamp", "table")],
     ]
     found = slot_offsets(reads)
     if found is None:

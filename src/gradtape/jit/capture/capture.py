@@ -98,7 +98,9 @@ class Capture(Recording):
         "variables",
     )
 
-    capturing = True
+    @property
+    def capturing(self) -> Capture:  # type: ignore[override]
+        return self
 
     def __init__(
         self,
@@ -332,7 +334,8 @@ class Capture(Recording):
                 else:
                     inputs.append(self._source_of_leaf(binding))
                     sources[binding] = inputs[-1]
-            lines = Lines(bound.fallible, self.lines) if bound.fallible is not None else None
+            fallible = bound.fallible
+            lines = None if fallible is None else Lines(fallible, self.pending.lines)
             effects: tuple[Node, ...] = ()
             if bound.fallible is not None:
                 effects = tuple(node for node in bound.plan.program.nodes if is_effect(node))

@@ -337,7 +337,7 @@ def moving_starts(full: Shape, starts: Ints, lengths: Ints, steps: Ints) -> tupl
     of slice, the code is taken for a loop over positions, whose recordings should be one program.
     """
     recording = state.recording
-    kind = (full, lengths, steps, recording.capturing)
+    kind = (full, lengths, steps, recording.capturing is not None)
     found = _seen.get(kind)
     if found is None:
         if len(_seen) >= KINDS_LIMIT:
@@ -395,7 +395,7 @@ def repeated_read(x: Any, key: slice) -> Any:
     if node is None or node.stamp >= recording.stamp:
         return None
     node.stamp = recording.stamp
-    recording.nodes.append(node)
+    recording.log.append(node)
     return recording.hold(node, x.result_class.view_class)
 
 
@@ -406,7 +406,7 @@ def remember_read(part: Any, key: slice) -> None:
     if node is None or part.recording is not recording or node.op is not SLICE or node.inputs[1:]:
         return
     _, lengths, steps, _ = node.params
-    seen = _seen.get((node.inputs[0].shape, lengths, steps, recording.capturing))
+    seen = _seen.get((node.inputs[0].shape, lengths, steps, recording.capturing is not None))
     if seen is None or seen.move:
         return
     if recording.interned.get((SLICE, node.params, *node.inputs)) is not node:
@@ -432,7 +432,7 @@ def _known_slice(x: Any, moving: Ints, params: tuple[Any, ...]) -> Any:
     if node.stamp < recording.stamp:
         leaves.extend(moving)
         node.stamp = recording.stamp
-        recording.nodes.append(node)
+        recording.log.append(node)
     elif moving:
         return None
     else:

@@ -271,7 +271,7 @@ def unary_function(op: Op) -> Unary:
             node = recording.interned.get(key)
             if node is not None and node.stamp < stamp:
                 node.stamp = stamp
-                recording.nodes.append(node)
+                recording.log.append(node)
             elif recording.is_full() and not state.tapes:
                 return record(op, (x,))
             elif node is None:
@@ -343,7 +343,7 @@ def binary_function(op: Op, otherwise: Callable[..., Any] = record) -> Binary:
             node = recording.interned.get(key)
             if node is not None and node.stamp < stamp:
                 node.stamp = stamp
-                recording.nodes.append(node)
+                recording.log.append(node)
             elif recording.is_full() and not state.tapes:
                 return record(op, (x, y))
             elif node is None:
@@ -436,7 +436,7 @@ def application(
     node = recording.interned.get(key)
     if node is not None and node.stamp < recording.stamp:
         node.stamp = recording.stamp
-        recording.nodes.append(node)
+        recording.log.append(node)
     elif recording.is_full() and not state.tapes:
         return record(op, operands, params)
     elif node is None:

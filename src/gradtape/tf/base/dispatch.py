@@ -87,7 +87,7 @@ def leave_for_python() -> None:
     """While a function is captured: the Python that follows has to run at every call."""
     recording = state.recording
     if recording.capturing:
-        recording.escape(meant=True)
+        recording.capturing.escape(meant=True)
 
 
 class Functions(threading.local):

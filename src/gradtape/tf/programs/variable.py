@@ -316,13 +316,14 @@ class Variable(CoreVariable):
             "'tf.Variable' object does not support item assignment. Use v[key].assign(value)."
         )
 
-    def _store(self, new: core.Tensor) -> None:
+    def store(self, new: core.Tensor) -> None:
+        """Hold another tensor; under a tape the assignment is an op of its own."""
         if state.tapes and self.dtype.kind in "fc":
             # A later read counts as a read of the variable, not of the assigned tensor. A capture
             # needs the variable itself, because each replay starts from the value of that call.
             old = self if state.recording.capturing else self._handle
             new = record(ASSIGNED, (new, old))
-        super()._store(new)
+        super().store(new)
 
     @classmethod
     def restored(cls, value: Array, trainable: bool, name: str) -> Variable:

@@ -401,7 +401,7 @@ def _place_of(node: Node) -> Place | None:
 
 
 def _why(recording: Any, node: Node) -> str:
-    if node in recording.saved:
+    if node in recording.values.saved:
         return "it was asked to be saved"
     if node in recording.targets:
         return "it is a loss whose gradient was asked for"
