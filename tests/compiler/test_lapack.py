@@ -10,11 +10,10 @@ from tests.ops.test_blas_lapack import KINDS
 
 import gradtape as gt
 from gradtape.compiler.emit.library import function_of, lapack_routine
-from gradtape.compiler.lower.native_calls import NativeRoutine
-from gradtape.compiler.lower.native_loops import NativeScan
 from gradtape.ir.node import apply, outputs
 from gradtape.ir.op import REGISTRY
 from gradtape.ops import blas_lapack
+from gradtape.ops.control.scan import SCAN
 from gradtape.ops.matrices import lapack_calls
 from gradtape.runtime import tiers
 from gradtape.runtime.compiled_plan import LoweredBody, body_of
@@ -385,11 +384,11 @@ def _several(x, b):
 
 def routines(lowered):
     """The names of the routines of a program and of its bodies."""
-    for native in lowered.natives.values():
-        if isinstance(native, NativeRoutine):
-            yield native.call.routine
-        elif isinstance(native, NativeScan):
-            yield from routines(LoweredBody(native.node.params[0], body_of))
+    for node in lowered.natives:
+        if node.op is SCAN:
+            yield from routines(LoweredBody(node.params[0], body_of))
+        elif node.op.native is not None:
+            yield node.op.native(node).routine
 
 
 @pytest.mark.parametrize("n", [4, 12])

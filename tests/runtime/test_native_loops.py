@@ -11,14 +11,13 @@ from hypothesis import given, settings, strategies as st
 
 import gradtape as gt
 from gradtape.compiler.counts import COUNTS
-from gradtape.compiler.lower import native_loops as control
 from gradtape.compiler.passes import optimize
 from gradtape.ir.node import outputs, placeholder
 from gradtape.ir.op import REGISTRY
 from gradtape.ir.program import closed, program
 from gradtape.ir.spec import spec
 from gradtape.ops.control import bodies
-from gradtape.ops.control.scan import scan_node
+from gradtape.ops.control.scan import SCAN, scan_node
 from gradtape.runtime import tiers
 from gradtape.runtime.compiled_plan import CompiledPlan
 from gradtape.runtime.numpy_plan import NumpyPlan
@@ -372,4 +371,4 @@ def test_a_loop_is_one_instruction():
     found = optimize(gt.program_of(*recurrence(START, inputs(5), WEIGHTS)))
     plan = CompiledPlan(found)
     assert len(plan.lowered.natives) == 1
-    assert isinstance(next(iter(plan.lowered.natives.values())), control.NativeScan)
+    assert next(iter(plan.lowered.natives)).op is SCAN

@@ -26,15 +26,19 @@ from gradtape.compiler.lower.arguments import Lowered
 from gradtape.compiler.lower.beyond_memory import check_stored
 from gradtape.compiler.lower.fused_loops import fusible, lower
 from gradtape.compiler.lower.native_calls import (
-    NativeNode,
     copy_of,
-    native_node,
+    native_instruction,
     with_whole_operands,
 )
 from gradtape.compiler.lower.native_loops import Body
-from gradtape.compiler.lower.native_stretches import PlacedKernel, StretchItem
+from gradtape.compiler.lower.native_stretches import (
+    PlacedKernel,
+    PreparedInstruction,
+    StretchItem,
+    product_of,
+)
 from gradtape.compiler.lower.output_places import place_outputs, read_again
-from gradtape.compiler.lower.plan import Place
+from gradtape.compiler.lower.plan import CallMemory, Place
 from gradtape.compiler.lower.register_routines import lower_routines
 from gradtape.compiler.machine_limits import third_cache
 from gradtape.compiler.objects import llvm
@@ -95,7 +99,7 @@ class LoweredProgram:
         sizes_vary: bool = False,
     ) -> None:
         self._body_of = body_of
-        self.natives: dict[Node, NativeNode] = {}
+        self.natives: dict[Node, PreparedInstruction] = {}
         self._recorded: Mapping[Node, Node] = {}
         # Kinds of products that have no instruction, though all operands are contiguous.
         self._beyond_products: set[object] = set()
@@ -239,7 +243,7 @@ class LoweredProgram:
 
     def _lower_call(self, node: Node, product: bool) -> None:
         if product:
-            self.items.append(self._product(node))
+            self.items.append(product_of(self._product(node)))
         elif is_fixed(node):
             # Of a node with several results, each result is a table.
             if type(node.spec) is not tuple:
@@ -286,11 +290,12 @@ class LoweredProgram:
             return ARENA, self._arena.take(scratch[-1], nbytes)
 
         recorded = self._recorded.get(node, node)
-        native = self.natives[node] = native_node(node, recorded, self._body_of)
-        self.python_ops |= native.python_ops
         operands = [self._whole_place(parent) for parent in node.inputs]
         places = {each.params[0] if several else 0: self.place[each] for each in results}
-        self.items.append(native.instruction(operands, places, take))
+        memory = CallMemory(operands, places, take)
+        native = self.natives[node] = native_instruction(node, recorded, self._body_of, memory)
+        self.python_ops |= native.python_ops
+        self.items.append(native)
         self._arena.release(scratch)
 
     def _whole_place(self, node: Node) -> Place:

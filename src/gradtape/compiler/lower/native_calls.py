@@ -6,16 +6,15 @@ code, a call of its NumPy rule in Python.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Collection, Mapping
 
 from gradtape.compiler.emit.library import function_of
 from gradtape.compiler.emit.plans.instructions import Instruction
 from gradtape.compiler.lower.fused_loops import fusible
 from gradtape.compiler.lower.native_loops import Body, native_loop
 from gradtape.compiler.lower.native_stretches import PARALLEL_WORK, PreparedInstruction
-from gradtape.compiler.lower.plan import Place, Take
-from gradtape.compiler.lower.python_calls import PythonCall
+from gradtape.compiler.lower.plan import CallMemory
+from gradtape.compiler.lower.python_calls import python_call
 from gradtape.compiler.passes.fuse import fuse
 from gradtape.compiler.passes.rewrite import Rewriting
 from gradtape.compiler.passes.units import Call, Fused
@@ -24,71 +23,48 @@ from gradtape.ir import PICK, Node, Program, rebuilt
 from gradtape.ops.blas_lapack import library
 from gradtape.ops.elementwise.arithmetic import IDENTITY
 from gradtape.ops.families.native_code import NativeCall
-from gradtape.records import dataclass
 
 
-class NativeNode(Protocol):
-    """A node that one instruction computes."""
-
-    @property
-    def python_ops(self) -> frozenset[str]:
-        """The names of ops that it, or an instruction of its bodies, calls in Python."""
-        ...
-
-    def instruction(
-        self, operands: Sequence[Place], places: Mapping[int, Place], take: Take
-    ) -> PreparedInstruction:
-        """The instruction, with operands and results at these places."""
-        ...
-
-
-@dataclass(frozen=True)
-class NativeRoutine:
-    """A routine of `compiler/emit/library` as one instruction."""
-
-    node: Node
-    call: NativeCall
-    python_ops: frozenset[str] = frozenset()
-
-    def instruction(
-        self, operands: Sequence[Place], places: Mapping[int, Place], take: Take
-    ) -> PreparedInstruction:
-        """The instruction, with operands and results at these places."""
-        call = self.call
-        specs = self.node.spec if type(self.node.spec) is tuple else (self.node.spec,)
-        results = [places.get(number) or take(of.nbytes) for number, of in enumerate(specs)]
-        if call.shared:
-            results.append(take(call.shared))
-        # A library that cannot be held to one thread has threads of its own.
-        alone = call.calls_library and not library().can_be_held
-        parallel = call.work >= PARALLEL_WORK and call.total > 1 and not alone
-        # With this grain there are at most as many parts as scratch memory is taken for.
-        grain = -(-call.total // get_num_threads()) if parallel else max(call.total, 1)
-        scratch = take(call.scratch * -(-call.total // grain))
-        words = [word for place in (*operands, *results, scratch) for word in place]
-        team = [team_word()] if call.shares else []
-        made = Instruction(
-            function_of(call.routine, call.options),
-            [*words, call.scratch, *call.words, *team],
-            call.total,
-            grain,
-            parallel,
-            call.work,
-        )
-        return PreparedInstruction(made, call.calls_library, call.work, parallel or call.shares)
-
-
-def native_node(node: Node, recorded: Node, body_of: Callable[[Program], Body]) -> NativeNode:
-    """How the compiled plan computes a node that is in no loop.
+def native_instruction(
+    node: Node, recorded: Node, body_of: Callable[[Program], Body], memory: CallMemory
+) -> PreparedInstruction:
+    """A node that is in no loop, as an instruction.
 
     `recorded` is the node that it was before its operands were copied; errors name it.
     """
     if node.op.runs_bodies:
-        loop = native_loop(node, body_of)
+        loop = native_loop(node, body_of, memory)
         if loop is not None:
             return loop
     call = None if node.op.native is None else node.op.native(node)
-    return PythonCall(node, recorded) if call is None else NativeRoutine(node, call)
+    if call is None:
+        return python_call(node, recorded, memory)
+    return _routine(node, call, memory)
+
+
+def _routine(node: Node, call: NativeCall, memory: CallMemory) -> PreparedInstruction:
+    """A routine of `compiler/emit/library` as an instruction."""
+    specs = node.spec if type(node.spec) is tuple else (node.spec,)
+    results = [memory.result(number, of.nbytes) for number, of in enumerate(specs)]
+    if call.shared:
+        results.append(memory.take(call.shared))
+    # A library that cannot be held to one thread has threads of its own.
+    alone = call.calls_library and not library().can_be_held
+    parallel = call.work >= PARALLEL_WORK and call.total > 1 and not alone
+    # With this grain there are at most as many parts as scratch memory is taken for.
+    grain = -(-call.total // get_num_threads()) if parallel else max(call.total, 1)
+    scratch = memory.take(call.scratch * -(-call.total // grain))
+    words = [word for place in (*memory.operands, *results, scratch) for word in place]
+    team = [team_word()] if call.shares else []
+    made = Instruction(
+        function_of(call.routine, call.options),
+        [*words, call.scratch, *call.words, *team],
+        call.total,
+        grain,
+        parallel,
+        call.work,
+    )
+    return PreparedInstruction(made, call.calls_library, call.work, parallel or call.shares)
 
 
 def with_whole_operands(

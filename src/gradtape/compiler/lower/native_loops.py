@@ -13,7 +13,7 @@ from gradtape.compiler.emit.plans import control
 from gradtape.compiler.emit.plans.instructions import STATUS, Instruction, Instructions
 from gradtape.compiler.emit.plans.interrupts import POLL_WORK
 from gradtape.compiler.lower.native_stretches import PreparedInstruction
-from gradtape.compiler.lower.plan import Place, Take
+from gradtape.compiler.lower.plan import CallMemory, Place
 from gradtape.compiler.objects.llvm import compile_ir
 from gradtape.ir import Node, Program
 from gradtape.ops.control.scan import SCAN
@@ -59,19 +59,20 @@ def _functions() -> dict[str, int]:
 
 
 def native_loop(
-    node: Node, body_of: Callable[[Program], Body]
-) -> NativeScan | NativeWhile | NativeBranch | None:
+    node: Node, body_of: Callable[[Program], Body], memory: CallMemory
+) -> PreparedInstruction | None:
     """A loop or branch as one instruction.
 
     None for a branch by an unsigned index of 64 bits: no signed word holds all of its values.
     """
     if node.op is SCAN:
-        return NativeScan(node, body_of(node.params[0]))
+        return _scan(Scan.of(node), body_of(node.params[0]), memory)
     if node.op is WHILE:
-        return NativeWhile(node, body_of(node.params[0]), body_of(node.params[1]))
+        bodies = body_of(node.params[0]), body_of(node.params[1])
+        return _while(node, *bodies, memory)
     if node.inputs[0].dtype != np.int64:
         return None
-    return NativeBranch(node, [body_of(branch) for branch in node.params[0]])
+    return _branch(node, [body_of(branch) for branch in node.params[0]], memory)
 
 
 class _Table:
@@ -89,12 +90,12 @@ def _bound(slots: Sequence[int], places: Sequence[Place]) -> list[Row]:
     return [(slot, *place) for slot, place in zip(slots, places, strict=True)]
 
 
-def _own_bindings(body: Body, take: Take) -> list[Row]:
+def _own_bindings(body: Body, memory: CallMemory) -> list[Row]:
     """Bindings of the constant tables, the status of the run and the arena of a body."""
     rows: list[Row] = [(slot, control.LITERAL, table.ctypes.data) for slot, table in body.tables]
     rows.append((STATUS, STATUS, 0))
     if body.arena_size:
-        rows.append((body.arena_slot, *take(body.arena_size)))
+        rows.append((body.arena_slot, *memory.take(body.arena_size)))
     return rows
 
 
@@ -114,186 +115,142 @@ def _rounds(work: int) -> int:
 _NO_TEAM = ctypes.c_int64(0)
 
 
-def _instruction(
-    function: str, names: Sequence[str], words: Mapping[str, int], shared: bool
-) -> Instruction:
-    team = threads.team_word() if shared else ctypes.addressof(_NO_TEAM)
-    known = {"run": threads.plan_address(), "team": team, **words}
-    known["poll"] = threads.poll_address()
-    return Instruction(_functions()[function], [known[name] for name in names], 1)
+def _prepared(
+    function: str,
+    names: Sequence[str],
+    words: Mapping[str, int],
+    bodies: Sequence[Body],
+    work: int,
+    shared: bool,
+    tables: Sequence[_Table],
+) -> PreparedInstruction:
+    known = {
+        "run": threads.plan_address(),
+        "team": threads.team_word() if shared else ctypes.addressof(_NO_TEAM),
+        "poll": threads.poll_address(),
+        **words,
+    }
+    return PreparedInstruction(
+        Instruction(_functions()[function], [known[name] for name in names], 1),
+        any(body.products for body in bodies),
+        work,
+        shared,
+        (bodies, tables),
+        frozenset[str]().union(*[body.python_ops for body in bodies]),
+    )
 
 
-@dataclass(frozen=True)
-class NativeScan:
-    """A scan as one instruction."""
+def _scan(scan: Scan, body: Body, memory: CallMemory) -> PreparedInstruction:
+    constants, carries, length = scan.constants, scan.carries, scan.length
+    first = constants + carries
+    ins, outs = body.input_slots, body.output_slots
+    bindings = _bound(ins[:first], memory.operands[:first])
+    moves: list[Row] = []
 
-    node: Node
-    body: Body
+    def follow(slot: int, place: Place, nbytes: int) -> None:
+        """Bind a slot to the element of the first step, and move the slot on with each step."""
+        start = (length - 1) * nbytes if scan.reverse else 0
+        bindings.append((slot, place[0], place[1] + start))
+        if nbytes and length > 1:
+            moves.append((slot, -nbytes if scan.reverse else nbytes))
 
-    @property
-    def python_ops(self) -> frozenset[str]:
-        """The names of ops that some instruction of its bodies calls in Python."""
-        return self.body.python_ops
-
-    def instruction(
-        self, operands: Sequence[Place], places: Mapping[int, Place], take: Take
-    ) -> PreparedInstruction:
-        """The instruction, with operands and results at these places."""
-        scan = Scan.of(self.node)
-        program, constants, carries = scan.body, scan.constants, scan.carries
-        length, reverse = scan.length, scan.reverse
-        body = self.body
-        first = constants + carries
-        ins, outs = body.input_slots, body.output_slots
-        bindings = _bound(ins[:first], operands[:first])
-        moves: list[Row] = []
-
-        def follow(slot: int, place: Place, nbytes: int) -> None:
-            """Bind a slot to the element of the first step, and move the slot on with each step."""
-            start = (length - 1) * nbytes if reverse else 0
-            bindings.append((slot, place[0], place[1] + start))
-            if nbytes and length > 1:
-                moves.append((slot, -nbytes if reverse else nbytes))
-
-        for number in range(first, len(operands)):
-            follow(ins[number], operands[number], program.inputs[number].spec.nbytes)
-        for number in range(carries, len(outs)):
-            nbytes = program.outputs[number].spec.nbytes
-            if number in places:
-                follow(outs[number], places[number], nbytes)
-            else:
-                bindings.append((outs[number], *take(nbytes)))
-        rows: list[Row] = []
-        for number in range(carries):
-            nbytes = program.outputs[number].spec.nbytes
-            last = places.get(number) or take(nbytes)
-            other = take(nbytes) if length > 1 else last
+    for number in range(first, len(memory.operands)):
+        follow(ins[number], memory.operands[number], scan.body.inputs[number].spec.nbytes)
+    rows: list[Row] = []
+    for number, output in enumerate(scan.body.outputs):
+        nbytes = output.spec.nbytes
+        if number < carries:
+            last = memory.result(number, nbytes)
+            other = memory.take(nbytes) if length > 1 else last
             rows.append((ins[constants + number], outs[number], *last, *other))
-        bound = _Table([*bindings, *_own_bindings(body, take)])
-        moving, carried = _Table(moves), _Table(rows)
-        words = {
-            **_body_words(body, bound),
-            "rounds": _rounds(body.work),
-            "length": length,
-            "moves": moving.address,
-            "moving": moving.count,
-            "carries": carried.address,
-            "carried": carried.count,
-        }
-        work, kept = length * body.work, (body, bound, moving, carried)
-        shared = body.parallel or (body.shared and work >= LONG_WORK)
-        made = _instruction("scan", control.SCAN_WORDS, words, shared)
-        return PreparedInstruction(made, body.products, work, shared, kept)
+        elif number in memory.results:
+            follow(outs[number], memory.results[number], nbytes)
+        else:
+            bindings.append((outs[number], *memory.take(nbytes)))
+    bound = _Table([*bindings, *_own_bindings(body, memory)])
+    moving, carried = _Table(moves), _Table(rows)
+    words = {
+        **_body_words(body, bound),
+        "rounds": _rounds(body.work),
+        "length": length,
+        "moves": moving.address,
+        "moving": moving.count,
+        "carries": carried.address,
+        "carried": carried.count,
+    }
+    work = length * body.work
+    shared = body.parallel or (body.shared and work >= LONG_WORK)
+    tables = (bound, moving, carried)
+    return _prepared("scan", control.SCAN_WORDS, words, [body], work, shared, tables)
 
 
-@dataclass(frozen=True)
-class NativeWhile:
-    """A while loop as one instruction."""
+def _while(node: Node, condition: Body, body: Body, memory: CallMemory) -> PreparedInstruction:
+    _, program, constants, maximum = node.params
+    tested = _Table(
+        [
+            *_bound(condition.input_slots, memory.operands),
+            (condition.output_slots[0], *memory.take(8)),
+            *_own_bindings(condition, memory),
+        ]
+    )
+    bound = _Table([*_bound(body.input_slots, memory.operands), *_own_bindings(body, memory)])
+    rows: list[Row] = []
+    for number, output in enumerate(program.outputs):
+        nbytes = output.spec.nbytes
+        final = memory.result(number, nbytes)
+        rows.append(
+            (
+                condition.input_slots[constants + number],
+                body.input_slots[constants + number],
+                body.output_slots[number],
+                *memory.take(nbytes),
+                *memory.take(nbytes),
+                *final,
+                nbytes,
+            )
+        )
+    steps, carried = memory.result(len(rows), 8), _Table(rows)
+    words = {
+        **_body_words(condition, tested, "tested."),
+        **_body_words(body, bound),
+        "rounds": _rounds(condition.work + body.work),
+        "answer.slot": condition.output_slots[0],
+        "answer.offset": 0,
+        "maximum": -1 if maximum is None else maximum,
+        "steps.slot": steps[0],
+        "steps.offset": steps[1],
+        "states": carried.address,
+        "carried": carried.count,
+    }
+    bodies, shared = [condition, body], condition.shared or body.shared
+    # Its length is unknown: count it as long, so that the call gives up the GIL.
+    work, tables = 1 << 30, (tested, bound, carried)
+    return _prepared("repeat", control.WHILE_WORDS, words, bodies, work, shared, tables)
 
-    node: Node
-    condition: Body
-    body: Body
 
-    @property
-    def python_ops(self) -> frozenset[str]:
-        """The names of ops that some instruction of its bodies calls in Python."""
-        return self.condition.python_ops | self.body.python_ops
-
-    def instruction(
-        self, operands: Sequence[Place], places: Mapping[int, Place], take: Take
-    ) -> PreparedInstruction:
-        """The instruction, with operands and results at these places."""
-        _, program, constants, maximum = self.node.params
-        condition, body = self.condition, self.body
-        tested = _Table(
+def _branch(node: Node, branches: Sequence[Body], memory: CallMemory) -> PreparedInstruction:
+    index, *others = memory.operands
+    specs = enumerate(node.spec)
+    targets = [memory.result(number, of.nbytes) for number, of in specs]
+    tables = [
+        _Table(
             [
-                *_bound(condition.input_slots, operands),
-                (condition.output_slots[0], *take(8)),
-                *_own_bindings(condition, take),
+                *_bound(body.input_slots, others),
+                *_bound(body.output_slots, targets),
+                *_own_bindings(body, memory),
             ]
         )
-        bound = _Table([*_bound(body.input_slots, operands), *_own_bindings(body, take)])
-        rows: list[Row] = []
-        for number, output in enumerate(program.outputs):
-            nbytes = output.spec.nbytes
-            final = places.get(number) or take(nbytes)
-            rows.append(
-                (
-                    condition.input_slots[constants + number],
-                    body.input_slots[constants + number],
-                    body.output_slots[number],
-                    *take(nbytes),
-                    *take(nbytes),
-                    *final,
-                    nbytes,
-                )
-            )
-        steps, carried = places.get(len(rows)) or take(8), _Table(rows)
-        words = {
-            **_body_words(condition, tested, "tested."),
-            **_body_words(body, bound),
-            "rounds": _rounds(condition.work + body.work),
-            "answer.slot": condition.output_slots[0],
-            "answer.offset": 0,
-            "maximum": -1 if maximum is None else maximum,
-            "steps.slot": steps[0],
-            "steps.offset": steps[1],
-            "states": carried.address,
-            "carried": carried.count,
-        }
-        shared = condition.shared or body.shared
-        # Its length is unknown: count it as long, so that the call gives up the GIL.
-        return PreparedInstruction(
-            _instruction("repeat", control.WHILE_WORDS, words, shared),
-            condition.products or body.products,
-            1 << 30,
-            shared,
-            (condition, body, tested, bound, carried),
-        )
-
-
-@dataclass(frozen=True)
-class NativeBranch:
-    """A choice between bodies as one instruction."""
-
-    node: Node
-    branches: Sequence[Body]
-
-    @property
-    def python_ops(self) -> frozenset[str]:
-        """The names of ops that some instruction of its bodies calls in Python."""
-        return frozenset[str]().union(*(body.python_ops for body in self.branches))
-
-    def instruction(
-        self, operands: Sequence[Place], places: Mapping[int, Place], take: Take
-    ) -> PreparedInstruction:
-        """The instruction, with operands and results at these places."""
-        index, *others = operands
-        specs = enumerate(self.node.spec)
-        targets = [places.get(number) or take(of.nbytes) for number, of in specs]
-        tables = [
-            _Table(
-                [
-                    *_bound(body.input_slots, others),
-                    *_bound(body.output_slots, targets),
-                    *_own_bindings(body, take),
-                ]
-            )
-            for body in self.branches
-        ]
-        bodies = zip(self.branches, tables, strict=True)
-        choices = _Table([tuple(_body_words(body, table).values()) for body, table in bodies])
-        parallel = any(body.parallel for body in self.branches)
-        words = {
-            "index.slot": index[0],
-            "index.offset": index[1],
-            "branches": choices.address,
-            "choices": choices.count,
-        }
-        return PreparedInstruction(
-            _instruction("choose", control.BRANCH_WORDS, words, parallel),
-            any(body.products for body in self.branches),
-            max(body.work for body in self.branches),
-            parallel,
-            (self.branches, tables, choices),
-        )
+        for body in branches
+    ]
+    bodies = zip(branches, tables, strict=True)
+    choices = _Table([tuple(_body_words(body, table).values()) for body, table in bodies])
+    words = {
+        "index.slot": index[0],
+        "index.offset": index[1],
+        "branches": choices.address,
+        "choices": choices.count,
+    }
+    parallel = any(body.parallel for body in branches)
+    work = max(body.work for body in branches)
+    tables.append(choices)
+    return _prepared("choose", control.BRANCH_WORDS, words, branches, work, parallel, tables)

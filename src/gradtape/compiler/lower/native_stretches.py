@@ -36,18 +36,25 @@ class PlacedKernel:
 
 @dataclass(frozen=True)
 class PreparedInstruction:
-    """An instruction that is no product, with the properties of a stretch that it brings along."""
+    """An instruction with the properties of a stretch that it brings along."""
 
     instruction: Instruction
+    # Whether it calls BLAS or LAPACK.
     products: bool
     work: int
     parallel: bool
     # The tables and bodies that the instruction names by address.
     kept: object = None
+    # The names of ops that it, or an instruction of its bodies, calls in Python.
+    python_ops: frozenset[str] = frozenset()
 
 
-# An Instruction by itself is a matrix product.
-StretchItem = Instruction | PlacedKernel | PreparedInstruction
+def product_of(made: Instruction) -> PreparedInstruction:
+    """A matrix product as part of a stretch."""
+    return PreparedInstruction(made, True, max(QUICK_WORK, made.work), made.parallel)
+
+
+StretchItem = PlacedKernel | PreparedInstruction
 
 
 @dataclass(frozen=True)
@@ -86,19 +93,12 @@ def kernel_codes(
 
 def _modules_of(stretch: Iterable[StretchItem]) -> Iterator[Module]:
     """The modules of instructions that are no kernels."""
-    products = False
-    for item in stretch:
-        if isinstance(item, PlacedKernel):
-            continue
-        if isinstance(item, PreparedInstruction):
-            made, calls_blas = item.instruction, item.products
-        else:
-            made, calls_blas = item, True
-        products = products or calls_blas
-        for function in made.functions():
+    prepared = [item for item in stretch if isinstance(item, PreparedInstruction)]
+    for item in prepared:
+        for function in item.instruction.functions():
             if isinstance(function, Function):
                 yield function.module
-    if products:
+    if any(item.products for item in prepared):
         # Loaded with the first product.
         from gradtape.compiler.lower.products import blas
 
@@ -147,12 +147,7 @@ def assembled(
     instructions: list[Instruction] = []
     products, work, parallel = False, 0, False
     for item in items:
-        if isinstance(item, Instruction):
-            products = True
-            work += max(QUICK_WORK, item.work)
-            parallel = parallel or item.parallel
-            instructions.append(item)
-        elif isinstance(item, PreparedInstruction):
+        if isinstance(item, PreparedInstruction):
             products, parallel = products or item.products, parallel or item.parallel
             work += item.work
             instructions.append(item.instruction)

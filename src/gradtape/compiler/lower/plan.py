@@ -7,7 +7,7 @@ pool or a NumPy array each, from which the caller makes Values.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,10 +22,23 @@ Run = Callable[[Sequence[Input]], list[Content]]
 
 # A slot and an offset in bytes.
 Place = tuple[int, int]
-# Takes some bytes of the arena, for as long as one node is computed.
-Take = Callable[[int], Place]
 # The slots and numbers of one run in memory, and the address of this memory.
 RunMemory = tuple[ctypes.Array[ctypes.c_char], int]
+
+
+@dataclass(frozen=True)
+class CallMemory:
+    """Where the operands and results of one node lie, and how it takes memory while it runs."""
+
+    operands: Sequence[Place]
+    # Results that are read, by number.
+    results: Mapping[int, Place]
+    # Takes some bytes of the arena, for as long as the node is computed.
+    take: Callable[[int], Place]
+
+    def result(self, number: int, nbytes: int) -> Place:
+        """Where a result goes; to scratch memory if nothing reads it."""
+        return self.results.get(number) or self.take(nbytes)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from ctypes import c_int64
 from functools import lru_cache
 from typing import Any
@@ -14,11 +13,10 @@ from gradtape.compiler.cpython.objects import add_functions
 from gradtape.compiler.emit.plans.instructions import Instruction
 from gradtape.compiler.emit.plans.python_calls import NAME, python_calls_ir
 from gradtape.compiler.lower.native_stretches import PreparedInstruction
-from gradtape.compiler.lower.plan import Place, Take
+from gradtape.compiler.lower.plan import CallMemory, Place
 from gradtape.compiler.objects.llvm import compile_ir
 from gradtape.ir import Node, Spec
 from gradtape.ir.lines import mark
-from gradtape.records import dataclass
 
 # A call of NumPy is long enough to give up the GIL.
 CALL_WORK = 1 << 14
@@ -31,25 +29,11 @@ def _function() -> int:
     return compile_ir(text, level=0).address(NAME)
 
 
-@dataclass(frozen=True)
-class PythonCall:
-    """An op that Python computes, as one instruction of a plan."""
-
-    node: Node
-    recorded: Node
-
-    @property
-    def python_ops(self) -> frozenset[str]:
-        """The name of its op."""
-        return frozenset((self.node.op.name,))
-
-    def instruction(
-        self, operands: Sequence[Place], places: Mapping[int, Place], take: Take
-    ) -> PreparedInstruction:
-        """The instruction, with operands and results at these places."""
-        call = _Call(self.node, self.recorded, tuple(operands), dict(places))
-        made = Instruction(_function(), [id(call)], 1, code=call)
-        return PreparedInstruction(made, False, CALL_WORK, False, call)
+def python_call(node: Node, recorded: Node, memory: CallMemory) -> PreparedInstruction:
+    """An op that Python computes, as one instruction of a plan; errors name `recorded`."""
+    call = _Call(node, recorded, memory)
+    made = Instruction(_function(), [id(call)], 1, code=call)
+    return PreparedInstruction(made, False, CALL_WORK, False, call, frozenset((node.op.name,)))
 
 
 class _Memory:
@@ -77,16 +61,14 @@ def _array(slots: int, place: Place, of: Spec, readonly: bool) -> np.ndarray:
 class _Call:
     """The function of the slots that computes a node."""
 
-    def __init__(
-        self, node: Node, recorded: Node, operands: Sequence[Place], places: Mapping[int, Place]
-    ) -> None:
+    def __init__(self, node: Node, recorded: Node, memory: CallMemory) -> None:
         self._node = node
         self._recorded = recorded
         specs: Any = node.spec if type(node.spec) is tuple else (node.spec,)
         self._operands = [
-            (place, parent.spec) for place, parent in zip(operands, node.inputs, strict=True)
+            (place, parent.spec) for place, parent in zip(memory.operands, node.inputs, strict=True)
         ]
-        self._results = [(number, place, specs[number]) for number, place in places.items()]
+        self._results = [(number, place, specs[number]) for number, place in memory.results.items()]
 
     def __call__(self, slots: int) -> None:
         node = self._node
