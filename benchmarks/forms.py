@@ -84,12 +84,12 @@ def gradtape(variant: str, dtype: str) -> Adaptor:
 
     wraps = {"plain": plain, "function": gt.function}
     # Every call of a row has the same matrix: without this, none but the first would factor it.
-    from gradtape.ops.matrices.sparse_factors import forget
+    from gradtape.ops.matrices.sparse_solve import forget_factors
 
     def python_calls() -> int | None:
         return getattr(gt.counters(), "python_calls", None)
 
-    return Adaptor(wraps[variant], gt.evaluate, array, forget, python_calls)
+    return Adaptor(wraps[variant], gt.evaluate, array, forget_factors, python_calls)
 
 
 def tensorflow(variant: str, dtype: str) -> Adaptor:

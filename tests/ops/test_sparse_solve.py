@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 import gradtape as gt
-from gradtape.ops.matrices import sparse_factors
+from gradtape.ops.matrices import sparse_solve
 
 N = 6
 
@@ -109,8 +109,8 @@ def test_errors():
 
 def test_a_solution_and_its_derivative_factor_once(monkeypatch):
     found = []
-    real = sparse_factors._factored
-    monkeypatch.setattr(sparse_factors, "_factored", lambda *args: found.append(0) or real(*args))
+    real = sparse_solve._factors_of
+    monkeypatch.setattr(sparse_solve, "_factors_of", lambda *args: found.append(0) or real(*args))
     gt.empty_cache()
     a, b = matrix("complex128"), side("complex128")
 
@@ -127,7 +127,7 @@ def test_a_solution_and_its_derivative_factor_once(monkeypatch):
 
 
 def test_large_factors_are_not_remembered(monkeypatch):
-    monkeypatch.setattr(sparse_factors, "_REMEMBERED", 10)
+    monkeypatch.setattr(sparse_solve, "_KEPT", 10)
     gt.empty_cache()
     gt.linalg.solve(matrix(), side()).numpy()
-    assert sparse_factors._of_thread.last.factors is None
+    assert sparse_solve._last == (None, None)

@@ -33,7 +33,7 @@ from gradtape.compiler.machine_limits import parse_bytes, physical_memory
 from gradtape.concurrency import method_in_c
 from gradtape.config import variable
 from gradtape.dtypes import DTypeLike
-from gradtape.ops.matrices import sparse_factors
+from gradtape.ops.matrices.sparse_solve import forget_factors
 from gradtape.records import dataclass
 from gradtape.runtime.probe import PROBE
 
@@ -207,7 +207,7 @@ def empty_cache() -> None:
 
     >>> gt.empty_cache()
     """
-    sparse_factors.forget()
+    forget_factors()
     _trim(-1)
 
 

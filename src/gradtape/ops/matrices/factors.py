@@ -9,85 +9,72 @@ are for plans whose native code has failed.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from gradtape.dtypes import REAL_OF, Array, as_dtype
 from gradtape.errors import MatrixError
-from gradtape.ir import Node, Op, Shape, Spec, Undefined, apply, declare, outputs, spec
-from gradtape.ops import blas_lapack
+from gradtape.ir import Node, Op, Rule, Shape, Spec, Undefined, apply, outputs, spec
 from gradtape.ops.arrays.movement import PERMUTE_DIMS
+from gradtape.ops.blas_lapack import LETTERS
 from gradtape.ops.elementwise.unary import exp
-from gradtape.ops.families import Sample, cast
+from gradtape.ops.families import Sample, batching, cast
 from gradtape.ops.families.shapes import broadcast_shapes, broadcast_to
 from gradtape.ops.families.sparsity import dense, matrices
 from gradtape.ops.matrices import checks, lapack_calls, operation_counts
 from gradtape.ops.matrices.contraction import conjugate
-from gradtape.ops.matrices.stacks import batch_all, over_stacks
 
 _LATER = Undefined("factors of matrices appear in compiled programs, after differentiation")
-# Columns of the blocks that LAPACK works on, at most: its routines want work space for one.
-_BLOCK = 64
+
+
+def _routine(name: str, x: Array) -> Callable[..., Any]:
+    # SciPy is loaded at first use: importing it takes longer than importing gradtape.
+    from scipy.linalg import get_lapack_funcs
+
+    return get_lapack_funcs(name, (x,))
 
 
 def _factor_kernel(x: Array) -> tuple[Array, Array]:
     # Of the matrix itself, as NumPy does it, and not of its transpose, which has other pivots: of a
     # triangular matrix one of the two has nothing to eliminate. Columns lie in memory one by one.
-    factors, order = np.array(x, order="F"), len(x)
-    pivots = blas_lapack.integers(order)
-    blas_lapack.lapack("getrf", x.dtype, order, order, factors, order, pivots)
-    return factors.T, pivots.astype(np.int64)
+    factors, pivots, _ = _routine("getrf", x)(x)
+    return factors.T, pivots.astype(np.int64) + 1
 
 
-def _as_stored(factors: Array, pivots: Array) -> tuple[Array, int, Array]:
-    """Factors in contiguous memory, their order, and pivots as the library's integers."""
-    integers = blas_lapack.library().integers
-    return np.ascontiguousarray(factors), len(pivots), np.ascontiguousarray(pivots, integers)
-
-
-def _checked(name: str, factors: Array) -> None:
+def _checked(name: str, factors: Array) -> Array:
     if not np.all(np.diagonal(factors)):
         raise MatrixError(
             f"{name}: a matrix is singular (Singular matrix). "
             "Add a multiple of the identity, or use gt.linalg.pinv."
         )
+    return factors.T
 
 
 def _solve_kernel(factors: Array, pivots: Array, b: Array, transposed: bool) -> Array:
-    _checked("solve", factors)
-    order, columns = b.shape
-    found = np.array(b, order="F")
-    turned, arrays = "T" if transposed else "N", (*_as_stored(factors, pivots), found, order)
-    blas_lapack.lapack("getrs", b.dtype, turned, order, columns, *arrays)
-    return np.ascontiguousarray(found)
+    stored = _checked("solve", factors)
+    found: Array = _routine("getrs", b)(stored, pivots - 1, b, trans=transposed)[0]
+    return found
 
 
 def _inverse_kernel(factors: Array, pivots: Array) -> Array:
-    _checked("inv", factors)
-    stored, order, rows = _as_stored(np.array(factors, order="C"), pivots)
-    length = _BLOCK * order
-    work = np.empty(length, stored.dtype)
-    blas_lapack.lapack("getri", stored.dtype, order, stored, order, rows, work, length)
-    return np.ascontiguousarray(stored.T)
+    found: Array = _routine("getri", factors)(_checked("inv", factors), pivots - 1)[0]
+    return found
 
 
 def _slogdet_kernel(factors: Array, pivots: Array) -> tuple[Array, Array]:
     diagonal = np.diagonal(factors)
     swaps = np.count_nonzero(pivots != np.arange(1, len(pivots) + 1))
-    real = REAL_OF[factors.dtype]
     size = np.abs(diagonal)
     with np.errstate(divide="ignore", invalid="ignore"):
-        signs = np.where(size == 0, 0, diagonal / size)
+        sign = np.prod(np.where(size == 0, 0, diagonal / size)) * (-1) ** swaps
         logarithm = np.sum(np.log(size))
-    sign = np.prod(signs) * (-1) ** swaps
-    return np.asarray(sign, factors.dtype), np.asarray(logarithm, real)
+    return np.asarray(sign, factors.dtype), np.asarray(logarithm, REAL_OF[factors.dtype])
 
 
 def _sample_factors() -> list[Any]:
-    dtypes = ("float64", "float32", "complex128")
-    sampled = checks.sample_matrices("lu_factors", ((3, 3), (1, 1)), dtypes)
-    return [_factor_kernel(x) for x in sampled]
+    return [_factor_kernel(x) for x in checks.sample_matrices("lu_factors", ((3, 3), (1, 1)))]
 
 
 def _factor_spec(x: Spec) -> tuple[Spec, Spec]:
@@ -108,85 +95,88 @@ def _slogdet_spec(factors: Spec, pivots: Spec) -> tuple[Spec, Spec]:
     return spec(batch, factors.dtype), spec(batch, as_dtype(REAL_OF[factors.dtype]))
 
 
+def _over_stacks(kernel: Callable[..., Any], of: Rule, *cores: int) -> Rule:
+    """The kernel of one matrix for stacks; `cores` counts the axes that belong to one matrix."""
+
+    def run(*arrays: Array, **params: Any) -> Any:
+        pairs = list(zip(arrays, cores, strict=True))
+        batch = np.broadcast_shapes(*(x.shape[: x.ndim - core] for x, core in pairs))
+        specs = of(*(spec(x.shape, x.dtype) for x in arrays), **params)
+        several = type(specs) is tuple
+        results = [np.empty(one.shape, one.dtype) for one in (specs if several else (specs,))]
+        stacks = [np.broadcast_to(x, batch + x.shape[x.ndim - core :]) for x, core in pairs]
+        for item in np.ndindex(*batch):
+            found = kernel(*(stack[item] for stack in stacks), **params)
+            for result, part in zip(results, found if several else (found,), strict=True):
+                result[item] = part
+        return tuple(results) if several else results[0]
+
+    return run
+
+
+def _spread_all(inputs: batching.Inputs, batched: batching.Flags, y: Node, **params: Any) -> Node:
+    return apply(y.op, batching.spread_all(inputs, batched), y.params)
+
+
+def _op(name: str, of: Rule, kernel: Callable[..., Any], *cores: int, **rules: Any) -> Op:
+    """Declare an op on factors from its kernel of one matrix."""
+    undefined = {"jvp": _LATER, "vjp": _LATER, "promote": None, "sparsity": dense}
+    stacks = _over_stacks(kernel, of, *cores)
+    return checks.of_matrices(name, of, stacks, batch=_spread_all, **(undefined | rules))
+
+
 # The factors of the matrix, column after column, and LAPACK's pivots, which count from 1.
-LU_FACTORS = declare(
-    Op(
-        "lu_factors",
-        "library",
-        spec=_factor_spec,
-        numpy=over_stacks(_factor_kernel, _factor_spec, 2),
-        jvp=_LATER,
-        vjp=_LATER,
-        batch=batch_all,
-        sparsity=matrices,
-        flops=operation_counts.of_matrices(operation_counts.lu),
-        solves=True,
-        expensive=True,
-        native=lapack_calls.lu_factors,
-        samples=lambda: [Sample((f,)) for f, _ in _sample_factors()],
-    )
+LU_FACTORS = _op(
+    "lu_factors",
+    _factor_spec,
+    _factor_kernel,
+    2,
+    sparsity=matrices,
+    flops=operation_counts.of_matrices(operation_counts.lu),
+    solves=True,
+    native=lapack_calls.lu_factors,
+    samples=lambda: [Sample((f,)) for f, _ in _sample_factors()],
 )
-LU_SOLVE = declare(
-    Op(
-        "lu_solve",
-        "library",
-        params=("transposed",),
-        spec=_solve_spec,
-        numpy=over_stacks(_solve_kernel, _solve_spec, 2, 1, 2),
-        jvp=_LATER,
-        vjp=_LATER,
-        batch=batch_all,
-        flops=operation_counts.of_systems(operation_counts.nothing, operation_counts.two_triangles),
-        sparsity=dense,
-        solves=True,
-        expensive=True,
-        may_fail=True,
-        native=lapack_calls.lu_solve,
-        samples=lambda: [
-            Sample((f, p, f[:, :1].copy()), {"transposed": turned})
-            for f, p in _sample_factors()
-            for turned in (False, True)
-        ],
-    )
+LU_SOLVE = _op(
+    "lu_solve",
+    _solve_spec,
+    _solve_kernel,
+    *(2, 1, 2),
+    params=("transposed",),
+    flops=operation_counts.of_systems(lambda n: 2.0 * n * n),
+    solves=True,
+    may_fail=True,
+    native=lapack_calls.lu_solve,
+    samples=lambda: [
+        Sample((f, p, f[:, :1].copy()), {"transposed": turned})
+        for f, p in _sample_factors()
+        for turned in (False, True)
+    ],
 )
-LU_INVERSE = declare(
-    Op(
-        "lu_inverse",
-        "library",
-        spec=_inverse_spec,
-        numpy=over_stacks(_inverse_kernel, _inverse_spec, 2, 1),
-        jvp=_LATER,
-        vjp=_LATER,
-        batch=batch_all,
-        sparsity=dense,
-        solves=True,
-        expensive=True,
-        may_fail=True,
-        flops=operation_counts.of_matrices(operation_counts.lu_inverse),
-        native=lapack_calls.lu_inverse,
-        samples=lambda: [Sample(pair) for pair in _sample_factors()],
-    )
+LU_INVERSE = _op(
+    "lu_inverse",
+    _inverse_spec,
+    _inverse_kernel,
+    *(2, 1),
+    solves=True,
+    may_fail=True,
+    flops=operation_counts.of_matrices(operation_counts.lu_inverse),
+    native=lapack_calls.lu_inverse,
+    samples=lambda: [Sample(pair) for pair in _sample_factors()],
 )
-LU_SLOGDET = declare(
-    Op(
-        "lu_slogdet",
-        "library",
-        spec=_slogdet_spec,
-        numpy=over_stacks(_slogdet_kernel, _slogdet_spec, 2, 1),
-        jvp=_LATER,
-        vjp=_LATER,
-        batch=batch_all,
-        sparsity=dense,
-        expensive=True,
-        flops=operation_counts.of_matrices(lambda n, _: float(n)),
-        native=lapack_calls.lu_slogdet,
-        samples=lambda: [Sample(pair) for pair in _sample_factors()],
-    )
+LU_SLOGDET = _op(
+    "lu_slogdet",
+    _slogdet_spec,
+    _slogdet_kernel,
+    *(2, 1),
+    flops=operation_counts.of_matrices(lambda n, _: float(n)),
+    native=lapack_calls.lu_slogdet,
+    samples=lambda: [Sample(pair) for pair in _sample_factors()],
 )
 
 
 def _has_factors(a: Node) -> bool:
-    return a.size > 0 and a.dtype.name in blas_lapack.LETTERS
+    return a.size > 0 and a.dtype.name in LETTERS
 
 
 def _factors_of(a: Node) -> tuple[Node, Node]:

@@ -122,7 +122,7 @@ SOLVE = checks.of_matrices(
     batch=_system_batch,
     sparsity=_system_sparsity,
     composition=solve_by_factors,
-    flops=operation_counts.of_systems(operation_counts.lu, operation_counts.two_triangles),
+    flops=operation_counts.of_systems(lambda n: 2.0 * n * n, operation_counts.lu),
     solves=True,
     samples=lambda: _system_samples("solve"),
 )
@@ -233,7 +233,7 @@ TRIANGULAR_SOLVE = checks.of_matrices(
     batch=_system_batch,
     sparsity=_system_sparsity,
     solves=True,
-    flops=operation_counts.of_systems(operation_counts.nothing, operation_counts.one_triangle),
+    flops=operation_counts.of_systems(lambda n: 1.0 * n * n),
     may_fail=True,
     composition=_triangular_composition,
     native=lapack_calls.triangular_solve,

@@ -29,15 +29,16 @@ def of_matrices(count: Callable[[int, int], float]) -> Rule:
     return flops
 
 
-def of_systems(factor: Callable[[int], float], solve: Callable[[int], float]) -> Rule:
-    """The rule of a solve: the count for a matrix, and the count for one right-hand side.
+def of_systems(solve: Callable[[int], float], factor: Callable[[int], float] | None = None) -> Rule:
+    """The rule of a solve: the counts for one right-hand side, and for the factors of a matrix.
 
     NumPy factors the matrix anew for each element of the stack that results.
     """
 
     def flops(y: Node) -> float:
         *batch, rows, columns = y.shape
-        return _weight(y) * math.prod(batch) * (factor(rows) + columns * solve(rows))
+        each = columns * solve(rows) + (factor(rows) if factor else 0.0)
+        return _weight(y) * math.prod(batch) * each
 
     return flops
 
@@ -64,21 +65,6 @@ def lu_inverse(n: int, _: int) -> float:
 def inverse(n: int, columns: int) -> float:
     """Factors, and the inverse from them."""
     return lu(n) + lu_inverse(n, columns)
-
-
-def nothing(_: int) -> float:
-    """The factors are there already."""
-    return 0.0
-
-
-def one_triangle(n: int) -> float:
-    """A right-hand side, and one triangular factor."""
-    return float(n * n)
-
-
-def two_triangles(n: int) -> float:
-    """A right-hand side, and both factors."""
-    return 2.0 * n * n
 
 
 def _reflections(rows: int, columns: int, count: int) -> float:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from gradtape.dtypes import default_dtype
-from gradtape.errors import ShapeError
+from gradtape.dtypes import Array, default_dtype
+from gradtape.errors import MatrixError, ShapeError
 from gradtape.ir import Node, Op, Spec, apply, constant, declare
 from gradtape.ops.arrays.gathering import GATHER, SCATTER_ADD
 from gradtape.ops.arrays.movement import matrix_transpose, reshape_node, swapaxes
@@ -16,7 +16,6 @@ from gradtape.ops.elementwise.arithmetic import record_operand
 from gradtape.ops.families import Sample, batching, cast, independence
 from gradtape.ops.families.signatures import Tensor, TensorLike
 from gradtape.ops.families.sparsity import dense
-from gradtape.ops.matrices import sparse_factors
 from gradtape.ops.matrices.checks import sample_matrices
 from gradtape.ops.matrices.contraction import adjoint, conjugate, matmul
 from gradtape.ops.reductions.reduction import sum as total
@@ -140,6 +139,50 @@ SYSTEM = declare(
 )
 
 
+# The largest factors that are kept, in bytes.
+_KEPT = 64 << 20
+# The last matrix that was factored, as bytes, and its factors. A solution and its derivatives have
+# the same matrix, and mostly follow each other: comparing its entries takes a hundredth of the time
+# of factoring it. The factors are no arrays, so that programs cannot pass them on.
+_last: tuple[Any, Any] = (None, None)
+
+
+def forget_factors() -> None:
+    """Forget the factors of the last sparse matrix."""
+    global _last
+    _last = (None, None)
+
+
+def _factored(size: int, dtype: np.dtype[Any], arrays: tuple[Array, ...]) -> Any:
+    """SciPy's factors of the matrix with these entries, rows and columns."""
+    global _last
+    key = (size, dtype, *[(x.dtype, x.tobytes()) for x in arrays])
+    known, found = _last
+    if key != known:
+        found = _factors_of(size, dtype, *arrays)
+        _last = (key, found) if found.nnz * dtype.itemsize <= _KEPT else (None, None)
+    return found
+
+
+def _factors_of(
+    size: int, dtype: np.dtype[Any], entries: Array, rows: Array, columns: Array
+) -> Any:
+    # SciPy is loaded at first use: importing it takes longer than importing gradtape.
+    from scipy.sparse import coo_array
+    from scipy.sparse.linalg import splu
+
+    matrix = coo_array((entries.astype(dtype), (rows, columns)), shape=(size, size))
+    try:
+        return splu(matrix.tocsc())
+    except RuntimeError as error:
+        if "singular" not in str(error):
+            raise
+        raise MatrixError(
+            f"solve: a sparse matrix of shape {matrix.shape} is singular ({error}). "
+            "Add a multiple of the identity."
+        ) from None
+
+
 @dataclass(frozen=True)
 class SparseSystem:
     """The system of a square matrix of entries, rows and columns; see linear_map_solve.py."""
@@ -154,7 +197,7 @@ class SparseSystem:
             return b
         wide = np.result_type(others[0].dtype, b.dtype, np.float64)
         # The adjoint has the same factors, so that a derivative factors nothing.
-        factors = sparse_factors.factored(self.size, wide, others)
+        factors = _factored(self.size, wide, others)
         found = factors.solve(np.ascontiguousarray(sides, wide), "H" if self.turned else "N")
         return found.T.reshape(b.shape)
 
