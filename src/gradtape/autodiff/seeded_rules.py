@@ -11,8 +11,8 @@ from gradtape.ops.arrays.movement import permute, reshape_node
 from gradtape.ops.arrays.slicing import UNSLICE
 from gradtape.ops.elementwise.arithmetic import multiply
 from gradtape.ops.families.shapes import broadcast_to
-from gradtape.ops.matrices.contraction import matmul
-from gradtape.ops.matrices.einsum import contract_pair, stretch
+from gradtape.ops.matrices.contraction import matmul, stretch
+from gradtape.ops.matrices.einsum import contract_pair
 
 # Factors: the order in which three factors are contracted, if a response is a product itself.
 # Behind a layer of weights V and slopes d, the response of row b to seed o is V[k, o] d[b, k]: as

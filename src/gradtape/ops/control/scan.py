@@ -12,14 +12,15 @@ carried values and one element of each result:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from gradtape.errors import ShapeError
-from gradtape.ir import REGISTRY, Op, Program, Spec, closed, declare, of_structure, spec
+from gradtape.ir import REGISTRY, Op, Program, Spec, closed, declare, spec
 from gradtape.ir.node import Node, apply, constant, outputs, placeholder
-from gradtape.ops.control import bodies
+from gradtape.ops.control import bodies, loop_rules
 from gradtape.ops.control.composed_reads import scan_reads
 from gradtape.ops.control.scan_params import PARAMS, Scan
 from gradtape.ops.control.scan_pullback import pull_scan
@@ -57,10 +58,7 @@ def _kernel(*arrays: np.ndarray, **params: Any) -> tuple[np.ndarray, ...]:
         carried = found[: scan.carries]
         for rows, row in zip(stacked, found[scan.carries :], strict=True):
             rows[position] = row
-    finals = [
-        np.asarray(one, of.dtype) for one, of in zip(carried, results[: scan.carries], strict=True)
-    ]
-    return (*finals, *stacked)
+    return (*map(np.asarray, carried), *stacked)
 
 
 def scan_node(
@@ -78,118 +76,33 @@ def scan_node(
     return apply(SCAN, (*constants, *initial, *sequences), scan.params)
 
 
-def grown(body: Program, constants: int, carries: int, active: Flags) -> tuple[Flags, Flags]:
-    """The inputs and outputs with tangents; a carried value has one if any step gives it one."""
-    first = constants + carries
-    while True:
-        _, having = bodies.pushed(body, active)
-        more = tuple(a or b for a, b in zip(active[constants:first], having, strict=False))
-        if more == active[constants:first]:
-            return active, having
-        active = (*active[:constants], *more, *active[first:])
-
-
 def _jvp(
     tangents: Sequence[Node | None], y: Sequence[Node], inputs: Inputs, **params: Any
 ) -> tuple[Node | None, ...]:
-    """Scan once with values and tangents carried together, so that memory stays constant."""
-    scan = Scan(**params)
-    given = tuple(tangent is not None for tangent in tangents)
-    active, having = grown(scan.body, scan.constants, scan.carries, given)
-    if not any(having):
-        return (None,) * len(having)
-    moving = scan.parts(active)[1]
-    key = of_structure("scan jvp", scan.constants, scan.carries, given)
-    found = bodies.remembered(scan.body, key, lambda: _body_with_tangents(scan, active, having))
-    constants, carried, sequences = scan.parts(inputs)
-    of_constants, of_carried, of_sequences = scan.parts(tangents)
-    initial = [
-        bodies.zero_if_absent(tangent, node.spec)
-        for tangent, node, flag in zip(of_carried, carried, moving, strict=True)
-        if flag
-    ]
-    node = scan_node(
-        found,
-        (*constants, *[one for one in of_constants if one is not None]),
-        (*carried, *initial),
-        (*sequences, *[one for one in of_sequences if one is not None]),
-        scan.length,
-        reverse=scan.reverse,
-        recompute=scan.recompute,
-    )
-    results = outputs(node)
-    width = scan.carries + len(initial)
-    finals = iter(results[scan.carries : width])
-    rows = iter(results[width + len(scan.body.outputs) - scan.carries :])
-    return (
-        *[next(finals) if flag else None for flag in moving],
-        *[next(rows) if flag else None for flag in having[scan.carries :]],
-    )
-
-
-def _body_with_tangents(scan: Scan, active: Flags, having: Flags) -> Program:
-    """The body with tangents of the active inputs and of the outputs that depend on them.
-
-    In each group the values come first, then tangents: `compiler.passes.merge_loops` can then
-    see that a scan of the same values without tangents is a part of this one.
-    """
-    body, carries = scan.body, scan.carries
-    found, _ = bodies.pushed(body, active)
-    seeds = iter(found.inputs[len(body.inputs) :])
-    by_input = [next(seeds) if flag else None for flag in active]
-    slopes = iter(found.outputs[len(body.outputs) :])
-    by_output = [next(slopes) if flag else None for flag in having]
-    values = found.outputs[: len(body.outputs)]
-    groups = zip(scan.parts(found.inputs[: len(body.inputs)]), scan.parts(by_input), strict=True)
-    ordered = [node for own, more in groups for node in (*own, *more) if node is not None]
-    carried = [
-        bodies.zero_if_absent(slope, node.spec)
-        for slope, node, flag in zip(
-            by_output, values[:carries], scan.parts(active)[1], strict=False
-        )
-        if flag
-    ]
-    stacked = [slope for slope in by_output[carries:] if slope is not None]
-    return closed(ordered, (*values[:carries], *carried, *values[carries:], *stacked))
+    pushed = loop_rules.push(Scan(**params), inputs, tangents)
+    if pushed is None:
+        return (None,) * len(y)
+    scan, operands, found = pushed
+    return found(outputs(apply(SCAN, operands, scan.params)))
 
 
 def _batch(inputs: Inputs, flags: Flags, y: Node, **params: Any) -> tuple[Node, ...]:
-    """Scan once with a batched body; a carried value is batched if any step makes it batched."""
+    """Scan once with a batched body."""
     scan = Scan(**params)
     size = size_of(inputs, flags)
-    constants, initial, sequences = scan.parts(inputs)
-    given = scan.parts(flags)[1]
-    while True:
-        moving = tuple(scan.parts(flags)[1])
-        least = (*moving, *(False,) * (len(scan.body.outputs) - scan.carries))
-        found, having = bodies.batched(scan.body, flags, size, least)
-        if having[: scan.carries] == moving:
-            break
-        flags = (*flags[: scan.constants], *having[: scan.carries], *flags[scan.first :])
-    carried = [
-        node if own or not flag else spread(node, size)
-        for node, own, flag in zip(initial, given, moving, strict=True)
-    ]
+    body, later, having, initial = loop_rules.batched(scan, inputs, flags, flags, size)
+    constants, _, sequences = scan.parts(inputs)
     elements = [
         moved(node, 0, 1) if flag else node
-        for node, flag in zip(sequences, flags[scan.first :], strict=True)
+        for node, flag in zip(sequences, later[scan.first :], strict=True)
     ]
-    node = scan_node(
-        found,
-        constants,
-        carried,
-        elements,
-        scan.length,
-        reverse=scan.reverse,
-        recompute=scan.recompute,
+    operands = (*constants, *initial, *elements)
+    results = outputs(apply(SCAN, operands, replace(scan, body=body).params))
+    axes = [0] * scan.carries + [1] * (len(results) - scan.carries)
+    return tuple(
+        moved(result, axis, 0) if flag else spread(result, size)
+        for result, axis, flag in zip(results, axes, having, strict=True)
     )
-    results = []
-    for number, (result, flag) in enumerate(zip(outputs(node), having, strict=True)):
-        if not flag:
-            results.append(spread(result, size))
-        else:
-            results.append(result if number < scan.carries else moved(result, 1, 0))
-    return tuple(results)
 
 
 def _sample_body(kind: str, dtype: str) -> tuple[Program, int, int]:

@@ -23,7 +23,7 @@ class Products:
 
     def __init__(
         self,
-        terms: Mapping[int, Node | None],
+        terms: Mapping[int, Node],
         varying: set[Node],
         length: int,
         sources: Mapping[Node, object],
@@ -36,7 +36,7 @@ class Products:
         self.found: dict[int, Node] = {}
         for sums in (False, True):
             for position, term in terms.items():
-                if position not in self.found and term is not None and term in varying:
+                if position not in self.found and term in varying:
                     recipe = self._recipe(term, sums)
                     if recipe is not None:
                         self.found[position] = recipe()

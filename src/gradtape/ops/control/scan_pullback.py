@@ -9,7 +9,7 @@ loop, instead of one for each step.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from gradtape.errors import UndefinedRuleError
 from gradtape.ir import REGISTRY, Program, Spec, closed, dependents, of_structure, topological
 from gradtape.ir.node import PICK, Node, apply, constant, outputs, placeholder
 from gradtape.ir.provenance import provenance
-from gradtape.ops.control import bodies
+from gradtape.ops.control import bodies, loop_rules
 from gradtape.ops.control.scan_params import Scan
 from gradtape.ops.control.scan_products import Products
 from gradtape.records import dataclass
@@ -183,6 +183,7 @@ class _Making:
 
     def __init__(self, scan: Scan, more: Sequence[Node]) -> None:
         body = self.body = scan.body
+        self.scan = scan
         self.constants = scan.constants
         self.carries = scan.carries
         self.first = scan.first
@@ -200,32 +201,21 @@ class _Making:
         body, constants, first = self.body, self.constants, self.first
         inexact = [p for p in range(constants, first) if body.inputs[p].spec.inexact]
         asked = sorted({*wanted, *inexact})
-        moving = {number for number in range(self.carries) if given[number]}
-        while True:
-            flags = (*[n in moving for n in range(self.carries)], *given[self.carries :])
-            seeds, found = bodies.pulled(body, asked, flags)
-            pulled = dict(zip(asked, found, strict=True))
-            more = {p - constants for p in inexact if pulled[p] is not None} - moving
-            if not more:
-                break
-            moving |= more
-        states = sorted(moving)
-        seed = dict(zip([n for n, flag in enumerate(flags) if flag], seeds, strict=True))
-        for number in range(self.carries, len(flags)):
-            if flags[number]:
+        states, seed, pulled = loop_rules.pull(self.scan, body, asked, given)
+        for number in seed:
+            if number >= self.carries:
                 self.sources[seed[number]] = ("cotangent", number)
         slopes = [
-            bodies.zero_if_absent(pulled[constants + n], body.inputs[constants + n].spec)
+            bodies.zero_if_absent(pulled.get(constants + n), body.inputs[constants + n].spec)
             for n in states
         ]
-        products = self._products(wanted if stacks else (), pulled, seeds)
-        summed = [
-            p for p in wanted if p < constants and pulled[p] is not None and p not in products.found
-        ]
+        having = [p for p in wanted if p in pulled]
+        products = self._products(having if stacks else (), pulled, seed.values())
+        summed = [p for p in having if p < constants and p not in products.found]
         sums = [placeholder(body.inputs[p].spec) for p in summed]
-        totals = [total + _slope(pulled, p) for total, p in zip(sums, summed, strict=True)]
-        rows = [p for p in wanted if p >= first and pulled[p] is not None]
-        stacked = dict.fromkeys(_slope(pulled, p) for p in rows)
+        totals = [total + pulled[p] for total, p in zip(sums, summed, strict=True)]
+        rows = [p for p in having if p >= first]
+        stacked: dict[Node, None] = dict.fromkeys(pulled[p] for p in rows)
         stacked.update((node, None) for node in products.factors if node not in self.sources)
         row_of = {node: at for at, node in enumerate(stacked)}
         written, constant_positions, sequences = self._closed(
@@ -234,7 +224,7 @@ class _Making:
         place: dict[int, Source] = {
             **{constants + n: ("state", at) for at, n in enumerate(states)},
             **{p: ("state", len(states) + at) for at, p in enumerate(summed)},
-            **{p: ("stacked", row_of[_slope(pulled, p)]) for p in rows},
+            **{p: ("stacked", row_of[pulled[p]]) for p in rows},
             **{p: ("after", at) for at, p in enumerate(products.found)},
         }
         factors = [self.sources.get(node) or ("stacked", row_of[node]) for node in products.factors]
@@ -246,16 +236,16 @@ class _Making:
             sequences=tuple(sequences),
             after=closed(list(products.factors.values()), list(products.found.values())),
             factors=tuple(factors),
-            results=tuple(place.get(p) if pulled[p] is not None else None for p in wanted),
+            results=tuple(place.get(p) if p in pulled else None for p in wanted),
         )
 
     def _products(
-        self, wanted: Sequence[int], pulled: dict[int, Node | None], seeds: Sequence[Node]
+        self, having: Sequence[int], pulled: dict[int, Node], seeds: Iterable[Node]
     ) -> Products:
         """The cotangents of constants that are products after the loop."""
-        terms = {p: pulled[p] for p in wanted if p < self.constants and pulled[p] is not None}
-        roots = [node for node in terms.values() if node is not None]
-        varying = dependents(topological(roots), {*self.body.inputs[self.constants :], *seeds})
+        terms = {p: pulled[p] for p in having if p < self.constants}
+        order = topological(list(terms.values()))
+        varying = dependents(order, {*self.body.inputs[self.constants :], *seeds})
         return Products(terms, varying, self.length, self.sources)
 
     def _closed(
@@ -273,9 +263,3 @@ class _Making:
             [position[node] for node in fixed],
             [self.sources[node] for node in elements],
         )
-
-
-def _slope(pulled: dict[int, Node | None], position: int) -> Node:
-    found = pulled[position]
-    assert found is not None
-    return found

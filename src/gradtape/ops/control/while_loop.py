@@ -14,10 +14,11 @@ import numpy as np
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.ir import REGISTRY, Op, Program, Spec, closed, declare, of_structure, spec, substitute
 from gradtape.ir.node import Node, apply, constant, outputs, placeholder
-from gradtape.ops.control import bodies
+from gradtape.ops.control import bodies, loop_rules
 from gradtape.ops.control.branch import branch_node
 from gradtape.ops.control.composed_reads import while_reads
-from gradtape.ops.control.scan import SCAN, grown, scan_node
+from gradtape.ops.control.scan import SCAN, scan_node
+from gradtape.ops.control.scan_params import Scan
 from gradtape.ops.elementwise.arithmetic import where
 from gradtape.ops.families import Sample, cast, generator
 from gradtape.ops.families.batching import Flags, Inputs, reshaped, size_of, spread
@@ -33,7 +34,7 @@ CHUNK = 64
 NUMBER = spec((), np.dtype(np.int64))
 
 
-class Backward:
+class _Backward:
     """The backward loop for some wanted inputs, and which of them have a derivative."""
 
     def __init__(
@@ -43,21 +44,10 @@ class Backward:
         self.constants = constants
         fixed, carried = body.inputs[:constants], body.inputs[constants:]
         chunk = self._chunk()
-        moving = {number for number, flag in enumerate(given) if flag}
-        places = range(len(body.inputs))
-        asked = [at for at in places if body.inputs[at].spec.inexact]
-        while True:
-            flags = tuple(number in moving for number in range(len(carried)))
-            seeds, found = bodies.pulled(chunk, asked, flags)
-            slopes = {
-                at: slope for at, slope in zip(asked, found, strict=True) if slope is not None
-            }
-            more = {at - constants for at in slopes if at >= constants} - moving
-            if not more:
-                break
-            moving |= more
+        asked = [at for at, node in enumerate(body.inputs) if node.spec.inexact]
         # The backward loop carries cotangents of carried values (states) and of constants (sums).
-        self.states = sorted(moving)
+        scan = _as_scan(body, constants)
+        self.states, seeds, slopes = loop_rules.pull(scan, chunk, asked, tuple(given))
         self.sums = [at for at in wanted if at < constants and at in slopes]
         k = placeholder(NUMBER)
         sums = [placeholder(body.inputs[at].spec) for at in self.sums]
@@ -66,7 +56,7 @@ class Backward:
         replacement = dict(zip(chunk.inputs, (*fixed, *there, k - start), strict=True))
         roots = [
             *[
-                slopes[constants + n] if constants + n in slopes else constant(0, carried[n].spec)
+                bodies.zero_if_absent(slopes.get(constants + n), carried[n].spec)
                 for n in self.states
             ],
             *[slopes[at] for at in self.sums],
@@ -74,7 +64,7 @@ class Backward:
         results = substitute(roots, replacement)
         cut = len(self.states)
         totals = [old + new for old, new in zip(sums, results[cut:], strict=True)]
-        inputs = (*fixed, *carried, k, *seeds, *sums)
+        inputs = (*fixed, *carried, k, *seeds.values(), *sums)
         self.step = closed(inputs, (start, *results[:cut], *totals))
         self.condition = closed(inputs, (k > 0,))
 
@@ -115,7 +105,7 @@ def pull_while(
     if not any(given):
         return [None] * len(wanted)
     key = of_structure("while pullback", constants, tuple(wanted), given)
-    back = bodies.remembered(body, key, lambda: Backward(body, constants, wanted, given))
+    back = bodies.remembered(body, key, lambda: _Backward(body, constants, wanted, given))
     carried = body.outputs
     initial = [
         count,
@@ -160,15 +150,9 @@ def _kernel(
     return (*[np.asarray(one) for one in carried], np.asarray(count, INTEGER))
 
 
-def while_node(
-    condition: Program,
-    body: Program,
-    constants: Sequence[Node],
-    initial: Sequence[Node],
-    maximum: int | None,
-) -> Node:
-    """The node of a while loop with a condition and a body."""
-    return apply(WHILE, (*constants, *initial), (condition, body, len(constants), maximum))
+def _as_scan(body: Program, constants: int) -> Scan:
+    """The loop as the rules of loops take it: a scan without sequences and results."""
+    return Scan(body, constants, len(body.inputs) - constants, 0, False, False)
 
 
 def _jvp(
@@ -181,52 +165,20 @@ def _jvp(
     constants: int,
     maximum: int | None,
 ) -> tuple[Node | None, ...]:
-    """Loop once with values and tangents carried together; the condition reads values only."""
-    carries = len(inputs) - constants
-    given = tuple(tangent is not None for tangent in tangents)
-    active, having = grown(body, constants, carries, given)
-    moving = active[constants:]
-    if not any(moving):
+    """Loop once with values and tangents; the condition reads values only."""
+    pushed = loop_rules.push(_as_scan(body, constants), inputs, tangents)
+    if pushed is None:
         return (None,) * len(y)
+    scan, operands, found = pushed
 
-    def build() -> tuple[Program, Program]:
-        found, _ = bodies.pushed(body, active)
-        values, seeds = found.inputs[: len(inputs)], iter(found.inputs[len(inputs) :])
-        by_input = [next(seeds) if flag else None for flag in active]
-        slopes = iter(found.outputs[carries:])
-        by_output = [next(slopes) if flag else None for flag in having]
-        ordered = (
-            *values[:constants],
-            *[node for node in by_input[:constants] if node is not None],
-            *values[constants:],
-            *[node for node in by_input[constants:] if node is not None],
-        )
-        carried = [
-            bodies.zero_if_absent(slope, node.spec)
-            for slope, node, flag in zip(by_output, found.outputs, moving, strict=False)
-            if flag
-        ]
-        tested = bodies.inlined(condition, values)
-        return closed(ordered, tested), closed(ordered, (*found.outputs[:carries], *carried))
+    def build() -> Program:
+        fixed, carried, _ = scan.parts(scan.body.inputs)
+        values = (*fixed[:constants], *carried[: len(inputs) - constants])
+        return closed(scan.body.inputs, bodies.inlined(condition, values))
 
-    key = of_structure("while jvp", condition, constants, given)
-    tested, step = bodies.remembered(body, key, build)
-    initial = [
-        bodies.zero_if_absent(tangent, node.spec)
-        for tangent, node, flag in zip(
-            tangents[constants:], inputs[constants:], moving, strict=True
-        )
-        if flag
-    ]
-    node = while_node(
-        tested,
-        step,
-        (*inputs[:constants], *[one for one in tangents[:constants] if one is not None]),
-        (*inputs[constants:], *initial),
-        maximum,
-    )
-    results = iter(outputs(node)[carries:])
-    return (*[next(results) if flag else None for flag in moving], None)
+    tested = bodies.remembered(scan.body, of_structure("tested", condition, constants), build)
+    node = apply(WHILE, operands, (tested, scan.body, scan.constants, maximum))
+    return (*found(outputs(node)[:-1]), None)
 
 
 def bounded(
@@ -273,35 +225,24 @@ def _batch(
     maximum: int | None,
 ) -> tuple[Node, ...]:
     """Loop once for all examples; if they end at different times, run until the last one ends."""
-    size = size_of(inputs, flags)
-    given, own = flags, flags[constants:]
-    while True:
-        found, having = bodies.batched(body, flags, size, flags[constants:])
-        tested, (apart,) = bodies.batched(condition, flags, size, (False,))
-        if apart:
-            having = (True,) * len(having)
-        if having == flags[constants:]:
-            break
-        flags = (*flags[:constants], *having)
-    carried = [
-        node if flag or not later else spread(node, size)
-        for node, flag, later in zip(inputs[constants:], own, having, strict=True)
-    ]
+    size, scan = size_of(inputs, flags), _as_scan(body, constants)
+    step, later, having, carried = loop_rules.batched(scan, inputs, flags, flags, size)
+    tested, (apart,) = bodies.batched(condition, later, size, (False,))
     if not apart:
-        node = while_node(tested, found, inputs[:constants], carried, maximum)
-        results = list(outputs(node))
-        kept = zip(results, (*having, False), strict=True)
+        node = apply(WHILE, (*inputs[:constants], *carried), (tested, step, constants, maximum))
+        kept = zip(outputs(node), (*having, False), strict=True)
         return tuple(result if flag else spread(result, size) for result, flag in kept)
+    every = (*later[:constants], *(True,) * len(carried))
+    step, _, _, carried = loop_rules.batched(scan, inputs, flags, every, size)
+    tested, _ = bodies.batched(condition, every, size, (True,))
     any_left, step = bodies.remembered(
-        body,
-        of_structure("while apart", condition, constants, given, size),
-        lambda: _apart(tested, found, constants, size),
+        step,
+        of_structure("while apart", tested, constants, size),
+        lambda: _apart(tested, step, constants, size),
     )
     (first,) = bodies.inlined(tested, (*inputs[:constants], *carried))
-    counted = constant(0, spec((size,), INTEGER))
-    initial = (first, counted, *carried)
-    node = while_node(any_left, step, inputs[:constants], initial, maximum)
-    _, counts, *finals, _ = outputs(node)
+    operands = (*inputs[:constants], first, constant(0, spec((size,), INTEGER)), *carried)
+    _, counts, *finals, _ = outputs(apply(WHILE, operands, (any_left, step, constants, maximum)))
     return (*finals, counts)
 
 

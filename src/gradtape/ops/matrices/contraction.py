@@ -189,19 +189,85 @@ def own(x: Any) -> Any:
     return identity(x) if is_view else x
 
 
+def bilinear_jvp(
+    tangents: Sequence[Node | None], y: Node, inputs: tuple[Node, ...], **params: Any
+) -> Node | None:
+    """The rule `jvp` of products: each operand in turn is replaced by its tangent."""
+    total = None
+    for index, tangent in enumerate(tangents):
+        if tangent is not None:
+            term = apply(y.op, (*inputs[:index], tangent, *inputs[index + 1 :]), y.params)
+            total = term if total is None else total + term
+    return total
+
+
+def labelled_mask(index: int, mask: Node, y: Node, inputs: tuple[Node, ...], **params: Any) -> Node:
+    """An element is needed if any element of the result with the same labels is needed."""
+    terms, output = labels_of(y)
+    term, shape = terms[index], inputs[index].shape
+    # An axis of length 1 that broadcasts does not depend on its label.
+    lengths = dict(zip(term, shape, strict=True))
+    kept = tuple(label for label, n in zip(output, y.shape, strict=True) if lengths.get(label) == n)
+    gone = tuple(axis for axis, label in enumerate(output) if label not in kept)
+    bits = apply(ANY, (mask,), (gone, False)) if gone else mask
+    return broadcast_to(stretch(bits, kept, term), shape)
+
+
+def labelled_sparsity(y: Node, operands: tuple[RuleInput, ...], **params: Any) -> tuple[Any, ...]:
+    """An element reads the operand's elements with equal indices for all labels that both have."""
+    terms, output = labels_of(y)
+    return tuple(
+        agreeing(
+            operand.shape,
+            y.shape,
+            [(axis, output.index(label)) for axis, label in enumerate(term) if label in output],
+        )
+        if operand.active
+        else None
+        for operand, term in zip(operands, terms, strict=True)
+    )
+
+
+def labels_of(y: Node) -> tuple[tuple[Labels, Labels], Labels]:
+    """The labels of both operands of a product and of its result."""
+    assert y.op.labels is not None
+    found: tuple[tuple[Labels, Labels], Labels] = y.op.labels(y)
+    return found
+
+
+def arrange(x: TensorOrNode, have: Labels, want: Labels) -> TensorOrNode:
+    """The axes of a node or tensor in another order."""
+    if have == want:
+        return x
+    return movement.permute_dims(x, tuple(have.index(label) for label in want))
+
+
+def stretch(x: TensorOrNode, have: Labels, want: Labels) -> TensorOrNode:
+    """The axes in another order, with an axis of length 1 for every label that `x` lacks."""
+    x = arrange(x, have, tuple(label for label in want if label in have))
+    shape = iter(x.shape)
+    full = tuple(next(shape) if label in have else 1 for label in want)
+    return x if x.shape == full else movement.reshape(x, full)
+
+
+def check_equal_lengths(name: str, a: Any, b: Any, axes: Sequence[tuple[int, int]]) -> None:
+    """Raise unless the lengths of summed axes agree: they do not broadcast."""
+    for left, right in axes:
+        if a.shape[left] != b.shape[right]:
+            raise ShapeError(
+                f"{name}: shapes {tuple(a.shape)} and {tuple(b.shape)} do not match "
+                f"(axis {left}: {a.shape[left]}, axis {right}: {b.shape[right]}). "
+                "Transpose or reshape one of them."
+            )
+
+
 def _matmul_spec(a: Spec, b: Spec) -> Spec:
     if not a.ndim or not b.ndim:
         raise ShapeError(
             f"matmul: shapes {a.shape} and {b.shape}: a 0-d operand has no axis to sum over. "
             "Use multiply."
         )
-    left, right = a.ndim - 1, max(b.ndim - 2, 0)
-    if a.shape[left] != b.shape[right]:
-        raise ShapeError(
-            f"matmul: shapes {a.shape} and {b.shape} do not match "
-            f"(axis {left}: {a.shape[left]}, axis {right}: {b.shape[right]}). "
-            "Transpose or reshape one of them."
-        )
+    check_equal_lengths("matmul", a, b, [(a.ndim - 1, max(b.ndim - 2, 0))])
     batch = broadcast_shapes("matmul", [a.shape[:-2], b.shape[:-2]])
     return spec(batch + a.shape[-2:-1] + (b.shape[-1:] if b.ndim > 1 else ()), a.dtype)
 
@@ -216,13 +282,6 @@ def _matmul_kernel(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def flat_rows(shape: Shape) -> Shape:
     """The shape with all axes but the last merged into one."""
     return math.prod(shape[:-1]), shape[-1]
-
-
-def _matmul_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...]) -> Node:
-    (da, db), (a, b) = tangents, inputs
-    if da is None or db is None:
-        return matmul(a, db) if da is None else matmul(da, b)
-    return matmul(da, b) + matmul(a, db)
 
 
 def _matmul_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...]) -> Node:
@@ -254,21 +313,6 @@ def _vector_vjp(index: int, g: Node, a: Node, b: Node) -> Node:
         return matmul(conjugate(b), g)
     product = matmul(conjugate(b), movement.reshape(g, (*g.shape, 1)))
     return reduce_to(movement.reshape(product, product.shape[:-1]), a.shape)
-
-
-def _matmul_mask(index: int, mask: Node, y: Node, inputs: tuple[Node, ...]) -> Node:
-    """A row of `a` is needed if any element of that row of the result is; for `b`, a column."""
-    a, b = inputs
-    batch = y.shape[: y.ndim - (a.ndim > 1) - (b.ndim > 1)]
-    rows, columns = a.shape[-2:-1] or (1,), (b.shape[-1:] if b.ndim > 1 else (1,))
-    shape = inputs[index].shape
-    mask = movement.reshape(mask, batch + rows + columns)
-    found = record(ANY, (mask,), ((len(batch) + (1 if index == 0 else 0),), True))
-    if len(shape) == 1:
-        # Each element of the vector contributes to all results left, so one bit serves all.
-        return broadcast_to(record(ANY, (found,), (tuple(range(found.ndim)), False)), shape)
-    kept = shape[:-2] + ((shape[-2], 1) if index == 0 else (1, shape[-1]))
-    return broadcast_to(reduce_to(found, kept, "any"), shape)
 
 
 def as_columns(b: Node) -> Node:
@@ -305,23 +349,6 @@ def _matmul_batch(inputs: batching.Inputs, batched: batching.Flags, y: Node) -> 
         b = batching.reshaped(b, (*b.shape, 1))
     ndim = max(left.ndim, right.ndim, 2)
     return batching.reshaped(apply(y.op, batching.aligned((a, b), batched, ndim)), shape)
-
-
-def _matmul_sparsity(y: Node, operands: tuple[RuleInput, ...]) -> tuple[Any, ...]:
-    """An element reads a row of the first operand and a column of the second."""
-    a, b = operands
-    lead = y.ndim - (a.ndim > 1) - (b.ndim > 1)
-
-    def batch(operand: RuleInput) -> list[tuple[int, int]]:
-        own = operand.ndim - 2
-        return [(at, lead - own + at) for at in range(own)]
-
-    rows = [*batch(a), (a.ndim - 2, lead)] if a.ndim > 1 else []
-    columns = [*batch(b), (b.ndim - 1, y.ndim - 1)] if b.ndim > 1 else []
-    return (
-        agreeing(a.shape, y.shape, rows) if a.active else None,
-        agreeing(b.shape, y.shape, columns) if b.active else None,
-    )
 
 
 def _matmul_samples() -> list[Sample]:
@@ -427,12 +454,12 @@ MATMUL = declare(
         spec=_matmul_spec,
         numpy=_matmul_kernel,
         promote=promotion("matmul", "same", "any"),
-        jvp=_matmul_jvp,
+        jvp=bilinear_jvp,
         vjp=_matmul_vjp,
-        mask=_matmul_mask,
+        mask=labelled_mask,
         batch=_matmul_batch,
         examples=independence.labelled,
-        sparsity=_matmul_sparsity,
+        sparsity=labelled_sparsity,
         labels=_matmul_labels,
         composition=product_composition,
         expensive=True,

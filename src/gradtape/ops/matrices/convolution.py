@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,7 +30,7 @@ from gradtape.ops.families.phases import Block, Ints, Pairs, Steps, blocks, with
 from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.families.shapes import broadcast_to
 from gradtape.ops.families.sparsity import Listed, RuleInput, agreeing
-from gradtape.ops.matrices.contraction import conjugate
+from gradtape.ops.matrices.contraction import bilinear_jvp, conjugate
 from gradtape.ops.matrices.convolution_forms import chosen_blocks, composed
 from gradtape.ops.reductions.reduction import ANY
 from gradtape.trace.record import record
@@ -136,14 +135,6 @@ def convolve(
     whole = (1,) * count if spreads is None else spreads
     pairs = ((0, 0),) * count if padding is None else padding
     return record(CONVOLVE, (x, kernel), (strides, dilations, whole, pairs))
-
-
-def _jvp(tangents: Sequence[Node | None], y: Node, inputs: tuple[Node, ...], **params: Any) -> Node:
-    (dx, dk), (x, kernel) = tangents, inputs
-    if dx is None or dk is None:
-        left, right = (x, dk) if dx is None else (dx, kernel)
-        return convolve(left, right, **params)
-    return convolve(dx, kernel, **params) + convolve(x, dk, **params)
 
 
 def _vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...], **params: Any) -> Node:
@@ -392,7 +383,7 @@ CONVOLVE = declare(
         spec=_spec,
         numpy=_numpy,
         promote=promotion("convolve", "same", "any"),
-        jvp=_jvp,
+        jvp=bilinear_jvp,
         vjp=_vjp,
         mask=_mask,
         batch=_batch,

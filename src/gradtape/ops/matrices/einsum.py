@@ -16,28 +16,31 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 import numpy as np
 
 from gradtape.caches import remembered
-from gradtape.errors import ShapeError
 from gradtape.ir import Node, Op, Shape, Spec, apply, declare, spec
 from gradtape.ops.arrays import movement
 from gradtape.ops.arrays.triangles import diagonal
 from gradtape.ops.elementwise.arithmetic import identity, multiply, record_operand
-from gradtape.ops.families import batching, broadcast_to, cast, independence, promotion
+from gradtape.ops.families import batching, cast, independence, promotion
 from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.families.signatures import SomeTensor, Tensor, TensorLike
-from gradtape.ops.families.sparsity import RuleInput, agreeing
 from gradtape.ops.matrices.contraction import (
     MATMUL,
     Labels,
+    arrange,
+    bilinear_jvp,
     canonical,
     conjugate,
+    labelled_mask,
+    labelled_sparsity,
     matmul,
     own,
     parse,
     product_composition,
     sizes_of,
+    stretch,
     transposed,
 )
-from gradtape.ops.reductions.reduction import ANY, SUM
+from gradtape.ops.reductions.reduction import SUM
 from gradtape.trace.record import record
 
 if TYPE_CHECKING:
@@ -142,36 +145,12 @@ def _positions(term: str, *groups: list[str]) -> tuple[int, ...]:
 _lowering = lru_cache(maxsize=4096)(Lowering)
 
 
-def _einsum_jvp(
-    tangents: Sequence[Node | None], y: Node, inputs: tuple[Node, ...], subscripts: str
-) -> Node | None:
-    total = None
-    for index, tangent in enumerate(tangents):
-        if tangent is not None:
-            term = apply(EINSUM, (*inputs[:index], tangent, *inputs[index + 1 :]), (subscripts,))
-            total = term if total is None else total + term
-    return total
-
-
 def _einsum_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...], subscripts: str) -> Node:
     terms, output = _terms(subscripts)
     other = 1 - index
     return contract_pair(
         g, tuple(output), conjugate(inputs[other]), tuple(terms[other]), tuple(terms[index])
     )
-
-
-def _einsum_mask(
-    index: int, mask: Node, y: Node, inputs: tuple[Node, ...], subscripts: str
-) -> Node:
-    """An element is needed if any element of the result with the same labels is needed."""
-    terms, output = _terms(subscripts)
-    term = terms[index]
-    gone = tuple(axis for axis, label in enumerate(output) if label not in term)
-    if gone:
-        mask = apply(ANY, (mask,), (gone, False))
-    kept = tuple(label for label in output if label in term)
-    return broadcast_to(stretch(mask, kept, tuple(term)), inputs[index].shape)
 
 
 def _einsum_batch(
@@ -184,21 +163,6 @@ def _einsum_batch(
         (*own, *term) if flag else tuple(term) for term, flag in zip(terms, batched, strict=True)
     )
     return contract_pair(a, left, b, right, (*own, *output))
-
-
-def _einsum_sparsity(y: Node, operands: tuple[RuleInput, ...], subscripts: str) -> tuple[Any, ...]:
-    """An element reads the operand's elements with equal indices for all labels that both have."""
-    terms, output = _terms(subscripts)
-    return tuple(
-        agreeing(
-            operand.shape,
-            y.shape,
-            [(axis, output.index(label)) for axis, label in enumerate(term) if label in output],
-        )
-        if operand.active
-        else None
-        for operand, term in zip(operands, terms, strict=True)
-    )
 
 
 def _einsum_samples() -> list[Sample]:
@@ -231,33 +195,18 @@ EINSUM = declare(
         spec=_einsum_spec,
         numpy=lambda a, b, subscripts: _lowering(subscripts).contract(a, b, _WITH_NUMPY),
         promote=promotion("einsum", "same", "any"),
-        jvp=_einsum_jvp,
+        jvp=bilinear_jvp,
         vjp=_einsum_vjp,
-        mask=_einsum_mask,
+        mask=labelled_mask,
         batch=_einsum_batch,
         examples=independence.labelled,
-        sparsity=_einsum_sparsity,
+        sparsity=labelled_sparsity,
         labels=_einsum_labels,
         composition=_einsum_composition,
         expensive=True,
         samples=_einsum_samples,
     )
 )
-
-
-def arrange(x: TensorOrNode, have: Labels, want: Labels) -> TensorOrNode:
-    """The axes of a node or tensor in another order."""
-    if have == want:
-        return x
-    return movement.permute_dims(x, tuple(have.index(label) for label in want))
-
-
-def stretch(x: TensorOrNode, have: Labels, want: Labels) -> TensorOrNode:
-    """The axes in another order, with an axis of length 1 for every label that `x` lacks."""
-    x = arrange(x, have, tuple(label for label in want if label in have))
-    shape = iter(x.shape)
-    full = tuple(next(shape) if label in have else 1 for label in want)
-    return x if x.shape == full else movement.reshape(x, full)
 
 
 def contract_pair(
@@ -267,39 +216,29 @@ def contract_pair(
     summed = [label for label in left if label in right and label not in output]
     if not summed:
         return multiply(stretch(a, left, output), stretch(b, right, output))
-    if len(summed) == 1:
-        if _is_matrix_product(left, right, output, summed[0]):
-            return _matrix_product(a, left, b, right, summed[0])
-        if _is_matrix_product(right, left, output, summed[0]):
-            return _matrix_product(b, right, a, left, summed[0])
-        if _is_rows_times_matrix(left, right, output, summed[0]):
-            return _matrix_product(a, left, b, right, summed[0])
-        if _is_rows_times_matrix(right, left, output, summed[0]):
-            return _matrix_product(b, right, a, left, summed[0])
+    for x, first, z, second in ((a, left, b, right), (b, right, a, left)):
+        if len(summed) == 1 and _is_matrix_product(first, second, output, summed[0]):
+            return _matrix_product(x, first, z, second, summed[0])
     return record(EINSUM, (a, b), (canonical([left, right], output),))
 
 
 def _is_matrix_product(left: Labels, right: Labels, output: Labels, summed: str) -> bool:
-    """Whether the pair is a stack of matrix products, up to transposes of the matrices."""
+    """Whether the pair is a stack of matrix products, up to transposes of the matrices.
+
+    Or all axes of `left` but the last are rows of one product with the matrix `right`.
+    """
     if len(left) < 2 or len(right) < 2:
         # matmul would read a batch of vectors as a matrix, so vectors are taken without a batch.
         rest = tuple(label for label in (*left, *right) if label != summed)
         return len(left) <= 2 and len(right) <= 2 and output == rest
-    batch = output[:-2]
-    if left[:-2] != batch or right[:-2] != batch or len(output) < 2:
-        return False
-    row, column = output[-2:]
-    return {*left[-2:]} == {row, summed} and {*right[-2:]} == {summed, column}
-
-
-def _is_rows_times_matrix(left: Labels, right: Labels, output: Labels, summed: str) -> bool:
-    """Whether all axes of `left` but the last are rows of one product with the matrix `right`."""
+    *batch, column = output
+    if len(right) == 2 < len(left) and left == (*batch, summed):
+        return {*right} == {summed, column}
     return (
-        len(left) > 2
-        and len(right) == 2
-        and left[-1] == summed
-        and output[:-1] == left[:-1]
-        and {*right} == {summed, output[-1]}
+        len(output) > 1
+        and left[:-2] == right[:-2] == output[:-2]
+        and {*left[-2:]} == {output[-2], summed}
+        and {*right[-2:]} == {summed, column}
     )
 
 
@@ -407,14 +346,3 @@ def _in_common_dtype(tensors: list[Any]) -> list[Any]:
     """Cast all operands to their common dtype, which the first pair alone might not have."""
     dtype = np.result_type(*[x.dtype for x in tensors])
     return [x if x.dtype == dtype else cast(x, dtype) for x in tensors]
-
-
-def check_equal_lengths(name: str, a: Any, b: Any, axes: Sequence[tuple[int, int]]) -> None:
-    """Raise unless the lengths of summed axes agree: they do not broadcast."""
-    for left, right in axes:
-        if a.shape[left] != b.shape[right]:
-            raise ShapeError(
-                f"{name}: shapes {tuple(a.shape)} and {tuple(b.shape)} do not match "
-                f"(axis {left}: {a.shape[left]}, axis {right}: {b.shape[right]}). "
-                "Transpose or reshape one of them."
-            )

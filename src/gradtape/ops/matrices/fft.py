@@ -27,7 +27,7 @@ from gradtape.ops.families.linear import keep_axes, linear
 from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.families.shapes import listed
 from gradtape.ops.families.signatures import DTypeLike, Tensor, TensorLike, kind_of_operand
-from gradtape.ops.families.sparsity import elements, lanes
+from gradtape.ops.families.sparsity import lanes
 from gradtape.ops.matrices.fourier_rows import compose_complex, compose_half, compose_real
 from gradtape.ops.matrices.operation_counts import complex_transform, real_transform
 from gradtape.ops.reductions.reduction import ANY
@@ -36,7 +36,7 @@ from gradtape.trace.record import record
 # Maps the scaling of a transform to the scaling of its adjoint (and of hfft to that of irfft).
 ADJOINT = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
 
-Axes = Sequence[int] | None
+_Axes = Sequence[int] | None
 
 
 def _mask(index: int, mask: Node, y: Node, inputs: tuple[Node, ...], **params: Any) -> Node:
@@ -64,7 +64,11 @@ def _changed(x: Spec, axis: int, length: int, dtype: Any) -> Spec:
     return spec((*x.shape[:axis], length, *x.shape[axis + 1 :]), dtype)
 
 
-def _samples(name: str, dtypes: tuple[str, ...], *cases: tuple[Any, dict[str, Any]]) -> Any:
+def _transform(
+    name: str, dtypes: tuple[str, ...], *cases: tuple[Any, dict[str, Any]], **rules: Any
+) -> Op:
+    """Declare a transform; `cases` are the shapes and params of its samples."""
+
     def samples() -> list[Sample]:
         rng = generator(name)
         return [
@@ -73,7 +77,17 @@ def _samples(name: str, dtypes: tuple[str, ...], *cases: tuple[Any, dict[str, An
             for shape, params in cases
         ]
 
-    return samples
+    return linear(
+        name,
+        "library",
+        mask=_mask,
+        batch=batching.shifted("axes" if "axes" in rules["params"] else "axis"),
+        examples=independence.along_axis,
+        sparsity=lanes,
+        expensive=True,
+        samples=samples,
+        **rules,
+    )
 
 
 def _fft_numpy(x: np.ndarray, axes: tuple[int, ...], inverse: bool, norm: Any) -> Any:
@@ -81,67 +95,28 @@ def _fft_numpy(x: np.ndarray, axes: tuple[int, ...], inverse: bool, norm: Any) -
     return transform(x, axes=axes, norm=norm)
 
 
-FFT: Op = linear(
+FFT: Op = _transform(
     "fft",
-    "library",
+    ("complex128", "complex64"),
+    ((3,), {"axes": (0,), "inverse": False, "norm": "backward"}),
+    ((2, 4), {"axes": (0, 1), "inverse": True, "norm": "backward"}),
+    ((4, 3), {"axes": (0,), "inverse": False, "norm": "ortho"}),
+    ((2, 1, 3), {"axes": (1, 2), "inverse": True, "norm": "forward"}),
+    ((0, 2), {"axes": (1,), "inverse": False, "norm": "forward"}),
     params=("axes", "inverse", "norm"),
     spec=lambda x, axes, inverse, norm: x,
     numpy=_fft_numpy,
     promote=_to_complex,
-    mask=_mask,
     transpose=lambda g, x, axes, inverse, norm: apply(
         FFT, (g,), (axes, not inverse, ADJOINT[norm])
     ),
-    batch=batching.shifted("axes"),
-    examples=independence.along_axis,
-    sparsity=lanes,
-    expensive=True,
     flops=complex_transform,
     composition=compose_complex,
-    samples=_samples(
-        "fft",
-        ("complex128", "complex64"),
-        ((3,), {"axes": (0,), "inverse": False, "norm": "backward"}),
-        ((2, 4), {"axes": (0, 1), "inverse": True, "norm": "backward"}),
-        ((4, 3), {"axes": (0,), "inverse": False, "norm": "ortho"}),
-        ((2, 1, 3), {"axes": (1, 2), "inverse": True, "norm": "forward"}),
-        ((0, 2), {"axes": (1,), "inverse": False, "norm": "forward"}),
-    ),
-)
-
-WEIGH_INNER: Op = linear(
-    "weigh_inner_frequencies",
-    "library",
-    params=("axis", "length", "factor"),
-    spec=lambda x, axis, length, factor: x,
-    numpy=lambda x, axis, length, factor: _weigh_inner(x, axis, length, factor),
-    mask=lambda index, mask, y, inputs, **params: mask,
-    transpose=lambda g, x, axis, length, factor: apply(WEIGH_INNER, (g,), (axis, length, factor)),
-    batch=batching.shifted("axis"),
-    examples=independence.along_axis,
-    sparsity=elements,
-    composition=lambda x, axis, length, factor: _weigh_by_number(x, axis, length, factor),
-    samples=_samples(
-        "weigh_inner_frequencies",
-        ("complex128", "complex64"),
-        ((3,), {"axis": 0, "length": 4, "factor": 2.0}),
-        ((3, 2), {"axis": 0, "length": 5, "factor": 0.5}),
-        ((2, 1), {"axis": 1, "length": 1, "factor": 2.0}),
-        ((0, 2), {"axis": 1, "length": 2, "factor": 2.0}),
-    ),
 )
 
 
-def _weigh_inner(x: np.ndarray, axis: int, length: int, factor: float) -> np.ndarray:
+def _weigh_inner(x: Node, axis: int, length: int, factor: float) -> Node:
     """Scale the frequencies that occur twice: all but 0 and, for an even length, the highest."""
-    found = np.array(x)
-    inner = (slice(None),) * axis + (slice(1, (length + 1) // 2),)
-    found[inner] = found[inner] * factor
-    return found
-
-
-def _weigh_by_number(x: Node, axis: int, length: int, factor: float) -> Node:
-    """The same by the number of each frequency."""
     numbers = apply(ARANGE, (), (0, x.shape[axis], 1, np.dtype(np.int64)))
     column = reshape_node(numbers, tuple(n if at == axis else 1 for at, n in enumerate(x.shape)))
     is_inner = greater(column, 0) & less(column, (length + 1) // 2)
@@ -150,65 +125,46 @@ def _weigh_by_number(x: Node, axis: int, length: int, factor: float) -> Node:
 
 def _rfft_transpose(g: Node, x: Node, axis: int, norm: str) -> Node:
     length = x.shape[axis]
-    halved = apply(WEIGH_INNER, (g,), (axis, length, 0.5))
-    return apply(IRFFT, (halved,), (axis, length, ADJOINT[norm]))
+    return apply(IRFFT, (_weigh_inner(g, axis, length, 0.5),), (axis, length, ADJOINT[norm]))
 
 
 def _irfft_transpose(g: Node, x: Node, axis: int, length: int, norm: str) -> Node:
     spectrum = apply(RFFT, (g,), (axis, ADJOINT[norm]))
-    return apply(WEIGH_INNER, (spectrum,), (axis, length, 2.0))
+    return _weigh_inner(spectrum, axis, length, 2.0)
 
 
-RFFT: Op = linear(
+RFFT: Op = _transform(
     "rfft",
-    "library",
+    ("float64", "float32"),
+    ((4,), {"axis": 0, "norm": "backward"}),
+    ((5,), {"axis": 0, "norm": "forward"}),
+    ((3, 2), {"axis": 0, "norm": "ortho"}),
+    ((2, 1), {"axis": 1, "norm": "backward"}),
+    ((0, 4), {"axis": 1, "norm": "backward"}),
     params=("axis", "norm"),
     spec=lambda x, axis, norm: _changed(x, axis, x.shape[axis] // 2 + 1, COMPLEX_OF[x.dtype]),
     numpy=lambda x, axis, norm: np.fft.rfft(x, axis=axis, norm=norm),
     promote=_to_real,
-    mask=_mask,
     transpose=_rfft_transpose,
-    batch=batching.shifted("axis"),
-    examples=independence.along_axis,
-    sparsity=lanes,
-    expensive=True,
     flops=real_transform,
     composition=compose_real,
-    samples=_samples(
-        "rfft",
-        ("float64", "float32"),
-        ((4,), {"axis": 0, "norm": "backward"}),
-        ((5,), {"axis": 0, "norm": "forward"}),
-        ((3, 2), {"axis": 0, "norm": "ortho"}),
-        ((2, 1), {"axis": 1, "norm": "backward"}),
-        ((0, 4), {"axis": 1, "norm": "backward"}),
-    ),
 )
 
-IRFFT: Op = linear(
+IRFFT: Op = _transform(
     "irfft",
-    "library",
+    ("complex128", "complex64"),
+    ((3,), {"axis": 0, "length": 4, "norm": "backward"}),
+    ((3,), {"axis": 0, "length": 5, "norm": "forward"}),
+    ((2, 3), {"axis": 0, "length": 3, "norm": "ortho"}),
+    ((2, 1), {"axis": 1, "length": 1, "norm": "backward"}),
+    ((0, 2), {"axis": 1, "length": 2, "norm": "backward"}),
     params=("axis", "length", "norm"),
     spec=lambda x, axis, length, norm: _changed(x, axis, length, REAL_OF[x.dtype]),
     numpy=lambda x, axis, length, norm: np.fft.irfft(x, length, axis=axis, norm=norm),
     promote=_to_complex,
-    mask=_mask,
     transpose=_irfft_transpose,
-    batch=batching.shifted("axis"),
-    examples=independence.along_axis,
-    sparsity=lanes,
-    expensive=True,
     flops=real_transform,
     composition=compose_half,
-    samples=_samples(
-        "irfft",
-        ("complex128", "complex64"),
-        ((3,), {"axis": 0, "length": 4, "norm": "backward"}),
-        ((3,), {"axis": 0, "length": 5, "norm": "forward"}),
-        ((2, 3), {"axis": 0, "length": 3, "norm": "ortho"}),
-        ((2, 1), {"axis": 1, "length": 1, "norm": "backward"}),
-        ((0, 2), {"axis": 1, "length": 2, "norm": "backward"}),
-    ),
 )
 
 
@@ -261,40 +217,24 @@ def _one(axis: int, n: int | None) -> tuple[tuple[int] | None, tuple[int]]:
     return None if n is None else (require_points("fft", n),), (axis,)
 
 
-def _full(name: str, x: Any, s: Any, axes: Any, norm: Any, inverse: bool) -> Any:
+def _transformed(
+    name: str, x: Any, s: Any, axes: Any, norm: Any, op: Op = FFT, inverse: bool = False
+) -> Any:
+    """The transform of a signal: complex, or of real numbers by `op` along the last of the axes."""
     x, norm = record_operand(x), _norm(name, norm)
-    order, lengths = _axes_and_lengths(name, x, s, axes)
-    for axis, n in zip(order, lengths, strict=True):
-        x = _resized(x, axis, n)
-    return record(FFT, (x,), (tuple(sorted(order)), inverse, norm))
-
-
-def _from_real(name: str, x: Any, s: Any, axes: Any, norm: Any) -> Any:
-    x, norm = record_operand(x), _norm(name, norm)
-    order, lengths = _axes_and_lengths(name, x, s, axes)
-    _require_axis(name, order)
-    for axis, n in zip(order, lengths, strict=True):
-        x = _resized(x, axis, n)
-    found = record(RFFT, (x,), (order[-1], norm))
-    others = tuple(sorted(order[:-1]))
-    return record(FFT, (found,), (others, False, norm)) if others else found
-
-
-def _to_signal(name: str, x: Any, s: Any, axes: Any, norm: Any) -> Any:
-    x, norm = record_operand(x), _norm(name, norm)
-    order, lengths = _axes_and_lengths(name, x, s, axes, half=True)
-    _require_axis(name, order)
-    for axis, n in zip(order[:-1], lengths[:-1], strict=True):
-        x = _resized(x, axis, n)
-    x = _resized(x, order[-1], lengths[-1] // 2 + 1)
-    others = tuple(sorted(order[:-1]))
-    found = record(FFT, (x,), (others, True, norm)) if others else x
-    return record(IRFFT, (found,), (order[-1], lengths[-1], norm))
-
-
-def _require_axis(name: str, axes: tuple[int, ...]) -> None:
-    if not axes:
+    order, lengths = _axes_and_lengths(name, x, s, axes, half=op is IRFFT)
+    if op is not FFT and not order:
         raise ShapeError(f"{name}: no axis is left for the real signal. Name one or more.")
+    for axis, n in zip(order, lengths, strict=True):
+        x = _resized(x, axis, n // 2 + 1 if op is IRFFT and axis == order[-1] else n)
+    if op is FFT:
+        return record(FFT, (x,), (tuple(sorted(order)), inverse, norm))
+    others = tuple(sorted(order[:-1]))
+    if op is RFFT:
+        x = record(RFFT, (x,), (order[-1], norm))
+    if others:
+        x = record(FFT, (x,), (others, op is IRFFT, norm))
+    return record(IRFFT, (x,), (order[-1], lengths[-1], norm)) if op is IRFFT else x
 
 
 @kind_of_operand
@@ -306,7 +246,7 @@ def fft(
     >>> gt.fft.fft([1.0, 0.0, -1.0, 0.0]).tolist()
     [0j, (2+0j), 0j, (2+0j)]
     """
-    return _full("fft", x, *_one(axis, n), norm, inverse=False)
+    return _transformed("fft", x, *_one(axis, n), norm)
 
 
 @kind_of_operand
@@ -318,31 +258,31 @@ def ifft(
     >>> gt.fft.ifft([0.0, 2.0, 0.0, 2.0]).tolist()
     [(1+0j), 0j, (-1+0j), 0j]
     """
-    return _full("ifft", x, *_one(axis, n), norm, inverse=True)
+    return _transformed("ifft", x, *_one(axis, n), norm, inverse=True)
 
 
 @kind_of_operand
 def fftn(
-    x: TensorLike, /, *, s: Sequence[int] | None = None, axes: Axes = None, norm: str = "backward"
+    x: TensorLike, /, *, s: Sequence[int] | None = None, axes: _Axes = None, norm: str = "backward"
 ) -> Tensor:
     """Discrete Fourier transform along several axes, all by default.
 
     >>> gt.fft.fftn([[1.0, 1.0], [1.0, 1.0]]).tolist()
     [[(4+0j), 0j], [0j, 0j]]
     """
-    return _full("fftn", x, s, axes, norm, inverse=False)
+    return _transformed("fftn", x, s, axes, norm)
 
 
 @kind_of_operand
 def ifftn(
-    x: TensorLike, /, *, s: Sequence[int] | None = None, axes: Axes = None, norm: str = "backward"
+    x: TensorLike, /, *, s: Sequence[int] | None = None, axes: _Axes = None, norm: str = "backward"
 ) -> Tensor:
     """Inverse of `fftn`.
 
     >>> gt.fft.ifftn([[4.0, 0.0], [0.0, 0.0]]).tolist()
     [[(1+0j), (1+0j)], [(1+0j), (1+0j)]]
     """
-    return _full("ifftn", x, s, axes, norm, inverse=True)
+    return _transformed("ifftn", x, s, axes, norm, inverse=True)
 
 
 @kind_of_operand
@@ -354,7 +294,7 @@ def rfft(
     >>> gt.fft.rfft([1.0, 0.0, -1.0, 0.0]).tolist()
     [0j, (2+0j), 0j]
     """
-    return _from_real("rfft", x, *_one(axis, n), norm)
+    return _transformed("rfft", x, *_one(axis, n), norm, RFFT)
 
 
 @kind_of_operand
@@ -366,31 +306,31 @@ def irfft(
     >>> gt.fft.irfft([0.0, 2.0, 0.0]).tolist()
     [1.0, 0.0, -1.0, 0.0]
     """
-    return _to_signal("irfft", x, *_one(axis, n), norm)
+    return _transformed("irfft", x, *_one(axis, n), norm, IRFFT)
 
 
 @kind_of_operand
 def rfftn(
-    x: TensorLike, /, *, s: Sequence[int] | None = None, axes: Axes = None, norm: str = "backward"
+    x: TensorLike, /, *, s: Sequence[int] | None = None, axes: _Axes = None, norm: str = "backward"
 ) -> Tensor:
     """Fourier transform of a real signal along several axes; the last one is halved.
 
     >>> gt.fft.rfftn([[1.0, 1.0], [1.0, 1.0]]).tolist()
     [[(4+0j), 0j], [0j, 0j]]
     """
-    return _from_real("rfftn", x, s, axes, norm)
+    return _transformed("rfftn", x, s, axes, norm, RFFT)
 
 
 @kind_of_operand
 def irfftn(
-    x: TensorLike, /, *, s: Sequence[int] | None = None, axes: Axes = None, norm: str = "backward"
+    x: TensorLike, /, *, s: Sequence[int] | None = None, axes: _Axes = None, norm: str = "backward"
 ) -> Tensor:
     """Inverse of `rfftn`.
 
     >>> gt.fft.irfftn([[4.0, 0.0], [0.0, 0.0]]).tolist()
     [[1.0, 1.0], [1.0, 1.0]]
     """
-    return _to_signal("irfftn", x, s, axes, norm)
+    return _transformed("irfftn", x, s, axes, norm, IRFFT)
 
 
 @kind_of_operand
@@ -402,7 +342,7 @@ def hfft(
     >>> gt.fft.hfft([1.0, 0.5, 0.0]).tolist()
     [2.0, 1.0, 0.0, 1.0]
     """
-    return _to_signal("hfft", conj(x), *_one(axis, n), ADJOINT[_norm("hfft", norm)])
+    return _transformed("hfft", conj(x), *_one(axis, n), ADJOINT[_norm("hfft", norm)], IRFFT)
 
 
 @kind_of_operand
@@ -414,7 +354,7 @@ def ihfft(
     >>> gt.real(gt.fft.ihfft([2.0, 1.0, 0.0, 1.0])).tolist()
     [1.0, 0.5, 0.0]
     """
-    return conj(_from_real("ihfft", x, *_one(axis, n), ADJOINT[_norm("ihfft", norm)]))
+    return conj(_transformed("ihfft", x, *_one(axis, n), ADJOINT[_norm("ihfft", norm)], RFFT))
 
 
 def fftfreq(

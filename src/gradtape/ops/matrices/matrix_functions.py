@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,7 @@ from gradtape.ops.families.shapes import broadcast_shapes, broadcast_to, normali
 from gradtape.ops.families.signatures import Axis, DTypeLike, Tensor, TensorLike, kind_of_operand
 from gradtape.ops.families.sparsity import Reads, RuleInput, agreeing, each, nothing
 from gradtape.ops.matrices import checks, lapack_calls, operation_counts
-from gradtape.ops.matrices.contraction import adjoint, conjugate, matmul, own
+from gradtape.ops.matrices.contraction import adjoint, bilinear_jvp, conjugate, matmul, own
 from gradtape.ops.matrices.product_difference import cross_by_components
 from gradtape.ops.matrices.spectral import SVD_OP, SVDVALS, svdvals
 from gradtape.ops.reductions.extrema import max, min
@@ -317,17 +316,6 @@ def _cross_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...], axis: int
     return reduce_to(record(CROSS, pair, (axis,)), inputs[index].shape)
 
 
-def _cross_jvp(
-    tangents: Sequence[Node | None], y: Node, inputs: tuple[Node, ...], axis: int
-) -> Node | None:
-    (da, db), (a, b) = tangents, inputs
-    left = None if da is None else record(CROSS, (da, b), (axis,))
-    right = None if db is None else record(CROSS, (a, db), (axis,))
-    if left is None or right is None:
-        return right if left is None else left
-    return left + right
-
-
 def _cross_mask(index: int, mask: Node, y: Node, inputs: tuple[Node, ...], axis: int) -> Node:
     """A mask rule with one bit per vector: a cross product mixes the components."""
     bits = broadcast_to(any(mask, axis=axis, keepdims=True), y.shape)
@@ -365,7 +353,7 @@ CROSS = declare(
         spec=_cross_spec,
         numpy=lambda a, b, axis: np.cross(a, b, axis=axis),
         promote=promotion("cross", "same", "numeric"),
-        jvp=_cross_jvp,
+        jvp=bilinear_jvp,
         vjp=_cross_vjp,
         mask=_cross_mask,
         batch=batching.broadcasting,

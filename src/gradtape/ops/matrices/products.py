@@ -12,8 +12,8 @@ from gradtape.ops.arrays import movement
 from gradtape.ops.elementwise.arithmetic import multiply, record_operand
 from gradtape.ops.families.shapes import broadcast_shapes, listed, normalize_axis
 from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand, kind_of_operands
-from gradtape.ops.matrices.contraction import conjugate, matmul, own
-from gradtape.ops.matrices.einsum import check_equal_lengths, contract
+from gradtape.ops.matrices.contraction import check_equal_lengths, conjugate, matmul, own
+from gradtape.ops.matrices.einsum import contract
 
 AxisPair = tuple[Sequence[int], Sequence[int]]
 
