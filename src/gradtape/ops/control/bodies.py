@@ -19,9 +19,7 @@ from gradtape.ir.hooks import hooks
 from gradtape.ir.lines import mark
 from gradtape.ir.node import Node, constant, placeholder, scratch
 from gradtape.ir.provenance import provenance
-from gradtape.ops.families.batching import spread
-
-Flags = tuple[bool, ...]
+from gradtape.ops.families.batching import Flags, spread
 
 
 def remembered(body: Program, key: Fact, build: Callable[[], Any]) -> Any:
@@ -114,6 +112,21 @@ def held(node: Node) -> list[Program]:
         elif isinstance(param, tuple):
             found += [one for one in param if isinstance(one, Program)]
     return found
+
+
+def by_program(
+    body: Program,
+    key: Fact,
+    build: Callable[[], tuple[Program, Flags]],
+    operands: Sequence[Node],
+) -> list[Node | None]:
+    """The outputs of a program for these operands, and None for each flag that is False.
+
+    The program is built once per body and key.
+    """
+    program, having = remembered(body, key, build)
+    results = iter(inlined(program, operands))
+    return [next(results) if flag else None for flag in having]
 
 
 def pushed(body: Program, active: Flags) -> tuple[Program, Flags]:

@@ -79,7 +79,7 @@ def _pullback(
     given = tuple(cotangent is not None for cotangent in cotangents)
     asked = tuple(index - 1 for index in wanted)
 
-    def build() -> tuple[Branches, Flags]:
+    def build() -> tuple[Program, Flags]:
         graphs = [bodies.pulled(body, asked, given) for body in branches]
         having = tuple(
             any(slope is not None for slope in slopes)
@@ -93,15 +93,14 @@ def _pullback(
                 if flag
             ]
             made.append(closed((*body.inputs, *seeds), filled))
-        return tuple(made), having
+        operands = [placeholder(node.spec) for node in made[0].inputs]
+        found = outputs(branch_node(made, chosen, operands)) if any(having) else ()
+        return closed((chosen, *operands), found), having
 
-    key = of_structure("branch pullback", asked, given, branches)
-    made, having = bodies.remembered(branches[0], key, build)
-    if not any(having):
-        return [None] * len(wanted)
+    chosen = placeholder(inputs[0].spec)
+    key = of_structure("branch pullback", asked, given, branches, chosen.spec)
     seeds = [cotangent for cotangent in cotangents if cotangent is not None]
-    results = iter(outputs(branch_node(made, inputs[0], (*inputs[1:], *seeds))))
-    return [next(results) if flag else None for flag in having]
+    return bodies.by_program(branches[0], key, build, (*inputs, *seeds))
 
 
 def _batch(inputs: Inputs, flags: Flags, y: Node, *, branches: Branches) -> tuple[Node, ...]:

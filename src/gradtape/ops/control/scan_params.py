@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import TypeVar
 
-from gradtape.ir import Node, Program
+from gradtape.ir import Node, Program, Spec, spec
 from gradtape.records import dataclass
 
 _Item = TypeVar("_Item")
@@ -53,6 +53,11 @@ class Scan:
     ) -> tuple[Sequence[_Item], Sequence[_Item], Sequence[_Item]]:
         """Split items, one for each operand, into constants, carried values and sequences."""
         return items[: self.constants], items[self.constants : self.first], items[self.first :]
+
+    def specs(self, of_body: Sequence[Node]) -> list[Spec]:
+        """The specs of the operands, from the inputs of the body."""
+        rows = [spec((self.length, *of.shape), of.dtype) for of in of_body[self.first :]]
+        return [*[node.spec for node in of_body[: self.first]], *rows]
 
     def positions(self) -> range:
         """The positions of elements in the order of steps."""

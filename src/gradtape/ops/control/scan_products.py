@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from gradtape.ir import REGISTRY, Node, apply, placeholder, spec
+from gradtape.ir import REGISTRY, Node, apply, dependents, placeholder, spec, topological
 from gradtape.ops.families.batching import permuted, reshaped
 
 Recipe = Callable[[], Node]
@@ -24,19 +24,20 @@ class Products:
     def __init__(
         self,
         terms: Mapping[int, Node],
-        varying: set[Node],
+        moving: set[Node],
         length: int,
         sources: Mapping[Node, object],
     ) -> None:
         self.length = length
-        self.varying = varying
+        # Terms are sums of products of nodes that differ from step to step.
+        self.varying = dependents(topological(list(terms.values())), moving)
         # Nodes whose values at all steps exist without further stacking: sequences and residuals.
         self.sources = sources
         self.factors: dict[Node, Node] = {}
         self.found: dict[int, Node] = {}
         for sums in (False, True):
             for position, term in terms.items():
-                if position not in self.found and term in varying:
+                if position not in self.found and term in self.varying:
                     recipe = self._recipe(term, sums)
                     if recipe is not None:
                         self.found[position] = recipe()

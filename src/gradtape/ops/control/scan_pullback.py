@@ -9,21 +9,19 @@ loop, instead of one for each step.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from gradtape.errors import UndefinedRuleError
-from gradtape.ir import REGISTRY, Program, Spec, closed, dependents, of_structure, topological
+from gradtape.ir import REGISTRY, Program, closed, of_structure, substitute, topological
 from gradtape.ir.node import PICK, Node, apply, constant, outputs, placeholder
 from gradtape.ir.provenance import provenance
 from gradtape.ops.control import bodies, loop_rules
 from gradtape.ops.control.scan_params import Scan
 from gradtape.ops.control.scan_products import Products
-from gradtape.records import dataclass
+from gradtape.ops.families.batching import Flags
 
-# The source of a node of the backward scan: a kind (see `places`), and a position in that kind.
-Source = tuple[str, int]
 # Up to so many bytes, which stay in a cache, carried results of a mathematical function are read in
 # less time than they are computed in.
 SMALL_STACK = 1 << 20
@@ -113,21 +111,6 @@ def _is_worth_saving(node: Node, scan: Scan) -> bool:
     return node.inputs[0].op.expensive if node.op is PICK else node.op.expensive
 
 
-@dataclass(frozen=True)
-class Backward:
-    """The backward scan of a body, and the sources of its operands and results."""
-
-    body: Program
-    constants: tuple[int, ...]
-    states: tuple[int, ...]
-    sums: tuple[Spec, ...]
-    sequences: tuple[Source, ...]
-    after: Program
-    factors: tuple[Source, ...]
-    # The source of each wanted input's cotangent.
-    results: tuple[Source | None, ...]
-
-
 def pull_scan(
     wanted: Sequence[int],
     cotangents: Sequence[Node | None],
@@ -138,128 +121,83 @@ def pull_scan(
     """The cotangents of wanted inputs of a scan."""
     scan = Scan(**params)
     given = tuple(cotangent is not None for cotangent in cotangents)
+    key = of_structure("scan pullback", *scan.params[1:], tuple(wanted), given)
+    seeds = [cotangent for cotangent in cotangents if cotangent is not None]
+    return bodies.by_program(
+        scan.body, key, lambda: _pullback(scan, wanted, given), (*inputs, *seeds)
+    )
+
+
+def _pullback(scan: Scan, wanted: Sequence[int], given: Flags) -> tuple[Program, Flags]:
+    """The cotangents of wanted inputs, from the inputs and the given cotangents."""
+    body, constants, first = scan.body, scan.constants, scan.first
+    operands = [placeholder(of) for of in scan.specs(body.inputs)]
     # Residuals are ordinary results of a scan, so that higher derivatives need no other rule.
     whole, more = saved(scan)
-
-    def build() -> Backward:
-        # With `recompute`, stacks would take the memory that recomputing is meant to save.
-        return _Making(scan, more).backward(tuple(wanted), given, stacks=not scan.recompute)
-
-    key = of_structure(
-        "scan pullback",
-        scan.constants,
-        scan.carries,
+    values = outputs(apply(REGISTRY["scan"], operands, replace(scan, body=whole).params))
+    cotangents = {n: placeholder(values[n].spec) for n, flag in enumerate(given) if flag}
+    asked = [p for p in range(constants, first) if body.inputs[p].spec.inexact]
+    states, seeds, pulled = loop_rules.pull(scan, body, sorted({*wanted, *asked}), given)
+    # Nodes of a step whose values at all steps exist: sequences, results, residuals, cotangents.
+    known = dict(zip(body.inputs[first:], operands[first:], strict=True))
+    results = zip((*body.outputs, *more), values, strict=True)
+    for node, stack in list(results)[scan.carries :]:
+        if node not in body.inputs[:constants]:
+            known.setdefault(node, stack)
+    known |= {seed: cotangents[n] for n, seed in seeds.items() if n >= scan.carries}
+    # With `recompute`, stacks would take the memory that recomputing is meant to save.
+    having = [p for p in wanted if p in pulled]
+    products = Products(
+        {} if scan.recompute else {p: pulled[p] for p in having if p < constants},
+        {*body.inputs[constants:], *seeds.values()},
         scan.length,
-        scan.recompute,
-        tuple(wanted),
-        given,
+        known,
     )
-    back: Backward = bodies.remembered(scan.body, key, build)
-    if all(result is None for result in back.results):
-        return [None] * len(wanted)
-    op = REGISTRY["scan"]
-    values = outputs(apply(op, inputs, replace(scan, body=whole).params))
-    places: dict[str, Sequence[Any]] = {"input": inputs, "output": values, "cotangent": cotangents}
-    initial = [bodies.zero_if_absent(cotangents[state], y[state].spec) for state in back.states]
-    initial += [constant(0, of) for of in back.sums]
-    operands = (
-        *[inputs[position] for position in back.constants],
-        *initial,
-        *[places[kind][number] for kind, number in back.sequences],
+    summed = [p for p in having if p < constants and p not in products.found]
+    slopes = [bodies.zero_if_absent(pulled.get(constants + n), seeds[n].spec) for n in states]
+    carried = [(seeds[n], slope) for n, slope in zip(states, slopes, strict=True)]
+    sums = [placeholder(pulled[p].spec) for p in summed]
+    carried += [(total, total + pulled[p]) for total, p in zip(sums, summed, strict=True)]
+    initial = [cotangents.get(n) or constant(0, seeds[n].spec) for n in states]
+    initial += [constant(0, total.spec) for total in sums]
+    rows = dict.fromkeys([*[pulled[p] for p in having if p >= first], *products.factors])
+    finals, stacks = _backward(
+        scan, operands, known, carried, initial, [node for node in rows if node not in known]
     )
-    again = Scan(
-        back.body, len(back.constants), len(initial), scan.length, not scan.reverse, scan.recompute
+    known |= stacks
+    places = {place: known[node] for node, place in products.factors.items()}
+    found = dict(zip([*[constants + n for n in states], *summed], finals, strict=True))
+    found |= {p: known[pulled[p]] for p in having if p >= first}
+    found |= zip(products.found, substitute(products.found.values(), places), strict=True)
+    back = closed((*operands, *cotangents.values()), [found[p] for p in having])
+    return back, tuple(p in pulled for p in wanted)
+
+
+def _backward(
+    scan: Scan,
+    operands: Sequence[Node],
+    known: Mapping[Node, Node],
+    carried: Sequence[tuple[Node, Node]],
+    initial: Sequence[Node],
+    rows: Sequence[Node],
+) -> tuple[Sequence[Node], dict[Node, Node]]:
+    """A scan in the other direction: the last carried values, and nodes of a step stacked.
+
+    `carried` has the node of each value at the beginning of a step, and that at its end.
+    """
+    inputs = scan.body.inputs
+    before, after = [one for one, _ in carried], [one for _, one in carried]
+    stop = {*inputs, *known, *before}
+    needed = [node for node in topological([*after, *rows], stop=stop) if node in stop]
+    fixed = [at for at, node in enumerate(inputs[: scan.constants]) if node in needed]
+    elements = [node for node in needed if node in known]
+    step = closed((*[inputs[at] for at in fixed], *before, *elements), (*after, *rows))
+    if not step.outputs:
+        return (), {}
+    again = replace(
+        scan, body=step, constants=len(fixed), carries=len(before), reverse=not scan.reverse
     )
-    found = outputs(apply(op, operands, again.params))
-    places["state"] = found
-    places["stacked"] = found[len(initial) :]
-    factors = [places[kind][number] for kind, number in back.factors]
-    places["after"] = bodies.inlined(back.after, factors)
-    return [None if result is None else places[result[0]][result[1]] for result in back.results]
-
-
-class _Making:
-    """Builds the backward scan of a body; use it in a scratch table."""
-
-    def __init__(self, scan: Scan, more: Sequence[Node]) -> None:
-        body = self.body = scan.body
-        self.scan = scan
-        self.constants = scan.constants
-        self.carries = scan.carries
-        self.first = scan.first
-        self.length = scan.length
-        self.sources: dict[Node, Source] = {}
-        for position, node in enumerate((*body.outputs, *more)):
-            if position >= scan.carries and node not in body.inputs[: scan.constants]:
-                self.sources.setdefault(node, ("output", position))
-        for position in range(self.first, len(body.inputs)):
-            self.sources[body.inputs[position]] = ("input", position)
-
-    def backward(
-        self, wanted: tuple[int, ...], given: tuple[bool, ...], *, stacks: bool
-    ) -> Backward:
-        body, constants, first = self.body, self.constants, self.first
-        inexact = [p for p in range(constants, first) if body.inputs[p].spec.inexact]
-        asked = sorted({*wanted, *inexact})
-        states, seed, pulled = loop_rules.pull(self.scan, body, asked, given)
-        for number in seed:
-            if number >= self.carries:
-                self.sources[seed[number]] = ("cotangent", number)
-        slopes = [
-            bodies.zero_if_absent(pulled.get(constants + n), body.inputs[constants + n].spec)
-            for n in states
-        ]
-        having = [p for p in wanted if p in pulled]
-        products = self._products(having if stacks else (), pulled, seed.values())
-        summed = [p for p in having if p < constants and p not in products.found]
-        sums = [placeholder(body.inputs[p].spec) for p in summed]
-        totals = [total + pulled[p] for total, p in zip(sums, summed, strict=True)]
-        rows = [p for p in having if p >= first]
-        stacked: dict[Node, None] = dict.fromkeys(pulled[p] for p in rows)
-        stacked.update((node, None) for node in products.factors if node not in self.sources)
-        row_of = {node: at for at, node in enumerate(stacked)}
-        written, constant_positions, sequences = self._closed(
-            [seed[n] for n in states], sums, [*slopes, *totals, *stacked]
-        )
-        place: dict[int, Source] = {
-            **{constants + n: ("state", at) for at, n in enumerate(states)},
-            **{p: ("state", len(states) + at) for at, p in enumerate(summed)},
-            **{p: ("stacked", row_of[pulled[p]]) for p in rows},
-            **{p: ("after", at) for at, p in enumerate(products.found)},
-        }
-        factors = [self.sources.get(node) or ("stacked", row_of[node]) for node in products.factors]
-        return Backward(
-            body=written,
-            constants=tuple(constant_positions),
-            states=tuple(states),
-            sums=tuple(node.spec for node in sums),
-            sequences=tuple(sequences),
-            after=closed(list(products.factors.values()), list(products.found.values())),
-            factors=tuple(factors),
-            results=tuple(place.get(p) if p in pulled else None for p in wanted),
-        )
-
-    def _products(
-        self, having: Sequence[int], pulled: dict[int, Node], seeds: Iterable[Node]
-    ) -> Products:
-        """The cotangents of constants that are products after the loop."""
-        terms = {p: pulled[p] for p in having if p < self.constants}
-        order = topological(list(terms.values()))
-        varying = dependents(order, {*self.body.inputs[self.constants :], *seeds})
-        return Products(terms, varying, self.length, self.sources)
-
-    def _closed(
-        self, seeds: Sequence[Node], sums: Sequence[Node], results: Sequence[Node]
-    ) -> tuple[Program, list[int], list[Source]]:
-        """The body of the backward scan, the positions of its constants, and its sequences."""
-        stop = {*self.body.inputs, *self.sources, *seeds, *sums}
-        needed = [node for node in topological(results, stop=stop) if node in stop]
-        position = {node: at for at, node in enumerate(self.body.inputs)}
-        fixed = [node for node in needed if position.get(node, self.constants) < self.constants]
-        elements = [node for node in needed if node in self.sources]
-        written = closed((*fixed, *seeds, *sums, *elements), results)
-        return (
-            written,
-            [position[node] for node in fixed],
-            [self.sources[node] for node in elements],
-        )
+    given = (*[operands[at] for at in fixed], *initial, *[known[node] for node in elements])
+    found = outputs(apply(REGISTRY["scan"], given, again.params))
+    cut = len(before)
+    return found[:cut], dict(zip(rows, found[cut:], strict=True))

@@ -34,91 +34,64 @@ CHUNK = 64
 NUMBER = spec((), np.dtype(np.int64))
 
 
-class _Backward:
-    """The backward loop for some wanted inputs, and which of them have a derivative."""
-
-    def __init__(
-        self, body: Program, constants: int, wanted: Sequence[int], given: Sequence[bool]
-    ) -> None:
-        self.body = body
-        self.constants = constants
-        fixed, carried = body.inputs[:constants], body.inputs[constants:]
-        chunk = self._chunk()
-        asked = [at for at, node in enumerate(body.inputs) if node.spec.inexact]
-        # The backward loop carries cotangents of carried values (states) and of constants (sums).
-        scan = _as_scan(body, constants)
-        self.states, seeds, slopes = loop_rules.pull(scan, chunk, asked, tuple(given))
-        self.sums = [at for at in wanted if at < constants and at in slopes]
-        k = placeholder(NUMBER)
-        sums = [placeholder(body.inputs[at].spec) for at in self.sums]
-        start = apply(REGISTRY["floor_divide"], (k - 1, constant(CHUNK, NUMBER))) * CHUNK
-        there = self._state_at(start)
-        replacement = dict(zip(chunk.inputs, (*fixed, *there, k - start), strict=True))
-        roots = [
-            *[
-                bodies.zero_if_absent(slopes.get(constants + n), carried[n].spec)
-                for n in self.states
-            ],
-            *[slopes[at] for at in self.sums],
-        ]
-        results = substitute(roots, replacement)
-        cut = len(self.states)
-        totals = [old + new for old, new in zip(sums, results[cut:], strict=True)]
-        inputs = (*fixed, *carried, k, *seeds.values(), *sums)
-        self.step = closed(inputs, (start, *results[:cut], *totals))
-        self.condition = closed(inputs, (k > 0,))
-
-    def _chunk(self) -> Program:
-        """A program of CHUNK steps; steps from a limit on change nothing."""
-        body, constants = self.body, self.constants
-        number, limit = placeholder(NUMBER), placeholder(NUMBER)
-        fixed, carried = body.inputs[:constants], body.inputs[constants:]
-        stay = closed(body.inputs, carried)
-        chosen = branch_node((stay, body), cast(number < limit, NUMBER.dtype), body.inputs)
-        one = closed((*fixed, limit, number, *carried), (number + 1, *outputs(chosen)))
-        node = scan_node(one, (*fixed, limit), (constant(0, NUMBER), *carried), (), CHUNK)
-        return closed((*body.inputs, limit), outputs(node)[1:])
-
-    def _state_at(self, start: Node) -> tuple[Node, ...]:
-        """The carried values after `start` steps."""
-        body, constants = self.body, self.constants
-        number, limit = placeholder(NUMBER), placeholder(NUMBER)
-        fixed, carried = body.inputs[:constants], body.inputs[constants:]
-        inputs = (*fixed, limit, number, *carried)
-        condition = closed(inputs, (number < limit,))
-        one = closed(inputs, (number + 1, *body.outputs))
-        operands = (*fixed, start, constant(0, NUMBER), *carried)
-        node = apply(REGISTRY["while"], operands, (condition, one, constants + 1, None))
-        return outputs(node)[1:-1]
-
-
-def pull_while(
-    wanted: Sequence[int],
-    cotangents: Sequence[Node | None],
-    count: Node,
-    inputs: tuple[Node, ...],
-    body: Program,
-    constants: int,
-) -> list[Node | None]:
-    """The cotangents of wanted inputs; `count` is the number of steps of the forward loop."""
-    given = tuple(cotangent is not None for cotangent in cotangents)
-    if not any(given):
-        return [None] * len(wanted)
-    key = of_structure("while pullback", constants, tuple(wanted), given)
-    back = bodies.remembered(body, key, lambda: _Backward(body, constants, wanted, given))
-    carried = body.outputs
-    initial = [
-        count,
-        *[bodies.zero_if_absent(cotangents[n], carried[n].spec) for n in back.states],
-        *[constant(0, inputs[at].spec) for at in back.sums],
+def _pullback_program(
+    body: Program, constants: int, wanted: Sequence[int], given: Flags
+) -> tuple[Program, Flags]:
+    """The cotangents of wanted inputs, from the inputs, the number of steps, and cotangents."""
+    fixed, carried = body.inputs[:constants], body.inputs[constants:]
+    chunk = _chunk(body, constants)
+    asked = [at for at, node in enumerate(body.inputs) if node.spec.inexact]
+    states, seeds, slopes = loop_rules.pull(_as_scan(body, constants), chunk, asked, given)
+    # The backward loop carries cotangents of carried values (states) and of constants (sums).
+    summed = [at for at in wanted if at < constants and at in slopes]
+    k = placeholder(NUMBER)
+    sums = [placeholder(body.inputs[at].spec) for at in summed]
+    start = apply(REGISTRY["floor_divide"], (k - 1, constant(CHUNK, NUMBER))) * CHUNK
+    there = _state_at(body, constants, start)
+    roots = [
+        *[bodies.zero_if_absent(slopes.get(constants + n), carried[n].spec) for n in states],
+        *[slopes[at] for at in summed],
     ]
-    node = apply(
-        REGISTRY["while"], (*inputs, *initial), (back.condition, back.step, len(inputs), None)
-    )
-    results = outputs(node)[1:-1]
-    found = {constants + n: result for n, result in zip(back.states, results, strict=False)}
-    found |= dict(zip(back.sums, results[len(back.states) :], strict=True))
-    return [found.get(at) for at in wanted]
+    results = substitute(roots, dict(zip(chunk.inputs, (*fixed, *there, k - start), strict=True)))
+    cut = len(states)
+    totals = [old + new for old, new in zip(sums, results[cut:], strict=True)]
+    inputs = (*body.inputs, k, *seeds.values(), *sums)
+    step = closed(inputs, (start, *results[:cut], *totals))
+    condition = closed(inputs, (k > 0,))
+    # The operands are those of the body, then the number of steps and the cotangents.
+    cotangents = {n: placeholder(carried[n].spec) for n, flag in enumerate(given) if flag}
+    initial = [cotangents.get(n) or constant(0, carried[n].spec) for n in states]
+    initial += [constant(0, total.spec) for total in sums]
+    params = (condition, step, len(body.inputs), None)
+    node = apply(REGISTRY["while"], (*body.inputs, k, *initial), params)
+    places = [*[constants + n for n in states], *summed]
+    found = dict(zip(places, outputs(node)[1:-1], strict=True))
+    having = tuple(at in found for at in wanted)
+    kept = [found[at] for at in wanted if at in found]
+    return closed((*body.inputs, k, *cotangents.values()), kept), having
+
+
+def _chunk(body: Program, constants: int) -> Program:
+    """A program of CHUNK steps; steps from a limit on change nothing."""
+    number, limit = placeholder(NUMBER), placeholder(NUMBER)
+    fixed, carried = body.inputs[:constants], body.inputs[constants:]
+    stay = closed(body.inputs, carried)
+    chosen = branch_node((stay, body), cast(number < limit, NUMBER.dtype), body.inputs)
+    one = closed((*fixed, limit, number, *carried), (number + 1, *outputs(chosen)))
+    node = scan_node(one, (*fixed, limit), (constant(0, NUMBER), *carried), (), CHUNK)
+    return closed((*body.inputs, limit), outputs(node)[1:])
+
+
+def _state_at(body: Program, constants: int, start: Node) -> tuple[Node, ...]:
+    """The carried values after `start` steps."""
+    number, limit = placeholder(NUMBER), placeholder(NUMBER)
+    fixed, carried = body.inputs[:constants], body.inputs[constants:]
+    inputs = (*fixed, limit, number, *carried)
+    condition = closed(inputs, (number < limit,))
+    one = closed(inputs, (number + 1, *body.outputs))
+    operands = (*fixed, start, constant(0, NUMBER), *carried)
+    node = apply(REGISTRY["while"], operands, (condition, one, constants + 1, None))
+    return outputs(node)[1:-1]
 
 
 PARAMS = ("condition", "body", "constants", "maximum")
@@ -208,7 +181,15 @@ def _pullback(
     maximum: int | None,
 ) -> list[Node | None]:
     if maximum is None:
-        return pull_while(wanted, list(cotangents)[:-1], y[-1], inputs, body, constants)
+        given = tuple(cotangent is not None for cotangent in cotangents[:-1])
+        key = of_structure("while pullback", constants, tuple(wanted), given)
+        seeds = [cotangent for cotangent in cotangents[:-1] if cotangent is not None]
+        return bodies.by_program(
+            body,
+            key,
+            lambda: _pullback_program(body, constants, wanted, given),
+            (*inputs, y[-1], *seeds),
+        )
     node = bounded(inputs, condition, body, constants, maximum)
     rule: Any = SCAN.pullback
     return rule(wanted, list(cotangents)[:-1], outputs(node), inputs, **node.keywords)
