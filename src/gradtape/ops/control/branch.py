@@ -43,28 +43,47 @@ def _jvp(
     tangents: Sequence[Node | None], y: Sequence[Node], inputs: Inputs, *, branches: Branches
 ) -> tuple[Node | None, ...]:
     active = tuple(tangent is not None for tangent in tangents[1:])
-    if not any(active):
-        return (None,) * len(y)
-    found = [bodies.pushed(body, active) for body in branches]
-    having = [any(flags) for flags in zip(*[flags for _, flags in found], strict=True)]
+    chosen = placeholder(inputs[0].spec)
 
-    def build() -> Branches:
-        made = []
+    def build() -> tuple[Program, Flags]:
+        found = [bodies.pushed(body, active) for body in branches]
+        rows = []
         for body, flags in found:
             slopes = iter(body.outputs[len(y) :])
-            tangent = [next(slopes) if flag else None for flag in flags]
-            filled = [
-                bodies.zero_if_absent(one, value.spec)
-                for one, value, flag in zip(tangent, body.outputs, having, strict=False)
-                if flag
-            ]
-            made.append(closed(body.inputs, (*body.outputs[: len(y)], *filled)))
-        return tuple(made)
+            rows.append([next(slopes) if flag else None for flag in flags])
+        filled, having = _filled(rows, y)
+        made = [
+            closed(body.inputs, (*body.outputs[: len(y)], *row))
+            for (body, _), row in zip(found, filled, strict=True)
+        ]
+        return _derived(made, chosen, len(y)), having
 
-    made = bodies.remembered(branches[0], of_structure("branch jvp", active, branches), build)
+    key = of_structure("branch jvp", active, branches, chosen.spec)
     given = [tangent for tangent in tangents[1:] if tangent is not None]
-    results = iter(outputs(branch_node(made, inputs[0], (*inputs[1:], *given)))[len(y) :])
-    return tuple(next(results) if flag else None for flag in having)
+    return tuple(bodies.by_program(branches[0], key, build, (*inputs, *given)))
+
+
+def _filled(
+    rows: Sequence[Sequence[Node | None]], like: Sequence[Node]
+) -> tuple[list[list[Node]], Flags]:
+    """Rows of one length: zeros where another row has a node, and nothing where none has."""
+    having = tuple(any(one is not None for one in column) for column in zip(*rows, strict=True))
+    filled = [
+        [
+            bodies.zero_if_absent(one, node.spec)
+            for one, node, flag in zip(row, like, having, strict=True)
+            if flag
+        ]
+        for row in rows
+    ]
+    return filled, having
+
+
+def _derived(made: Sequence[Program], chosen: Node, first: int) -> Program:
+    """The outputs from `first` on of a branch among these bodies, as a program."""
+    operands = [placeholder(node.spec) for node in made[0].inputs]
+    found = outputs(branch_node(made, chosen, operands)) if made[0].outputs else ()
+    return closed((chosen, *operands), found[first:])
 
 
 def _pullback(
@@ -81,21 +100,13 @@ def _pullback(
 
     def build() -> tuple[Program, Flags]:
         graphs = [bodies.pulled(body, asked, given) for body in branches]
-        having = tuple(
-            any(slope is not None for slope in slopes)
-            for slopes in zip(*[found for _, found in graphs], strict=True)
-        )
-        made = []
-        for body, (seeds, found) in zip(branches, graphs, strict=True):
-            filled = [
-                bodies.zero_if_absent(slope, body.inputs[index].spec)
-                for slope, index, flag in zip(found, asked, having, strict=True)
-                if flag
-            ]
-            made.append(closed((*body.inputs, *seeds), filled))
-        operands = [placeholder(node.spec) for node in made[0].inputs]
-        found = outputs(branch_node(made, chosen, operands)) if any(having) else ()
-        return closed((chosen, *operands), found), having
+        like = [branches[0].inputs[index] for index in asked]
+        filled, having = _filled([found for _, found in graphs], like)
+        made = [
+            closed((*body.inputs, *seeds), row)
+            for body, (seeds, _), row in zip(branches, graphs, filled, strict=True)
+        ]
+        return _derived(made, chosen, 0), having
 
     chosen = placeholder(inputs[0].spec)
     key = of_structure("branch pullback", asked, given, branches, chosen.spec)

@@ -28,15 +28,20 @@ BUDGET = 2_000_000
 STEPS = 4096
 
 
+def _sparse() -> Any:
+    # SciPy is loaded at first use: importing it takes longer than importing gradtape.
+    from scipy import sparse
+
+    return sparse
+
+
 def body_pattern(body: Program) -> Any:
     """The input elements that each output element depends on; None if the pattern is dense."""
     return body.derived.once(of_structure("pattern"), lambda: _detected(body))
 
 
 def _detected(body: Program) -> Any:
-    # SciPy is loaded at first use: importing it takes longer than importing gradtape.
-    import scipy.sparse as sparse
-
+    sparse = _sparse()
     rows = sum(node.size for node in body.outputs)
     columns: list[Any] = []
     for source in body.inputs:
@@ -64,10 +69,7 @@ def _starts(nodes: Sequence[Any]) -> list[int]:
 
 def _placed(matrix: Any, offset: int, width: int) -> Any:
     """The matrix as the columns from `offset` on of a matrix of this width."""
-    # SciPy is loaded at first use: importing it takes longer than importing gradtape.
-    from scipy.sparse import csr_array
-
-    return csr_array(
+    return _sparse().csr_array(
         (matrix.data, matrix.indices + offset, matrix.indptr), shape=(matrix.shape[0], width)
     )
 
@@ -85,7 +87,7 @@ def _answers(
     """Split matrices over all operands into one `Listed` for each output and operand."""
     ends = list(pairwise(_starts(operands)))
     found = []
-    for matrix, of in zip(results, y.spec, strict=True):
+    for matrix, of in zip(results, y.spec, strict=False):
         columns = matrix.tocsc()
         found.append(
             tuple(
@@ -101,12 +103,12 @@ def scan_reads(y: Node, operands: tuple[RuleInput, ...], **params: Any) -> OpRea
     scan = Scan(**params)
     if not scan.length:
         # Final values are the initial values, and stacked results have no elements.
-        finals = [SAME if one.active and one.inexact else None for one in scan.parts(operands)[1]]
-        nothing = (None,) * len(operands)
-        return [
-            (*nothing[:at], finals[at - scan.constants], *nothing[at + 1 :])
-            for at in range(scan.constants, scan.first)
-        ] + [nothing] * (len(y.spec) - scan.carries)
+        nothing: list[Any] = [None] * len(operands)
+        unmoved = [tuple(nothing) for _ in y.spec]
+        for at, one in enumerate(scan.parts(operands)[1], start=scan.constants):
+            if one.active and one.inexact:
+                unmoved[at - scan.constants] = (*nothing[:at], SAME, *nothing[at + 1 :])
+        return unmoved
     pattern = body_pattern(scan.body) if scan.carries else None
     if scan.carries and (pattern is None or _uses_carry(scan, pattern)):
         if scan.length > STEPS:
@@ -114,10 +116,10 @@ def scan_reads(y: Node, operands: tuple[RuleInput, ...], **params: Any) -> OpRea
         found = None if pattern is None else _composed(y, operands, scan, pattern)
         return _given_up(y, operands) if found is None else found
     results = _separate(y, operands, scan)
-    return [*_final(operands, scan, pattern), *results] if scan.carries else results
+    return [*_final(y, operands, scan, pattern), *results] if scan.carries else results
 
 
-def _given_up(y: Node, operands: tuple[RuleInput, ...], why: str = "") -> OpReads:
+def _given_up(y: Node, operands: tuple[RuleInput, ...], why: str = "") -> list[tuple[Any, ...]]:
     """Every element reads everything, with a note why."""
     note = why or f"more than {BUDGET} entries in all steps or branches"
     return [
@@ -193,76 +195,72 @@ def _separate(y: Node, operands: tuple[RuleInput, ...], scan: Scan) -> list[tupl
     return list(zip(*columns, strict=True))
 
 
-def _final(operands: tuple[RuleInput, ...], scan: Scan, pattern: Any) -> list[tuple[Any, ...]]:
-    """The last carried values: each reads all that any number of steps may bring to it."""
-    # SciPy is loaded at first use: importing it takes longer than importing gradtape.
-    import scipy.sparse as sparse
+def _step(pattern: Any, scan: Scan, operands: tuple[RuleInput, ...]) -> tuple[Any, ...]:
+    """The pattern of a step by what it reads: constants, carried values, each sequence's element.
 
-    split, ends = _starts(scan.body.outputs), _starts(scan.body.inputs)
-    columns = pattern[: split[scan.carries]].tocsc()
-    reached = sparse.eye_array(split[scan.carries], dtype=bool, format="csr")
+    With it the values that are carried before the first step. Constants and these are placed among
+    the elements of all operands.
+    """
+    place, ends = _starts(operands), _starts(scan.body.inputs)
+    columns, width = pattern.tocsc(), place[-1]
+    fixed = _placed(columns[:, : ends[scan.constants]].tocsr(), 0, width)
     moving = columns[:, ends[scan.constants] : ends[scan.first]].tocsr()
+    elements = [columns[:, a:b].tocsr() for a, b in pairwise(ends[scan.first :])]
+    identity = _sparse().eye_array(moving.shape[1], dtype=bool, format="csr")
+    return fixed, moving, elements, _placed(identity, place[scan.constants], width)
+
+
+def _closure(carried: Any, moving: Any) -> Any:
+    """What any number of steps may bring to carried values; None past the budget."""
     while True:
-        more = _union(reached, moving @ reached)
-        if more.nnz == reached.nnz:
-            break
-        reached = more
-    found = []
-    for of, (a, b) in zip(scan.body.outputs, pairwise(split[: scan.carries + 1]), strict=False):
-        answers: list[Any] = []
-        for number, operand in enumerate(operands):
-            if not operand.active or not of.spec.inexact:
-                answers.append(None)
-                continue
-            if scan.constants <= number < scan.first:
-                start = ends[scan.constants]
-                answers.append(
-                    Listed(reached[a:b, ends[number] - start : ends[number + 1] - start])
-                )
-                continue
-            block = (reached[a:b] @ columns[:, ends[number] : ends[number + 1]]).tocsr()
-            if number < scan.constants:
-                answers.append(Listed(block.astype(bool)))
-            elif block.nnz * scan.length > BUDGET:
-                answers.append(everything(operand.shape, of.shape))
-            else:
-                answers.append(Listed(sparse.hstack([block] * scan.length, format="csr")))
-        found.append(tuple(answers))
-    return found
+        more = _union(carried, moving @ carried)
+        if more.nnz == carried.nnz:
+            return carried
+        if more.nnz > BUDGET:
+            return None
+        carried = more
+
+
+def _final(
+    y: Node, operands: tuple[RuleInput, ...], scan: Scan, pattern: Any
+) -> list[tuple[Any, ...]]:
+    """The last carried values: each reads all that any number of steps may bring to it."""
+    place, width = _starts(operands), _starts(operands)[-1]
+    ends = _starts(scan.body.outputs)[: scan.carries + 1]
+    fixed, moving, elements, start = _step(pattern[: ends[-1]], scan, operands)
+    if start.nnz + sum(each.nnz for each in elements) * scan.length > BUDGET:
+        return _given_up(y, operands)[: scan.carries]
+    rows = [
+        _placed(_sparse().hstack([each] * scan.length, format="csr"), place[number], width)
+        for number, each in enumerate(elements, start=scan.first)
+    ]
+    carried = _closure(_union(start, fixed, *rows), moving)
+    if carried is None:
+        return _given_up(y, operands)[: scan.carries]
+    return _answers([carried[a:b] for a, b in pairwise(ends)], y, operands)
 
 
 def _composed(y: Node, operands: tuple[RuleInput, ...], scan: Scan, pattern: Any) -> OpReads | None:
     """The patterns of the steps composed one after another; None past the budget."""
-    # SciPy is loaded at first use: importing it takes longer than importing gradtape.
-    import scipy.sparse as sparse
-
-    body, constants, first, length = scan.body, scan.constants, scan.first, scan.length
-    place, ends = _starts(operands), _starts(body.inputs)
-    width = place[-1]
-    columns = pattern.tocsc()
-    fixed = _placed(columns[:, : ends[constants]].tocsr(), 0, width)
-    moving = columns[:, ends[constants] : ends[first]].tocsr()
-    elements = [columns[:, ends[n] : ends[n + 1]].tocsr() for n in range(first, len(operands))]
-    count = ends[first] - ends[constants]
-    carried = _placed(sparse.eye_array(count, dtype=bool, format="csr"), place[constants], width)
-    rows: list[Any] = [None] * length
+    place, width = _starts(operands), _starts(operands)[-1]
+    fixed, moving, elements, carried = _step(pattern, scan, operands)
+    count = carried.shape[0]
+    rows: list[Any] = [None] * scan.length
     entries = 0
     for position in scan.positions():
         parts = [fixed, moving @ carried] if count else [fixed]
-        for number, element in enumerate(elements, start=first):
-            size = ends[number + 1] - ends[number]
-            parts.append(_placed(element, place[number] + position * size, width))
+        for number, element in enumerate(elements, start=scan.first):
+            start = place[number] + position * element.shape[1]
+            parts.append(_placed(element, start, width))
         step = _union(*parts)
         entries += step.nnz
         if entries > BUDGET:
             return None
         carried, rows[position] = step[:count], step[count:]
-    split = _starts(body.outputs)
+    split = _starts(scan.body.outputs)
     results = [carried[a:b] for a, b in pairwise(split[: scan.carries + 1])]
     for a, b in pairwise([at - count for at in split[scan.carries :]]):
-        stacked = [row[a:b] for row in rows]
-        empty = sparse.csr_array((0, width), dtype=bool)
-        results.append(sparse.vstack(stacked, format="csr") if stacked else empty)
+        results.append(_sparse().vstack([row[a:b] for row in rows], format="csr"))
     return _answers(results, y, operands)
 
 
@@ -287,26 +285,15 @@ def while_reads(
     constants: int,
     maximum: int | None,
 ) -> OpReads:
-    """The pattern of any number of steps: powers are joined until no entry is added."""
-    # SciPy is loaded at first use: importing it takes longer than importing gradtape.
-    import scipy.sparse as sparse
-
+    """The pattern of any number of steps."""
     pattern = body_pattern(body)
     if pattern is None:
         return _given_up(y, operands)
-    place = _starts(operands)
-    count, width = place[-1] - place[constants], place[-1]
-    columns = pattern.tocsc()
-    fixed = _placed(columns[:, : place[constants]].tocsr(), 0, width)
-    moving = columns[:, place[constants] :].tocsr()
-    carried = _placed(sparse.eye_array(count, dtype=bool, format="csr"), place[constants], width)
-    while True:
-        more = _union(carried, fixed, moving @ carried)
-        if more.nnz == carried.nnz:
-            break
-        if more.nnz > BUDGET:
-            return _given_up(y, operands)
-        carried = more
-    ends = [(a - place[constants], b - place[constants]) for a, b in pairwise(place[constants:])]
-    counted = sparse.csr_array((1, width), dtype=bool)
+    scan = Scan(body, constants, len(operands) - constants, 0, False, False)
+    fixed, moving, _, start = _step(pattern, scan, operands)
+    carried = _closure(_union(start, fixed), moving)
+    if carried is None:
+        return _given_up(y, operands)
+    ends = pairwise(_starts(body.outputs))
+    counted = _sparse().csr_array((1, carried.shape[1]), dtype=bool)
     return _answers([*[carried[a:b] for a, b in ends], counted], y, operands)

@@ -94,22 +94,25 @@ def _body_with_tangents(scan: Scan, active: Flags, having: Flags) -> Program:
 
 
 def pull(
-    scan: Scan, body: Program, asked: Sequence[int], given: Flags
+    scan: Scan, body: Program, wanted: Sequence[int], given: Flags
 ) -> tuple[list[int], dict[int, Node], dict[int, Node]]:
     """The carried values that have a cotangent at the end of some step, from those of the outputs.
 
     With them the placeholders of cotangents by output, and the cotangents of inputs that have one.
     """
+    carried = range(scan.constants, scan.first)
+    inexact = [at for at, node in enumerate(body.inputs) if node.spec.inexact]
+    asked = [at for at in inexact if at in carried or at in wanted]
     moving = {number for number in range(scan.carries) if given[number]}
     while True:
         flags = (*[number in moving for number in range(scan.carries)], *given[scan.carries :])
         seeds, found = bodies.pulled(body, asked, flags)
         slopes = {at: slope for at, slope in zip(asked, found, strict=True) if slope is not None}
-        carried = {at - scan.constants for at in slopes if scan.constants <= at < scan.first}
-        if carried <= moving:
+        more = {at - scan.constants for at in slopes if at in carried}
+        if more <= moving:
             by_output = [number for number, flag in enumerate(flags) if flag]
             return sorted(moving), dict(zip(by_output, seeds, strict=True)), slopes
-        moving |= carried
+        moving |= more
 
 
 def batched(

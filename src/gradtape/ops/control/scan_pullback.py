@@ -9,13 +9,13 @@ loop, instead of one for each step.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from gradtape.errors import UndefinedRuleError
 from gradtape.ir import REGISTRY, Program, closed, of_structure, substitute, topological
-from gradtape.ir.node import PICK, Node, apply, constant, outputs, placeholder
+from gradtape.ir.node import PICK, Node, apply, outputs, placeholder
 from gradtape.ir.provenance import provenance
 from gradtape.ops.control import bodies, loop_rules
 from gradtape.ops.control.scan_params import Scan
@@ -132,18 +132,9 @@ def _pullback(scan: Scan, wanted: Sequence[int], given: Flags) -> tuple[Program,
     """The cotangents of wanted inputs, from the inputs and the given cotangents."""
     body, constants, first = scan.body, scan.constants, scan.first
     operands = [placeholder(of) for of in scan.specs(body.inputs)]
-    # Residuals are ordinary results of a scan, so that higher derivatives need no other rule.
-    whole, more = saved(scan)
-    values = outputs(apply(REGISTRY["scan"], operands, replace(scan, body=whole).params))
+    values, known = _forward(scan, operands)
     cotangents = {n: placeholder(values[n].spec) for n, flag in enumerate(given) if flag}
-    asked = [p for p in range(constants, first) if body.inputs[p].spec.inexact]
-    states, seeds, pulled = loop_rules.pull(scan, body, sorted({*wanted, *asked}), given)
-    # Nodes of a step whose values at all steps exist: sequences, results, residuals, cotangents.
-    known = dict(zip(body.inputs[first:], operands[first:], strict=True))
-    results = zip((*body.outputs, *more), values, strict=True)
-    for node, stack in list(results)[scan.carries :]:
-        if node not in body.inputs[:constants]:
-            known.setdefault(node, stack)
+    states, seeds, pulled = loop_rules.pull(scan, body, wanted, given)
     known |= {seed: cotangents[n] for n, seed in seeds.items() if n >= scan.carries}
     # With `recompute`, stacks would take the memory that recomputing is meant to save.
     having = [p for p in wanted if p in pulled]
@@ -154,50 +145,63 @@ def _pullback(scan: Scan, wanted: Sequence[int], given: Flags) -> tuple[Program,
         known,
     )
     summed = [p for p in having if p < constants and p not in products.found]
-    slopes = [bodies.zero_if_absent(pulled.get(constants + n), seeds[n].spec) for n in states]
-    carried = [(seeds[n], slope) for n, slope in zip(states, slopes, strict=True)]
-    sums = [placeholder(pulled[p].spec) for p in summed]
-    carried += [(total, total + pulled[p]) for total, p in zip(sums, summed, strict=True)]
-    initial = [cotangents.get(n) or constant(0, seeds[n].spec) for n in states]
-    initial += [constant(0, total.spec) for total in sums]
+    before = [*[seeds[n] for n in states], *[placeholder(pulled[p].spec) for p in summed]]
+    starts = [*[cotangents.get(n) for n in states], *[None] * len(summed)]
+    initial = list(map(bodies.zero_if_absent, starts, [node.spec for node in before]))
+    after = [bodies.zero_if_absent(pulled.get(constants + n), seeds[n].spec) for n in states]
+    after += [total + pulled[p] for total, p in zip(before[len(states) :], summed, strict=True)]
     rows = dict.fromkeys([*[pulled[p] for p in having if p >= first], *products.factors])
-    finals, stacks = _backward(
-        scan, operands, known, carried, initial, [node for node in rows if node not in known]
-    )
-    known |= stacks
-    places = {place: known[node] for node, place in products.factors.items()}
+    finals, stacks = _backward(scan, operands, known, before, initial, after, rows)
+    places = {place: stacks[node] for node, place in products.factors.items()}
     found = dict(zip([*[constants + n for n in states], *summed], finals, strict=True))
-    found |= {p: known[pulled[p]] for p in having if p >= first}
+    found |= {p: stacks[pulled[p]] for p in having if p >= first}
     found |= zip(products.found, substitute(products.found.values(), places), strict=True)
     back = closed((*operands, *cotangents.values()), [found[p] for p in having])
     return back, tuple(p in pulled for p in wanted)
+
+
+def _forward(scan: Scan, operands: Sequence[Node]) -> tuple[Sequence[Node], dict[Node, Node]]:
+    """The outputs of the scan, and the nodes of a step whose values at all steps exist.
+
+    These are its sequences, results and residuals. Residuals are ordinary results of a scan, so
+    that higher derivatives need no other rule.
+    """
+    whole, more = saved(scan)
+    body, first, cut = scan.body, scan.first, scan.carries
+    values = outputs(apply(REGISTRY["scan"], tuple(operands), replace(scan, body=whole).params))
+    known = dict(zip((*body.outputs, *more)[cut:], values[cut:], strict=True))
+    known |= zip(body.inputs[first:], operands[first:], strict=True)
+    for node in body.inputs[: scan.constants]:
+        known.pop(node, None)
+    return values, known
 
 
 def _backward(
     scan: Scan,
     operands: Sequence[Node],
     known: Mapping[Node, Node],
-    carried: Sequence[tuple[Node, Node]],
+    before: Sequence[Node],
     initial: Sequence[Node],
-    rows: Sequence[Node],
+    after: Sequence[Node],
+    wanted: Iterable[Node],
 ) -> tuple[Sequence[Node], dict[Node, Node]]:
-    """A scan in the other direction: the last carried values, and nodes of a step stacked.
+    """A scan in the other direction: the last carried values, and the wanted nodes stacked.
 
-    `carried` has the node of each value at the beginning of a step, and that at its end.
+    Carried values are `before` and `after` a step, and `initial` before the first one. `known` has
+    the nodes of a step that are stacked already.
     """
-    inputs = scan.body.inputs
-    before, after = [one for one, _ in carried], [one for _, one in carried]
+    inputs, rows = scan.body.inputs, [node for node in wanted if node not in known]
     stop = {*inputs, *known, *before}
     needed = [node for node in topological([*after, *rows], stop=stop) if node in stop]
     fixed = [at for at, node in enumerate(inputs[: scan.constants]) if node in needed]
     elements = [node for node in needed if node in known]
     step = closed((*[inputs[at] for at in fixed], *before, *elements), (*after, *rows))
     if not step.outputs:
-        return (), {}
+        return (), {**known}
     again = replace(
         scan, body=step, constants=len(fixed), carries=len(before), reverse=not scan.reverse
     )
     given = (*[operands[at] for at in fixed], *initial, *[known[node] for node in elements])
     found = outputs(apply(REGISTRY["scan"], given, again.params))
     cut = len(before)
-    return found[:cut], dict(zip(rows, found[cut:], strict=True))
+    return found[:cut], {**known, **dict(zip(rows, found[cut:], strict=True))}

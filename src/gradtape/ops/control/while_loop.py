@@ -40,8 +40,7 @@ def _pullback_program(
     """The cotangents of wanted inputs, from the inputs, the number of steps, and cotangents."""
     fixed, carried = body.inputs[:constants], body.inputs[constants:]
     chunk = _chunk(body, constants)
-    asked = [at for at, node in enumerate(body.inputs) if node.spec.inexact]
-    states, seeds, slopes = loop_rules.pull(_as_scan(body, constants), chunk, asked, given)
+    states, seeds, slopes = loop_rules.pull(_as_scan(body, constants), chunk, wanted, given)
     # The backward loop carries cotangents of carried values (states) and of constants (sums).
     summed = [at for at in wanted if at < constants and at in slopes]
     k = placeholder(NUMBER)

@@ -44,7 +44,7 @@ def of_matrices(
     """
     if failure is not None:
         rules |= {"numpy": explained(name, failure, numpy), "may_fail": True}
-    defaults = {
+    defaults: dict[str, Any] = {
         "numpy": numpy,
         "promote": promotion(name, "float", "inexact"),
         "batch": batching.leading,

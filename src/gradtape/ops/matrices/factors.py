@@ -29,7 +29,7 @@ from gradtape.ops.matrices.contraction import conjugate
 _LATER = Undefined("factors of matrices appear in compiled programs, after differentiation")
 
 
-def _routine(name: str, x: Array) -> Callable[..., Any]:
+def _routine(name: str, x: Array) -> Any:
     # SciPy is loaded at first use: importing it takes longer than importing gradtape.
     from scipy.linalg import get_lapack_funcs
 
