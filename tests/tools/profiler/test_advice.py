@@ -9,6 +9,7 @@ from tests.tools.profiler.faulty_training import FAULTS, line_of, profiled
 import gradtape as gt
 from gradtape.runtime import tiers
 from gradtape.tools.profiler import advice
+from gradtape.tools.profiler.groups import Group
 
 pytestmark = pytest.mark.skipif(tiers.MODE == "off", reason="GRADTAPE_JIT=off: nothing is compiled")
 
@@ -64,7 +65,7 @@ def test_small_gains_are_not_told(monkeypatch):
 
 
 def test_threads_that_do_not_pay():
-    group = advice.Group(
+    group = Group(
         0, 0, "fused loop", "add", "float64", (10,), 640, 1.0, 10.0, 80, True, shared=2e-3,
         serial=1e-3, shares={(None, False): 1.0},
     )  # fmt: skip

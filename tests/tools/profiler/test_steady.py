@@ -22,7 +22,7 @@ def record(tier, runs, per_run, plan=PLAN, address=7):
         runs * per_run, 10.0, 80, False, shares={(HERE, False): 1.0},
     )  # fmt: skip
     return PlanRecord(
-        0, plan, tier, runs, runs * per_run, 1, [group], None,
+        plan, tier, runs, runs * per_run, 1, [group], None,
         addresses=(address,) if tier == "compiled" else (),
     )  # fmt: skip
 

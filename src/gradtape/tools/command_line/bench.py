@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from importlib.util import find_spec
 from typing import Any
 
@@ -97,7 +98,7 @@ def run(chosen: argparse.Namespace) -> int:
     if chosen.json:
         names = ("program", "gradtape", "numpy")
         found = [dict(zip(names, row, strict=True)) for row in rows]
-        print_json({"limits": limits.as_dict(), "programs": found})
+        print_json({"limits": asdict(limits), "programs": found})
     else:
         print_table(
             "limits of this machine",

@@ -7,16 +7,17 @@ depend on when the compiler was done. Gains below `LEAST` of the wall time are n
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from gradtape.ir import Node
+from gradtape.ir import Node, topological
 from gradtape.ir.recorded_lines import Place
 from gradtape.ir.walk import dependents
 from gradtape.runtime.tiers import MODE
 from gradtape.tools.profiler import costs
-from gradtape.tools.profiler.groups import Group, PlanRecord
+from gradtape.tools.profiler.groups import PlanRecord
 from gradtape.tools.profiler.steady import typical, whole_loop
 
 if TYPE_CHECKING:
@@ -106,21 +107,21 @@ def _time_of(plan: PlanRecord, nodes: set[Node]) -> float:
 
 def _place_of(plan: PlanRecord, nodes: set[Node]) -> Place | None:
     """The line that the longest part of some nodes comes from."""
-    weights: dict[Place | None, float] = {}
+    weights: defaultdict[Place | None, float] = defaultdict(float)
     for group in plan.groups:
         inside = [node for node in group.nodes if node in nodes]
-        if not inside or not group.nodes:
-            continue
-        share = group.seconds * len(inside) / len(group.nodes)
+        places = plan.places_of(inside)
+        share = group.seconds * len(inside) / max(len(group.nodes), 1)
         for (place, _), part in group.shares.items():
-            if _has_line(plan, group, inside, place):
-                weights[place] = weights.get(place, 0.0) + share * part
+            if len(inside) == len(group.nodes) or place in places:
+                weights[place] += share * part
+    return _heaviest(weights) or plan.place
+
+
+def _heaviest(weights: dict[Place | None, float]) -> Place | None:
+    """The known line with the largest weight."""
     known = {place: weight for place, weight in weights.items() if place is not None}
-    return max(known, key=lambda place: known[place]) if known else plan.place
-
-
-def _has_line(plan: PlanRecord, group: Group, inside: list[Node], place: Place | None) -> bool:
-    return len(inside) == len(group.nodes) or place in plan.places_of(inside)
+    return max(known, key=lambda place: known[place], default=None)
 
 
 # The findings.
@@ -135,9 +136,8 @@ def computed_again(found: Findings) -> Iterator[Advice]:
         changing = _changing_inputs(plan)
         if changing is None:
             continue
-        moving = dependents((*program.inputs, *program.nodes), changing)
         random = {node for node in program.nodes if node.op.opaque or node.op.calls_python}
-        moving |= dependents(program.nodes, random)
+        moving = dependents((*program.inputs, *program.nodes), changing | random)
         still = {
             node
             for node in program.nodes
@@ -188,14 +188,8 @@ def never_read(found: Findings) -> Iterator[Advice]:
             if count >= 3 and count == binding.given.get(number)
         }
         # An output that is also another one is read with that.
-        read = {node for at, node in enumerate(program.outputs) if at not in unread}
-        needed: set[Node] = set()
-        stack = list(read)
-        while stack:
-            node = stack.pop()
-            if node not in needed:
-                needed.add(node)
-                stack += node.inputs
+        read = [node for at, node in enumerate(program.outputs) if at not in unread]
+        needed = set(topological(read))
         idle = {node for node in program.nodes if node not in needed}
         gain = _time_of(plan, idle)
         if not unread or gain <= 0:
@@ -323,14 +317,7 @@ def jacobian_by_a_loop(found: Findings) -> Iterator[Advice]:
             for other, entry in found.lines.items()
             if other is not None and other.file == place.file and abs(other.line - place.line) <= 3
         ]
-        spent = sum(
-            entry["python"]
-            + entry["recording"]
-            + entry["reading"]
-            + entry["building"]
-            + entry["backward"]
-            for entry in near
-        )
+        spent = sum(sum(entry.values()) - entry["forward"] for entry in near)
         spent += found.measured.collector.event_seconds.get("derive", 0.0)
         yield Advice(
             "Jacobian by a loop",
@@ -346,7 +333,7 @@ def jacobian_by_a_loop(found: Findings) -> Iterator[Advice]:
 def wider_than_needed(found: Findings) -> Iterator[Advice]:
     """float64 where the time is that of memory or of products, which float32 halves."""
     limits = found.limits
-    weights: dict[Place | None, float] = {}
+    weights: defaultdict[Place | None, float] = defaultdict(float)
     gain = 0.0
     for group in found.groups:
         # A loop over few numbers takes the time of its call, whatever they are.
@@ -362,15 +349,14 @@ def wider_than_needed(found: Findings) -> Iterator[Advice]:
         part = group.seconds * (1 - min(1.0, ratio))
         gain += part
         for (place, _), share in group.shares.items():
-            weights[place] = weights.get(place, 0.0) + share * part
-    known = {place: weight for place, weight in weights.items() if place is not None}
-    if gain and known:
-        place = max(known, key=lambda each: known[each])
+            weights[place] += share * part
+    heaviest = _heaviest(weights)
+    if gain and heaviest is not None:
         yield Advice(
             "float64",
             "Most of this time moves float64 numbers or multiplies float64 matrices.",
             "If seven digits suffice, make the data float32: gt.asarray(x, dtype=gt.float32).",
-            place,
+            heaviest,
             gain,
             "half of the bytes, and products at the float32 rate of this machine",
         )
@@ -385,7 +371,7 @@ def stops_fusion(found: Findings) -> Iterator[Advice]:
             op = group.nodes[0].op
             if not group.python_ops or group.runs < 2:
                 continue
-            place, _ = max(group.shares, key=lambda key: group.shares[key])
+            place = group.place
             spent = group.seconds
             if op.calls_python and place in found.lines:
                 # Its Python is not part of a plan, and its operands are computed on its line.
@@ -426,13 +412,12 @@ def threads_do_not_pay(found: Findings) -> Iterator[Advice]:
         return
     assert worst.shared is not None
     assert worst.serial is not None
-    place, _ = max(worst.shares, key=lambda key: worst.shares[key])
     yield Advice(
         "threads do not pay",
         f"{total} groups took longer with {found.limits.threads} threads than with one: "
         f"{worst.title} {worst.shared * 1e6:.0f} us beside {worst.serial * 1e6:.0f} us.",
         "Try gt.set_num_threads(1), or leave the other processors to this program.",
-        place,
+        worst.place,
         gain,
         "the same groups on one thread, in one run of 64",
     )

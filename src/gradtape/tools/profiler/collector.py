@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections import deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -157,15 +157,15 @@ class Collector:
         self.sampler = sampler
         self.began = time.perf_counter_ns()
         self.thread = threading.get_ident()
-        self.readings: dict[Place | None, Reading] = {}
-        self.askings: dict[Place | None, Asking] = {}
+        self.readings: defaultdict[Place | None, Reading] = defaultdict(Reading)
+        self.askings: defaultdict[Place | None, Asking] = defaultdict(Asking)
         self.bindings: dict[int, Binding] = {}
         self.kept: dict[Place | None, Kept] = {}
         self.captures: dict[int, Capturing] = {}
         self.events: list[Event] = []
-        self.event_counts: dict[str, int] = {}
-        self.event_seconds: dict[str, float] = {}
-        self.causes: dict[str, int] = {}
+        self.event_counts: Counter[str] = Counter()
+        self.event_seconds: defaultdict[str, float] = defaultdict(float)
+        self.causes: Counter[str] = Counter()
         self.colourings: dict[int, tuple[Any, int, Place | None]] = {}
         # Nanoseconds that NumPy took on plans in tier 0.
         self.numpy_plans: dict[int, NumpyRuns] = {}
@@ -197,16 +197,13 @@ class Collector:
         if recording.capturing:
             return  # part of a capture, which is timed as a whole
         place = user_place()
-        reading = self.readings.get(place)
-        if reading is None:
-            reading = self.readings[place] = Reading()
+        reading = self.readings[place]
         in_numpy, building, modules = self._marks
         cycles = 0
-        if bound is not None:
-            binding = self.bindings.get(id(bound.plan))
-            if binding is not None and threading.get_ident() == self.thread:
-                self._look(binding, bound, recording, held, results)
-                cycles = binding.new_cycles()
+        binding = None if bound is None else self.bindings.get(id(bound.plan))
+        if binding is not None and threading.get_ident() == self.thread:
+            self._look(binding, bound, recording, held, results)
+            cycles = binding.new_cycles()
         spent = (
             (now - begin) * 1e-9,
             (self.numpy_ns - in_numpy) * 1e-9,
@@ -310,7 +307,7 @@ class Collector:
 
     def built(self, plan: Any, begin: int, cause: str) -> None:
         """A program needed a new plan."""
-        self.causes[cause] = self.causes.get(cause, 0) + 1
+        self.causes[cause] += 1
         self._add("plan", begin, f"{cause}, {_ops(plan)}", True)
         self._hold(plan)
 
@@ -341,9 +338,7 @@ class Collector:
     def derived(self, recording: Any, targets: Sequence[Node], begin: int, found: bool) -> None:
         """A gradient was asked for."""
         place = user_place()
-        asking = self.askings.get(place)
-        if asking is None:
-            asking = self.askings[place] = Asking()
+        asking = self.askings[place]
         asking.count += 1
         if recording.stamp != asking.recording:
             asking.recording, asking.here = recording.stamp, 0
@@ -374,14 +369,10 @@ class Collector:
         end = time.perf_counter_ns()
         if building:
             self._building_ns += end - begin
-        self._count(Event(kind, begin, end, user_place(2), text))
-
-    def _count(self, event: Event) -> None:
-        kind, seconds = event.kind, (event.end - event.begin) * 1e-9
-        self.event_counts[kind] = self.event_counts.get(kind, 0) + 1
-        self.event_seconds[kind] = self.event_seconds.get(kind, 0.0) + seconds
+        self.event_counts[kind] += 1
+        self.event_seconds[kind] += (end - begin) * 1e-9
         if len(self.events) < MOST_EVENTS:
-            self.events.append(event)
+            self.events.append(Event(kind, begin, end, user_place(2), text))
 
 
 def _ops(plan: Any) -> str:

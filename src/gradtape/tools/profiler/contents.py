@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import linecache
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,10 +16,10 @@ from gradtape.ir.recorded_lines import Place
 from gradtape.runtime.plan_cache import plan_holders
 from gradtape.runtime.probe import compiled_plans
 from gradtape.tools.profiler import advice, phases, tables
-from gradtape.tools.profiler.collector import Binding, Reading
+from gradtape.tools.profiler.collector import Binding, Capturing, Reading
 from gradtape.tools.profiler.groups import Group, PlanRecord, compiled_record, numpy_record
 from gradtape.tools.profiler.limits import Limits, machine_limits
-from gradtape.tools.profiler.measured import Findings, FunctionRecord, Measured
+from gradtape.tools.profiler.measured import Findings, FunctionRecord, Measured, captures
 from gradtape.tools.profiler.sampler import PYTHON
 from gradtape.tools.profiler.steady import Look, steady_plans, steady_readings
 
@@ -27,13 +28,14 @@ def contents(measured: Measured) -> dict[str, Any]:
     """Everything, as lists, dictionaries, numbers and texts."""
     functions = _functions(measured)
     plans = _plans(measured)
-    wall = measured.after.wall - measured.before.wall
+    wall = measured.wall
     groups = [group for plan in plans for group in plan.groups]
     spent = phases.phases(measured, plans, wall)
+    sampled = _seconds_of_looks(measured, spent)
     readings = measured.collector.readings
-    lines = _lines(measured, groups, _seconds_of_looks(measured, spent), readings)
+    lines = _lines(measured, groups, sampled, readings)
     limits = machine_limits()
-    told = advice.advice(_findings(measured, plans, spent, functions, limits, wall))
+    told = advice.advice(_findings(measured, plans, sampled, functions, limits))
     began = measured.collector.began
     title = measured.title or (str(measured.place) if measured.place else "a profile")
     longest = sorted(groups, key=lambda group: -group.seconds)[: tables.MOST_GROUPS]
@@ -68,18 +70,16 @@ def contents(measured: Measured) -> dict[str, Any]:
 def _findings(
     measured: Measured,
     plans: Sequence[PlanRecord],
-    spent: Mapping[str, float],
+    sampled: Mapping[Look, float],
     functions: Sequence[FunctionRecord],
     limits: Limits,
-    wall: float,
 ) -> Findings:
     """What advice looks at: the times of steady calls."""
-    steady = steady_plans(plans, measured.log)
+    steady, rate = steady_plans(plans, measured.log), measured.log.rate
     readings = steady_readings(measured.collector.readings)
     groups = [group for plan in steady for group in plan.groups]
-    sampled = _seconds_of_looks(measured, spent)
     lines = _lines(measured, groups, sampled, readings)
-    rate = measured.log.rate
+    wall = measured.wall
     return Findings(measured, readings, steady, groups, lines, functions, limits, wall, rate)
 
 
@@ -101,12 +101,11 @@ def _plans(measured: Measured) -> list[PlanRecord]:
     for compiled in compiled_plans():
         plan, binding = by_compiled.get(id(compiled), (None, None))
         since = measured.baselines.get(id(compiled))
-        record = compiled_record(len(found), compiled, since, measured.log.rate, binding, plan)
+        record = compiled_record(compiled, since, measured.log.rate, binding, plan)
         if record is not None:
             found.append(record)
     for runs in collector.numpy_plans.values():
-        binding = collector.bindings.get(id(runs.plan))
-        found.append(numpy_record(len(found), runs, binding))
+        found.append(numpy_record(runs, collector.bindings.get(id(runs.plan))))
     for record in found:
         if record.plan is not None and id(record.plan) in owners:
             _, record.owner, record.owner_place, record.fixed = owners[id(record.plan)]
@@ -123,7 +122,7 @@ def _owners() -> dict[int, tuple[Any, str, Place | None, set[int]]]:
     found: dict[int, tuple[Any, str, Place | None, set[int]]] = {}
     for holder in plan_holders():
         function: Any = holder
-        for captured in _captures(function):
+        for captured in captures(function):
             stack = [captured.steps.root]
             while stack:
                 step = stack.pop()
@@ -133,14 +132,6 @@ def _owners() -> dict[int, tuple[Any, str, Place | None, set[int]]]:
                     found[id(run.plan)] = run.plan, function.__name__, place, fixed
                 stack += step.branches.values()
     return found
-
-
-def _captures(function: Any) -> list[Any]:
-    known: dict[int, Any] = {}
-    for captured in function._local.by_key.values():
-        for each in captured.siblings:
-            known[id(each)] = each
-    return list(known.values())
 
 
 def _definition(function: Any) -> tuple[Place | None, int]:
@@ -158,14 +149,14 @@ def _definition(function: Any) -> tuple[Place | None, int]:
 
 
 def _functions(measured: Measured) -> list[FunctionRecord]:
-    known = {id(each): each for holder in plan_holders() for each in _captures(holder)}
+    known = {id(each): each for each in captures()}
     # Functions that are gone by now were captured while the profile ran.
     known |= {id(each.captured): each.captured for each in measured.collector.captures.values()}
     found = []
     for captured in known.values():
         calls = captured.calls - measured.calls.get(id(captured), 0)
-        capturing = measured.collector.captures.get(id(captured))
-        if calls <= 0 and capturing is None:
+        capturing = measured.collector.captures.get(id(captured), Capturing(captured))
+        if calls <= 0 and not capturing.count:
             continue
         place, last = _definition(captured.function)
         found.append(
@@ -174,8 +165,8 @@ def _functions(measured: Measured) -> list[FunctionRecord]:
                 place,
                 last,
                 calls,
-                0 if capturing is None else capturing.count,
-                0.0 if capturing is None else capturing.seconds,
+                capturing.count,
+                capturing.seconds,
                 captured.history.why,
                 captured.refused,
                 captured.history.remedy,
@@ -196,30 +187,24 @@ def _lines(
     readings: Mapping[Place | None, Reading],
 ) -> dict[Place | None, dict[str, float]]:
     """Seconds by line: of plans forward and backward, of Python, of recording, of flushes."""
-    found: dict[Place | None, dict[str, float]] = {}
-
-    def add(place: Place | None, name: str, seconds: float) -> None:
-        entry = found.setdefault(place, dict.fromkeys(tables.COLUMNS, 0.0))
-        entry[name] += seconds
-
+    found: dict[Place | None, dict[str, float]] = defaultdict(
+        lambda: dict.fromkeys(tables.COLUMNS, 0.0)
+    )
     for group in groups:
         for (place, backward), share in group.shares.items():
-            add(place, "backward" if backward else "forward", share * group.seconds)
+            found[place]["backward" if backward else "forward"] += share * group.seconds
     for (phase, place), seconds in sampled.items():
-        add(place, {PYTHON: "python"}.get(phase, "recording"), seconds)
+        found[place]["python" if phase == PYTHON else "recording"] += seconds
     for place, reading in readings.items():
         rest = reading.seconds - reading.running - reading.building
-        add(place, "reading", max(0.0, rest - reading.cycles / measured.log.rate))
-        add(place, "building", reading.building)
-    return found
+        found[place]["reading"] += max(0.0, rest - reading.cycles / measured.log.rate)
+        found[place]["building"] += reading.building
+    return dict(found)
 
 
 def _seconds_of_looks(measured: Measured, spent: Mapping[str, float]) -> dict[Look, float]:
     """Seconds by phase and line: the phases are divided as the looks are."""
-    looks = measured.sampler.looks
-    totals: dict[str, int] = {}
-    for (phase, _), count in looks.items():
-        totals[phase] = totals.get(phase, 0) + count
+    looks, totals = measured.sampler.looks, measured.sampler.by_phase()
     return {
         (phase, place): spent.get(phase, 0.0) * count / totals[phase]
         for (phase, place), count in looks.items()

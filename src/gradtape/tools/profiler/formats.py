@@ -36,50 +36,25 @@ def written(text: str, path: str | Path | None) -> str:
 
 def chrome_trace(data: Mapping[str, Any]) -> str:
     """The timeline as trace events: complete events in microseconds."""
+    process = {"name": f"gradtape: {data['title']}"}
+    thread = {"name": "compiling and differentiating"}
     events: list[dict[str, Any]] = [
-        {
-            "ph": "M",
-            "pid": 1,
-            "tid": 0,
-            "name": "process_name",
-            "args": {"name": f"gradtape: {data['title']}"},
-        },
-        {
-            "ph": "M",
-            "pid": 1,
-            "tid": 1000,
-            "name": "thread_name",
-            "args": {"name": "compiling and differentiating"},
-        },
+        {"ph": "M", "pid": 1, "tid": 0, "name": "process_name", "args": process},
+        {"ph": "M", "pid": 1, "tid": 1000, "name": "thread_name", "args": thread},
     ]
+
+    def add(thread: int, begin: float, seconds: float, name: str, kind: str, **args: Any) -> None:
+        span = {"ph": "X", "pid": 1, "tid": thread, "ts": begin * 1e6, "dur": seconds * 1e6}
+        events.append({**span, "name": name, "cat": kind, "args": args})
+
     plans = {plan["number"]: plan for plan in data["plans"]}
-    for number, begin, seconds, thread in data["timeline"]["runs"]:
+    for number, begin, spent, own_thread in data["timeline"]["runs"]:
         plan = plans.get(number, {})
-        events.append(
-            {
-                "ph": "X",
-                "pid": 1,
-                "tid": thread,
-                "ts": begin * 1e6,
-                "dur": seconds * 1e6,
-                "name": plan.get("owner") or f"plan {number}",
-                "cat": "plan",
-                "args": {"ops": plan.get("ops"), "line": shown_place(plan)},
-            }
-        )
+        name, ops = plan.get("owner") or f"plan {number}", plan.get("ops")
+        add(own_thread, begin, spent, name, "plan", ops=ops, line=shown_place(plan))
     for event in data["timeline"]["events"]:
-        events.append(
-            {
-                "ph": "X",
-                "pid": 1,
-                "tid": 1000,
-                "ts": event["begin"] * 1e6,
-                "dur": event["seconds"] * 1e6,
-                "name": event["kind"],
-                "cat": event["kind"],
-                "args": {"what": event["text"], "line": shown_place(event)},
-            }
-        )
+        kind, what = event["kind"], event["text"]
+        add(1000, event["begin"], event["seconds"], kind, kind, what=what, line=shown_place(event))
     memory = data["memory"]["over_time"]
     for at, resident, kept in zip(memory["time"], memory["resident"], memory["kept"], strict=True):
         args = {"resident": resident, "kept by tapes": kept}

@@ -9,7 +9,7 @@ from typing import Any
 from gradtape.compiler.passes import for_loops, optimize
 from gradtape.compiler.passes.routine_op import ROUTINE, body_of
 from gradtape.compiler.passes.routines import with_routines
-from gradtape.compiler.passes.units import Fused, Unit
+from gradtape.compiler.passes.units import Call, Fused, Unit
 from gradtape.ir import Node, Program
 from gradtape.ir.program import sealed
 from gradtape.ir.recorded_lines import LINES, Place, Recorded, following_passes
@@ -48,12 +48,21 @@ class Group:
     # The names of ops that it calls in Python, in a compiled plan.
     python_ops: frozenset[str] = frozenset()
 
+    @property
+    def place(self) -> Place | None:
+        """The line that most of its time belongs to."""
+        return max(self.shares, key=lambda key: self.shares[key])[0]
+
+    @property
+    def backward(self) -> float:
+        """The share of its time that belongs to derivatives."""
+        return sum(share for (_, backward), share in self.shares.items() if backward)
+
 
 @dataclass
 class PlanRecord:
     """One plan that ran."""
 
-    number: int
     plan: Any
     tier: str
     runs: int
@@ -61,11 +70,13 @@ class PlanRecord:
     ops: int
     groups: list[Group]
     binding: Binding | None
-    owner: str | None = None
-    owner_place: Place | None = None
     # The program that its groups compute, and the line of each node.
     program: Program | None = None
     lines: Mapping[Node, Recorded] = field(default_factory=dict)
+    # The place in the list of plans, the longest first.
+    number: int = 0
+    owner: str | None = None
+    owner_place: Place | None = None
     arena: int = 0
     addresses: tuple[int, ...] = ()
     # Inputs that are the same in every call of the function, by position; None if not known.
@@ -87,18 +98,14 @@ class PlanRecord:
         return self.binding.place
 
 
-@dataclass(frozen=True)
-class Baseline:
-    """The counters of a plan when the profile began."""
-
-    counted: tuple[int, int, int, int]
-    times: Sequence[tuple[int, int]]
+# The counters of a plan: of its runs, and of each instruction.
+Baseline = tuple[tuple[int, int, int, int], Sequence[tuple[int, int]]]
 
 
 def baseline(compiled: Any) -> Baseline:
     """The counters of a plan now."""
     stream = compiled.stretch.instructions
-    return Baseline(stream.counted(), stream.times())
+    return stream.counted(), stream.times()
 
 
 def recorded_lines(binding: Binding, plan: Any) -> dict[Node, Recorded]:
@@ -144,7 +151,6 @@ def _aligned(made: Program, real: Program) -> dict[Node, Recorded]:
 
 
 def compiled_record(
-    number: int,
     compiled: Any,
     since: Baseline | None,
     rate: float,
@@ -156,11 +162,12 @@ def compiled_record(
     seconds = [0.0] * len(fused.units)
     pairs: dict[int, tuple[float | None, float | None]] = {}
     stretch, units = compiled.stretch, compiled.lowered.item_units
-    counted, times = stretch.instructions.counted(), stretch.instructions.times()
+    counted, times = baseline(compiled)
     if since is not None:
-        counted = tuple(new - old for new, old in zip(counted, since.counted, strict=True))
-        times = [(a - c, b - d) for (a, b), (c, d) in zip(times, since.times, strict=True)]
-    runs, cycles, serial, _ = counted
+        runs, cycles, serial, _ = (new - old for new, old in zip(counted, since[0], strict=True))
+        times = [(a - c, b - d) for (a, b), (c, d) in zip(times, since[1], strict=True)]
+    else:
+        runs, cycles, serial, _ = counted
     if not runs:
         return None
     own = times[stretch.preparing : stretch.preparing + len(units)]
@@ -174,7 +181,7 @@ def compiled_record(
             )
     lines = {} if binding is None else recorded_lines(binding, plan)
     groups = [
-        _group(number, index, unit, fused, runs, spent, lines)
+        _group(index, unit, fused, runs, spent, lines)
         for index, (unit, spent) in enumerate(zip(fused.units, seconds, strict=True))
     ]
     for index, group in enumerate(groups):
@@ -184,7 +191,6 @@ def compiled_record(
         group.shared, group.serial = pairs.get(index, (None, None))
     _connect(groups, fused, compiled.lowered.program)
     return PlanRecord(
-        number,
         plan,
         "compiled",
         runs,
@@ -192,15 +198,14 @@ def compiled_record(
         len(compiled.program.nodes),
         groups,
         binding,
-        program=compiled.lowered.program,
-        lines=lines,
+        compiled.lowered.program,
+        lines,
         arena=compiled.arena_size,
         addresses=(stretch.instructions.address,),
     )
 
 
 def _group(
-    plan: int,
     number: int,
     unit: Unit,
     fused: Fused,
@@ -214,15 +219,14 @@ def _group(
         found = lines.get(node, UNKNOWN)
         key = (found.place, found.backward)
         shares[key] = shares.get(key, 0.0) + weight
-    space = getattr(unit, "space", None)
     last = nodes[-1].spec if type(nodes[-1].spec) is not tuple else nodes[-1].spec[0]
     return Group(
-        plan,
+        0,
         number,
         costs.kind(unit),
         costs.title(unit),
         str(last.dtype),
-        tuple(last.shape if space is None else space),
+        tuple(getattr(unit, "space", last.shape)),
         runs,
         seconds,
         costs.unit_flops(unit),
@@ -253,42 +257,18 @@ def _connect(groups: list[Group], fused: Fused, program: Program) -> None:
             groups[home[base]].keeps += costs.stored(base)
 
 
-def numpy_record(number: int, made: NumpyRuns, binding: Binding | None) -> PlanRecord:
+def numpy_record(made: NumpyRuns, binding: Binding | None) -> PlanRecord:
     """What a plan did in tier 0, where each op is a group of its own."""
-    plan, runs = made.plan, made.count
+    plan, program = made.plan, made.plan.in_numpy.program
     lines = {} if binding is None else recorded_lines(binding, plan)
-    groups = []
-    program = plan.in_numpy.program
-    for index, (node, spent) in enumerate(zip(program.nodes, made.times, strict=True)):
-        found = lines.get(node, UNKNOWN)
-        last = node.spec if type(node.spec) is not tuple else node.spec[0]
-        read = sum(costs.stored(parent) for parent in dict.fromkeys(node.inputs))
-        groups.append(
-            Group(
-                number,
-                index,
-                "NumPy call",
-                node.op.name,
-                str(last.dtype),
-                tuple(last.shape),
-                runs,
-                spent * 1e-9,
-                costs.flops(node),
-                read + costs.stored(node),
-                False,
-                shares={(found.place, found.backward): 1.0},
-                nodes=[node],
-            )
-        )
+    fused = Fused([Call(node) for node in program.nodes], {}, set())
+    groups = [
+        _group(index, unit, fused, made.count, spent * 1e-9, lines)
+        for index, (unit, spent) in enumerate(zip(fused.units, made.times, strict=True))
+    ]
+    for group in groups:
+        group.kind = "NumPy call"
+    seconds = made.nanoseconds * 1e-9
     return PlanRecord(
-        number,
-        plan,
-        "NumPy",
-        runs,
-        made.nanoseconds * 1e-9,
-        len(groups),
-        groups,
-        binding,
-        program=program,
-        lines=lines,
+        plan, "NumPy", made.count, seconds, len(groups), groups, binding, program, lines
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -27,10 +27,6 @@ class Limits:
     bytes_per_second: float
     flops_float64: float
     flops_float32: float
-
-    def as_dict(self) -> dict[str, float]:
-        """The limits by name."""
-        return asdict(self)
 
 
 def machine_limits() -> Limits:

@@ -29,9 +29,7 @@ SAMPLED = ("recording", "calling functions", "running", PYTHON)
 def phases(measured: Measured, plans: Sequence[PlanRecord], wall: float) -> dict[str, float]:
     """Seconds by phase; they add up to the wall time unless several threads ran plans."""
     exact = measured.collector.event_seconds
-    looks: dict[str, int] = {}
-    for (phase, _), count in measured.sampler.looks.items():
-        looks[phase] = looks.get(phase, 0) + count
+    looks = measured.sampler.by_phase()
     # Looks come at even distances of processor time, at those that the system's timer can keep.
     everything = sum(looks.values())
     period = (measured.after.cpu - measured.before.cpu) / everything if everything else 0.0
@@ -39,11 +37,11 @@ def phases(measured: Measured, plans: Sequence[PlanRecord], wall: float) -> dict
     found["running plans"] = sum(plan.seconds for plan in plans)
     # What is compiled beside plans, such as the native recorder, is known by looks alone.
     compiling = sum(exact.get(kind, 0.0) for kind in ("plan", "compile"))
-    found["compiling"] = max(compiling, period * looks.get("compiling", 0))
+    found["compiling"] = max(compiling, period * looks["compiling"])
     differentiating = exact.get("derive", 0.0)
-    found["differentiating"] = max(differentiating, period * looks.get("differentiating", 0))
+    found["differentiating"] = max(differentiating, period * looks["differentiating"])
     rest = max(0.0, wall - sum(found.values()))
-    spent = {phase: period * looks.get(phase, 0) for phase in SAMPLED}
+    spent = {phase: period * looks[phase] for phase in SAMPLED}
     # A look during a plan comes when the plan returns: the flushes themselves are timed.
     flushing = sum(
         each.seconds - each.running - each.building - each.cycles / measured.log.rate

@@ -6,19 +6,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from gradtape.ir.node import retire_tables
-from gradtape.ir.recorded_lines import Place, note_lines, user_place
-from gradtape.runtime.flush import leave_full_table
-from gradtape.runtime.plan_cache import plan_holders
-from gradtape.runtime.probe import PROBE, compiled_plans, listen
+from gradtape.ir.recorded_lines import note_lines
+from gradtape.runtime.probe import PROBE
 from gradtape.tools.page.page import page
 from gradtape.tools.profiler import formats
-from gradtape.tools.profiler.collector import Collector
 from gradtape.tools.profiler.contents import contents
-from gradtape.tools.profiler.groups import Baseline, baseline
-from gradtape.tools.profiler.measured import Measured, Moment
-from gradtape.tools.profiler.plan_log import PlanLog
-from gradtape.tools.profiler.sampler import Sampler
+from gradtape.tools.profiler.measured import Measured
 
 
 class Profile:
@@ -34,14 +27,7 @@ class Profile:
 
     def __init__(self, title: str = "") -> None:
         self.title = title
-        self.place: Place | None = None
-        self._sampler = Sampler()
-        self._collector: Collector | None = None
-        self._log = PlanLog()
-        self._baselines: dict[int, Baseline] = {}
-        self._held: list[Any] = []
-        self._calls: dict[int, int] = {}
-        self._before: Moment | None = None
+        self._measured: Measured | None = None
         self._data: dict[str, Any] | None = None
 
     # Starting and stopping.
@@ -57,22 +43,7 @@ class Profile:
             raise RuntimeError(
                 "profile: another profile is running. Stop it first: profiles do not nest."
             )
-        self.place = user_place()
-        self._data = None
-        # Nodes that exist have no lines; a new table makes them anew, with their lines.
-        retire_tables()
-        leave_full_table()
-        self._held = compiled_plans()
-        self._baselines = {id(each): baseline(each) for each in self._held}
-        self._calls = {
-            id(each): each.calls for holder in plan_holders() for each in _captures(holder)
-        }
-        self._collector = Collector(self._sampler)
-        self._before = Moment.now()
-        note_lines(True)
-        listen(self._collector)
-        self._log.start()
-        self._sampler.start()
+        self._data, self._measured = None, Measured(self.title)
         return self
 
     def stop(self) -> Profile:
@@ -82,29 +53,15 @@ class Profile:
         >>> p.data["wall_seconds"] > 0
         True
         """
-        collector = self._collector
-        if collector is None or self._before is None or PROBE.sink is not collector:
+        measured = self._measured
+        if measured is None or not measured.is_running:
             return self
-        self._sampler.stop()
-        after = Moment.now()
-        log = self._log.stop()
-        listen(None)
-        measured = Measured(
-            self.title,
-            self.place,
-            collector,
-            self._sampler,
-            log,
-            self._before,
-            after,
-            self._baselines,
-            self._calls,
-        )
+        measured.stop()
         try:
             self._data = contents(measured)
         finally:
             note_lines(False)
-        self._held, self._baselines, self._collector = [], {}, None
+            self._measured = None
         return self
 
     def __enter__(self) -> Profile:
@@ -219,8 +176,3 @@ def profile(title: str = "") -> Profile:
     keep; and advice with the measured gain. While nothing is profiled this costs nothing.
     """
     return Profile(title)
-
-
-def _captures(holder: Any) -> list[Any]:
-    """The captures that this thread has of a function."""
-    return [each for known in holder._local.by_key.values() for each in (known, *known.siblings)]

@@ -13,6 +13,7 @@ import os
 import signal
 import threading
 import time
+from collections import Counter
 from types import CodeType, FrameType
 from typing import Any
 
@@ -28,23 +29,16 @@ MOST_NOTES = 1024
 # Frames that a look goes outward at most.
 DEPTH = 60
 
+COMPILING = ("gradtape.compiler.", "gradtape.runtime.compiled_plan", "gradtape.runtime.plan_cache")
 # What the library does in a package or module; the first that the stack passes through counts.
 PHASES: tuple[tuple[str, tuple[str, ...]], ...] = (
-    (
-        "compiling",
-        (
-            "gradtape.compiler.",
-            "gradtape.runtime.compiled_plan",
-            "gradtape.runtime.plan_cache",
-            "llvmlite.",
-        ),
-    ),
-    ("differentiating", ("gradtape.autodiff.", "gradtape.autodiff.", "gradtape.autodiff.sparse.")),
-    ("running", ("gradtape.runtime.", "gradtape.runtime.")),
+    ("compiling", (*COMPILING, "llvmlite.")),
+    ("differentiating", ("gradtape.autodiff.",)),
+    ("running", ("gradtape.runtime.",)),
     ("calling functions", ("gradtape.jit.",)),
     ("recording", ("gradtape.",)),
 )
-RUNNING = [phase for phase, _ in PHASES].index("running")
+NAMES = [phase for phase, _ in PHASES]
 # Functions of the module of compiled plans that run one, and call NumPy and SciPy in between.
 RUNS = ("run", "_run")
 PYTHON = "Python"
@@ -54,7 +48,7 @@ class Sampler:
     """Looks, by phase and line, and notes of memory."""
 
     def __init__(self) -> None:
-        self.looks: dict[tuple[str, Place | None], int] = {}
+        self.looks: Counter[tuple[str, Place | None]] = Counter()
         # Seconds since the profile began, resident memory, the pool's in use and idle, and what
         # tapes keep.
         self.memory: list[tuple[float, int, int, int, int]] = []
@@ -64,7 +58,7 @@ class Sampler:
         self._began = 0.0
         self._before: Any = None
         # By the id of the code, which is kept.
-        self._ranks: dict[int, tuple[CodeType, int | None]] = {}
+        self._ranks: dict[int, tuple[CodeType, int]] = {}
         self._status: int | None = None
         self._page = 4096
         self.is_looking = False
@@ -98,32 +92,35 @@ class Sampler:
             os.close(self._status)
             self._status = None
 
+    def by_phase(self) -> Counter[str]:
+        """The number of looks by phase."""
+        found: Counter[str] = Counter()
+        for (phase, _), count in self.looks.items():
+            found[phase] += count
+        return found
+
     def _look(self, _: int, frame: FrameType | None) -> None:
-        key = self._classified(frame)
-        self.looks[key] = self.looks.get(key, 0) + 1
+        self.looks[self._classified(frame)] += 1
         if time.perf_counter() >= self._due:
             self.note_memory()
 
     def _classified(self, frame: FrameType | None) -> tuple[str, Place | None]:
         """The phase, and the innermost line of the user's."""
-        best: int | None = None
+        ranks = [len(PHASES)]
+        place = None
         for _ in range(DEPTH):
             if frame is None:
                 break
-            if not is_library(frame):
-                phase = PYTHON if best is None else PHASES[best][0]
-                return phase, place_of(frame.f_code, current_line(frame))
             code = frame.f_code
+            if not is_library(frame):
+                place = place_of(code, current_line(frame))
+                break
             if id(code) not in self._ranks:
-                self._ranks[id(code)] = (
-                    code,
-                    _rank(frame.f_globals.get("__name__", ""), code.co_name),
-                )
-            rank = self._ranks[id(code)][1]
-            if rank is not None and (best is None or rank < best):
-                best = rank
+                name = frame.f_globals.get("__name__", "")
+                self._ranks[id(code)] = code, _rank(name, code.co_name)
+            ranks.append(self._ranks[id(code)][1])
             frame = frame.f_back
-        return (PYTHON if best is None else PHASES[best][0]), None
+        return [*NAMES, PYTHON][min(ranks)], place
 
     def note_memory(self) -> None:
         """Note the memory in use, and how much of it tapes keep."""
@@ -145,10 +142,10 @@ class Sampler:
         return int(os.pread(self._status, 128, 0).split()[1]) * self._page
 
 
-def _rank(module: str, function: str) -> int | None:
+def _rank(module: str, function: str) -> int:
     if module == "gradtape.runtime.compiled_plan" and function in RUNS:
-        return RUNNING
+        return NAMES.index("running")
     for number, (_, prefixes) in enumerate(PHASES):
         if module.startswith(prefixes):
             return number
-    return None
+    return len(PHASES)

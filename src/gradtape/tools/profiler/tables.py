@@ -7,6 +7,7 @@ import os
 import platform
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -68,20 +69,19 @@ def machine(limits: Limits) -> dict[str, Any]:
         "processors": os.cpu_count(),
         "threads": get_num_threads(),
         "program": os.path.basename(sys.argv[0]) if sys.argv else "",
-        "limits": limits.as_dict(),
+        "limits": asdict(limits),
     }
+
+
+def columns(thing: object, *names: str) -> dict[str, Any]:
+    """Some attributes as data."""
+    return {name: getattr(thing, name) for name in names}
 
 
 def advice_row(found: Advice, wall: float) -> dict[str, Any]:
-    return {
-        "kind": found.kind,
-        "sentence": found.sentence,
-        "remedy": found.remedy,
-        "seconds": found.seconds,
-        "share": found.seconds / wall if wall else 0.0,
-        "how": found.how,
-        **shown(found.place),
-    }
+    share = found.seconds / wall if wall else 0.0
+    row = columns(found, "kind", "sentence", "remedy", "seconds", "how")
+    return {**row, "share": share, **shown(found.place)}
 
 
 def directions(groups: Sequence[Group]) -> dict[str, float]:
@@ -99,18 +99,11 @@ def counters(measured: Measured) -> dict[str, int]:
 
 def caches(measured: Measured) -> dict[str, Any]:
     collector, counts = measured.collector, counters(measured)
+    plans = {"hits": counts["plan_hits"], "misses": counts["plans_built"]}
     return {
-        "plans": {
-            "hits": counts["plan_hits"],
-            "misses": counts["plans_built"],
-            "causes": dict(collector.causes),
-        },
+        "plans": {**plans, "causes": dict(collector.causes)},
         "derivatives": {"hits": counts["derivative_hits"], "misses": counts["derivatives_built"]},
-        "kernels": {
-            "compiled": counts["kernels_compiled"],
-            "loaded": counts["kernels_loaded"],
-            "reused": counts["kernels_reused"],
-        },
+        "kernels": {name: counts[f"kernels_{name}"] for name in ("compiled", "loaded", "reused")},
         "events": {
             kind: {"count": count, "seconds": collector.event_seconds[kind]}
             for kind, count in collector.event_counts.items()
@@ -119,35 +112,19 @@ def caches(measured: Measured) -> dict[str, Any]:
 
 
 def plan_row(record: PlanRecord) -> dict[str, Any]:
-    return {
-        "number": record.number,
-        "tier": record.tier,
-        "runs": record.runs,
-        "seconds": record.seconds,
-        "ops": record.ops,
-        "groups": len(record.groups),
-        "owner": record.owner,
-        "arena": record.arena,
-        **shown(record.place),
-    }
+    row = columns(record, "number", "tier", "runs", "seconds", "ops", "owner", "arena")
+    return {**row, "groups": len(record.groups), **shown(record.place)}
+
+
+# The columns that a group has in its table and in the graph of its plan.
+OF_GROUP = ("number", "kind", "title", "dtype", "seconds", "backward")
 
 
 def group_row(group: Group) -> dict[str, Any]:
-    place, _ = max(group.shares, key=lambda key: group.shares[key])
-    backward = sum(share for (_, back), share in group.shares.items() if back)
     return {
-        "plan": group.plan,
-        "number": group.number,
-        "kind": group.kind,
-        "title": group.title,
-        "dtype": group.dtype,
+        **columns(group, *OF_GROUP, "plan", "runs", "flops", "parallel"),
         "shape": list(group.space),
-        "runs": group.runs,
-        "seconds": group.seconds,
-        "flops": group.flops,
         "bytes": group.nbytes,
-        "parallel": group.parallel,
-        "backward": backward,
         "ops": len(group.nodes),
         "shared_seconds": group.shared,
         "serial_seconds": group.serial,
@@ -155,7 +132,7 @@ def group_row(group: Group) -> dict[str, Any]:
             {**shown(where), "backward": back, "share": share}
             for (where, back), share in sorted(group.shares.items(), key=lambda item: -item[1])[:6]
         ],
-        **shown(place),
+        **shown(group.place),
     }
 
 
@@ -163,11 +140,8 @@ def readings(measured: Measured) -> list[dict[str, Any]]:
     rate = measured.log.rate
     found = [
         {
-            "count": each.count,
-            "seconds": each.seconds,
+            **columns(each, "count", "seconds", "building", "values"),
             "running": each.running + each.cycles / rate,
-            "building": each.building,
-            "values": each.values,
             **shown(place),
         }
         for place, each in measured.collector.readings.items()
@@ -180,28 +154,23 @@ def function_table(records: Sequence[FunctionRecord]) -> list[dict[str, Any]]:
     together: dict[tuple[str, Place | None], list[FunctionRecord]] = {}
     for record in records:
         together.setdefault((record.name, record.place), []).append(record)
-    return [
-        {
+    rows = []
+    for (name, place), found in together.items():
+        # Of several, the latest cause, and the first refusal.
+        causes = [each.why for each in found if each.why is not None]
+        refused = next((each for each in found if each.refused), None)
+        sums = ("calls", "captures", "capture_seconds")
+        row = {
             "name": name,
             "kinds": len(found),
-            "calls": sum(each.calls for each in found),
-            "captures": sum(each.captures for each in found),
-            "capture_seconds": sum(each.capture_seconds for each in found),
-            "why": next(
-                (
-                    "{} was {} and is {}".format(*each.why)
-                    for each in reversed(found)
-                    if each.why is not None
-                ),
-                None,
-            ),
-            "refused": next((each.refused for each in found if each.refused), None),
-            "remedy": next((each.remedy for each in found if each.refused), ""),
+            **{column: sum(getattr(each, column) for each in found) for column in sums},
+            "why": "{} was {} and is {}".format(*causes[-1]) if causes else None,
+            "refused": None if refused is None else refused.refused,
+            "remedy": "" if refused is None else refused.remedy,
             "native": any(each.native for each in found),
-            **shown(place),
         }
-        for (name, place), found in together.items()
-    ]
+        rows.append({**row, **shown(place)})
+    return rows
 
 
 def memory(measured: Measured) -> dict[str, Any]:
@@ -239,23 +208,10 @@ def graph_row(record: PlanRecord) -> dict[str, Any]:
     """A plan as a graph of its groups; of a very large one the longest groups."""
     chosen = sorted(record.groups, key=lambda group: -group.seconds)[:MOST_IN_GRAPH]
     numbers = {group.number for group in chosen}
-    nodes = []
-    for group in sorted(chosen, key=lambda group: group.number):
-        place, _ = max(group.shares, key=lambda key: group.shares[key])
-        backward = sum(share for (_, back), share in group.shares.items() if back)
-        nodes.append(
-            {
-                "number": group.number,
-                "title": group.title,
-                "kind": group.kind,
-                "seconds": group.seconds,
-                "shape": list(group.space),
-                "dtype": group.dtype,
-                "backward": backward,
-                "keeps": group.keeps,
-                **shown(place),
-            }
-        )
+    nodes = [
+        {**columns(each, *OF_GROUP, "keeps"), "shape": list(each.space), **shown(each.place)}
+        for each in sorted(chosen, key=lambda group: group.number)
+    ]
     edges = [
         [source, group.number] for group in chosen for source in group.reads if source in numbers
     ]
@@ -326,7 +282,7 @@ def _jacobian(coloured: Any, count: int, place: Place | None) -> dict[str, Any]:
         "columns": pattern.shape[1],
         "entries": int(pattern.nnz),
         "method": coloured.method,
-        "why": (f"{ways[coloured.method]}: {products} instead of {min(pattern.shape)}"),
+        "why": f"{ways[coloured.method]}: {products} instead of {min(pattern.shape)}",
         "forward": coloured.forward_count,
         "reverse": coloured.reverse_count,
         "picture": _picture(pattern, coloured),
