@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Container
 
 import numpy as np
 
@@ -27,6 +28,13 @@ def show_config() -> str:
     >>> "threads" in gt.show_config()
     True
     """
+    found = configuration()
+    width = max(map(len, found))
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in found.items())
+
+
+def configuration() -> dict[str, str]:
+    """The configuration by name."""
     # At the first call: these load the compiler.
     from gradtape.compiler.emit import builder
     from gradtape.compiler.emit.math import mathlibrary
@@ -35,7 +43,7 @@ def show_config() -> str:
     host = llvm.host()
     libmvec = host.libmvec and mathlibrary.preference() in ("auto", "libmvec")
     in_python = switch.why_python()
-    lines = {
+    return {
         "gradtape": __version__,
         "python": platform.python_version(),
         "numpy": np.__version__,
@@ -49,8 +57,6 @@ def show_config() -> str:
         "GRADTAPE_CONTRACT": builder.CONTRACT,
         "GRADTAPE_RECORDER": switch.MODE,
     }
-    width = max(map(len, lines))
-    return "\n".join(f"{name:<{width}}  {value}" for name, value in lines.items())
 
 
 def plan_of(*tensors: Tensor | Variable) -> str:
@@ -70,50 +76,69 @@ def plan_of(*tensors: Tensor | Variable) -> str:
 
     program, fused = _fused(tensors)
     in_python = _python_ops(tensors)
-    fresh = names()
-    name: dict[Node, str] = {node: next(fresh) for node in program.inputs}
-    lines = ["inputs " + ", ".join(f"{name[node]}: {node.spec}" for node in program.inputs)]
-
-    def called(node: Node) -> str:
-        return f"{node.op.name}({', '.join(map(shown, node.inputs))})"
-
-    def shown(node: Node) -> str:
-        if node in name:
-            return name[node]
-        if constant_value(node) is not None:
-            return str(node.params[1])
-        if node in fused.access and fused.access[node].base is not node:
-            return called(node)
-        name[node] = next(fresh)
-        return name[node]
-
+    text = _Names(fused)
+    inputs = [f"{text.name(node)}: {node.spec}" for node in program.inputs]
+    lines = ["inputs " + ", ".join(inputs)]
     for unit in fused.units:
         if isinstance(unit, Call):
-            text, found = called(unit.node), in_python.get(kind_of(unit.node))
+            found = in_python.get(kind_of(unit.node))
             where = f", in Python: {', '.join(sorted(found))}" if found else ""
-            lines.append(f"call {shown(unit.node)} = {text}{where}")
-            continue
-        if isinstance(unit, Registers):
+            lines.append(f"call {text.line(unit.node)}{where}")
+        elif isinstance(unit, Registers):
             lines.append(f"registers, {unit.cost} steps")
-            for each in unit.routines:
-                body = body_of(each)
-                name |= {a: shown(b) for a, b in zip(body.inputs, each.inputs, strict=True)}
-                picks = [pick for pick in unit.picks if pick.inputs[0] is each]
-                kept = {body.outputs[pick.params[0]] for pick in picks if pick in unit.outputs}
-                for node in body.nodes:
-                    if constant_value(node) is None:
-                        text = called(node)
-                        stored = " -> memory" if node in kept else ""
-                        lines.append(f"  {shown(node)} = {text}{stored}")
-                name |= {pick: name[body.outputs[pick.params[0]]] for pick in picks}
-            continue
-        reducing = f", reducing {unit.axes}" if unit.axes is not None else ""
-        lines.append(f"loop over {unit.space}{reducing}")
-        for node in unit.nodes:
-            text = called(node)
-            stored = " -> memory" if node in unit.outputs else ""
-            lines.append(f"  {shown(node)} = {text}{stored}")
+            lines += text.routines(unit)
+        else:
+            reducing = f", reducing {unit.axes}" if unit.axes is not None else ""
+            lines.append(f"loop over {unit.space}{reducing}")
+            lines += [text.line(node, unit.outputs, "  ") for node in unit.nodes]
     return "\n".join(lines)
+
+
+class _Names:
+    """Nodes as text: each has a letter, except constants and views."""
+
+    def __init__(self, fused: Fused) -> None:
+        self.fused, self.fresh = fused, names()
+        self.known: dict[Node, str] = {}
+
+    def name(self, node: Node) -> str:
+        """The letter of a node; the next one if it has none."""
+        if node not in self.known:
+            self.known[node] = next(self.fresh)
+        return self.known[node]
+
+    def shown(self, node: Node) -> str:
+        """A node as an operand."""
+        if node not in self.known:
+            if constant_value(node) is not None:
+                return str(node.params[1])
+            access = self.fused.access.get(node)
+            if access is not None and access.base is not node:
+                return self.called(node)
+        return self.name(node)
+
+    def called(self, node: Node) -> str:
+        """The application that a node is."""
+        return f"{node.op.name}({', '.join(map(self.shown, node.inputs))})"
+
+    def line(self, node: Node, kept: Container[Node] = (), indent: str = "") -> str:
+        """A step that computes a node; those that are kept go to memory."""
+        # The operands get their letters first.
+        text = self.called(node)
+        return f"{indent}{self.shown(node)} = {text}{' -> memory' if node in kept else ''}"
+
+    def routines(self, unit: Registers) -> list[str]:
+        """The steps of register code."""
+        lines = []
+        for each in unit.routines:
+            body = body_of(each)
+            self.known |= {a: self.shown(b) for a, b in zip(body.inputs, each.inputs, strict=True)}
+            picks = {p: body.outputs[p.params[0]] for p in unit.picks if p.inputs[0] is each}
+            kept = {inner for pick, inner in picks.items() if pick in unit.outputs}
+            steps = [node for node in body.nodes if constant_value(node) is None]
+            lines += [self.line(node, kept, "  ") for node in steps]
+            self.known |= {pick: self.known[inner] for pick, inner in picks.items()}
+        return lines
 
 
 def kernels_of(*tensors: Tensor | Variable, assembly: bool = False) -> str:
