@@ -25,7 +25,7 @@ from gradtape.ops.elementwise.unary import exp, sin, tanh
 from gradtape.ops.reductions.reduction import sum as total
 from gradtape.tape.grad_vjp_jvp import grad
 from gradtape.tensor.tensor import asarray
-from gradtape.tools.command_line.output import add_json, print_json, print_table
+from gradtape.tools.command_line.output import print_json, print_table
 from gradtape.tools.profiler.formats import seconds
 from gradtape.tools.profiler.limits import machine_limits
 
@@ -33,16 +33,15 @@ from gradtape.tools.profiler.limits import machine_limits
 LEAST = 0.15
 
 # Name, the program in gradtape, the same in NumPy, and its arguments.
-Program = tuple[str, Callable[..., Any], Callable[..., Any], tuple[np.ndarray, ...]]
+_Case = tuple[str, Callable[..., Any], Callable[..., Any], tuple[np.ndarray, ...]]
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """The options of this command."""
     parser.add_argument("--all", action="store_true", help="also run the repository's benchmarks")
-    add_json(parser)
 
 
-def programs() -> list[Program]:
+def programs() -> list[_Case]:
     """Programs that fuse, that multiply, and that differentiate."""
     rng = np.random.default_rng(0)
     large, small = rng.random(1_000_000), rng.random(1000)
@@ -54,6 +53,9 @@ def programs() -> list[Program]:
     def numpy_chain(x: np.ndarray) -> np.ndarray:
         return np.sin(x) * np.exp(-x) + x * x
 
+    def energy(x: Any) -> Any:
+        return total(tanh(x) ** 2)
+
     def slope(x: np.ndarray) -> np.ndarray:
         y = np.tanh(x)
         return 2.0 * y * (1.0 - y * y)
@@ -62,12 +64,7 @@ def programs() -> list[Program]:
         ("sin(x) * exp(-x) + x * x, 1,000,000", chain, numpy_chain, (large,)),
         ("the same, 1,000", chain, numpy_chain, (small,)),
         ("matrix product, 400 x 400", lambda a, b: a @ b, np.matmul, (left, right)),
-        (
-            "gradient of sum(tanh(x)**2), 1,000,000",
-            grad(lambda x: total(tanh(x) ** 2)),
-            slope,
-            (large,),
-        ),
+        ("gradient of sum(tanh(x)**2), 1,000,000", grad(energy), slope, (large,)),
     ]
 
 
@@ -84,7 +81,7 @@ def best(run: Callable[[], object]) -> float:
 def run(chosen: argparse.Namespace) -> int:
     """Measure, and print two tables."""
     limits = machine_limits()
-    rows: list[tuple[str, float, float]] = []
+    found: list[dict[str, Any]] = []
     for name, ours, theirs, arrays in programs():
         compiled, tensors = function(ours), [asarray(array) for array in arrays]
         for _ in range(40):
@@ -94,10 +91,8 @@ def run(chosen: argparse.Namespace) -> int:
             return 1
         mine = best(lambda c=compiled, t=tensors: c(*t).numpy())  # type: ignore[misc]
         other = best(lambda f=theirs, a=arrays: f(*a))  # type: ignore[misc]
-        rows.append((name, mine, other))
+        found.append({"program": name, "gradtape": mine, "numpy": other})
     if chosen.json:
-        names = ("program", "gradtape", "numpy")
-        found = [dict(zip(names, row, strict=True)) for row in rows]
         print_json({"limits": asdict(limits), "programs": found})
     else:
         print_table(
@@ -116,7 +111,7 @@ def run(chosen: argparse.Namespace) -> int:
             ("program", "gradtape", "NumPy", "times faster"),
             [
                 (name, seconds(mine), seconds(other), f"{other / mine:.2f}")
-                for name, mine, other in rows
+                for name, mine, other in (each.values() for each in found)
             ],
         )
     return _table() if chosen.all else 0

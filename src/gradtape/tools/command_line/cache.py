@@ -14,7 +14,7 @@ import datetime
 from pathlib import Path
 
 from gradtape.compiler.objects.cache_folder import cache_folder
-from gradtape.tools.command_line.output import add_json, print_json, print_table
+from gradtape.tools.command_line.output import print_json, show
 from gradtape.tools.profiler.formats import size
 
 
@@ -23,7 +23,6 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "what", nargs="?", choices=("size", "list", "clear"), default="size", help="what to do"
     )
-    add_json(parser)
 
 
 def run(chosen: argparse.Namespace) -> int:
@@ -42,14 +41,11 @@ def run(chosen: argparse.Namespace) -> int:
     if chosen.what != "list":
         _tell(chosen, found)
         return 0
-    if chosen.json:
-        found["list"] = [
-            {"name": path.name, "bytes": nbytes, "used": used} for path, used, nbytes in entries
-        ]
-        print_json(found)
-        return 0
+    found["list"] = [
+        {"name": path.name, "bytes": nbytes, "used": used} for path, used, nbytes in entries
+    ]
     rows = [(path.name[:16], size(nbytes), used) for path, used, nbytes in entries]
-    print_table(str(folder), ("entry", "size", "last used"), rows)
+    show(chosen.json, found, str(folder), ("entry", "size", "last used"), rows)
     return 0
 
 

@@ -27,7 +27,7 @@ import numpy as np
 
 import gradtape as gt
 from gradtape.tools.command_line.bench import best
-from gradtape.tools.command_line.output import add_json, print_json, print_table
+from gradtape.tools.command_line.output import show
 from gradtape.tools.profiler.formats import seconds
 
 PEERS = ("numpy", "jax", "torch")
@@ -41,7 +41,6 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--args", default="", help="arguments, as a Python expression")
     parser.add_argument("--grad", action="store_true", help="the gradient by the first argument")
     parser.add_argument("--form", choices=FORMS, help=argparse.SUPPRESS)
-    add_json(parser)
 
 
 def run(chosen: argparse.Namespace) -> int:
@@ -64,22 +63,15 @@ def run(chosen: argparse.Namespace) -> int:
         elif form == "undecorated":
             code = 1
         rows.append({"form": form, **{k: v for k, v in found.items() if k != "value"}})
-    if chosen.json:
-        print_json(rows)
-    else:
-        print_table(
-            chosen.function,
-            ("form", "first call", "later calls", ""),
-            [
-                (
-                    row["form"],
-                    seconds(row["first"]) if "first" in row else "-",
-                    seconds(row["best"]) if "best" in row else "-",
-                    row.get("trouble", ""),
-                )
-                for row in rows
-            ],
+    table = [
+        (
+            row["form"],
+            *(seconds(row[name]) if name in row else "-" for name in ("first", "best")),
+            row.get("trouble", ""),
         )
+        for row in rows
+    ]
+    show(chosen.json, rows, chosen.function, ("form", "first call", "later calls", ""), table)
     return code
 
 

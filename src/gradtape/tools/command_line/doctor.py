@@ -25,7 +25,7 @@ from gradtape.ops.blas_lapack import library
 from gradtape.ops.elementwise.unary import sin
 from gradtape.runtime import tiers
 from gradtape.tensor.tensor import asarray
-from gradtape.tools.command_line.output import add_json, print_json, print_table
+from gradtape.tools.command_line.output import show
 from gradtape.version import __version__
 
 # What optional packages bring.
@@ -35,7 +35,6 @@ OPTIONAL = {
     "matplotlib": "gt.spy(plot=True) and history.plot(): pip install gradtape[plot]",
     "treescope": "trees of modules in notebooks",
 }
-_VARIABLES = "GRADTAPE_"
 
 
 class Check(NamedTuple):
@@ -44,11 +43,6 @@ class Check(NamedTuple):
     what: str
     state: str
     found: str
-
-
-def add(parser: argparse.ArgumentParser) -> None:
-    """The options of this command."""
-    add_json(parser)
 
 
 def checks() -> Iterator[Check]:
@@ -60,16 +54,13 @@ def checks() -> Iterator[Check]:
     yield from _compiler()
     yield from _threads()
     why = switch.why_python()
-    if why is None:
-        yield Check("recorder", "ok", "native")
-    else:
-        waiting = "too little" in why
-        yield Check("recorder", "ok" if waiting else "slower", f"Python: {why}")
+    state = "ok" if why is None or "too little" in why else "slower"
+    yield Check("recorder", state, "native" if why is None else f"Python: {why}")
     for name, use in OPTIONAL.items():
         there = find_spec(name) is not None
         yield Check(name, "ok", "installed" if there else f"not installed; it is for {use}")
     for name, value in sorted(os.environ.items()):
-        if name.startswith(_VARIABLES):
+        if name.startswith("GRADTAPE_"):
             yield Check(name, "ok", value)
 
 
@@ -101,10 +92,9 @@ def _compiler() -> Iterator[Check]:
     )
     yield Check("BLAS", "ok", library().name)
     folder = cache_folder()
-    if folder is None:
-        yield Check("kernels on disk", "slower", "none: GRADTAPE_KERNEL_CACHE is off or no home")
-    else:
-        yield Check("kernels on disk", "ok", str(folder))
+    state = "slower" if folder is None else "ok"
+    where = str(folder or "none: GRADTAPE_KERNEL_CACHE is off or no home")
+    yield Check("kernels on disk", state, where)
 
 
 def _threads() -> Iterator[Check]:
@@ -126,11 +116,9 @@ def _threads() -> Iterator[Check]:
 def run(chosen: argparse.Namespace) -> int:
     """Print all checks."""
     found = list(checks())
-    if chosen.json:
-        print_json([each._asdict() for each in found])
-    else:
-        print_table("gradtape doctor", ("what", "state", "found"), found)
-        count = sum(each.state == "slower" for each in found)
-        wrong = sum(each.state == "wrong" for each in found)
-        print(f"\n{wrong} wrong, {count} slower than they could be.")
-    return int(any(each.state == "wrong" for each in found))
+    data = [each._asdict() for each in found]
+    show(chosen.json, data, "gradtape doctor", ("what", "state", "found"), found)
+    slower, wrong = (sum(each.state == state for each in found) for state in ("slower", "wrong"))
+    if not chosen.json:
+        print(f"\n{wrong} wrong, {slower} slower than they could be.")
+    return int(wrong > 0)

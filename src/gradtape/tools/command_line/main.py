@@ -66,7 +66,9 @@ def parser() -> argparse.ArgumentParser:
         found = commands.add_parser(
             name, help=text, description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
         )
-        module.add(found)
+        found.add_argument("--json", action="store_true", help="print JSON instead of a table")
+        if hasattr(module, "add"):
+            module.add(found)
     return made
 
 

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
 from gradtape.tools.profiler.formats import rows_as_text
 
-Rows = Sequence[Sequence[object]]
-
-
-def add_json(parser: argparse.ArgumentParser) -> None:
-    """The option that all commands have."""
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+Rows = Iterable[Sequence[object]]
 
 
 def has_rich() -> bool:
@@ -41,6 +35,14 @@ def print_table(title: str, header: Sequence[str], rows: Rows) -> None:
     for row in texts:
         table.add_row(*[cell.replace("[", r"\[") for cell in row])
     console.print(table)
+
+
+def show(as_json: bool, data: object, title: str, header: Sequence[str], rows: Rows) -> None:
+    """Print data as JSON, or rows of it as a table."""
+    if as_json:
+        print_json(data)
+    else:
+        print_table(title, header, rows)
 
 
 def print_json(data: object) -> None:

@@ -16,8 +16,8 @@ import logging
 import runpy
 import sys
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from gradtape.tools.command_line.output import print_json
 from gradtape.tools.profiler.profile import Profile
@@ -32,7 +32,6 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--trace", metavar="FILE", help="also write a Chrome trace")
     parser.add_argument("--data", metavar="FILE", help="also write all data as JSON")
-    parser.add_argument("--json", action="store_true", help="print all data instead of a summary")
     parser.add_argument("-q", "--quiet", action="store_true", help="print no summary")
     parser.add_argument("-m", dest="module", metavar="MODULE", help="run a module, not a script")
     parser.add_argument("rest", nargs=argparse.REMAINDER, metavar="script [args]")
@@ -40,16 +39,13 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(chosen: argparse.Namespace) -> int:
     """Run the script under a profile."""
-    rest = list(chosen.rest)
-    if chosen.module is None:
-        if not rest:
-            print("gradtape profile: no script is named. See gradtape profile --help.")
-            return 2
-        script = Path(rest[0])
-        if not script.is_file():
-            print(f"gradtape profile: there is no file {script}. Name a script that exists.")
-            return 2
-    arguments = rest if chosen.module is None else [chosen.module, *rest]
+    arguments = [*filter(None, [chosen.module]), *chosen.rest]
+    if not arguments:
+        print("gradtape profile: no script is named. See gradtape profile --help.")
+        return 2
+    if chosen.module is None and not Path(arguments[0]).is_file():
+        print(f"gradtape profile: there is no file {arguments[0]}. Name a script that exists.")
+        return 2
     found = Profile(" ".join(arguments))
     with _argv(arguments, chosen.module is None):
         code = _executed(found, chosen.module, arguments[0])
@@ -87,18 +83,13 @@ def _executed(found: Profile, module: str | None, script: str) -> int:
     return 0
 
 
-class _argv(contextlib.AbstractContextManager[None]):  # noqa: N801 - used like a function
+@contextlib.contextmanager
+def _argv(arguments: list[str], is_script: bool) -> Iterator[None]:
     """The arguments and the path that the script sees."""
-
-    def __init__(self, arguments: list[str], is_script: bool) -> None:
-        self._arguments = arguments
-        self._first = str(Path(arguments[0]).resolve().parent) if is_script else ""
-        self._before: tuple[list[str], list[str]] = [], []
-
-    def __enter__(self) -> None:
-        self._before = sys.argv, list(sys.path)
-        sys.argv = list(self._arguments)
-        sys.path.insert(0, self._first)
-
-    def __exit__(self, *_: Any) -> None:
-        sys.argv, sys.path[:] = self._before
+    before = sys.argv, list(sys.path)
+    sys.argv = list(arguments)
+    sys.path.insert(0, str(Path(arguments[0]).resolve().parent) if is_script else "")
+    try:
+        yield
+    finally:
+        sys.argv, sys.path[:] = before
