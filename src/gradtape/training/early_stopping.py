@@ -41,7 +41,7 @@ class EarlyStopping:
             raise ValueError(f"EarlyStopping: mode={self.mode!r} is not 'min' or 'max'.")
 
 
-class Watch:
+class BestEpoch:
     """The best epoch so far. It is saved with checkpoints, so that a resumed run knows it."""
 
     def __init__(self, rule: EarlyStopping | None, state: Any) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from gradtape.tensor.modes import compiled_first
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
 from gradtape.training.batches import Batches, Shuffle, Stream
-from gradtape.training.early_stopping import EarlyStopping, Watch
+from gradtape.training.early_stopping import BestEpoch, EarlyStopping
 from gradtape.training.history import History
 from gradtape.training.progress import Epochs
 from gradtape.training.read_ahead import ReadAhead
@@ -82,8 +83,7 @@ def fit(
     at when an epoch ends, so the step itself decides when it computes.
     """
     check_function("fit: step", step)
-    source = _source(data, batch_size, shuffle)
-    held_out = None
+    source, held_out = _source(data, batch_size, shuffle), None
     if validate is not None:
         check_function("fit: validate", validate)
     if validation is not None:
@@ -98,16 +98,12 @@ def fit(
             "fit: checkpoints and restore_best need state=, a tree of everything that the step "
             "changes, such as {'model': model, 'optimizer': optimizer}."
         )
-    run = _Run(
-        step=step,
-        source=source,
-        epochs=as_count("fit: epochs", epochs),
-        most=None if steps_per_epoch is None else as_count("fit: steps_per_epoch", steps_per_epoch),
-        ahead=_ahead(read_ahead, source),
-        state=state,
-        watch=Watch(early_stopping, state),
-        progress=Epochs(progress),
-    )
+    most = None if steps_per_epoch is None else as_count("fit: steps_per_epoch", steps_per_epoch)
+    # A thread makes batches ahead: to cut an array takes less than to pass it on.
+    ahead = (0 if isinstance(source, Batches) else 2) if read_ahead is None else read_ahead
+    ahead = as_count("fit: read_ahead", ahead)
+    epochs, watch = as_count("fit: epochs", epochs), BestEpoch(early_stopping, state)
+    run = _Run(step, source, epochs, most, ahead, state, watch, Epochs(progress))
     resume = as_flag("fit: resume", resume)
     with contextlib.ExitStack() as stack:
         stack.callback(run.progress.close)
@@ -123,10 +119,9 @@ def fit(
             if schedule is not None:
                 optimizer.learning_rate = float(schedule(source.epoch))
             run.train()
-            more = {} if held_out is None else _measured(validate, held_out, run.most)
-            run.finish_epoch(more)
-        if run.watch.rule is not None and run.watch.rule.restore_best:
-            run.watch.restore()
+            run.finish_epoch({} if held_out is None else _measured(validate, held_out))
+        if best:
+            watch.restore()
     run.history.ended = "early stopping" if run.stopped else "all epochs"
     _log.info("fit ended after %d epochs: %s", run.history.epochs, run.history.ended)
     return run.history
@@ -146,13 +141,6 @@ def _source(data: Any, batch_size: Size, shuffle: Shuffle) -> Batches | Stream:
             "function that returns one."
         )
     return Stream(data)
-
-
-def _ahead(given: int | None, source: Batches | Stream) -> int:
-    """How many batches a thread makes ahead; to cut an array takes less than to hand it over."""
-    if given is None:
-        return 0 if isinstance(source, Batches) else 2
-    return as_count("fit: read_ahead", given)
 
 
 def _call(step: Callable[..., Any], batch: Any) -> Any:
@@ -210,28 +198,24 @@ def _number(value: Any) -> float:
         ) from None
 
 
+@dataclass
 class _Run:
     """One run: where it is, and what it has measured."""
 
-    def __init__(
-        self,
-        *,
-        step: Callable[..., Any],
-        source: Any,
-        epochs: Count,
-        most: int | None,
-        ahead: int,
-        state: Any,
-        watch: Watch,
-        progress: Epochs,
-    ) -> None:
-        self.step, self.source, self.epochs, self.most = step, source, epochs, most
-        self.ahead, self.state, self.watch, self.progress = ahead, state, watch, progress
-        self.checkpoints: Any = None
-        self.history = History()
-        self.means = _Means()
-        self.steps = 0
-        self.stopped = False
+    step: Callable[..., Any]
+    source: Any
+    epochs: Count
+    # Batches of an epoch at most, and batches that are made ahead.
+    most: int | None
+    ahead: int
+    state: Any
+    watch: BestEpoch
+    progress: Epochs
+    checkpoints: Any = None
+    history: History = field(default_factory=History)
+    means: _Means = field(default_factory=_Means)
+    steps: int = 0
+    stopped: bool = False
 
     def goes_on(self) -> bool:
         """Whether there is another epoch."""
@@ -322,7 +306,7 @@ def _batches(source: Any, ahead: int) -> Iterator[Iterator[Any]]:
         yield batches
 
 
-def _measured(validate: Any, source: Any, most: int | None) -> dict[str, float]:
+def _measured(validate: Any, source: Any) -> dict[str, float]:
     """The means of a validation step's numbers over its data."""
     means = _Means()
     for batch in source.left():
