@@ -7,15 +7,6 @@ from collections.abc import Iterator
 from queue import SimpleQueue
 from typing import Any
 
-_END: Any = object()
-
-
-class _Failure:
-    """An error of the thread, on its way to whoever asks for the next batch."""
-
-    def __init__(self, error: BaseException) -> None:
-        self.error = error
-
 
 class ReadAhead:
     """An iterator over another one that runs in a thread, at most `count` items ahead.
@@ -40,24 +31,19 @@ class ReadAhead:
     def _run(self) -> None:
         try:
             while self._permits.get():
-                item = next(self._source, _END)
-                self._items.put(item)
-                if item is _END:
-                    return
+                self._items.put((next(self._source), None))
         except BaseException as error:
-            self._items.put(_Failure(error))
+            self._items.put((None, error))
 
     def __iter__(self) -> Iterator[Any]:
         return self
 
     def __next__(self) -> Any:
-        item = self._items.get()
-        if item is _END or isinstance(item, _Failure):
-            # Whoever asks again gets the same answer.
-            self._items.put(item)
-            if item is _END:
-                raise StopIteration
-            raise item.error
+        item, error = self._items.get()
+        if error is not None:
+            # The next call has the same end.
+            self._items.put((item, error))
+            raise error
         self._permits.put(True)
         return item
 

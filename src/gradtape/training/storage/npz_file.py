@@ -7,7 +7,6 @@ bytes that belong to no array: headers of members and the list of members.
 from __future__ import annotations
 
 import errno
-import math
 import os
 import struct
 import zipfile
@@ -20,7 +19,14 @@ import numpy as np
 from numpy.lib import format as npy
 
 from gradtape.errors import DamagedFileError
-from gradtape.training.storage.structure import DTYPE_NAMES, checksum, digest, parse, refuse
+from gradtape.training.storage.structure import (
+    DTYPE_NAMES,
+    check_names,
+    checksum,
+    digest,
+    parse,
+    refuse,
+)
 
 ENDING = ".npz"
 TEXT, GUARD, SUMS = "__gradtape__", "__gradtape_digest__", "__gradtape_checksums__"
@@ -92,7 +98,7 @@ class NpzFile:
                     self._read(name).tobytes().decode("ascii") for name in MEMBERS
                 )
                 self.content = parse(path, text, guard)
-                self._check_names(self.content["arrays"])
+                check_names(path, self.content["arrays"], self.names(), self._sums)
         except DamagedFileError:
             raise
         except _UNREADABLE as error:
@@ -124,27 +130,15 @@ class NpzFile:
         if archive.comment != COMMENT.format(frame).encode():
             raise zipfile.BadZipFile("the list of its members is damaged")
 
-    def _check_names(self, said: Mapping[str, Any]) -> None:
-        names = {info.removesuffix(".npy") for info in self._infos} - set(MEMBERS)
-        if names != set(said):
-            refuse(self.path, "the arrays in it are not those that its structure names")
-        if len(self._sums) != 8 * len(said):
-            refuse(self.path, "its checksums are missing")
-
     def _read(self, name: str) -> np.ndarray:
         info = self._infos[f"{name}.npy"]
         with zipfile.ZipFile(self.path) as archive, archive.open(info) as member:
-            version = npy.read_magic(member)
-            read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}[version]
-            shape, fortran, dtype = read(member, max_header_size=LONGEST_HEADER)
-            if dtype.newbyteorder("=") not in DTYPE_NAMES.values():
-                raise ValueError(f"{name!r} has the dtype {dtype}")
-            count = math.prod(shape)
-            if member.tell() + count * dtype.itemsize != info.file_size:
+            found = npy.read_array(member, allow_pickle=False, max_header_size=LONGEST_HEADER)
+            if member.read(1):
                 raise ValueError(f"{name!r} has another length than its shape says")
-            flat = np.frombuffer(member.read(), dtype, count)
-            found = flat.reshape(shape, order="F" if fortran else "C")
-        return np.array(found, dtype=dtype.newbyteorder("="), order="C")
+        if found.dtype.newbyteorder("=") not in DTYPE_NAMES.values():
+            raise ValueError(f"{name!r} has the dtype {found.dtype}")
+        return np.array(found, dtype=found.dtype.newbyteorder("="), order="C")
 
     def _verified(self, name: str, verify: bool) -> np.ndarray:
         try:

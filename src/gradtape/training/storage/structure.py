@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import zlib
+from collections.abc import Collection, Mapping
 from typing import Any, NoReturn
 
 import numpy as np
@@ -59,6 +60,14 @@ def refuse(path: object, why: str, cause: BaseException | None = None) -> NoRetu
     raise DamagedFileError(
         f"load: {path}: {why}. Nothing was loaded; use another copy of the file."
     ) from cause
+
+
+def check_names(path: object, said: Mapping[str, Any], names: Collection[str], sums: str) -> None:
+    """Raise if a file has other arrays than its structure says, or not a checksum for each."""
+    if set(names) != set(said):
+        refuse(path, "the arrays in it are not those that its structure names")
+    if len(sums) != 8 * len(said):
+        refuse(path, "its checksums are missing")
 
 
 def unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
