@@ -9,7 +9,6 @@ from gradtape.autodiff.sparse.choose_colouring import colour_symmetric
 from gradtape.autodiff.sparse.colouring import ORDERS, colour_columns
 from gradtape.autodiff.sparse.pattern import pattern_of
 from gradtape.compiler.emit.integer_loops import compile_integers, integer_text
-from gradtape.ir.hooks import hooks
 
 
 def collatz(count, lengths):
@@ -89,15 +88,15 @@ def test_native_colours_are_those_of_python(order, monkeypatch):
         return found
 
     monkeypatch.setattr(loop_runner, "_compiled", {})
-    monkeypatch.setattr(hooks, "compile_loops", lambda functions: None)
+    monkeypatch.setattr(loop_runner, "_compiled_loops", lambda functions: None)
     expected = all_colours()
-    monkeypatch.setattr(hooks, "compile_loops", compile_integers)
+    monkeypatch.setattr(loop_runner, "_compiled_loops", compile_integers)
     monkeypatch.setattr(loop_runner, "WORTH_COMPILING", 0)
     monkeypatch.setattr(loop_runner, "WORTH_CALLING", 0)
     for got, want in zip(all_colours(), expected, strict=True):
         assert (got == want).all()
     assert set(loop_runner._compiled) >= {
-        "colour_apart",
+        "colour_partly",
         "colour_stars",
         "colour_trees",
         "peel_trees",
@@ -106,8 +105,8 @@ def test_native_colours_are_those_of_python(order, monkeypatch):
 
 def test_without_a_compiler_python_runs(monkeypatch):
     monkeypatch.setattr(loop_runner, "_compiled", {})
-    monkeypatch.setattr(hooks, "compile_loops", lambda functions: None)
+    monkeypatch.setattr(loop_runner, "_compiled_loops", lambda functions: None)
     monkeypatch.setattr(loop_runner, "WORTH_COMPILING", 0)
     assert colour_columns(pattern_of(np.eye(5) + np.eye(5, k=1)), ORDERS).count == 2
     assert loop_runner._compiled == {}
-    assert all(callable(function) for function in greedy.FUNCTIONS)
+    assert all(callable(function) for function in greedy.LOOPS)

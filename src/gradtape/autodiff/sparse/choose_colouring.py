@@ -17,7 +17,7 @@ from gradtape.autodiff.sparse.colouring import (
     known_order,
 )
 from gradtape.autodiff.sparse.pattern import Pattern
-from gradtape.autodiff.sparse.symmetric import colour_acyclic, colour_star
+from gradtape.autodiff.sparse.symmetric import colour_vertices
 from gradtape.dtypes import Array, DType
 from gradtape.records import dataclass
 
@@ -63,15 +63,11 @@ class Coloured:
 
     def forward_seeds(self, dtype: DType = BOOL) -> Array:
         """The directions of the forward products, of shape (forward_count, columns)."""
-        if self.columns is None:
-            return np.zeros((0, self.pattern.shape[1]), dtype)
-        return compression.seeds(self.columns, dtype)
+        return compression.seeds(self.columns, self.pattern.shape[1], dtype)
 
     def reverse_seeds(self, dtype: DType = BOOL) -> Array:
         """The weights of the reverse products, of shape (reverse_count, rows)."""
-        if self.rows is None:
-            return np.zeros((0, self.pattern.shape[0]), dtype)
-        return compression.seeds(self.rows, dtype)
+        return compression.seeds(self.rows, self.pattern.shape[0], dtype)
 
     @cached_property
     def positions(self) -> Array | None:
@@ -98,20 +94,13 @@ class Coloured:
             return None
         return compression.substitution(self.pattern, self.columns)
 
-    @cached_property
-    def dense_positions(self) -> Array:
-        """For each entry its place in the flattened dense matrix, which is zero elsewhere."""
-        return compression.dense_positions(self.pattern)
-
-    def decompress(self, forward: Array | None = None, reverse: Array | None = None) -> Array:
+    def decompress(self, *products: Array) -> Array:
         """The entries, in the order of the pattern, from the forward and the reverse products."""
-        if self.substitution is not None:
-            assert forward is not None
-            return self.substitution.apply(forward)
-        parts = [np.reshape(part, -1) for part in (forward, reverse) if part is not None]
+        parts = [np.reshape(part, -1) for part in products]
         flat = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        found: Array = flat[self.positions]
-        return found
+        if self.substitution is not None:
+            return self.substitution.apply(flat)
+        return flat.take(self.positions)
 
     def __repr__(self) -> str:
         return (
@@ -134,7 +123,7 @@ def colour(
     together never cost more than one of them. `order` is the one of ORDERS in which columns or rows
     are coloured; without it, the arithmetic of grids is tried first and then several orders.
     """
-    orders = ORDERS if order is None else (known_order(order),)
+    orders = _orders(order)
     if method == "column":
         return Coloured(pattern, "column", columns=colour_columns(pattern, orders))
     if method == "row":
@@ -143,7 +132,7 @@ def colour(
         raise ValueError(f"colour: method {method!r} is unknown. Choose auto or one of {METHODS}.")
     best: Coloured | None = None
     cost = np.inf
-    candidates = _candidates(pattern, orders, forward_cost, reverse_cost)
+    candidates = _candidates(pattern, order, forward_cost, reverse_cost)
     for bound, _, make in sorted(candidates, key=lambda candidate: candidate[:2]):
         if cost <= bound:
             break
@@ -151,53 +140,39 @@ def colour(
         if found.cost(forward_cost, reverse_cost) < cost:
             best, cost = found, found.cost(forward_cost, reverse_cost)
     assert best is not None
-    if (
-        pattern.rows is not None
-        and bidirectional.least_cost(pattern, forward_cost, reverse_cost) < cost
-    ):
+    least = bidirectional.least_cost(pattern, forward_cost, reverse_cost)
+    if pattern.rows is not None and least < cost:
         stairs = bidirectional.staircase(pattern, forward_cost, reverse_cost)
-        if stairs.cost < cost and bidirectional.may_be_coloured(stairs):
+        if stairs.cost < cost:
             found = _split(pattern, stairs.colour(orders))
             best = found if found.cost(forward_cost, reverse_cost) < cost else best
     return best if method == "auto" else replace(best, method=method)
 
 
 def _candidates(
-    pattern: Pattern, orders: Sequence[str], forward_cost: float, reverse_cost: float
+    pattern: Pattern, order: str | None, forward_cost: float, reverse_cost: float
 ) -> list[tuple[float, int, Callable[[], Coloured]]]:
     """Methods with an estimate of the least cost of each; on a tie, simple methods first."""
-    rows, columns = pattern.shape
-    longest, tallest = columns, rows
+    orders = _orders(order)
+    tallest, longest = pattern.shape
     if pattern.rows is not None:
         longest = int(np.diff(pattern.indptr).max(initial=0))
         tallest = int(np.bincount(pattern.indices, minlength=1).max())
     found: list[tuple[float, int, Callable[[], Coloured]]] = [
-        (
-            forward_cost * longest,
-            0,
-            lambda: Coloured(pattern, "column", colour_columns(pattern, orders)),
-        ),
-        (
-            reverse_cost * tallest,
-            1,
-            lambda: Coloured(pattern, "row", rows=colour_rows(pattern, orders)),
-        ),
+        (forward_cost * longest, 0, lambda: colour(pattern, "column", order=order)),
+        (reverse_cost * tallest, 1, lambda: colour(pattern, "row", order=order)),
     ]
     if pattern.rows is not None:
         by_rows, _ = bidirectional.estimate(pattern, forward_cost, reverse_cost)
         by_columns, _ = bidirectional.estimate(pattern.transposed, reverse_cost, forward_cost)
         bound = min(by_rows, by_columns)
         if bound < min(found[0][0], found[1][0]):
-            found.append(
-                (
-                    bound,
-                    2,
-                    lambda: _split(
-                        pattern,
-                        bidirectional.colour_split(pattern, forward_cost, reverse_cost, orders),
-                    ),
-                )
-            )
+
+            def split() -> Coloured:
+                costs = forward_cost, reverse_cost
+                return _split(pattern, bidirectional.colour_split(pattern, *costs, orders))
+
+            found.append((bound, 2, split))
     return found
 
 
@@ -213,11 +188,13 @@ def colour_symmetric(
     pattern: Pattern, method: str = "star", *, order: str | None = None
 ) -> Coloured:
     """Colours for a Hessian, whose pattern is symmetric, by one of SYMMETRIC_METHODS."""
-    orders = ORDERS if order is None else (known_order(order),)
-    if method == "star":
-        return Coloured(pattern, "star", columns=colour_star(pattern, orders))
-    if method == "acyclic":
-        return Coloured(pattern, "acyclic", columns=colour_acyclic(pattern, orders))
+    if method in SYMMETRIC_METHODS:
+        columns = colour_vertices(pattern, method == "acyclic", _orders(order))
+        return Coloured(pattern, method, columns)
     raise ValueError(
         f"colour_symmetric: method {method!r} is unknown. Choose one of {SYMMETRIC_METHODS}."
     )
+
+
+def _orders(order: str | None) -> Sequence[str]:
+    return ORDERS if order is None else (known_order(order),)

@@ -7,13 +7,13 @@ these columns by itself (Curtis, Powell and Reid, On the estimation of sparse Ja
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from gradtape.autodiff.sparse import greedy, loop_runner
 from gradtape.autodiff.sparse.grid_colouring import lattice_colours
-from gradtape.autodiff.sparse.pattern import Pattern, listed_pattern
+from gradtape.autodiff.sparse.pattern import Pattern
 from gradtape.dtypes import Array
 from gradtape.progress import Progress
 from gradtape.records import dataclass
@@ -92,17 +92,17 @@ def colour_columns(pattern: Pattern, orders: Sequence[str] = ORDERS) -> Colours:
         return Colours(np.arange(columns), columns)
     present = np.zeros(columns, bool)
     present[pattern.indices] = True
-    used = int(present.sum())
     lowest = int(np.diff(pattern.indptr).max(initial=0))
-    if lowest == used:
-        return Colours(np.where(present, np.cumsum(present) - 1, -1), used)
+    if lowest == present.sum():
+        return all_different(present)
     if lowest == 1:
         return Colours(np.where(present, 0, -1), 1)
     found = lattice_colours(pattern, lowest) if tuple(orders) == ORDERS else None
     best = None if found is None else compact(found[0], present)
     if best is None or best.count > lowest:
         # If arithmetic finds a colouring at all, other orders rarely find a better one.
-        other = _greedy(pattern, orders if best is None else orders[:1], lowest, present)
+        every = np.ones(pattern.nnz, bool)
+        other = colour_partly(pattern, every, orders if best is None else orders[:1])
         best = other if best is None or other.count < best.count else best
     return best
 
@@ -110,6 +110,11 @@ def colour_columns(pattern: Pattern, orders: Sequence[str] = ORDERS) -> Colours:
 def colour_rows(pattern: Pattern, orders: Sequence[str] = ORDERS) -> Colours:
     """Rows that share a column get different colours."""
     return colour_columns(pattern.transposed, orders)
+
+
+def all_different(present: Array) -> Colours:
+    """A colour of its own for each vertex that is present."""
+    return Colours(np.where(present, np.cumsum(present) - 1, -1), int(present.sum()))
 
 
 def compact(colours: Array, present: Array) -> Colours:
@@ -120,31 +125,59 @@ def compact(colours: Array, present: Array) -> Colours:
     return Colours(found, len(numbers))
 
 
-def _greedy(pattern: Pattern, orders: Sequence[str], lowest: int, present: Array) -> Colours:
-    start = np.full(pattern.shape[1], -1)
-    work = work_of(pattern)
-    if 10.0 * lowest * lowest > work:
-        # One row makes most of the work. Its columns get different colours in any case: give them
-        # these colours now, and leave the row out.
-        fullest = int(np.argmax(np.diff(pattern.indptr)))
-        start[pattern.indices[pattern.indptr[fullest] : pattern.indptr[fullest + 1]]] = np.arange(
-            lowest
-        )
-        pattern = without_rows(pattern, np.arange(pattern.shape[0]) == fullest)
-        work = work_of(pattern)
+def colour_partly(pattern: Pattern, wanted: Array, orders: Sequence[str]) -> Colours:
+    """Colours for the columns of the wanted entries, so that each of these stands alone."""
+    size = pattern.shape[1]
+    present = np.zeros(size, bool)
+    present[pattern.indices[wanted]] = True
+    kept = present[pattern.indices]
+    every, needed = pattern.keeping(kept), pattern.keeping(wanted)
+    marked = every.with_data(wanted[kept].astype(np.int64) + 1).T.tocsr()
+    sides = (
+        *(marked.indptr, marked.indices, marked.data - 1),
+        *(every.indptr, every.indices, needed.indptr, needed.indices),
+    )
+    own, lengths = np.diff(needed.indptr).astype(float), np.diff(every.indptr)
+    work = float((own * (2 * lengths - own)).sum())
     if work > TOO_MUCH:
-        return Colours(np.where(present, np.cumsum(present) - 1, -1), int(present.sum()))
-    sides = (pattern.transposed.indptr, pattern.transposed.indices, pattern.indptr, pattern.indices)
-    best: Colours | None = None
-    spent = 0.0
+        return all_different(present)
+    if len(orders) > 1 and work_of(every) > 4.0 * work:
+        # Rows with few wanted entries may be long. They matter little to the colouring, but most to
+        # the time of this order.
+        orders = [order for order in orders if order != "smallest_last"]
+
+    def one_pass(sequence: Array) -> Colours:
+        sequence = sequence[present[sequence]]
+        colours, forbidden = np.full(size, -1), np.zeros(size + 1, np.int64)
+        loop, outputs = greedy.colour_partly, (colours, forbidden)
+        count = loop_runner.run(loop, len(sequence), (sequence, *sides), outputs, work)
+        return Colours(colours, count)
+
     # A pass in the order of the colours of another pass, last colour first, never takes more
     # colours and often fewer (Culberson, Iterated greedy graph coloring and the difficulty
     # landscape, technical report 92-07, University of Alberta, 1992).
     repeats = REPEATS if len(orders) > 1 else 0
-    passes = (*orders, *(None,) * repeats)
-    with Progress("colouring", len(passes)) as progress:
-        for order in passes:
-            if best is not None and (best.count == lowest or spent + work > PATIENCE):
+    return best_of(every, (*orders, *(None,) * repeats), one_pass, work, int(own.max(initial=0)))
+
+
+def best_of(
+    pattern: Pattern,
+    orders: Sequence[str | None],
+    one_pass: Callable[[Array], Colours],
+    work: float,
+    lowest: int,
+    best: Colours | None = None,
+    patience: float = PATIENCE,
+) -> Colours:
+    """The best of greedy passes over the columns in some orders, and of a colouring found before.
+
+    The search ends with the `lowest` number of colours, or after `patience`. The order None is that
+    of the best colours, last colour first.
+    """
+    spent = 0.0
+    with Progress("colouring", len(orders)) as progress:
+        for order in orders:
+            if best is not None and (best.count <= lowest or spent + work > patience):
                 break
             if order is None:
                 assert best is not None
@@ -152,22 +185,9 @@ def _greedy(pattern: Pattern, orders: Sequence[str], lowest: int, present: Array
             else:
                 sequence = order_columns(pattern, order)
             spent += 4.0 * work if order == "smallest_last" else work
-            colours = start.copy()
-            forbidden = np.zeros(pattern.shape[1] + 1, np.int64)
-            count = loop_runner.run(
-                greedy.colour_apart, len(sequence), (sequence, *sides), (colours, forbidden), work
-            )
-            count = max(count, int(start.max(initial=-1)) + 1)
-            if best is None or count < best.count + (order is None):
-                best = Colours(np.where(present, colours, -1), count)
+            found = one_pass(sequence)
+            if best is None or found.count < best.count + (order is None):
+                best = found
             progress.advance()
     assert best is not None
     return best
-
-
-def without_rows(pattern: Pattern, gone: Array) -> Pattern:
-    """The pattern without the entries of some rows."""
-    kept = ~gone[pattern.row_numbers]
-    counts = np.where(gone, 0, np.diff(pattern.indptr))
-    indptr = np.concatenate([[0], np.cumsum(counts)])
-    return listed_pattern(pattern.shape, indptr, pattern.indices[kept])

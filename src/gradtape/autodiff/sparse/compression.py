@@ -15,16 +15,18 @@ import numpy as np
 from gradtape.autodiff.sparse import greedy, loop_runner
 from gradtape.autodiff.sparse.bidirectional import Split
 from gradtape.autodiff.sparse.colouring import Colours
-from gradtape.autodiff.sparse.pattern import Pattern, SparseMatrix, listed_pattern
+from gradtape.autodiff.sparse.pattern import Pattern, SparseMatrix
 from gradtape.autodiff.sparse.symmetric import edge_numbers
 from gradtape.dtypes import Array, DType
 from gradtape.errors import SparsityError
 from gradtape.records import dataclass
 
 
-def seeds(colours: Colours, dtype: DType) -> Array:
+def seeds(colours: Colours | None, size: int, dtype: DType) -> Array:
     """One row per colour: 1 at the columns, or rows, that have it."""
-    found = np.zeros((colours.count, len(colours.of)), dtype)
+    if colours is None:
+        return np.zeros((0, size), dtype)
+    found = np.zeros((colours.count, size), dtype)
     present = np.flatnonzero(colours.of >= 0)
     found[colours.of[present], present] = 1
     return found
@@ -64,14 +66,9 @@ def star_positions(pattern: Pattern, colours: Colours) -> Array:
     if not (alone | alone_there).all():
         raise SparsityError(
             f"compression: {colours.count} colours of {size} columns are no star colouring of this "
-            "pattern: some entries never stand alone. Use colour_star."
+            "pattern: some entries never stand alone. Use colour_symmetric."
         )
     return np.where(alone, own, mirrored)
-
-
-def dense_positions(pattern: Pattern) -> Array:
-    """The places of the entries in the flattened dense matrix."""
-    return pattern.row_numbers.astype(np.intp) * pattern.shape[1] + pattern.indices
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,9 +111,8 @@ def substitution(pattern: Pattern, colours: Colours) -> Substitution:
 
     size = pattern.shape[0]
     off = pattern.row_numbers != pattern.indices
-    rows, columns = pattern.row_numbers[off], pattern.indices[off]
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=size))])
-    graph = listed_pattern(pattern.shape, indptr, columns)
+    graph = pattern.keeping(off)
+    rows, columns = graph.row_numbers, graph.indices
     numbers, count = edge_numbers(graph)
     places, groups = np.unique(colours.of[columns] * np.int64(size) + rows, return_inverse=True)
     order = np.argsort(numbers, kind="stable")
@@ -137,7 +133,7 @@ def substitution(pattern: Pattern, colours: Colours) -> Substitution:
     if solved < count:
         raise SparsityError(
             f"compression: {colours.count} colours of {size} columns are no acyclic colouring of "
-            f"this pattern: {count - solved} entries are not determined. Use colour_acyclic."
+            f"this pattern: {count - solved} entries are not determined. Use colour_symmetric."
         )
     rank = np.zeros(max(count, 1), np.int64)
     rank[sequence] = np.arange(count)

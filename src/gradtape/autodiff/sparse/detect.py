@@ -88,10 +88,7 @@ def detect_hessian(
     if slope is None:
         return listed_pattern(shape, np.zeros(source.size + 1, np.int32), np.zeros(0, np.int32))
     (found,) = detect([slope], source, known, blocked=blocked, follows=follows, budget=budget)
-    if found.dense:
-        return found
-    both = found.matrix + found.transposed.matrix
-    return listed_pattern(shape, both.indptr, both.indices, found.notes)
+    return found if found.dense else found.with_transpose()
 
 
 def index_leaves(

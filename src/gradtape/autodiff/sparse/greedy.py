@@ -13,46 +13,70 @@ here; int is the only type.
 
 from __future__ import annotations
 
-from collections.abc import MutableSequence
+from collections.abc import Callable, MutableSequence
 
-Ints = MutableSequence[int]
+_Ints = MutableSequence[int]
 
 
-def colour_apart(
-    count: int,
-    order: Ints,
-    starts: Ints,
-    links: Ints,
-    link_starts: Ints,
-    vertices: Ints,
-    colours: Ints,
-    forbidden: Ints,
+def forbid(
+    first: int, last: int, vertices: _Ints, mark: int, colours: _Ints, forbidden: _Ints
 ) -> int:
-    """Vertices that share a link get different colours; vertices with a colour keep it.
+    """Forbid the colours of vertices number `first` up to `last` of a list."""
+    for k in range(first, last):
+        colour = colours[vertices[k]]
+        if colour >= 0:
+            forbidden[colour] = mark
+    return 0
 
-    Partial distance-2 colouring: Gebremedhin, Manne and Pothen, What color is your Jacobian?, 2005,
-    doi:10.1137/S0036144504444711, algorithm 3.1.
+
+def lowest_colour(mark: int, forbidden: _Ints) -> int:
+    """The lowest colour that is not forbidden."""
+    colour = 0
+    while forbidden[colour] == mark:
+        colour += 1
+    return colour
+
+
+def colour_partly(
+    count: int,
+    order: _Ints,
+    starts: _Ints,
+    links: _Ints,
+    wanted: _Ints,
+    link_starts: _Ints,
+    vertices: _Ints,
+    wanted_starts: _Ints,
+    wanted_vertices: _Ints,
+    colours: _Ints,
+    forbidden: _Ints,
+) -> int:
+    """Vertices that share a link get different colours if one of them must stand alone there.
+
+    `wanted` is 1 for each link of a vertex in which the vertex must stand alone. For each link,
+    `vertices` lists all of its vertices and `wanted_vertices` those that must stand alone. If all
+    must, it is a partial distance-2 colouring: Gebremedhin, Manne and Pothen, What color is your
+    Jacobian?, 2005, doi:10.1137/S0036144504444711, algorithm 3.1.
     """
     highest = 0
     for place in range(count):
         vertex = order[place]
-        if colours[vertex] < 0:
-            for i in range(starts[vertex], starts[vertex + 1]):
-                link = links[i]
-                for k in range(link_starts[link], link_starts[link + 1]):
-                    other = colours[vertices[k]]
-                    if other >= 0:
-                        forbidden[other] = vertex + 1
-            colour = 0
-            while forbidden[colour] == vertex + 1:
-                colour += 1
-            colours[vertex] = colour
-            if colour >= highest:
-                highest = colour + 1
+        mark = vertex + 1
+        for i in range(starts[vertex], starts[vertex + 1]):
+            link = links[i]
+            if wanted[i] == 1:
+                first = link_starts[link]
+                forbid(first, link_starts[link + 1], vertices, mark, colours, forbidden)
+            else:
+                first = wanted_starts[link]
+                forbid(first, wanted_starts[link + 1], wanted_vertices, mark, colours, forbidden)
+        colour = lowest_colour(mark, forbidden)
+        colours[vertex] = colour
+        if colour >= highest:
+            highest = colour + 1
     return highest
 
 
-def put(vertex: int, bucket: int, heads: Ints, following: Ints, preceding: Ints) -> int:
+def put(vertex: int, bucket: int, heads: _Ints, following: _Ints, preceding: _Ints) -> int:
     """Enter a vertex in the list of a bucket, in front.
 
     Numbers in the lists are one higher than those of vertices, so that 0 is the end.
@@ -63,10 +87,10 @@ def put(vertex: int, bucket: int, heads: Ints, following: Ints, preceding: Ints)
     if first > 0:
         preceding[first - 1] = vertex + 1
     heads[bucket] = vertex + 1
-    return 0
+    return bucket
 
 
-def take(vertex: int, bucket: int, heads: Ints, following: Ints, preceding: Ints) -> int:
+def take(vertex: int, bucket: int, heads: _Ints, following: _Ints, preceding: _Ints) -> int:
     """Take a vertex out of the list of its bucket."""
     before = preceding[vertex]
     after = following[vertex]
@@ -76,20 +100,27 @@ def take(vertex: int, bucket: int, heads: Ints, following: Ints, preceding: Ints
         heads[bucket] = after
     if after > 0:
         preceding[after - 1] = before
-    return 0
+    return bucket
+
+
+def lower(vertex: int, buckets: _Ints, heads: _Ints, following: _Ints, preceding: _Ints) -> int:
+    """Move a vertex to the next lower bucket, and return that."""
+    bucket = take(vertex, buckets[vertex], heads, following, preceding) - 1
+    buckets[vertex] = bucket
+    return put(vertex, bucket, heads, following, preceding)
 
 
 def order_smallest_last(
     count: int,
-    starts: Ints,
-    links: Ints,
-    link_starts: Ints,
-    vertices: Ints,
-    degrees: Ints,
-    heads: Ints,
-    following: Ints,
-    preceding: Ints,
-    order: Ints,
+    starts: _Ints,
+    links: _Ints,
+    link_starts: _Ints,
+    vertices: _Ints,
+    degrees: _Ints,
+    heads: _Ints,
+    following: _Ints,
+    preceding: _Ints,
+    order: _Ints,
 ) -> int:
     """The vertex of lowest degree comes last and is removed, and so on.
 
@@ -99,25 +130,18 @@ def order_smallest_last(
     for vertex in range(count):
         put(vertex, degrees[vertex], heads, following, preceding)
     lowest = 0
-    place = count
-    while place > 0:
-        place -= 1
+    for place in range(count):
         while heads[lowest] == 0:
             lowest += 1
         vertex = heads[lowest] - 1
         take(vertex, lowest, heads, following, preceding)
         degrees[vertex] = -1
-        order[place] = vertex
+        order[count - 1 - place] = vertex
         for i in range(starts[vertex], starts[vertex + 1]):
             link = links[i]
             for k in range(link_starts[link], link_starts[link + 1]):
-                other = vertices[k]
-                degree = degrees[other]
-                if degree > 0:
-                    take(other, degree, heads, following, preceding)
-                    degree -= 1
-                    degrees[other] = degree
-                    put(other, degree, heads, following, preceding)
+                if degrees[vertices[k]] > 0:
+                    degree = lower(vertices[k], degrees, heads, following, preceding)
                     if degree < lowest:
                         lowest = degree
     return 0
@@ -125,15 +149,19 @@ def order_smallest_last(
 
 def eliminate_lines(
     count: int,
-    sizes: Ints,
-    starts: Ints,
-    neighbours: Ints,
-    degrees: Ints,
-    heads: Ints,
-    following: Ints,
-    preceding: Ints,
-    times: Ints,
-    most: Ints,
+    starts: _Ints,
+    neighbours: _Ints,
+    costs: _Ints,
+    floors: _Ints,
+    buckets: _Ints,
+    heads: _Ints,
+    following: _Ints,
+    preceding: _Ints,
+    times: _Ints,
+    left: _Ints,
+    most: _Ints,
+    shortest: _Ints,
+    more: _Ints,
 ) -> int:
     """The times at which rows and columns are removed from a matrix, the emptiest of either first.
 
@@ -141,135 +169,75 @@ def eliminate_lines(
     come from products with columns, those of a column from products with rows. At each time the
     line is removed that makes the total cost of products least. Coleman and Verma, The efficient
     computation of sparse Jacobian matrices using automatic differentiation, SIAM J. Sci. Comput.
-    19, 1998: minimum nonzero count ordering. `sizes` are the number of rows, the room for the
-    buckets of either in `heads`, and the costs of a product with columns and of one with rows.
-    `times` are `count` at first. `most` gets the most entries that a row and a column had then.
+    19, 1998: minimum nonzero count ordering.
+
+    Arrays of two have one element for rows and one for columns: the cost of a product for their
+    entries; the bucket of a line without entries; the lines that are `left`; `most` gets the
+    entries of the longest line when it was removed; `shortest`, at first equal to `floors`, and
+    `more` are scratch. `times` are `count` at first.
     """
-    rows = sizes[0]
-    room = sizes[1]
+    rows = left[0]
     for vertex in range(count):
-        bucket = degrees[vertex]
-        if vertex >= rows:
-            bucket += room
-        put(vertex, bucket, heads, following, preceding)
-    rows_left = rows
-    columns_left = count - rows
-    shortest_row = 0
-    shortest_column = room
-    by_columns = 0
-    by_rows = 0
+        put(vertex, buckets[vertex], heads, following, preceding)
     time = 0
-    while rows_left > 0 and columns_left > 0:
-        while heads[shortest_row] == 0:
-            shortest_row += 1
-        while heads[shortest_column] == 0:
-            shortest_column += 1
-        more_by_columns = by_columns
-        if shortest_row > by_columns:
-            more_by_columns = shortest_row
-        more_by_rows = by_rows
-        if shortest_column - room > by_rows:
-            more_by_rows = shortest_column - room
-        dearer = sizes[2] * (more_by_columns - by_columns) - sizes[3] * (more_by_rows - by_rows)
-        if dearer <= 0:
-            vertex = heads[shortest_row] - 1
-            take(vertex, shortest_row, heads, following, preceding)
-            by_columns = more_by_columns
-            rows_left -= 1
-        else:
-            vertex = heads[shortest_column] - 1
-            take(vertex, shortest_column, heads, following, preceding)
-            by_rows = more_by_rows
-            columns_left -= 1
+    while left[0] > 0 and left[1] > 0:
+        for side in range(2):
+            while heads[shortest[side]] == 0:
+                shortest[side] += 1
+            more[side] = 0
+            if shortest[side] - floors[side] > most[side]:
+                more[side] = shortest[side] - floors[side] - most[side]
+        side = 0
+        if costs[0] * more[0] > costs[1] * more[1]:
+            side = 1
+        most[side] += more[side]
+        left[side] -= 1
+        vertex = heads[shortest[side]] - 1
+        take(vertex, shortest[side], heads, following, preceding)
         times[vertex] = time
         time += 1
         for i in range(starts[vertex], starts[vertex + 1]):
             other = neighbours[i]
             if times[other] == count:
-                bucket = degrees[other]
-                degrees[other] = bucket - 1
+                bucket = lower(other, buckets, heads, following, preceding)
+                side = 0
                 if other >= rows:
-                    bucket += room
-                take(other, bucket, heads, following, preceding)
-                bucket -= 1
-                put(other, bucket, heads, following, preceding)
-                if other >= rows:
-                    if bucket < shortest_column:
-                        shortest_column = bucket
-                elif bucket < shortest_row:
-                    shortest_row = bucket
-    most[0] = by_columns
-    most[1] = by_rows
+                    side = 1
+                if bucket < shortest[side]:
+                    shortest[side] = bucket
     return time
 
 
-def colour_partly(
-    count: int,
-    order: Ints,
-    starts: Ints,
-    links: Ints,
-    wanted: Ints,
-    link_starts: Ints,
-    vertices: Ints,
-    wanted_starts: Ints,
-    wanted_vertices: Ints,
-    colours: Ints,
-    forbidden: Ints,
+def forbid_around(
+    vertex: int,
+    mark: int,
+    starts: _Ints,
+    neighbours: _Ints,
+    colours: _Ints,
+    forbidden: _Ints,
+    treated: _Ints,
 ) -> int:
-    """Vertices that share a link get different colours if one of them must stand alone there.
-
-    `wanted` is 1 for each link of a vertex in which the vertex must stand alone. For each link,
-    `vertices` lists all of its vertices and `wanted_vertices` those that must stand alone.
-    """
-    highest = 0
-    for place in range(count):
-        vertex = order[place]
-        for i in range(starts[vertex], starts[vertex + 1]):
-            link = links[i]
-            if wanted[i] == 1:
-                for k in range(link_starts[link], link_starts[link + 1]):
-                    other = colours[vertices[k]]
-                    if other >= 0:
-                        forbidden[other] = vertex + 1
-            else:
-                for k in range(wanted_starts[link], wanted_starts[link + 1]):
-                    other = colours[wanted_vertices[k]]
-                    if other >= 0:
-                        forbidden[other] = vertex + 1
-        colour = 0
-        while forbidden[colour] == vertex + 1:
-            colour += 1
-        colours[vertex] = colour
-        if colour >= highest:
-            highest = colour + 1
-    return highest
-
-
-def forbid_neighbours(
-    vertex: int, mark: int, starts: Ints, neighbours: Ints, colours: Ints, forbidden: Ints
-) -> int:
-    """No colour of a neighbour of `vertex` may be taken."""
-    for i in range(starts[vertex], starts[vertex + 1]):
-        colour = colours[neighbours[i]]
-        if colour >= 0:
-            forbidden[colour] = mark
+    """Forbid the colours of the neighbours of `vertex`, once for a mark."""
+    if treated[vertex] != mark:
+        forbid(starts[vertex], starts[vertex + 1], neighbours, mark, colours, forbidden)
+        treated[vertex] = mark
     return 0
 
 
 def colour_stars(
     count: int,
-    order: Ints,
-    starts: Ints,
-    neighbours: Ints,
-    edges: Ints,
-    colours: Ints,
-    forbidden: Ints,
-    first_mark: Ints,
-    first_neighbour: Ints,
-    first_edge: Ints,
-    treated: Ints,
-    star: Ints,
-    hub: Ints,
+    order: _Ints,
+    starts: _Ints,
+    neighbours: _Ints,
+    edges: _Ints,
+    colours: _Ints,
+    forbidden: _Ints,
+    first_mark: _Ints,
+    first_neighbour: _Ints,
+    first_edge: _Ints,
+    treated: _Ints,
+    star: _Ints,
+    hub: _Ints,
 ) -> int:
     """Neighbours differ, and every path over four vertices has three colours.
 
@@ -281,30 +249,24 @@ def colour_stars(
     for place in range(count):
         vertex = order[place]
         mark = place + 1
+        forbid(starts[vertex], starts[vertex + 1], neighbours, mark, colours, forbidden)
         for i in range(starts[vertex], starts[vertex + 1]):
             near = neighbours[i]
             colour = colours[near]
-            if colour >= 0:
-                forbidden[colour] = mark
-                if first_mark[colour] == mark:
-                    # Two neighbours of one colour: neither may see this vertex's colour again.
-                    earlier = first_neighbour[colour]
-                    if treated[earlier] != mark:
-                        forbid_neighbours(earlier, mark, starts, neighbours, colours, forbidden)
-                        treated[earlier] = mark
-                    forbid_neighbours(near, mark, starts, neighbours, colours, forbidden)
-                    treated[near] = mark
-                else:
-                    first_mark[colour] = mark
-                    first_neighbour[colour] = near
-                    first_edge[colour] = edges[i]
-                    for j in range(starts[near], starts[near + 1]):
-                        far = neighbours[j]
-                        if far != vertex and colours[far] >= 0 and hub[star[edges[j]]] == far + 1:
-                            forbidden[colours[far]] = mark
-        chosen = 0
-        while forbidden[chosen] == mark:
-            chosen += 1
+            if colour >= 0 and first_mark[colour] == mark:
+                # Two neighbours of one colour: neither may see this vertex's colour again.
+                earlier = first_neighbour[colour]
+                forbid_around(earlier, mark, starts, neighbours, colours, forbidden, treated)
+                forbid_around(near, mark, starts, neighbours, colours, forbidden, treated)
+            elif colour >= 0:
+                first_mark[colour] = mark
+                first_neighbour[colour] = near
+                first_edge[colour] = edges[i]
+                for j in range(starts[near], starts[near + 1]):
+                    far = neighbours[j]
+                    if far != vertex and colours[far] >= 0 and hub[star[edges[j]]] == far + 1:
+                        forbidden[colours[far]] = mark
+        chosen = lowest_colour(mark, forbidden)
         colours[vertex] = chosen
         if chosen >= highest:
             highest = chosen + 1
@@ -312,26 +274,25 @@ def colour_stars(
             near = neighbours[i]
             colour = colours[near]
             if colour >= 0:
-                joined = 0
+                # The star that this edge joins, and its hub: by default a star of its own.
+                joined = stars
+                centre = 0
+                if first_neighbour[colour] != near:
+                    joined = star[first_edge[colour]]
+                    centre = vertex + 1
                 for j in range(starts[near], starts[near + 1]):
-                    far = neighbours[j]
-                    if far != vertex and colours[far] == chosen:
-                        joined = 1
-                        star[edges[i]] = star[edges[j]]
-                        hub[star[edges[j]]] = near + 1
+                    if neighbours[j] != vertex and colours[neighbours[j]] == chosen:
+                        joined = star[edges[j]]
+                        centre = near + 1
                         break
-                if joined == 0:
-                    if first_neighbour[colour] != near:
-                        star[edges[i]] = star[first_edge[colour]]
-                        hub[star[first_edge[colour]]] = vertex + 1
-                    else:
-                        star[edges[i]] = stars
-                        hub[stars] = 0
-                        stars += 1
+                star[edges[i]] = joined
+                hub[joined] = centre
+                if joined == stars:
+                    stars += 1
     return highest
 
 
-def root_of(parents: Ints, edge: int) -> int:
+def root_of(parents: _Ints, edge: int) -> int:
     """The representative of the tree of `edge`, in a forest of disjoint sets."""
     while parents[edge] != edge:
         parents[edge] = parents[parents[edge]]
@@ -341,17 +302,17 @@ def root_of(parents: Ints, edge: int) -> int:
 
 def colour_trees(
     count: int,
-    order: Ints,
-    starts: Ints,
-    neighbours: Ints,
-    edges: Ints,
-    colours: Ints,
-    forbidden: Ints,
-    first_mark: Ints,
-    first_edge: Ints,
-    parents: Ints,
-    visit_mark: Ints,
-    visit_neighbour: Ints,
+    order: _Ints,
+    starts: _Ints,
+    neighbours: _Ints,
+    edges: _Ints,
+    colours: _Ints,
+    forbidden: _Ints,
+    first_mark: _Ints,
+    first_edge: _Ints,
+    parents: _Ints,
+    visit_mark: _Ints,
+    visit_neighbour: _Ints,
 ) -> int:
     """Neighbours differ, and every cycle has three colours: two colours induce trees only.
 
@@ -362,10 +323,7 @@ def colour_trees(
     for place in range(count):
         vertex = order[place]
         mark = place + 1
-        for i in range(starts[vertex], starts[vertex + 1]):
-            colour = colours[neighbours[i]]
-            if colour >= 0:
-                forbidden[colour] = mark
+        forbid(starts[vertex], starts[vertex + 1], neighbours, mark, colours, forbidden)
         for i in range(starts[vertex], starts[vertex + 1]):
             near = neighbours[i]
             if colours[near] >= 0:
@@ -380,39 +338,33 @@ def colour_trees(
                         elif visit_neighbour[tree] != near:
                             # The tree is reached by two neighbours: this colour would close it.
                             forbidden[colour] = mark
-        chosen = 0
-        while forbidden[chosen] == mark:
-            chosen += 1
+        chosen = lowest_colour(mark, forbidden)
         colours[vertex] = chosen
         if chosen >= highest:
             highest = chosen + 1
         for i in range(starts[vertex], starts[vertex + 1]):
-            colour = colours[neighbours[i]]
+            near = neighbours[i]
+            colour = colours[near]
             if colour >= 0:
                 if first_mark[colour] != mark:
                     first_mark[colour] = mark
                     first_edge[colour] = edges[i]
-                else:
-                    parents[root_of(parents, edges[i])] = root_of(parents, first_edge[colour])
-        for i in range(starts[vertex], starts[vertex + 1]):
-            near = neighbours[i]
-            if colours[near] >= 0:
+                parents[root_of(parents, edges[i])] = root_of(parents, first_edge[colour])
                 for j in range(starts[near], starts[near + 1]):
-                    far = neighbours[j]
-                    if far != vertex and colours[far] == chosen:
+                    if neighbours[j] != vertex and colours[neighbours[j]] == chosen:
                         parents[root_of(parents, edges[i])] = root_of(parents, edges[j])
     return highest
 
 
 def peel_trees(
     count: int,
-    edge_groups: Ints,
-    group_starts: Ints,
-    group_edges: Ints,
-    left: Ints,
-    queue: Ints,
-    sequence: Ints,
-    solved_from: Ints,
+    edge_groups: _Ints,
+    group_starts: _Ints,
+    group_edges: _Ints,
+    left: _Ints,
+    queue: _Ints,
+    sequence: _Ints,
+    solved_from: _Ints,
 ) -> int:
     """An order in which each edge is the last unknown one of some group of edges.
 
@@ -446,17 +398,12 @@ def peel_trees(
     return solved
 
 
-# In the order of their calls.
-FUNCTIONS = (
-    colour_apart,
-    put,
-    take,
-    order_smallest_last,
-    eliminate_lines,
-    colour_partly,
-    forbid_neighbours,
-    colour_stars,
-    root_of,
-    colour_trees,
-    peel_trees,
-)
+# Each loop with the functions that it calls, in the order of their calls.
+LOOPS: dict[Callable[..., int], tuple[Callable[..., int], ...]] = {
+    colour_partly: (forbid, lowest_colour),
+    order_smallest_last: (put, take, lower),
+    eliminate_lines: (put, take, lower),
+    colour_stars: (forbid, lowest_colour, forbid_around),
+    colour_trees: (forbid, lowest_colour, root_of),
+    peel_trees: (),
+}

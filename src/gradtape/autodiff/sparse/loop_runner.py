@@ -17,12 +17,6 @@ Loop = Callable[..., int]
 WORTH_COMPILING = 500_000
 WORTH_CALLING = 1_000
 
-_CALLEES: dict[Loop, tuple[Loop, ...]] = {
-    greedy.order_smallest_last: (greedy.put, greedy.take),
-    greedy.eliminate_lines: (greedy.put, greedy.take),
-    greedy.colour_stars: (greedy.forbid_neighbours,),
-    greedy.colour_trees: (greedy.root_of,),
-}
 _compiled: dict[str, Loop] = {}
 _lock = threading.Lock()
 
@@ -52,7 +46,7 @@ def _machine_code(function: Loop, work: float) -> Loop | None:
         return None
     with _lock:
         if name not in _compiled:
-            compiled = _compiled_loops((*_CALLEES.get(function, ()), function))
+            compiled = _compiled_loops((*greedy.LOOPS[function], function))
             if compiled is None:
                 return None
             _compiled[name] = compiled[name]

@@ -74,6 +74,18 @@ class Pattern:
         turned = self.matrix.T.tocsr()
         return Pattern(self.shape[::-1], (turned.indptr, turned.indices), self.dense, self.notes)
 
+    def keeping(self, kept: Array) -> Pattern:
+        """The pattern with those of its entries at which `kept` is true."""
+        if kept.all():
+            return self
+        counts = np.bincount(self.row_numbers[kept], minlength=self.shape[0])
+        return listed_pattern(self.shape, np.append(0, np.cumsum(counts)), self.indices[kept])
+
+    def with_transpose(self) -> Pattern:
+        """The symmetric pattern of the entries of this one and of its transpose."""
+        both = self.matrix + self.transposed.matrix
+        return listed_pattern(self.shape, both.indptr, both.indices, self.notes)
+
     @cached_property
     def digest(self) -> bytes:
         """A hash that is the same for equal patterns."""

@@ -27,7 +27,7 @@ from gradtape.autodiff.sparse.chunks import (
     entries_by_chunks,
 )
 from gradtape.autodiff.sparse.colouring import Colours
-from gradtape.autodiff.sparse.pattern import Pattern, SparseMatrix, listed_pattern
+from gradtape.autodiff.sparse.pattern import Pattern, SparseMatrix
 from gradtape.autodiff.window import Window
 from gradtape.dtypes import Array, DType
 from gradtape.errors import NoValueError, SparsityError
@@ -152,14 +152,8 @@ class SparseProgram:
             places = np.asarray(self.coloured.positions)
             title = "hessian" if self.coloured.symmetric else "jacobian"
             return entries_by_chunks(self.chunks, recording, places, self.dtype, title)
-        found = [part.reshape(-1) for part in self.bound.arrays(recording, self.seeds)]
-        if not found:
-            return np.zeros(self.pattern.nnz, self.dtype)
-        if self.coloured.substitution is not None:
-            return self.coloured.decompress(found[0].reshape(self.coloured.forward_count, -1))
-        flat = found[0] if len(found) == 1 else np.concatenate(found)
-        assert self.coloured.positions is not None
-        return flat.take(self.coloured.positions)
+        found = self.bound.arrays(recording, self.seeds)
+        return self.coloured.decompress(*found) if found else np.zeros(self.pattern.nnz, self.dtype)
 
     def matrix(self, recording: Recording) -> SparseMatrix:
         """The derivative at the recorded values, as a scipy.sparse array in CSR form."""
@@ -260,8 +254,7 @@ def prepare_sparse_hessian(
         pattern = sparse_patterns.hessian_pattern(window, target, source, given)
         if given is not None:
             # The colouring relies on symmetry, and users may give one half of the pattern.
-            both = pattern.matrix + pattern.transposed.matrix
-            pattern = listed_pattern(pattern.shape, both.indptr, both.indices)
+            pattern = pattern.with_transpose()
         return colour_symmetric(_listed(pattern), method, order=order)
 
     def derive(rules: PythonRules) -> SparseProgram:

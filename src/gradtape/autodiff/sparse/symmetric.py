@@ -14,17 +14,22 @@ from collections.abc import Sequence
 import numpy as np
 
 from gradtape.autodiff.sparse import greedy, loop_runner
-from gradtape.autodiff.sparse.colouring import ORDERS, Colours, compact, order_columns
+from gradtape.autodiff.sparse.colouring import (
+    ORDERS,
+    PATIENCE,
+    Colours,
+    all_different,
+    best_of,
+    compact,
+    work_of,
+)
 from gradtape.autodiff.sparse.grid_colouring import lattice_colours
 from gradtape.autodiff.sparse.pattern import Pattern, listed_pattern
 from gradtape.dtypes import Array
 from gradtape.errors import ShapeError, SparsityError
-from gradtape.progress import Progress
 
-# Turns of the inner loop of a pass past which the vertices with most neighbours get a colour each,
-# and of all passes after which no further order is tried.
+# Turns of the inner loop of a pass past which the vertices with most neighbours get a colour each.
 TOO_MUCH = 3e8
-PATIENCE = 1e8
 
 
 def require_symmetric(pattern: Pattern) -> None:
@@ -42,46 +47,42 @@ def require_symmetric(pattern: Pattern) -> None:
         )
 
 
-def colour_star(pattern: Pattern, orders: Sequence[str] = ORDERS) -> Colours:
-    """Neighbours differ, and any two colours induce stars: each entry can be read off."""
-    return _coloured(pattern, orders, acyclic=False)
+def colour_vertices(pattern: Pattern, acyclic: bool, orders: Sequence[str] = ORDERS) -> Colours:
+    """Neighbours differ, and any two colours induce stars: each entry can be read off.
 
-
-def colour_acyclic(pattern: Pattern, orders: Sequence[str] = ORDERS) -> Colours:
-    """Neighbours differ, and any two colours induce trees: entries follow by substitution."""
-    return _coloured(pattern, orders, acyclic=True)
-
-
-def _coloured(pattern: Pattern, orders: Sequence[str], acyclic: bool) -> Colours:
+    After an `acyclic` colouring they induce trees: entries follow by substitution.
+    """
     size = pattern.shape[1]
     if pattern.rows is None:
         return Colours(np.arange(size), size)
     require_symmetric(pattern)
     present = np.diff(pattern.indptr) > 0
-    graph, hubs = _without_hubs(_off_diagonal(pattern))
+    graph, hubs = _without_hubs(pattern.keeping(pattern.row_numbers != pattern.indices))
     if graph is None:
-        return Colours(np.where(present, np.cumsum(present) - 1, -1), int(present.sum()))
-    lowest = _fewest(graph, acyclic) + len(hubs)
+        return all_different(present)
+    numbers, edges = edge_numbers(graph)
+    work = work_of(graph)
+
+    def one_pass(sequence: Array) -> Colours:
+        inputs = (sequence, graph.indptr, graph.indices, numbers)
+        colours = np.full(size, -1)
+        room = np.zeros((4, size + 2), np.int64)
+        if acyclic:
+            outputs = (colours, *room[:3], np.arange(edges), *np.zeros((2, edges), np.int64))
+            loop_runner.run(greedy.colour_trees, size, inputs, outputs, 2 * work)
+        else:
+            treated, stars = np.zeros(size, np.int64), np.zeros((2, edges + 1), np.int64)
+            outputs = (colours, *room, treated, *stars)
+            loop_runner.run(greedy.colour_stars, size, inputs, outputs, 2 * work)
+        colours[hubs] = colours.max(initial=-1) + 1 + np.arange(len(hubs))
+        return compact(colours, present)
+
     best = _by_lattice(pattern, present) if tuple(orders) == ORDERS else None
-    work = float(np.square(np.diff(graph.indptr).astype(float)).sum())
     # On a grid one more pass is enough. Elsewhere orders differ much: at least two are tried.
-    passes, least = 0, 2 if best is None else 1
-    spent = 0.0
-    with Progress("colouring", len(orders)) as progress:
-        for order in orders:
-            patient = passes < least or (least > 1 and spent + work <= PATIENCE)
-            if best is not None and (best.count <= lowest or not patient):
-                break
-            # Vertices two steps apart are columns that share a row, the diagonal included.
-            colours = _pass(graph, order_columns(graph, order), acyclic, work)
-            passes += 1
-            spent += 4.0 * work if order == "smallest_last" else work
-            colours[hubs] = colours.max(initial=-1) + 1 + np.arange(len(hubs))
-            found = compact(colours, present)
-            best = found if best is None or found.count < best.count else best
-            progress.advance()
-    assert best is not None
-    return best
+    chosen = orders if best is None else orders[:1]
+    lowest = _fewest(graph, acyclic) + len(hubs)
+    # Vertices two steps apart are columns that share a row, the diagonal included.
+    return best_of(graph, chosen, one_pass, work, lowest, best, max(PATIENCE, 2 * work))
 
 
 def _fewest(graph: Pattern, acyclic: bool) -> int:
@@ -109,21 +110,13 @@ def _with_diagonal(pattern: Pattern) -> Pattern:
     return listed_pattern(pattern.shape, found.indptr, found.indices)
 
 
-def _off_diagonal(pattern: Pattern) -> Pattern:
-    rows = pattern.row_numbers
-    kept = rows != pattern.indices
-    counts = np.bincount(rows[kept], minlength=pattern.shape[0])
-    indptr = np.concatenate([[0], np.cumsum(counts)])
-    return listed_pattern(pattern.shape, indptr, pattern.indices[kept])
-
-
 def _without_hubs(graph: Pattern) -> tuple[Pattern | None, Array]:
     """The graph without the vertices with so many neighbours that passes would take too long.
 
     A hub with a colour of its own is in no conflict. The graph is None if there are many hubs.
     """
     degrees = np.diff(graph.indptr)
-    if np.square(degrees.astype(float)).sum() <= TOO_MUCH:
+    if work_of(graph) <= TOO_MUCH:
         return graph, np.zeros(0, np.int64)
     ranked = np.argsort(-degrees, kind="stable")
     squares = np.square(degrees[ranked].astype(float))
@@ -133,11 +126,8 @@ def _without_hubs(graph: Pattern) -> tuple[Pattern | None, Array]:
         return None, ranked[:0]
     is_hub = np.zeros(graph.shape[0], bool)
     is_hub[ranked[:count]] = True
-    rows = graph.row_numbers
-    kept = ~is_hub[rows] & ~is_hub[graph.indices]
-    counts = np.bincount(rows[kept], minlength=graph.shape[0])
-    indptr = np.concatenate([[0], np.cumsum(counts)])
-    return listed_pattern(graph.shape, indptr, graph.indices[kept]), ranked[:count]
+    kept = ~is_hub[graph.row_numbers] & ~is_hub[graph.indices]
+    return graph.keeping(kept), ranked[:count]
 
 
 def edge_numbers(graph: Pattern) -> tuple[Array, int]:
@@ -151,23 +141,3 @@ def edge_numbers(graph: Pattern) -> tuple[Array, int]:
     numbers[upper] = np.arange(count)
     numbers[~upper] = numbers[mates[~upper]]
     return numbers, count
-
-
-def _pass(graph: Pattern, sequence: Array, acyclic: bool, work: float) -> Array:
-    """One greedy pass."""
-    size = graph.shape[0]
-    numbers, edges = edge_numbers(graph)
-    inputs = (sequence, graph.indptr, graph.indices, numbers)
-    colours = np.full(size, -1)
-    room = np.zeros((4, size + 2), np.int64)
-    treated = np.zeros(size, np.int64)
-    if acyclic:
-        parents = np.arange(edges)
-        visits = np.zeros((2, edges), np.int64)
-        outputs = (colours, room[0], room[1], room[2], parents, visits[0], visits[1])
-        loop_runner.run(greedy.colour_trees, size, inputs, outputs, 2 * work)
-    else:
-        star, hub = np.zeros((2, edges + 1), np.int64)
-        outputs = (colours, *room, treated, star, hub)
-        loop_runner.run(greedy.colour_stars, size, inputs, outputs, 2 * work)
-    return colours
