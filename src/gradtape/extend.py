@@ -27,16 +27,15 @@ from gradtape.ir.spec import Spec, spec as make_spec
 from gradtape.ir.walk import substitute
 from gradtape.ops.families import batching, independence, sparsity
 from gradtape.ops.families.casting import KINDS, promotion
+from gradtape.ops.families.define import mask_broadcast
 from gradtape.ops.families.elementwise import (
-    binary_function,
     jvp_of,
-    mask_of,
     samples_of,
     sparsity_of,
     spec_of,
-    unary_function,
     vjp_of,
 )
+from gradtape.ops.families.recorders import binary_function, unary_function
 from gradtape.ops.families.samples import Sample
 from gradtape.runtime.numpy_plan import NumpyPlan
 from gradtape.tools.check_op import (
@@ -160,7 +159,7 @@ def elementwise(
         batch=batching.broadcasting,
         jvp=jvp,
         vjp=vjp,
-        mask=mask_of,
+        mask=mask_broadcast,
         promote=promotion(name, promote, accepts),
         params=names,
         sparsity=sparsity_of(partials) if partials else sparsity.elements,

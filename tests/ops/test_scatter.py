@@ -30,7 +30,6 @@ def test_scatter():
     replaced[ROWS] = VALUES
     for function, expected in [
         (indexing.scatter_add, added),
-        (indexing.scatter_add_rows, added),
         (indexing.scatter_max, largest),
         (indexing.scatter_set, replaced),
     ]:
@@ -44,7 +43,7 @@ def test_scatter():
             function(asarray(base), [3], np.zeros(4))
         with pytest.raises(ShapeError, match="0-d"):
             function(asarray(1.0), [0], [1.0])
-    found = record(REGISTRY["scatter_add_rows"], (base, [0, -1], np.ones((2, 4))))
+    found = record(REGISTRY["scatter_add"], (base, [0, -1], np.ones((2, 4))), (0,))
     same(found, base + np.array([1.0, 0.0, 1.0])[:, None])
 
 

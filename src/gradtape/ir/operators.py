@@ -33,7 +33,7 @@ class OperatorOps:
     stack: Op
     # Of row-sparse cotangents (`ir.rows`).
     concat: Op
-    scatter_add_rows: Op
+    scatter_add: Op
 
     def __getattr__(self, name: str) -> Op:
         if name not in OperatorOps.__annotations__:

@@ -19,7 +19,7 @@ class Rows:
     def dense(self) -> Node:
         """The cotangent as one array."""
         nothing = constant(0, self.spec)
-        return apply(OPERATORS.scatter_add_rows, (nothing, self.indices, self.values))
+        return apply(OPERATORS.scatter_add, (nothing, self.indices, self.values), (0,))
 
     def joined(self, other: Rows) -> Rows:
         """The sum of two cotangents: their rows one after the other."""

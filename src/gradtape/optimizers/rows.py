@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import gradtape as gt
 from gradtape import RowSparse, Tensor
-from gradtape.ops.arrays.gathering import GATHER, SCATTER_ADD_ROWS, SCATTER_SET
+from gradtape.ops.arrays.gathering import GATHER, SCATTER_ADD, SCATTER_SET
 from gradtape.ops.arrays.sorting import SEARCHSORTED
 from gradtape.trace.record import record
 
@@ -25,14 +25,14 @@ def combined(gradient: RowSparse) -> RowSparse:
     # Where an index stands first among the ordered ones is the same for all its repeats.
     first = record(SEARCHSORTED, (ordered, indices), ("left",))
     nothing = gt.zeros(values.shape, dtype=values.dtype)
-    sums = record(SCATTER_ADD_ROWS, (nothing, first, values))
+    sums = record(SCATTER_ADD, (nothing, first, values), (0,))
     return RowSparse(ordered, sums, gradient.spec)
 
 
 def add_to_rows(table: Tensor, gradient: RowSparse, function: Callable[[Tensor], Tensor]) -> Tensor:
     """The table with `function(values)` added to the rows that the gradient names."""
     indices, values = gradient.rows
-    return record(SCATTER_ADD_ROWS, (table, indices, function(values)))
+    return record(SCATTER_ADD, (table, indices, function(values)), (0,))
 
 
 def update_rows(

@@ -17,7 +17,7 @@ from gradtape.ir.op import Op
 from gradtape.ops.arrays import indexing, joining, movement
 from gradtape.ops.elementwise import arithmetic, complexes, unary as elementwise
 from gradtape.ops.families.casting import cast
-from gradtape.ops.families.elementwise import RECORDERS, binary_function, op_of
+from gradtape.ops.families.recorders import RECORDERS, binary_function, op_of
 from gradtape.ops.families.signatures import Axis, BinaryFunction, ShapeLike
 from gradtape.ops.matrices import contraction
 from gradtape.ops.reductions import reduction

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gradtape.ir.node import Node, apart_from_recorded, apply, constant
 from gradtape.ir.spec import Spec
 from gradtape.ops.arrays.creation import FULL
-from gradtape.ops.arrays.gathering import SCATTER_ADD_ROWS
+from gradtape.ops.arrays.gathering import SCATTER_ADD
 from gradtape.runtime.flush import compute_handle
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.tensor_view import TensorView
@@ -47,7 +47,7 @@ class KeptAsRows(Handle):
         [[0.0], [1.0]]
         """
         zeros = record(FULL, (), (self.spec.shape, 0, self.spec.dtype))
-        return record(SCATTER_ADD_ROWS, (zeros, self.indices, self.values))
+        return record(SCATTER_ADD, (zeros, self.indices, self.values), (0,))
 
     def enter(self, recording: Recording) -> Node:
         """The node of the dense tensor in `recording`."""
@@ -60,7 +60,7 @@ class KeptAsRows(Handle):
         inputs = (self.indices.enter(recording), self.values.enter(recording))
         # Apart from what users record: an equal node may have been applied outside a tape.
         with apart_from_recorded():
-            return apply(SCATTER_ADD_ROWS, (constant(0, self.spec), *inputs))
+            return apply(SCATTER_ADD, (constant(0, self.spec), *inputs), (0,))
 
     def materialize(self) -> None:
         """Compute the dense value: this handle is pending in no recording of its own."""

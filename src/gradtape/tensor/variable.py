@@ -320,9 +320,7 @@ class Variable(Operators):
             rows: tuple[Tensor, Tensor] | None = getattr(delta, "rows", None)
             if rows is not None:
                 indices, values = rows
-                new = indexing.scatter_add_rows(
-                    self.value, indices, values if sign > 0 else -values
-                )
+                new = indexing.scatter_add(self.value, indices, values if sign > 0 else -values)
             else:
                 try:
                     new = self.value + delta if sign > 0 else self.value - delta

@@ -29,7 +29,7 @@ from gradtape.ir.operators import OPERATORS
 from gradtape.ir.spec import Spec
 from gradtape.ops.elementwise.arithmetic import equal, not_equal
 from gradtape.ops.elementwise.unary import square
-from gradtape.ops.families.elementwise import RECORDERS, binary_function, op_of, unary_function
+from gradtape.ops.families.recorders import RECORDERS, binary_function, op_of, unary_function
 from gradtape.trace.handle import Handle
 from gradtape.trace.recording import Recording
 from gradtape.trace.thread_state import state

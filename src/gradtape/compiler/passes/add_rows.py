@@ -12,14 +12,14 @@ from collections.abc import Mapping
 from gradtape.compiler.passes.join_parts import ADD, LEAST
 from gradtape.compiler.passes.rewrite import Rewriting, readers_of, rewrite
 from gradtape.ir import Node, Program, constant_value
-from gradtape.ops.arrays.gathering import SCATTER_ADD, SCATTER_ADD_ROWS
+from gradtape.ops.arrays.gathering import SCATTER_ADD
 from gradtape.ops.arrays.movement import PERMUTE_DIMS
 from gradtape.ops.families.batching import permuted
 
 
 def add_rows(program: Program) -> Program:
-    """Before: `add(scatter_add_rows(0, i, rows), x)`. After: `scatter_add_rows(x, i, rows)`."""
-    if not any(node.op is SCATTER_ADD_ROWS for node in program.nodes):
+    """Before: `add(scatter_add(0, i, rows), x)`. After: `scatter_add(x, i, rows)`."""
+    if not any(node.op is SCATTER_ADD for node in program.nodes):
         return program
     readers = readers_of(program)
 
@@ -48,9 +48,9 @@ def _are_rows(term: Node, readers: dict[Node, int]) -> bool:
         return False
     if term.op is PERMUTE_DIMS:
         term = term.inputs[0]
-        if readers[term] != 1 or term.op is not SCATTER_ADD_ROWS or term.inputs[1].ndim != 1:
+        if readers[term] != 1 or term.op is not SCATTER_ADD or term.inputs[1].ndim != 1:
             return False
-    return term.op is SCATTER_ADD_ROWS and constant_value(term.inputs[0]) == 0
+    return term.op is SCATTER_ADD and constant_value(term.inputs[0]) == 0
 
 
 def _added(rows: Node, whole: Node, new: Mapping[Node, Node]) -> Node:
@@ -59,8 +59,8 @@ def _added(rows: Node, whole: Node, new: Mapping[Node, Node]) -> Node:
     if rows.op is PERMUTE_DIMS:
         (axes,) = rows.params
         (rows,) = rows.inputs
+    (axis,) = rows.params
     _, indices, values = (new[parent] for parent in rows.inputs)
-    if axes is None:
-        return Node(SCATTER_ADD_ROWS, (whole, indices, values), (), whole.spec)
-    values = permuted(values, axes)
-    return Node(SCATTER_ADD, (whole, indices, values), (axes.index(0),), whole.spec)
+    if axes is not None:
+        axis, values = axes.index(axis), permuted(values, axes)
+    return Node(SCATTER_ADD, (whole, indices, values), (axis,), whole.spec)

@@ -15,7 +15,7 @@ from gradtape.ops.arrays.joining import CONCAT
 from gradtape.ops.arrays.movement import RESHAPE
 from gradtape.ops.arrays.slicing import UNSLICE
 from gradtape.ops.elementwise.arithmetic import add
-from gradtape.ops.families.elementwise import op_of
+from gradtape.ops.families.recorders import op_of
 from gradtape.records import dataclass
 
 # Zeros of fewer elements, in all parts together, are not worth another way of computing them.

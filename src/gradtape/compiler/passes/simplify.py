@@ -8,8 +8,8 @@ from gradtape.compiler.passes.rewrite import rewrite
 from gradtape.ir import OPERATORS, PICK, Node, Program, View, constant_value, rebuilt
 from gradtape.ops.custom.custom import passes_through
 from gradtape.ops.elementwise.unary import reciprocal
-from gradtape.ops.families.elementwise import op_of
 from gradtape.ops.families.identities import full
+from gradtape.ops.families.recorders import op_of
 
 
 def simplify(program: Program) -> Program:

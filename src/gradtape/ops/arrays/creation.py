@@ -11,11 +11,12 @@ from gradtape.annotated_kinds import Count
 from gradtape.argument_checks import as_integer, is_choice
 from gradtape.dtypes import COMPLEX_OF, Array, DType, as_dtype, default_dtype, of_scalar
 from gradtape.errors import DtypeError, ShapeError, shown
-from gradtape.ir import Node, Op, Shape, Spec, Undefined, apply, declare, spec
+from gradtape.ir import Node, Op, Shape, Spec, apply, spec
 from gradtape.ops.arrays import large_constants
 from gradtape.ops.arrays.movement import broadcast_to
 from gradtape.ops.elementwise.arithmetic import identity, record_operand
-from gradtape.ops.families import Sample, cast, nothing
+from gradtape.ops.families import Sample, cast
+from gradtape.ops.families.define import define
 from gradtape.ops.families.shapes import sizes
 from gradtape.ops.families.signatures import (
     DTypeLike,
@@ -27,24 +28,17 @@ from gradtape.ops.families.signatures import (
 from gradtape.trace import SCALARS, Followed, host_value, plain, record
 from gradtape.trace.record import scalar_spec
 
-_CONSTANT = Undefined("a constant has no operand")
 _FLOAT = np.dtype(np.float64)
 
 
-FULL = declare(
-    Op(
-        "full",
-        "creation",
-        params=("shape", "value", "dtype"),
-        spec=lambda shape, value, dtype: spec(shape, dtype),
-        numpy=lambda shape, value, dtype: np.full(shape, value, dtype),
-        jvp=_CONSTANT,
-        vjp=_CONSTANT,
-        batch=_CONSTANT,
-        sparsity=nothing,
-        llvm=lambda b, shape, value, dtype: b.constant(value, dtype),
-        samples=lambda: [Sample((), {"shape": (2, 3), "value": 1.5, "dtype": _FLOAT})],
-    )
+FULL = define(
+    "full",
+    "creation",
+    params=("shape", "value", "dtype"),
+    spec=lambda shape, value, dtype: spec(shape, dtype),
+    numpy=lambda shape, value, dtype: np.full(shape, value, dtype),
+    llvm=lambda b, shape, value, dtype: b.constant(value, dtype),
+    samples=lambda: [Sample((), {"shape": (2, 3), "value": 1.5, "dtype": _FLOAT})],
 )
 
 
@@ -69,25 +63,19 @@ def _steps_in(distance: float, step: float) -> int:
     return math.ceil(share)
 
 
-ARANGE = declare(
-    Op(
-        "arange",
-        "creation",
-        params=("start", "stop", "step", "dtype"),
-        spec=_arange_spec,
-        numpy=lambda start, stop, step, dtype: _range(start, stop, step, dtype),
-        jvp=_CONSTANT,
-        vjp=_CONSTANT,
-        batch=_CONSTANT,
-        sparsity=nothing,
-        composition=large_constants.arange,
-        samples=lambda: [
-            Sample((), {"start": 1, "stop": 6, "step": 2, "dtype": np.dtype(np.int64)}),
-            Sample((), {"start": 1.0, "stop": 0.0, "step": -0.3, "dtype": _FLOAT}),
-            Sample((), {"start": 3, "stop": 1, "step": 1, "dtype": np.dtype(np.uint8)}),
-            Sample((), {"start": 0, "stop": 3, "step": 1, "dtype": np.dtype(np.float32)}),
-        ],
-    )
+ARANGE = define(
+    "arange",
+    "creation",
+    params=("start", "stop", "step", "dtype"),
+    spec=_arange_spec,
+    numpy=lambda start, stop, step, dtype: _range(start, stop, step, dtype),
+    composition=large_constants.arange,
+    samples=lambda: [
+        Sample((), {"start": 1, "stop": 6, "step": 2, "dtype": np.dtype(np.int64)}),
+        Sample((), {"start": 1.0, "stop": 0.0, "step": -0.3, "dtype": _FLOAT}),
+        Sample((), {"start": 3, "stop": 1, "step": 1, "dtype": np.dtype(np.uint8)}),
+        Sample((), {"start": 0, "stop": 3, "step": 1, "dtype": np.dtype(np.float32)}),
+    ],
 )
 
 
@@ -101,45 +89,33 @@ def _range(start: Any, stop: Any, step: Any, dtype: DType) -> Array:
     return (start + steps * step).astype(dtype)
 
 
-LINSPACE = declare(
-    Op(
-        "linspace",
-        "creation",
-        params=("start", "stop", "num", "endpoint", "dtype"),
-        spec=lambda start, stop, num, endpoint, dtype: spec((num,), dtype),
-        numpy=lambda start, stop, num, endpoint, dtype: np.linspace(
-            start, stop, num, endpoint=endpoint, dtype=dtype
-        ),
-        jvp=_CONSTANT,
-        vjp=_CONSTANT,
-        batch=_CONSTANT,
-        sparsity=nothing,
-        composition=large_constants.linspace,
-        samples=lambda: [
-            Sample((), {"start": 0.0, "stop": 1.0, "num": n, "endpoint": end, "dtype": _FLOAT})
-            for n, end in ((5, True), (4, False), (1, True), (0, True))
-        ],
-    )
+LINSPACE = define(
+    "linspace",
+    "creation",
+    params=("start", "stop", "num", "endpoint", "dtype"),
+    spec=lambda start, stop, num, endpoint, dtype: spec((num,), dtype),
+    numpy=lambda start, stop, num, endpoint, dtype: np.linspace(
+        start, stop, num, endpoint=endpoint, dtype=dtype
+    ),
+    composition=large_constants.linspace,
+    samples=lambda: [
+        Sample((), {"start": 0.0, "stop": 1.0, "num": n, "endpoint": end, "dtype": _FLOAT})
+        for n, end in ((5, True), (4, False), (1, True), (0, True))
+    ],
 )
 
 
-EYE = declare(
-    Op(
-        "eye",
-        "creation",
-        params=("rows", "columns", "k", "dtype"),
-        spec=lambda rows, columns, k, dtype: spec((rows, columns), dtype),
-        numpy=lambda rows, columns, k, dtype: np.eye(rows, columns, k, dtype),
-        jvp=_CONSTANT,
-        vjp=_CONSTANT,
-        batch=_CONSTANT,
-        sparsity=nothing,
-        composition=large_constants.eye,
-        samples=lambda: [
-            Sample((), {"rows": rows, "columns": columns, "k": k, "dtype": _FLOAT})
-            for rows, columns, k in ((2, 3, 0), (3, 2, -1), (2, 2, 1), (0, 2, 0))
-        ],
-    )
+EYE = define(
+    "eye",
+    "creation",
+    params=("rows", "columns", "k", "dtype"),
+    spec=lambda rows, columns, k, dtype: spec((rows, columns), dtype),
+    numpy=lambda rows, columns, k, dtype: np.eye(rows, columns, k, dtype),
+    composition=large_constants.eye,
+    samples=lambda: [
+        Sample((), {"rows": rows, "columns": columns, "k": k, "dtype": _FLOAT})
+        for rows, columns, k in ((2, 3, 0), (3, 2, -1), (2, 2, 1), (0, 2, 0))
+    ],
 )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.ir import Node, Rows, Shape, Spec, apply, constant, spec
-from gradtape.ir.op import Op, Rule, Undefined, declare
+from gradtape.ir.op import Rule
 from gradtape.ops.arrays.movement import reshape_node
 from gradtape.ops.arrays.slicing import cast_value
 from gradtape.ops.elementwise.arithmetic import WHERE
@@ -25,7 +25,7 @@ from gradtape.ops.families import (
     kind_of_operand,
     memory_copies,
 )
-from gradtape.ops.families.linear import mask_by_vjp
+from gradtape.ops.families.define import define
 from gradtape.ops.families.native_code import NativeCall
 from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.families.sparsity import (
@@ -34,7 +34,6 @@ from gradtape.ops.families.sparsity import (
     RuleInput,
     agreeing,
     moved,
-    nothing,
     numbered,
 )
 from gradtape.trace.record import record
@@ -89,7 +88,7 @@ def _read_sparsity(y: Node, operands: tuple[RuleInput, ...], axis: int) -> OpRea
 def _added_sparsity(read: Rule) -> Rule:
     """The sparsity of scatter-add: `read` finds the target of each value; x stays in place."""
 
-    def sparsity(y: Node, operands: tuple[RuleInput, ...], axis: int = 0) -> OpReads:
+    def sparsity(y: Node, operands: tuple[RuleInput, ...], axis: int) -> OpReads:
         _, indices, values = operands
         if not values.active:
             return (SAME, None, None)
@@ -120,17 +119,6 @@ def _same_shape(name: str, x: Spec, values: Spec, expected: Shape) -> Spec:
     return x
 
 
-def _read_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...], **params: Any) -> Node:
-    return apply(y.op, (tangents[0], inputs[1]), y.params)
-
-
-def _write_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...], **params: Any) -> Node:
-    x, values = (
-        constant(0, inputs[at].spec) if tangents[at] is None else tangents[at] for at in (0, 2)
-    )
-    return apply(y.op, (x, inputs[1], values), y.params)
-
-
 def add_rows(result: np.ndarray, rows: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Add `values[i]` to `result[rows[i]]`, in place, where rows may repeat."""
     width = math.prod(result.shape[1:])
@@ -144,7 +132,7 @@ def add_rows(result: np.ndarray, rows: np.ndarray, values: np.ndarray) -> np.nda
 
 
 def _scatter_add_numpy(
-    x: np.ndarray, indices: np.ndarray, values: np.ndarray, axis: int = 0
+    x: np.ndarray, indices: np.ndarray, values: np.ndarray, axis: int
 ) -> np.ndarray:
     indices, values = np.asarray(indices), np.asarray(values)
     if axis == 0:
@@ -154,8 +142,7 @@ def _scatter_add_numpy(
     return np.moveaxis(result, 0, axis)
 
 
-def _gather_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...], axis: int) -> Node | Rows:
-    x, indices = inputs
+def _gather_transpose(g: Node, x: Node, indices: Node, axis: int) -> Node | Rows:
     if axis == 0 and indices.size < DENSE_ROWS * x.shape[0]:
         values = reshape_node(g, (indices.size, *x.shape[1:]))
         return Rows(reshape_node(indices, (indices.size,)), values, x.spec)
@@ -180,73 +167,58 @@ def _gather_samples() -> list[Sample]:
     return found
 
 
-GATHER = declare(
-    Op(
-        "gather",
-        "indexing",
-        params=("axis",),
-        spec=lambda x, indices, axis: spec(gathered_shape(x.shape, indices.shape, axis), x.dtype),
-        numpy=lambda x, indices, axis: np.take(x, indices, axis),
-        promote=_read_promote("gather"),
-        weak=(0,),
-        jvp=_read_jvp,
-        vjp=_gather_vjp,
-        mask=mask_by_vjp,
-        batch=batching.gather,
-        examples=independence.gathered,
-        sparsity=_read_sparsity,
-        copies=memory_copies.gather,
-        samples=_gather_samples,
-    )
+GATHER = define(
+    "gather",
+    "indexing",
+    spec=lambda x, indices, axis: spec(gathered_shape(x.shape, indices.shape, axis), x.dtype),
+    numpy=np.take,
+    promote=_read_promote("gather"),
+    weak=(0,),
+    transpose=_gather_transpose,
+    batch=batching.gather,
+    examples=independence.gathered,
+    sparsity=_read_sparsity,
+    copies=memory_copies.gather,
+    samples=_gather_samples,
 )
 
 
-def _scatter_samples(rows: bool) -> list[Sample]:
+def _scatter_samples() -> list[Sample]:
     """The samples of gather, with values of the gathered shape as third operand."""
     rng = generator("scatter")
     found = []
     for sample in _gather_samples():
-        (x, indices), axis = sample.inputs, sample.params["axis"]
-        if x.dtype.kind == "b" or (rows and axis):
-            continue
-        values = uniform(rng, (-2, 2), gathered_shape(x.shape, indices.shape, axis), x.dtype)
-        found.append(Sample((x, indices, values), {} if rows else {"axis": axis}))
+        x, indices = sample.inputs
+        if x.dtype.kind != "b":
+            shape = gathered_shape(x.shape, indices.shape, sample.params["axis"])
+            values = uniform(rng, (-2, 2), shape, x.dtype)
+            found.append(Sample((x, indices, values), sample.params))
     return found
 
 
-def _scatter_add(name: str, params: tuple[str, ...], examples: Rule | None = None) -> Op:
-    """Declare a transpose of gather: with a param `axis`, or along the first axis only."""
-
-    def rule(x: Spec, indices: Spec, values: Spec, axis: int = 0) -> Spec:
-        return _same_shape(name, x, values, gathered_shape(x.shape, indices.shape, axis))
-
-    def vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...], axis: int = 0) -> Node:
-        return g if index == 0 else apply(GATHER, (g, inputs[1]), (axis,))
-
-    return declare(
-        Op(
-            name,
-            "indexing",
-            params=params,
-            spec=rule,
-            numpy=_scatter_add_numpy,
-            promote=_write_promote(name),
-            weak=(0, 2),
-            jvp=_write_jvp,
-            vjp=vjp,
-            mask=mask_by_vjp,
-            batch=batching.write,
-            examples=examples,
-            sparsity=_added_sparsity(np.take),
-            copies=memory_copies.scatter(adds=True),
-            expensive=True,
-            samples=lambda: _scatter_samples(rows=not params),
-        )
+def _scatter_spec(name: str) -> Rule:
+    return lambda x, indices, values, axis: _same_shape(
+        name, x, values, gathered_shape(x.shape, indices.shape, axis)
     )
 
 
-SCATTER_ADD = _scatter_add("scatter_add", ("axis",), independence.scattered)
-SCATTER_ADD_ROWS = _scatter_add("scatter_add_rows", ())
+SCATTER_ADD = define(
+    "scatter_add",
+    "indexing",
+    spec=_scatter_spec("scatter_add"),
+    numpy=_scatter_add_numpy,
+    promote=_write_promote("scatter_add"),
+    weak=(0, 2),
+    vjp=lambda index, g, y, inputs, axis: (
+        g if index == 0 else apply(GATHER, (g, inputs[1]), (axis,))
+    ),
+    batch=batching.write,
+    examples=independence.scattered,
+    sparsity=_added_sparsity(np.take),
+    copies=memory_copies.scatter(adds=True),
+    expensive=True,
+    samples=_scatter_samples,
+)
 
 
 def _last_writer_numpy(indices: np.ndarray, length: int) -> np.ndarray:
@@ -262,25 +234,21 @@ def _last_writer_natively(y: Node) -> NativeCall:
     return NativeCall("last_writers", (), (y.size,), 1, 2 * y.size, 8 * length)
 
 
-LAST_WRITER = declare(
-    Op(
-        "last_writer",
-        "indexing",
-        params=("length",),
-        spec=lambda indices, length: spec(indices.shape, np.dtype(bool)),
-        numpy=_last_writer_numpy,
-        jvp=Undefined("last_writer gives booleans"),
-        vjp=Undefined("last_writer gives booleans"),
-        batch=batching.last_writer,
-        sparsity=nothing,
-        native=_last_writer_natively,
-        samples=lambda: [
-            Sample((np.array([[1, 0], [1, 2]]),), {"length": 3}),
-            Sample((np.array(1),), {"length": 2}),
-            Sample((np.zeros(0, int),), {"length": 0}),
-        ],
-        doc="Which of the writes to one position comes last, and so is the one that stays.",
-    )
+LAST_WRITER = define(
+    "last_writer",
+    "indexing",
+    params=("length",),
+    spec=lambda indices, length: spec(indices.shape, np.dtype(bool)),
+    numpy=_last_writer_numpy,
+    undefined="last_writer gives booleans",
+    batch=batching.last_writer,
+    native=_last_writer_natively,
+    samples=lambda: [
+        Sample((np.array([[1, 0], [1, 2]]),), {"length": 3}),
+        Sample((np.array(1),), {"length": 2}),
+        Sample((np.zeros(0, int),), {"length": 0}),
+    ],
+    doc="Which of the writes to one position comes last, and so is the one that stays.",
 )
 
 
@@ -308,27 +276,21 @@ def _scatter_set_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...], axi
     return apply(WHERE, (stays, apply(GATHER, (g, indices), (axis,)), nothing))
 
 
-SCATTER_SET = declare(
-    Op(
-        "scatter_set",
-        "indexing",
-        params=("axis",),
-        spec=lambda x, indices, values, axis: _same_shape(
-            "scatter_set", x, values, gathered_shape(x.shape, indices.shape, axis)
-        ),
-        numpy=_scatter_set_numpy,
-        promote=_write_promote("scatter_set"),
-        weak=(0, 2),
-        jvp=_write_jvp,
-        vjp=_scatter_set_vjp,
-        # The reverse rule only moves elements or drops them, so it also carries the mask back.
-        mask=lambda index, mask, y, inputs, axis: _scatter_set_vjp(index, mask, y, inputs, axis),
-        batch=batching.write,
-        examples=independence.scattered,
-        sparsity=_set_sparsity,
-        copies=memory_copies.scatter(adds=False),
-        samples=lambda: _scatter_samples(rows=False),
-    )
+SCATTER_SET = define(
+    "scatter_set",
+    "indexing",
+    spec=_scatter_spec("scatter_set"),
+    numpy=_scatter_set_numpy,
+    promote=_write_promote("scatter_set"),
+    weak=(0, 2),
+    vjp=_scatter_set_vjp,
+    # The reverse rule only moves elements or drops them, so it also carries the mask back.
+    mask=lambda index, mask, y, inputs, axis: _scatter_set_vjp(index, mask, y, inputs, axis),
+    batch=batching.write,
+    examples=independence.scattered,
+    sparsity=_set_sparsity,
+    copies=memory_copies.scatter(adds=False),
+    samples=_scatter_samples,
 )
 
 
@@ -373,50 +335,40 @@ def _along_samples(values: bool) -> Rule:
     return samples
 
 
-TAKE_ALONG_AXIS = declare(
-    Op(
-        "take_along_axis",
-        "indexing",
-        params=("axis",),
-        spec=_along_spec,
-        numpy=lambda x, indices, axis: np.take_along_axis(x, indices, axis),
-        promote=_read_promote("take_along_axis"),
-        weak=(0,),
-        jvp=_read_jvp,
-        vjp=lambda index, g, y, inputs, axis: apply(
-            ADD_ALONG_AXIS, (constant(0, inputs[0].spec), inputs[1], g), (axis,)
-        ),
-        mask=mask_by_vjp,
-        batch=batching.shifted("axis"),
-        examples=independence.along_axis,
-        sparsity=_read_sparsity,
-        copies=memory_copies.take_along_axis,
-        samples=_along_samples(values=False),
-    )
+TAKE_ALONG_AXIS = define(
+    "take_along_axis",
+    "indexing",
+    spec=_along_spec,
+    numpy=np.take_along_axis,
+    promote=_read_promote("take_along_axis"),
+    weak=(0,),
+    transpose=lambda g, x, indices, axis: apply(
+        ADD_ALONG_AXIS, (constant(0, x.spec), indices, g), (axis,)
+    ),
+    batch=batching.shifted("axis"),
+    examples=independence.along_axes,
+    sparsity=_read_sparsity,
+    copies=memory_copies.take_along_axis,
+    samples=_along_samples(values=False),
 )
-ADD_ALONG_AXIS: Op = declare(
-    Op(
-        "add_along_axis",
-        "indexing",
-        params=("axis",),
-        spec=lambda x, indices, values, axis: _same_shape(
-            "add_along_axis", x, values, _along_spec(x, indices, axis).shape
-        ),
-        numpy=_add_along_numpy,
-        promote=_write_promote("add_along_axis"),
-        weak=(0, 2),
-        jvp=_write_jvp,
-        vjp=lambda index, g, y, inputs, axis: (
-            g if index == 0 else apply(TAKE_ALONG_AXIS, (g, inputs[1]), (axis,))
-        ),
-        mask=mask_by_vjp,
-        batch=batching.shifted("axis"),
-        examples=independence.along_axis,
-        sparsity=_added_sparsity(np.take_along_axis),
-        copies=memory_copies.scatter(adds=True, along=True),
-        expensive=True,
-        samples=_along_samples(values=True),
-    )
+ADD_ALONG_AXIS = define(
+    "add_along_axis",
+    "indexing",
+    spec=lambda x, indices, values, axis: _same_shape(
+        "add_along_axis", x, values, _along_spec(x, indices, axis).shape
+    ),
+    numpy=_add_along_numpy,
+    promote=_write_promote("add_along_axis"),
+    weak=(0, 2),
+    vjp=lambda index, g, y, inputs, axis: (
+        g if index == 0 else apply(TAKE_ALONG_AXIS, (g, inputs[1]), (axis,))
+    ),
+    batch=batching.shifted("axis"),
+    examples=independence.along_axes,
+    sparsity=_added_sparsity(np.take_along_axis),
+    copies=memory_copies.scatter(adds=True, along=True),
+    expensive=True,
+    samples=_along_samples(values=True),
 )
 
 

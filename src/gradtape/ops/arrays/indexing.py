@@ -10,7 +10,7 @@ import numpy as np
 from gradtape.argument_checks import as_count, as_integer
 from gradtape.dtypes import Array, DType, as_dtype, default_dtype
 from gradtape.errors import DtypeError, IndexRangeError, ShapeError
-from gradtape.ir import REGISTRY, Node, Op, Shape, Undefined, apply, constant, declare, spec
+from gradtape.ir import REGISTRY, Node, Shape, apply, constant, spec
 from gradtape.ops.arrays.gathering import (
     GATHER,
     INT64,
@@ -28,10 +28,11 @@ from gradtape.ops.arrays.movement import (
     reshape_node,
 )
 from gradtape.ops.arrays.positions import as_operand, checked, is_symbolic, shape_of
-from gradtape.ops.arrays.scatter import scatter_add, scatter_add_rows, scatter_max, scatter_set
+from gradtape.ops.arrays.scatter import scatter_add, scatter_max, scatter_set
 from gradtape.ops.arrays.slicing import read_part, remember_read, repeated_read, write_part
 from gradtape.ops.elementwise.arithmetic import add, equal, multiply, record_operand, where
-from gradtape.ops.families import Sample, batching, broadcast_shapes, cast, normalize_axis, nothing
+from gradtape.ops.families import Sample, batching, broadcast_shapes, cast, normalize_axis
+from gradtape.ops.families.define import define
 from gradtape.ops.families.signatures import DTypeLike, Tensor, TensorLike, kind_of_operand
 from gradtape.trace import plain, record
 from gradtape.trace.record import SCALARS, any_handle, scalar_spec
@@ -322,24 +323,20 @@ def _one_hot_composition(indices: Node, num_classes: int, dtype: DType) -> Node:
     return cast(equal(column, classes), dtype)
 
 
-ONE_HOT = declare(
-    Op(
-        "one_hot",
-        "indexing",
-        params=("num_classes", "dtype"),
-        spec=lambda indices, num_classes, dtype: spec((*indices.shape, num_classes), dtype),
-        numpy=_one_hot_numpy,
-        jvp=Undefined("one_hot is a function of integers"),
-        vjp=Undefined("one_hot is a function of integers"),
-        batch=batching.leading,
-        sparsity=nothing,
-        composition=_one_hot_composition,
-        samples=lambda: [
-            Sample((np.array([[1, 0], [2, 5]]),), {"num_classes": 3, "dtype": np.dtype("float64")}),
-            Sample((np.array(1, np.uint8),), {"num_classes": 2, "dtype": np.dtype("bool")}),
-            Sample((np.zeros(0, int),), {"num_classes": 2, "dtype": np.dtype("int32")}),
-        ],
-    )
+ONE_HOT = define(
+    "one_hot",
+    "indexing",
+    params=("num_classes", "dtype"),
+    spec=lambda indices, num_classes, dtype: spec((*indices.shape, num_classes), dtype),
+    numpy=_one_hot_numpy,
+    undefined="one_hot is a function of integers",
+    batch=batching.leading,
+    composition=_one_hot_composition,
+    samples=lambda: [
+        Sample((np.array([[1, 0], [2, 5]]),), {"num_classes": 3, "dtype": np.dtype("float64")}),
+        Sample((np.array(1, np.uint8),), {"num_classes": 2, "dtype": np.dtype("bool")}),
+        Sample((np.zeros(0, int),), {"num_classes": 2, "dtype": np.dtype("int32")}),
+    ],
 )
 
 
@@ -363,7 +360,6 @@ __all__ = [
     "one_hot",
     "read_along",
     "scatter_add",
-    "scatter_add_rows",
     "scatter_max",
     "scatter_set",
     "set_item",

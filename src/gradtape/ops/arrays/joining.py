@@ -10,10 +10,10 @@ import numpy as np
 
 from gradtape.argument_checks import as_integer, is_choice
 from gradtape.errors import ShapeError, shown
-from gradtape.ir import Join, Op, Spec, View, declare, spec
+from gradtape.ir import Join, Spec, View, spec
 from gradtape.ir.node import Node, apply, constant, constant_value, outputs
 from gradtape.ops.arrays.movement import broadcast_to, reshape
-from gradtape.ops.arrays.slicing import SLICE, along_axis, axis_part, mask_moved
+from gradtape.ops.arrays.slicing import SLICE, along_axis, axis_part
 from gradtape.ops.elementwise.arithmetic import not_equal, record_operand, subtract
 from gradtape.ops.families import (
     Sample,
@@ -23,6 +23,7 @@ from gradtape.ops.families import (
     normalize_axis,
     promotion,
 )
+from gradtape.ops.families.define import define
 from gradtape.ops.families.signatures import (
     ShapeLike,
     Tensor,
@@ -31,18 +32,7 @@ from gradtape.ops.families.signatures import (
     kind_of_parts,
     parts_of_kind,
 )
-from gradtape.ops.families.sparsity import moved
 from gradtape.trace.record import SCALARS, record
-
-
-def _joined_jvp(
-    tangents: Sequence[Node | None], y: Node, inputs: tuple[Node, ...], axis: int
-) -> Node:
-    parts = tuple(
-        constant(0, node.spec) if tangent is None else tangent
-        for tangent, node in zip(tangents, inputs, strict=True)
-    )
-    return apply(y.op, parts, y.params)
 
 
 def _stack_spec(*parts: Spec, axis: int) -> Spec:
@@ -60,31 +50,26 @@ def _stack_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...], axis: int
     return apply(SLICE, (g,), (*axis_part(g.shape, axis, index, 1), inputs[index].shape))
 
 
-STACK = declare(
-    Op(
-        "stack",
-        "movement",
-        params=("axis",),
-        spec=_stack_spec,
-        numpy=lambda *parts, axis: np.stack(parts, axis),
-        promote=promotion("stack", "same", "any"),
-        jvp=_joined_jvp,
-        vjp=_stack_vjp,
-        mask=mask_moved,
-        batch=batching.shifted("axis"),
-        examples=independence.joined,
-        sparsity=moved,
-        join=Join.STACK,
-        copies=memory_copies.stack,
-        samples=lambda: [
-            Sample((np.array([1.0, 2.0]), np.array([3.0, 4.0])), {"axis": 0}),
-            Sample((np.array([1.0, 2.0]), np.array([3.0, 4.0])), {"axis": 1}),
-            Sample((np.array(1.5), np.array(2.0), np.array(3.0)), {"axis": 0}),
-            Sample((np.array([1j, 2.0]), np.array([3.0, 4.0])), {"axis": 0}),
-            Sample((np.zeros((0, 2)),), {"axis": 2}),
-            Sample((np.array([1, 2]), np.array([True, False])), {"axis": 0}),
-        ],
-    )
+STACK = define(
+    "stack",
+    "movement",
+    params=("axis",),
+    spec=_stack_spec,
+    numpy=lambda *parts, axis: np.stack(parts, axis),
+    promote=promotion("stack", "same", "any"),
+    vjp=_stack_vjp,
+    batch=batching.shifted("axis"),
+    examples=independence.joined,
+    join=Join.STACK,
+    copies=memory_copies.stack,
+    samples=lambda: [
+        Sample((np.array([1.0, 2.0]), np.array([3.0, 4.0])), {"axis": 0}),
+        Sample((np.array([1.0, 2.0]), np.array([3.0, 4.0])), {"axis": 1}),
+        Sample((np.array(1.5), np.array(2.0), np.array(3.0)), {"axis": 0}),
+        Sample((np.array([1j, 2.0]), np.array([3.0, 4.0])), {"axis": 0}),
+        Sample((np.zeros((0, 2)),), {"axis": 2}),
+        Sample((np.array([1, 2]), np.array([True, False])), {"axis": 0}),
+    ],
 )
 
 
@@ -133,29 +118,24 @@ def _concat_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...], axis: in
     return along_axis(g, axis, start, inputs[index].shape[axis])
 
 
-CONCAT = declare(
-    Op(
-        "concat",
-        "movement",
-        params=("axis",),
-        spec=_concat_spec,
-        numpy=lambda *parts, axis: np.concatenate(parts, axis),
-        promote=promotion("concat", "same", "any"),
-        jvp=_joined_jvp,
-        vjp=_concat_vjp,
-        mask=mask_moved,
-        batch=batching.shifted("axis"),
-        examples=independence.joined,
-        sparsity=moved,
-        join=Join.CONCAT,
-        copies=memory_copies.concat,
-        samples=lambda: [
-            Sample((np.array([1.0, 2.0]), np.array([3.0])), {"axis": 0}),
-            Sample((np.ones((2, 1)), np.zeros((2, 3)), np.zeros((2, 0))), {"axis": 1}),
-            Sample((np.array([1j, 2.0]), np.array([3.0, 4.0])), {"axis": 0}),
-            Sample((np.array([1, 2]), np.array([True, False])), {"axis": 0}),
-        ],
-    )
+CONCAT = define(
+    "concat",
+    "movement",
+    params=("axis",),
+    spec=_concat_spec,
+    numpy=lambda *parts, axis: np.concatenate(parts, axis),
+    promote=promotion("concat", "same", "any"),
+    vjp=_concat_vjp,
+    batch=batching.shifted("axis"),
+    examples=independence.joined,
+    join=Join.CONCAT,
+    copies=memory_copies.concat,
+    samples=lambda: [
+        Sample((np.array([1.0, 2.0]), np.array([3.0])), {"axis": 0}),
+        Sample((np.ones((2, 1)), np.zeros((2, 3)), np.zeros((2, 0))), {"axis": 1}),
+        Sample((np.array([1j, 2.0]), np.array([3.0, 4.0])), {"axis": 0}),
+        Sample((np.array([1, 2]), np.array([True, False])), {"axis": 0}),
+    ],
 )
 
 
@@ -180,12 +160,6 @@ def _split_spec(x: Spec, sizes: tuple[int, ...], axis: int) -> tuple[Spec, ...]:
     return tuple(spec((*x.shape[:axis], n, *x.shape[axis + 1 :]), x.dtype) for n in sizes)
 
 
-def _split_jvp(
-    tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...], **params: Any
-) -> tuple[Node, ...]:
-    return outputs(apply(SPLIT, (tangents[0],), (params["sizes"], params["axis"])))
-
-
 def _split_composition(x: Node, sizes: tuple[int, ...], axis: int) -> tuple[Node, ...]:
     """Each part is a slice, which is a view of the operand."""
     value = constant_value(x)
@@ -200,27 +174,25 @@ def _split_composition(x: Node, sizes: tuple[int, ...], axis: int) -> tuple[Node
     return tuple(found)
 
 
-SPLIT = declare(
-    Op(
-        "split",
-        "movement",
-        params=("sizes", "axis"),
-        spec=_split_spec,
-        numpy=lambda x, sizes, axis: tuple(np.split(x, np.cumsum(sizes)[:-1], axis)),
-        jvp=_split_jvp,
-        vjp=lambda index, g, y, inputs, sizes, axis: apply(CONCAT, g, (axis,)),
-        batch=batching.shifted("axis"),
-        examples=independence.along_axis,
-        sparsity=moved,
-        view=View.OTHER,
-        composition=_split_composition,
-        samples=lambda: [
-            Sample((np.arange(6.0).reshape(3, 2),), {"sizes": (1, 2), "axis": 0}),
-            Sample((np.arange(6.0).reshape(2, 3) * 1j,), {"sizes": (1, 0, 2), "axis": 1}),
-            Sample((np.arange(3),), {"sizes": (3,), "axis": 0}),
-            Sample((np.zeros((0, 2)),), {"sizes": (0, 0), "axis": 0}),
-        ],
-    )
+SPLIT = define(
+    "split",
+    "movement",
+    params=("sizes", "axis"),
+    spec=_split_spec,
+    numpy=lambda x, sizes, axis: tuple(np.split(x, np.cumsum(sizes)[:-1], axis)),
+    jvp=lambda tangents, y, inputs, sizes, axis: outputs(apply(SPLIT, tangents, (sizes, axis))),
+    vjp=lambda index, g, y, inputs, sizes, axis: apply(CONCAT, g, (axis,)),
+    batch=batching.shifted("axis"),
+    examples=independence.along_axes,
+    mask=None,
+    view=View.OTHER,
+    composition=_split_composition,
+    samples=lambda: [
+        Sample((np.arange(6.0).reshape(3, 2),), {"sizes": (1, 2), "axis": 0}),
+        Sample((np.arange(6.0).reshape(2, 3) * 1j,), {"sizes": (1, 0, 2), "axis": 1}),
+        Sample((np.arange(3),), {"sizes": (3,), "axis": 0}),
+        Sample((np.zeros((0, 2)),), {"sizes": (0, 0), "axis": 0}),
+    ],
 )
 
 

@@ -4,38 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import TYPE_CHECKING, SupportsIndex
 
 import numpy as np
 
 from gradtape.argument_checks import as_flag
 from gradtape.errors import IndexRangeError, ShapeError, shown
-from gradtape.ir import Node, Op, Rule, Shape, Spec, View, apply, spec
-from gradtape.ops.arrays.slicing import mask_moved, read_part
+from gradtape.ir import Node, Shape, Spec, View, apply, spec
+from gradtape.ops.arrays.slicing import read_part
 from gradtape.ops.elementwise.arithmetic import identity, record_operand
-from gradtape.ops.families import Sample, batching, identities, independence, memory_copies, shapes
-from gradtape.ops.families.linear import linear
+from gradtape.ops.families import batching, identities, independence, memory_copies, shapes
+from gradtape.ops.families.define import define, mask_broadcast
+from gradtape.ops.families.samples import drawn
 from gradtape.ops.families.signatures import Axis, ShapeLike, Tensor, TensorLike, kind_of_operand
-from gradtape.ops.families.sparsity import SAME, each, moved
+from gradtape.ops.families.sparsity import SAME, each
 from gradtape.trace.record import record
 
 if TYPE_CHECKING:
     from gradtape.ops.families.signatures import TensorOrNode
-
-
-def movement_samples(*cases: tuple[Shape, dict[str, Any]]) -> Rule:
-    """Samples on counted-up values, one per shape and params, and one of integers."""
-
-    def samples() -> list[Sample]:
-        found = [
-            Sample((np.arange(math.prod(shape), dtype=float).reshape(shape) * 0.5 - 1,), params)
-            for shape, params in cases
-        ]
-        shape, params = cases[0]
-        found.append(Sample((np.arange(math.prod(shape)).reshape(shape),), params))
-        return found
-
-    return samples
 
 
 def _reshape_spec(x: Spec, shape: Shape) -> Spec:
@@ -47,7 +33,7 @@ def _reshape_spec(x: Spec, shape: Shape) -> Spec:
     return spec(shape, x.dtype)
 
 
-RESHAPE = linear(
+RESHAPE = define(
     "reshape",
     "movement",
     params=("shape",),
@@ -60,11 +46,8 @@ RESHAPE = linear(
     sparsity=each(lambda operand, result, shape: SAME),
     view=View.RESHAPE,
     simpler=identities.view,
-    samples=movement_samples(
-        ((2, 3), {"shape": (3, 2)}),
-        ((2, 3), {"shape": (6,)}),
-        ((), {"shape": (1, 1)}),
-        ((0, 3), {"shape": (3, 0)}),
+    samples=drawn(
+        "reshape", ("shape",), ((2, 3), (3, 2)), ((2, 3), (6,)), ((), (1, 1)), ((0, 3), (3, 0))
     ),
 )
 
@@ -104,26 +87,22 @@ def _broadcast_spec(x: Spec, shape: Shape) -> Spec:
     return spec(shape, x.dtype)
 
 
-BROADCAST_TO = linear(
+BROADCAST_TO = define(
     "broadcast_to",
     "movement",
     params=("shape",),
     spec=_broadcast_spec,
-    numpy=lambda x, shape: np.broadcast_to(x, shape),
-    mask=lambda index, mask, y, inputs, shape: shapes.reduce_to(mask, inputs[0].shape, "any"),
+    numpy=np.broadcast_to,
+    mask=mask_broadcast,
     transpose=lambda g, x, shape: shapes.reduce_to(g, x.shape),
     batch=lambda inputs, batched, y, shape: apply(
         y.op, (batching.lifted(inputs[0], y.ndim),), ((inputs[0].shape[0], *shape),)
     ),
     examples=independence.elementwise,
-    sparsity=moved,
     view=View.BROADCAST,
     simpler=identities.view,
-    samples=movement_samples(
-        ((3,), {"shape": (2, 3)}),
-        ((2, 1), {"shape": (2, 3)}),
-        ((), {"shape": (2,)}),
-        ((1, 3), {"shape": (0, 3)}),
+    samples=drawn(
+        "broadcast_to", ("shape",), ((3,), (2, 3)), ((2, 1), (2, 3)), ((), (2,)), ((1, 3), (0, 3))
     ),
 )
 
@@ -153,26 +132,26 @@ def _inverse(axes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(sorted(range(len(axes)), key=axes.__getitem__))
 
 
-PERMUTE_DIMS = linear(
+PERMUTE_DIMS = define(
     "permute_dims",
     "movement",
     params=("axes",),
     spec=lambda x, axes: spec(tuple(x.shape[axis] for axis in axes), x.dtype),
-    numpy=lambda x, axes: np.transpose(x, axes),
-    mask=mask_moved,
+    numpy=np.transpose,
     transpose=lambda g, x, axes: permute(g, _inverse(axes)),
     batch=lambda inputs, batched, y, axes: apply(
         y.op, inputs, ((0, *(axis + 1 for axis in axes)),)
     ),
     examples=independence.permuted,
-    sparsity=moved,
     view=View.PERMUTE,
     simpler=identities.view,
-    samples=movement_samples(
-        ((2, 3), {"axes": (1, 0)}),
-        ((2, 3, 4), {"axes": (1, 2, 0)}),
-        ((2, 0), {"axes": (1, 0)}),
-        ((), {"axes": ()}),
+    samples=drawn(
+        "permute_dims",
+        ("axes",),
+        ((2, 3), (1, 0)),
+        ((2, 3, 4), (1, 2, 0)),
+        ((2, 0), (1, 0)),
+        ((), ()),
     ),
 )
 
@@ -312,23 +291,23 @@ def flip(x: TensorLike, /, *, axis: Axis = None) -> Tensor:
     return read_part(x, starts, x.shape, steps, x.shape)
 
 
-ROLL: Op = linear(
+ROLL = define(
     "roll",
     "movement",
     params=("shift", "axis"),
     spec=lambda x, shift, axis: x,
-    numpy=lambda x, shift, axis: np.roll(x, shift, axis),
-    mask=mask_moved,
+    numpy=np.roll,
     transpose=lambda g, x, shift, axis: apply(ROLL, (g,), (tuple(-n for n in shift), axis)),
     batch=batching.shifted("axis"),
-    examples=independence.along_axis,
-    sparsity=moved,
+    examples=independence.along_axes,
     copies=memory_copies.roll,
-    samples=movement_samples(
-        ((2, 3), {"shift": (1,), "axis": (1,)}),
-        ((2, 3), {"shift": (1, -2), "axis": (0, 1)}),
-        ((3,), {"shift": (7,), "axis": (0,)}),
-        ((0, 2), {"shift": (1,), "axis": (0,)}),
+    samples=drawn(
+        "roll",
+        ("shift", "axis"),
+        ((2, 3), (1,), (1,)),
+        ((2, 3), (1, -2), (0, 1)),
+        ((3,), (7,), (0,)),
+        ((0, 2), (1,), (0,)),
     ),
 )
 

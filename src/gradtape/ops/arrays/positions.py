@@ -11,9 +11,10 @@ from typing import Any, NoReturn
 import numpy as np
 
 from gradtape.errors import DtypeError, IndexRangeError
-from gradtape.ir import Node, Op, Shape, Undefined, declare, spec
+from gradtape.ir import Node, Shape, spec
 from gradtape.ops.elementwise.arithmetic import record_operand
-from gradtape.ops.families import Sample, batching, kind_of_operand, nothing
+from gradtape.ops.families import Sample, batching, kind_of_operand
+from gradtape.ops.families.define import define
 from gradtape.ops.families.native_code import NativeCall
 from gradtape.trace import Value, record, state
 from gradtape.trace.value import host_value
@@ -26,7 +27,7 @@ def refuse(name: str, index: object, axis: int, length: int) -> NoReturn:
     )
 
 
-def wrap(name: str, indices: np.ndarray, axis: int, length: int) -> np.ndarray:
+def wrap(indices: np.ndarray, name: str, axis: int, length: int) -> np.ndarray:
     """Non-negative positions, or the error that names the first index out of range."""
     indices = np.asarray(indices)
     if not indices.size:
@@ -45,26 +46,22 @@ def _check_natively(y: Node) -> NativeCall:
     return NativeCall("check_positions", (code,), (y.params[2],), y.size, y.size)
 
 
-CHECKED = declare(
-    Op(
-        "checked_positions",
-        "indexing",
-        params=("name", "axis", "length"),
-        spec=lambda indices, name, axis, length: spec(indices.shape, np.dtype(np.int64)),
-        numpy=lambda indices, name, axis, length: wrap(name, indices, axis, length),
-        jvp=Undefined("positions are integers"),
-        vjp=Undefined("positions are integers"),
-        batch=batching.leading,
-        sparsity=nothing,
-        may_fail=True,
-        native=_check_natively,
-        samples=lambda: [
-            Sample((np.array([[0, -1], [2, -3]]),), {"name": "take", "axis": 0, "length": 3}),
-            Sample((np.array(1, np.uint8),), {"name": "take", "axis": 1, "length": 2}),
-            Sample((np.zeros(0, np.int32),), {"name": "take", "axis": 0, "length": 0}),
-        ],
-        doc="Indices in range as non-negative int64; an IndexError for any other.",
-    )
+CHECKED = define(
+    "checked_positions",
+    "indexing",
+    params=("name", "axis", "length"),
+    spec=lambda indices, name, axis, length: spec(indices.shape, np.dtype(np.int64)),
+    numpy=wrap,
+    undefined="positions are integers",
+    batch=batching.leading,
+    may_fail=True,
+    native=_check_natively,
+    samples=lambda: [
+        Sample((np.array([[0, -1], [2, -3]]),), {"name": "take", "axis": 0, "length": 3}),
+        Sample((np.array(1, np.uint8),), {"name": "take", "axis": 1, "length": 2}),
+        Sample((np.zeros(0, np.int32),), {"name": "take", "axis": 0, "length": 0}),
+    ],
+    doc="Indices in range as non-negative int64; an IndexError for any other.",
 )
 
 
@@ -103,14 +100,14 @@ def checked(name: str, indices: Any, axis: int, length: int) -> Any:
         if not array.size and array.dtype.kind == "f" and not isinstance(indices, np.ndarray):
             array = array.astype(np.int64)  # np.asarray([]) is an array of floats
         _require_integers(name, array.dtype)
-        return wrap(name, array, axis, length)
+        return wrap(array, name, axis, length)
     if hasattr(indices, "__gradtape__"):
         indices = indices.__gradtape__()
     _require_integers(name, indices.dtype)
     array = known_value(indices)
     if array is None:
         return record(CHECKED, (indices,), (name, axis, length))
-    positions = wrap(name, array, axis, length)
+    positions = wrap(array, name, axis, length)
     return indices if positions is array else positions
 
 

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import ShapeError
-from gradtape.ir import Node, Op, Undefined, declare, spec
+from gradtape.ir import Node, spec
 from gradtape.ops.arrays import gathering
 from gradtape.ops.arrays.movement import broadcast_to, reshape
 from gradtape.ops.arrays.positions import as_operand, checked, shape_of
 from gradtape.ops.elementwise.arithmetic import identity, maximum, where
-from gradtape.ops.families import Sample, batching, generator, nothing, promotion
+from gradtape.ops.families import Sample, batching, generator, promotion
+from gradtape.ops.families.define import define
 from gradtape.ops.families.native_code import NativeCall
 from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand
 from gradtape.trace.record import record
@@ -48,17 +49,7 @@ def scatter_add(x: TensorLike, indices: TensorLike, values: TensorLike, /) -> Te
     >>> gt.scatter_add(gt.asarray([1.0, 2.0, 3.0]), [2, 2], [5.0, 6.0]).tolist()
     [1.0, 2.0, 14.0]
     """
-    return record(gathering.SCATTER_ADD_ROWS, _operands("scatter_add", x, indices, values))
-
-
-def scatter_add_rows(x: Any, indices: Any, values: Any, /) -> Any:
-    """The same as `scatter_add`, under the name of its op.
-
-    >>> from gradtape.ops.arrays.scatter import scatter_add_rows
-    >>> scatter_add_rows(gt.asarray([1.0, 2.0]), [1], [5.0]).tolist()
-    [1.0, 7.0]
-    """
-    return scatter_add(x, indices, values)
+    return record(gathering.SCATTER_ADD, _operands("scatter_add", x, indices, values), (0,))
 
 
 def _argmax_numpy(x: np.ndarray, indices: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -103,22 +94,19 @@ def _argmax_natively(y: Node) -> NativeCall | None:
     return NativeCall("scatter_winners", (code,), words, width, x.size + 3 * values.size)
 
 
-SCATTER_ARGMAX = declare(
-    Op(
-        "scatter_argmax",
-        "indexing",
-        spec=lambda x, indices, values: spec(x.shape, np.dtype(np.int64)),
-        numpy=_argmax_numpy,
-        promote=_argmax_promote,
-        weak=(0, 2),
-        jvp=Undefined("scatter_argmax gives integers"),
-        vjp=Undefined("scatter_argmax gives integers"),
-        batch=batching.scatter_argmax,
-        sparsity=nothing,
-        expensive=True,
-        native=_argmax_natively,
-        samples=_argmax_samples,
-    )
+SCATTER_ARGMAX = define(
+    "scatter_argmax",
+    "indexing",
+    spec=lambda x, indices, values: spec(x.shape, np.dtype(np.int64)),
+    numpy=_argmax_numpy,
+    promote=_argmax_promote,
+    weak=(0, 2),
+    params=(),
+    undefined="scatter_argmax gives integers",
+    batch=batching.scatter_argmax,
+    expensive=True,
+    native=_argmax_natively,
+    samples=_argmax_samples,
 )
 
 

@@ -9,13 +9,12 @@ a loop over `x[i : i + 64]` is one program and not one for each `i`.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gradtape.errors import DtypeError, ShapeError
-from gradtape.ir import Node, Op, Rule, Shape, Spec, View, apply, constant, declare, spec
+from gradtape.ir import REGISTRY, Node, Rule, Shape, Spec, View, apply, constant, spec
 from gradtape.ops.families import (
     batching,
     cast,
@@ -24,9 +23,9 @@ from gradtape.ops.families import (
     kind_of_operand,
     memory_copies,
 )
+from gradtape.ops.families.define import define
 from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.families.shapes import Ints, broadcast_shapes, reduce_to
-from gradtape.ops.families.sparsity import moved
 from gradtape.trace import record, state
 
 if TYPE_CHECKING:
@@ -110,41 +109,11 @@ def _set_numpy(
     return result
 
 
-def _slice_jvp(
-    tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...], **params: Any
-) -> Node:
-    return apply(y.op, (tangents[0], *inputs[1:]), y.params)
-
-
-def _slice_vjp(
-    index: int,
-    g: Node,
-    y: Node,
-    inputs: tuple[Node, ...],
-    starts: Starts,
-    lengths: Ints,
-    steps: Ints,
-    shape: Shape,
-) -> Node:
-    return apply(UNSLICE, (g, *inputs[1:]), (starts, lengths, steps, inputs[0].shape))
-
-
-def _unslice_vjp(
-    index: int,
-    g: Node,
-    y: Node,
-    inputs: tuple[Node, ...],
-    starts: Starts,
-    lengths: Ints,
-    steps: Ints,
-    shape: Shape,
-) -> Node:
-    return apply(SLICE, (g, *inputs[1:]), (starts, lengths, steps, inputs[0].shape))
-
-
-def mask_moved(index: int, mask: Node, y: Node, inputs: tuple[Node, ...], **params: Any) -> Node:
-    """The mask of an operand whose elements are only moved: it moves like the cotangent."""
-    return y.op.vjp(index, mask, y, inputs, **params)  # type: ignore[operator,misc]
+def _transpose(into: str) -> Rule:
+    """Reads are the transpose of putting a part into zeros, and the other way round."""
+    return lambda g, x, *moving, starts, lengths, steps, shape: apply(
+        REGISTRY[into], (g, *moving), (starts, lengths, steps, x.shape)
+    )
 
 
 def _unslice_spec(g: Spec, *moving: Spec, lengths: Ints, shape: Shape, **_: Any) -> Spec:
@@ -192,43 +161,33 @@ def _slice_samples(name: str, whole: bool) -> Rule:
 
 
 _PART = ("starts", "lengths", "steps", "shape")
-SLICE = declare(
-    Op(
-        "slice",
-        "movement",
-        params=_PART,
-        spec=lambda x, *moving, shape, **_: spec(shape, x.dtype),
-        numpy=_slice_numpy,
-        weak=(),
-        jvp=_slice_jvp,
-        vjp=_slice_vjp,
-        mask=mask_moved,
-        batch=_part_batch,
-        examples=independence.part_read,
-        sparsity=moved,
-        view=View.SLICE,
-        simpler=identities.view,
-        copies=memory_copies.slice_,
-        samples=_slice_samples("slice", whole=True),
-    )
+SLICE = define(
+    "slice",
+    "movement",
+    params=_PART,
+    spec=lambda x, *moving, shape, **_: spec(shape, x.dtype),
+    numpy=_slice_numpy,
+    weak=(),
+    transpose=_transpose("unslice"),
+    batch=_part_batch,
+    examples=independence.part_read,
+    view=View.SLICE,
+    simpler=identities.view,
+    copies=memory_copies.slice_,
+    samples=_slice_samples("slice", whole=True),
 )
-UNSLICE = declare(
-    Op(
-        "unslice",
-        "movement",
-        params=_PART,
-        spec=_unslice_spec,
-        numpy=_unslice_numpy,
-        weak=(),
-        jvp=_slice_jvp,
-        vjp=_unslice_vjp,
-        mask=mask_moved,
-        batch=_part_batch,
-        examples=independence.part_of_zeros,
-        sparsity=moved,
-        copies=memory_copies.unslice,
-        samples=_slice_samples("unslice", whole=False),
-    )
+UNSLICE = define(
+    "unslice",
+    "movement",
+    params=_PART,
+    spec=_unslice_spec,
+    numpy=_unslice_numpy,
+    weak=(),
+    transpose=_transpose("slice"),
+    batch=_part_batch,
+    examples=independence.part_of_zeros,
+    copies=memory_copies.unslice,
+    samples=_slice_samples("unslice", whole=False),
 )
 
 
@@ -254,16 +213,6 @@ def _set_spec(x: Spec, value: Spec, *moving: Spec, shape: Shape, **_: Any) -> Sp
             "that the key names. Choose a larger part or a smaller value."
         )
     return x
-
-
-def _set_jvp(
-    tangents: Sequence[Node | None], y: Node, inputs: tuple[Node, ...], **params: Any
-) -> Node:
-    x, value = (
-        constant(0, node.spec) if tangent is None else tangent
-        for tangent, node in zip(tangents[:2], inputs[:2], strict=True)
-    )
-    return apply(SET_SLICE, (x, value, *inputs[2:]), y.params)
 
 
 def _set_vjp(
@@ -308,24 +257,20 @@ def _set_samples() -> list[Sample]:
     return found
 
 
-SET_SLICE = declare(
-    Op(
-        "set_slice",
-        "movement",
-        params=_PART,
-        spec=_set_spec,
-        numpy=_set_numpy,
-        promote=_set_promote,
-        weak=(0, 1),
-        jvp=_set_jvp,
-        vjp=_set_vjp,
-        mask=_set_mask,
-        batch=_set_batch,
-        examples=independence.part_replaced,
-        sparsity=moved,
-        copies=memory_copies.set_slice,
-        samples=_set_samples,
-    )
+SET_SLICE = define(
+    "set_slice",
+    "movement",
+    params=_PART,
+    spec=_set_spec,
+    numpy=_set_numpy,
+    promote=_set_promote,
+    weak=(0, 1),
+    vjp=_set_vjp,
+    mask=_set_mask,
+    batch=_set_batch,
+    examples=independence.part_replaced,
+    copies=memory_copies.set_slice,
+    samples=_set_samples,
 )
 
 

@@ -10,9 +10,10 @@ import os
 
 import numpy as np
 
-from gradtape.ir import REGISTRY, Node, Op, Spec, Undefined, apply, declare, spec
+from gradtape.ir import REGISTRY, Node, Spec, apply, spec
 from gradtape.ir.node import PICK
 from gradtape.ops.families import Sample, batching, generator
+from gradtape.ops.families.define import define
 from gradtape.ops.families.native_code import NativeCall
 from gradtape.ops.families.sparsity import dense
 
@@ -24,7 +25,7 @@ _SCRATCH = 1 << 10
 _CHOSEN = 127
 _MOST = 64
 _INDEX = np.dtype(np.int64)
-_WHY = Undefined("it is a part of the composition of sort")
+_WHY = "it is a part of the composition of sort"
 
 
 def _code(node: Node) -> str:
@@ -61,20 +62,17 @@ def _bits() -> list[Sample]:
     return [Sample((x, np.array([0, 600, 2000])), order=0)]
 
 
-SPLIT = declare(
-    Op(
-        "split_pieces",
-        "sorting",
-        spec=_split_spec,
-        numpy=_split_numpy,
-        jvp=_WHY,
-        vjp=_WHY,
-        batch=batching.one_by_one,
-        sparsity=dense,
-        native=_split_natively,
-        samples=_bits,
-        doc="The pieces of an array, each in two: smaller elements, and larger ones.",
-    )
+SPLIT = define(
+    "split_pieces",
+    "sorting",
+    spec=_split_spec,
+    numpy=_split_numpy,
+    undefined=_WHY,
+    batch=batching.one_by_one,
+    sparsity=dense,
+    native=_split_natively,
+    samples=_bits,
+    doc="The pieces of an array, each in two: smaller elements, and larger ones.",
 )
 
 
@@ -88,24 +86,19 @@ def _sort_natively(y: Node) -> NativeCall:
     return NativeCall("sort_each", (_code(x),), (), bounds.size - 1, work, shared=x.spec.nbytes)
 
 
-SORT_PIECES = declare(
-    Op(
-        "sort_pieces",
-        "sorting",
-        spec=lambda x, bounds: x,
-        numpy=_sort_numpy,
-        jvp=_WHY,
-        vjp=_WHY,
-        batch=batching.one_by_one,
-        sparsity=dense,
-        native=_sort_natively,
-        samples=lambda: [
-            Sample(
-                (generator("sort_pieces").permutation(900) * 0.5, np.array([0, 300, 900])), order=0
-            )
-        ],
-        doc="Each piece of an array in ascending order.",
-    )
+SORT_PIECES = define(
+    "sort_pieces",
+    "sorting",
+    spec=lambda x, bounds: x,
+    numpy=_sort_numpy,
+    undefined=_WHY,
+    batch=batching.one_by_one,
+    sparsity=dense,
+    native=_sort_natively,
+    samples=lambda: [
+        Sample((generator("sort_pieces").permutation(900) * 0.5, np.array([0, 300, 900])), order=0)
+    ],
+    doc="Each piece of an array in ascending order.",
 )
 
 

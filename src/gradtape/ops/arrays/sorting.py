@@ -8,7 +8,7 @@ import numpy as np
 
 from gradtape.dtypes import DType
 from gradtape.errors import ShapeError
-from gradtape.ir import Node, Op, Rule, Spec, Undefined, apply, constant, declare, spec
+from gradtape.ir import Node, Rule, Spec, apply, constant, spec
 from gradtape.ops.arrays.gathering import GATHER, TAKE_ALONG_AXIS
 from gradtape.ops.arrays.indexing import take
 from gradtape.ops.arrays.movement import flip, permute, reshape_node
@@ -24,11 +24,12 @@ from gradtape.ops.families import (
     normalize_axis,
     promotion,
 )
+from gradtape.ops.families.define import define
 from gradtape.ops.families.for_each import each
 from gradtape.ops.families.native_code import NativeCall
-from gradtape.ops.families.reductions import distinct_values
+from gradtape.ops.families.samples import drawn
 from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand
-from gradtape.ops.families.sparsity import lanes, nothing
+from gradtape.ops.families.sparsity import lanes
 from gradtape.trace.record import record
 
 INT64 = np.dtype(np.int64)
@@ -124,22 +125,18 @@ def _sort_composition(x: Node, axis: int, descending: bool) -> Node | None:
     return reshape_node(found, x.shape)
 
 
-ARGSORT: Op = declare(
-    Op(
-        "argsort",
-        "sorting",
-        params=("axis", "descending", "stable"),
-        spec=lambda x, axis, descending, stable: spec(x.shape, INT64),
-        numpy=_argsort_numpy,
-        jvp=Undefined("argsort gives integers"),
-        vjp=Undefined("argsort gives integers"),
-        batch=batching.shifted("axis"),
-        sparsity=nothing,
-        expensive=True,
-        samples=_argsort_samples,
-        composition=_on_last_axis,
-        native=_rows_natively("order_rows", 8, 3),
-    )
+ARGSORT = define(
+    "argsort",
+    "sorting",
+    params=("axis", "descending", "stable"),
+    spec=lambda x, axis, descending, stable: spec(x.shape, INT64),
+    numpy=_argsort_numpy,
+    undefined="argsort gives integers",
+    batch=batching.shifted("axis"),
+    expensive=True,
+    samples=_argsort_samples,
+    composition=_on_last_axis,
+    native=_rows_natively("order_rows", 8, 3),
 )
 
 
@@ -170,27 +167,27 @@ def _sorted_like(
     return apply(TAKE_ALONG_AXIS, (tangents[0], order), (axis,))
 
 
-SORT: Op = declare(
-    Op(
+SORT = define(
+    "sort",
+    "sorting",
+    params=("axis", "descending"),
+    spec=lambda x, axis, descending: x,
+    numpy=_sort_numpy,
+    jvp=_sorted_like,
+    batch=batching.shifted("axis"),
+    examples=independence.along_axes,
+    sparsity=lanes,
+    expensive=True,
+    composition=_sort_composition,
+    native=_rows_natively("sort_rows", 4, 2),
+    samples=drawn(
         "sort",
-        "sorting",
-        params=("axis", "descending"),
-        spec=lambda x, axis, descending: x,
-        numpy=_sort_numpy,
-        jvp=_sorted_like,
-        batch=batching.shifted("axis"),
-        examples=independence.along_axis,
-        sparsity=lanes,
-        expensive=True,
-        composition=_sort_composition,
-        native=_rows_natively("sort_rows", 4, 2),
-        samples=lambda: [
-            Sample((distinct_values(generator("sort"), (3, 4), dtype),), {"axis": axis, **turned})
-            for dtype in ("float64", "float32", "int32")
-            for axis, turned in ((1, {"descending": False}), (0, {"descending": True}))
-        ],
-        doc="The argsort is computed only for derivatives: it takes many times as long.",
-    )
+        ("axis", "descending"),
+        ((3, 4), 1, False),
+        ((3, 4), 0, True),
+        dtypes=("float64", "float32", "int32"),
+    ),
+    doc="The argsort is computed only for derivatives: it takes many times as long.",
 )
 
 
@@ -255,26 +252,22 @@ def _search_natively(y: Node) -> NativeCall | None:
     return NativeCall("search_rows", (_code(x1.dtype), y.params[0]), (length,), y.size, work)
 
 
-SEARCHSORTED = declare(
-    Op(
-        "searchsorted",
-        "sorting",
-        params=("side",),
-        spec=_searchsorted_spec,
-        numpy=lambda x1, x2, side: np.searchsorted(x1, x2, side),
-        promote=promotion("searchsorted", "same", "any"),
-        jvp=Undefined("searchsorted gives integers"),
-        vjp=Undefined("searchsorted gives integers"),
-        batch=_search_batch(0),
-        sparsity=nothing,
-        expensive=True,
-        native=_search_natively,
-        samples=lambda: [
-            Sample((np.array([1.0, 2.0, 2.0]), np.array([[2.0], [0.5]])), {"side": "left"}),
-            Sample((np.array([1, 2, 2]), np.array(2.0)), {"side": "right"}),
-            Sample((np.zeros(0), np.zeros(2)), {"side": "left"}),
-        ],
-    )
+SEARCHSORTED = define(
+    "searchsorted",
+    "sorting",
+    params=("side",),
+    spec=_searchsorted_spec,
+    numpy=np.searchsorted,
+    promote=promotion("searchsorted", "same", "any"),
+    undefined="searchsorted gives integers",
+    batch=_search_batch(0),
+    expensive=True,
+    native=_search_natively,
+    samples=lambda: [
+        Sample((np.array([1.0, 2.0, 2.0]), np.array([[2.0], [0.5]])), {"side": "left"}),
+        Sample((np.array([1, 2, 2]), np.array(2.0)), {"side": "right"}),
+        Sample((np.zeros(0), np.zeros(2)), {"side": "left"}),
+    ],
 )
 
 
@@ -308,26 +301,22 @@ def _isin_composition(x1: Node, x2: Node, invert: bool) -> Node | None:
     return (not_equal if invert else equal)(nearest, x1)
 
 
-ISIN = declare(
-    Op(
-        "isin",
-        "sorting",
-        params=("invert",),
-        spec=lambda x1, x2, invert: spec(x1.shape, np.dtype(bool)),
-        numpy=lambda x1, x2, invert: np.isin(x1, x2, invert=invert),
-        promote=promotion("isin", "same", "any"),
-        jvp=Undefined("isin gives booleans"),
-        vjp=Undefined("isin gives booleans"),
-        batch=_search_batch(1),
-        sparsity=nothing,
-        expensive=True,
-        composition=_isin_composition,
-        samples=lambda: [
-            Sample((np.array([[1.0, 2.0]]), np.array([2.0, 3.0])), {"invert": False}),
-            Sample((np.array(1), np.array([2, 3])), {"invert": True}),
-            Sample((np.array([1, 2]), np.zeros((0, 2), int)), {"invert": False}),
-        ],
-    )
+ISIN = define(
+    "isin",
+    "sorting",
+    params=("invert",),
+    spec=lambda x1, x2, invert: spec(x1.shape, np.dtype(bool)),
+    numpy=np.isin,
+    promote=promotion("isin", "same", "any"),
+    undefined="isin gives booleans",
+    batch=_search_batch(1),
+    expensive=True,
+    composition=_isin_composition,
+    samples=lambda: [
+        Sample((np.array([[1.0, 2.0]]), np.array([2.0, 3.0])), {"invert": False}),
+        Sample((np.array(1), np.array([2, 3])), {"invert": True}),
+        Sample((np.array([1, 2]), np.zeros((0, 2), int)), {"invert": False}),
+    ],
 )
 
 

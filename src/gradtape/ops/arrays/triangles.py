@@ -9,19 +9,17 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import ShapeError
-from gradtape.ir import Node, Op, Spec, Undefined, apply, constant, declare, spec
+from gradtape.ir import Node, Op, Spec, apply, constant, spec
 from gradtape.ops.arrays import large_constants
-from gradtape.ops.arrays.movement import moveaxis, movement_samples, reshape
-from gradtape.ops.arrays.slicing import UNSLICE, along_axis, axis_part, mask_moved
+from gradtape.ops.arrays.movement import moveaxis, reshape
+from gradtape.ops.arrays.slicing import UNSLICE, along_axis, axis_part
 from gradtape.ops.elementwise.arithmetic import identity, record_operand, where
 from gradtape.ops.families import Sample, batching, independence
-from gradtape.ops.families.linear import linear
+from gradtape.ops.families.define import define
+from gradtape.ops.families.samples import drawn
 from gradtape.ops.families.shapes import normalize_axes, normalize_axis
 from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand
-from gradtape.ops.families.sparsity import moved, nothing
 from gradtape.trace.record import record
-
-_LATER = Undefined("masks of triangles appear in compiled programs, after differentiation")
 
 
 def _mask(rows: int, columns: int, k: int, lower: bool) -> np.ndarray:
@@ -30,23 +28,17 @@ def _mask(rows: int, columns: int, k: int, lower: bool) -> np.ndarray:
 
 
 # Which entries a triangle keeps. It appears in compiled programs only, after differentiation.
-TRIANGLE_MASK = declare(
-    Op(
-        "triangle_mask",
-        "creation",
-        params=("rows", "columns", "k", "lower"),
-        spec=lambda rows, columns, k, lower: spec((rows, columns), np.dtype(bool)),
-        numpy=_mask,
-        jvp=_LATER,
-        vjp=_LATER,
-        batch=_LATER,
-        sparsity=nothing,
-        composition=large_constants.triangle_mask,
-        samples=lambda: [
-            Sample((), {"rows": rows, "columns": columns, "k": k, "lower": lower})
-            for rows, columns, k, lower in ((2, 3, 0, True), (3, 2, -1, False), (0, 2, 0, True))
-        ],
-    )
+TRIANGLE_MASK = define(
+    "triangle_mask",
+    "creation",
+    params=("rows", "columns", "k", "lower"),
+    spec=lambda rows, columns, k, lower: spec((rows, columns), np.dtype(bool)),
+    numpy=_mask,
+    composition=large_constants.triangle_mask,
+    samples=lambda: [
+        Sample((), {"rows": rows, "columns": columns, "k": k, "lower": lower})
+        for rows, columns, k, lower in ((2, 3, 0, True), (3, 2, -1, False), (0, 2, 0, True))
+    ],
 )
 
 
@@ -69,22 +61,18 @@ def _triangle(name: str, kernel: Callable[..., Any], lower: bool) -> Op:
             )
         return x
 
-    op = linear(
+    op = define(
         name,
         "movement",
         params=("k",),
         spec=rule,
-        numpy=lambda x, k: kernel(x, k),
-        mask=mask_moved,
+        numpy=kernel,
         transpose=lambda g, x, k: apply(op, (g,), (k,)),
         batch=batching.leading,
         # The elements that are kept stay in place.
         examples=independence.in_place,
-        sparsity=moved,
         composition=composed,
-        samples=movement_samples(
-            ((3, 3), {"k": 0}), ((2, 3), {"k": 1}), ((2, 3, 2), {"k": -1}), ((0, 2), {"k": 0})
-        ),
+        samples=drawn(name, ("k",), ((3, 3), 0), ((2, 3), 1), ((2, 3, 2), -1), ((0, 2), 0)),
     )
     return op
 

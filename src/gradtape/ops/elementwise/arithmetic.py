@@ -7,7 +7,7 @@ from typing import Any, overload
 import numpy as np
 
 from gradtape.dtypes import Array, promote
-from gradtape.ir import Linear, Node, Op, Rule, Spec, declare, spec
+from gradtape.ir import Linear, Node, Op, Spec, spec
 from gradtape.ops.elementwise.compositions import FLOOR_DIVIDE, LOGADDEXP, NEXTAFTER, REMAINDER
 from gradtape.ops.elementwise.unary import (
     isfinite,
@@ -19,9 +19,10 @@ from gradtape.ops.elementwise.unary import (
     signbit,
     square,
 )
-from gradtape.ops.families import Sample, batching, cast, identities, independence, lowering
-from gradtape.ops.families.elementwise import Binary, elementwise, mask_of, zero, zeros_like
-from gradtape.ops.families.math_functions import ATAN2, COPYSIGN, HYPOT, POW
+from gradtape.ops.families import Sample, cast, identities, lowering
+from gradtape.ops.families.define import define, linear_jvp
+from gradtape.ops.families.elementwise import Binary, elementwise, zero, zeros_like
+from gradtape.ops.families.math_functions import COPYSIGN
 from gradtape.ops.families.native_code import NativeCall
 from gradtape.ops.families.shapes import broadcast_shapes, broadcast_to, reduce_to
 from gradtape.ops.families.signatures import (
@@ -33,94 +34,75 @@ from gradtape.ops.families.signatures import (
     kind_of_operands,
 )
 from gradtape.ops.families.sparsity import elements, nothing
+from gradtape.ops.families.vector_code import LlvmRule
 from gradtape.trace import Handle, record
 
-_NUMERIC: dict[str, Any] = {
-    "arity": 2,
-    "promote": "same",
-    "accepts": "any",
-    "dtypes": ("float64", "float32", "complex128", "int32"),
-}
-_REAL: dict[str, Any] = {
-    "arity": 2,
-    "promote": "same",
-    "accepts": "real",
-    "dtypes": ("float64", "float32", "int32"),
-}
-_FLOAT: dict[str, Any] = {
-    "arity": 2,
-    "promote": "float",
-    "accepts": "float",
-    "dtypes": ("float64", "float32"),
-}
-
-add: Binary = elementwise(
+add = elementwise(
     "add",
-    np.add,
     "Sum of two operands.",
     ("float(gt.add(1.0, 2.0))", "3.0"),
-    partials=[lambda y, a, b: 1, lambda y, a, b: 1],
-    **_NUMERIC,
+    [lambda y, a, b: 1, lambda y, a, b: 1],
+    arity=2,
+    accepts="any",
     linear=Linear((0, 1), together=True),
-    llvm=lowering.arithmetic("fadd", "add"),
+    llvm=lowering.arithmetic("fadd", "add", "or"),
 )
-subtract: Binary = elementwise(
+subtract = elementwise(
     "subtract",
-    np.subtract,
     "Difference of two operands.",
     ("float(gt.subtract(1.0, 2.0))", "-1.0"),
-    partials=[lambda y, a, b: 1, lambda y, a, b: -1],
-    **{**_NUMERIC, "accepts": "numeric"},
+    [lambda y, a, b: 1, lambda y, a, b: -1],
+    arity=2,
+    accepts="numeric",
     llvm=lowering.arithmetic("fsub", "sub"),
     linear=Linear((0, 1), together=True),
     simpler=identities.subtract,
 )
-multiply: Binary = elementwise(
+multiply = elementwise(
     "multiply",
-    np.multiply,
     "Product of two operands.",
     ("float(gt.multiply(3.0, 2.0))", "6.0"),
-    partials=[lambda y, a, b: b, lambda y, a, b: a],
-    **_NUMERIC,
-    llvm=lowering.arithmetic("fmul", "mul"),
+    [lambda y, a, b: b, lambda y, a, b: a],
+    arity=2,
+    accepts="any",
+    llvm=lowering.arithmetic("fmul", "mul", "and"),
     linear=Linear((0, 1)),
     simpler=identities.multiply,
 )
-divide: Binary = elementwise(
+divide = elementwise(
     "divide",
-    np.divide,
     "Quotient of two operands.",
     ("float(gt.divide(3.0, 2.0))", "1.5"),
     # Both partial derivatives use the node 1.0 / b, so they cost one division.
-    partials=[lambda y, a, b: 1.0 / b, lambda y, a, b: -(y * (1.0 / b))],
+    [lambda y, a, b: 1.0 / b, lambda y, a, b: -(y * (1.0 / b))],
     arity=2,
     domains=[(-2.0, 2.0), (0.5, 2.0)],
-    dtypes=("float64", "float32", "complex128"),
     llvm=lowering.arithmetic("fdiv", "sdiv"),
     linear=Linear((0,)),
     simpler=identities.divide,
 )
-floor_divide: Binary = elementwise(
+floor_divide = elementwise(
     "floor_divide",
-    lambda x, y: _floor_divide(x, y),
     "Quotient rounded down; derivative 0.",
     ("float(gt.floor_divide(7.0, 2.0))", "3.0"),
-    partials=[zero, zero],
+    [zero, zero],
+    numpy=lambda x, y: _floor_divide(x, y),
+    arity=2,
+    accepts="real number",
     domains=[(3.2, 3.4), (2.9, 3.1)],
     function=FLOOR_DIVIDE,
     llvm=lowering.for_integers(lowering.integer_floor_divide, lowering.call(FLOOR_DIVIDE)),
-    **{**_REAL, "accepts": "real number"},
 )
-remainder: Binary = elementwise(
+remainder = elementwise(
     "remainder",
-    np.remainder,
     "Remainder with the sign of the divisor.",
     ("float(gt.remainder(-1.0, 3.0))", "2.0"),
-    partials=[lambda y, a, b: 1, lambda y, a, b: -floor_divide(a, b)],
+    [lambda y, a, b: 1, lambda y, a, b: -floor_divide(a, b)],
+    arity=2,
+    accepts="real number",
     domains=[(4.0, 5.0), (2.9, 3.1)],
     function=REMAINDER,
     llvm=lowering.for_integers(lowering.integer_remainder, lowering.call(REMAINDER)),
-    **{**_REAL, "accepts": "real number"},
 )
 
 
@@ -166,29 +148,26 @@ def _power_natively(y: Node) -> NativeCall | None:
     return NativeCall("integer_powers", (code,), (), y.size, 8 * y.size)
 
 
-power: Binary = elementwise(
+power = elementwise(
     "pow",
-    np.power,
     "First operand to the power of the second.",
     ("float(gt.pow(2.0, 3.0))", "8.0"),
-    partials=[_power_base, _power_exponent],
+    [_power_base, _power_exponent],
+    arity=2,
+    accepts="numeric",
     domains=[(0.3, 2.0), (0.2, 2.0)],
-    **{**_NUMERIC, "accepts": "numeric"},
-    function=POW,
     composition=_power_composition,
     native=_power_natively,
 )
 integer_power = elementwise(
     "integer_power",
-    lambda x, exponent: np.power(x, exponent),
     "Integer power that is part of the program, not a leaf.",
     ("float(integer_power(3, 2.0))", "8.0"),
-    partials=[_integer_power_base],
-    promote="same",
+    [_integer_power_base],
+    numpy=lambda x, exponent: np.power(x, exponent),
     accepts="numeric",
     params=("exponent",),
     sample_params=({"exponent": 3}, {"exponent": 0}, {"exponent": 1}),
-    dtypes=("float64", "float32", "complex128", "int32"),
     llvm=lowering.integer_power,
     simpler=identities.integer_power,
     sparsity=lambda y, operands, exponent: (elements if exponent else nothing)(y, operands),
@@ -216,78 +195,76 @@ def pow(x: TensorLike, exponent: TensorLike, /) -> Tensor:
     return power(x, exponent)
 
 
-atan2: Binary = elementwise(
+atan2 = elementwise(
     "atan2",
-    np.arctan2,
     "Angle of the point (second, first).",
     ("float(gt.atan2(0.0, 1.0))", "0.0"),
-    partials=[
+    [
         lambda y, a, b: _over_square(b, hypot(a, b)),
         lambda y, a, b: _over_square(-a, hypot(a, b)),
     ],
+    arity=2,
+    accepts="float",
     domains=[(0.4, 2.0)],
-    **_FLOAT,
-    function=ATAN2,
 )
-hypot: Binary = elementwise(
+hypot = elementwise(
     "hypot",
-    np.hypot,
     "sqrt(x² + y²) without overflow; derivative 0 at the origin.",
     ("float(gt.hypot(3.0, 4.0))", "5.0"),
-    partials=[lambda y, a, b: _ratio(a, b, y), lambda y, a, b: _ratio(b, a, y)],
+    [lambda y, a, b: _ratio(a, b, y), lambda y, a, b: _ratio(b, a, y)],
+    arity=2,
+    accepts="float",
     domains=[(0.4, 2.0)],
-    **_FLOAT,
-    function=HYPOT,
 )
-logaddexp: Binary = elementwise(
+logaddexp = elementwise(
     "logaddexp",
-    np.logaddexp,
     "log(exp(x) + exp(y)) without overflow.",
     ("round(float(gt.logaddexp(0.0, 0.0)), 6)", "0.693147"),
-    partials=[lambda y, a, b: _share(a, b), lambda y, a, b: _share(b, a)],
-    **_FLOAT,
+    [lambda y, a, b: _share(a, b), lambda y, a, b: _share(b, a)],
+    arity=2,
+    accepts="float",
     function=LOGADDEXP,
 )
-copysign: Binary = elementwise(
+copysign = elementwise(
     "copysign",
-    np.copysign,
     "First operand with the sign of the second.",
     ("float(gt.copysign(1.0, -0.0))", "-1.0"),
-    partials=[
+    [
         lambda y, a, b: where(equal(signbit(a), signbit(b)), one_like(a), -one_like(a)),
         zero,
     ],
+    arity=2,
+    accepts="float",
     domains=[(0.4, 2.0), (-2.0, -0.4)],
-    **_FLOAT,
     llvm=lowering.call(COPYSIGN),
 )
-nextafter: Binary = elementwise(
+nextafter = elementwise(
     "nextafter",
-    np.nextafter,
     "Next number from the first operand towards the second.",
     ("bool(gt.nextafter(1.0, 2.0) > 1.0)", "True"),
-    partials=[lambda y, a, b: 1, zero],
-    **_FLOAT,
+    [lambda y, a, b: 1, zero],
+    arity=2,
+    accepts="float",
     function=NEXTAFTER,
 )
-maximum: Binary = elementwise(
+maximum = elementwise(
     "maximum",
-    np.maximum,
     "Larger of two operands; a tie's derivative goes to the first.",
     ("float(gt.maximum(1.0, 2.0))", "2.0"),
-    partials=[lambda y, a, b: ones_where(a >= b, y), lambda y, a, b: ones_where(~(a >= b), y)],
+    [lambda y, a, b: ones_where(a >= b, y), lambda y, a, b: ones_where(~(a >= b), y)],
+    arity=2,
+    accepts="real",
     domains=[(0.2, 1.0), (1.1, 2.0)],
-    **_REAL,
     llvm=lowering.larger,
 )
-minimum: Binary = elementwise(
+minimum = elementwise(
     "minimum",
-    np.minimum,
     "Smaller of two operands; a tie's derivative goes to the first.",
     ("float(gt.minimum(1.0, 2.0))", "1.0"),
-    partials=[lambda y, a, b: ones_where(a <= b, y), lambda y, a, b: ones_where(~(a <= b), y)],
+    [lambda y, a, b: ones_where(a <= b, y), lambda y, a, b: ones_where(~(a <= b), y)],
+    arity=2,
+    accepts="real",
     domains=[(0.2, 1.0), (1.1, 2.0)],
-    **_REAL,
     llvm=lowering.smaller,
 )
 
@@ -310,151 +287,71 @@ def _share(a: Node, b: Node) -> Node:
 
 
 def _comparison(
-    name: str, kernel: Rule, doc: str, example: tuple[str, str], accepts: str, *predicates: str
+    name: str, doc: str, example: tuple[str, str], predicate: str, accepts: str = "real"
 ) -> Binary:
-    dtypes = ("float64", "int32", "bool") + (("complex128",) if accepts == "any" else ())
-    return elementwise(
-        name,
-        kernel,
-        doc,
-        example,
-        arity=2,
-        promote="same",
-        accepts=accepts,
-        result="bool",
-        dtypes=dtypes,
-        llvm=lowering.comparison(*predicates),
-    )
+    """`predicate` is LLVM's for floats, whose first letter says what is true of NaN."""
+    rule = lowering.comparison(predicate, predicate[1:])
+    return elementwise(name, doc, example, arity=2, accepts=accepts, result="bool", llvm=rule)
 
 
-equal: Binary = _comparison(
-    "equal",
-    np.equal,
-    "Whether operands are equal.",
-    ("bool(gt.equal(1, 1))", "True"),
-    "any",
-    "oeq",
-    "eq",
+equal = _comparison(
+    "equal", "Whether operands are equal.", ("bool(gt.equal(1, 1))", "True"), "oeq", "any"
 )
 not_equal = _comparison(
-    "not_equal",
-    np.not_equal,
-    "Whether operands differ.",
-    ("bool(gt.not_equal(1, 1))", "False"),
-    "any",
-    "une",
-    "ne",
+    "not_equal", "Whether operands differ.", ("bool(gt.not_equal(1, 1))", "False"), "une", "any"
 )
-less = _comparison(
-    "less", np.less, "Whether x < y.", ("bool(gt.less(1, 2))", "True"), "real", "olt", "lt"
-)
+less = _comparison("less", "Whether x < y.", ("bool(gt.less(1, 2))", "True"), "olt")
 less_equal = _comparison(
-    "less_equal",
-    np.less_equal,
-    "Whether x <= y.",
-    ("bool(gt.less_equal(1, 2))", "True"),
-    "real",
-    "ole",
-    "le",
+    "less_equal", "Whether x <= y.", ("bool(gt.less_equal(1, 2))", "True"), "ole"
 )
-greater = _comparison(
-    "greater",
-    np.greater,
-    "Whether x > y.",
-    ("bool(gt.greater(1, 2))", "False"),
-    "real",
-    "ogt",
-    "gt",
-)
+greater = _comparison("greater", "Whether x > y.", ("bool(gt.greater(1, 2))", "False"), "ogt")
 greater_equal = _comparison(
-    "greater_equal",
-    np.greater_equal,
-    "Whether x >= y.",
-    ("bool(gt.greater_equal(1, 2))", "False"),
-    "real",
-    "oge",
-    "ge",
+    "greater_equal", "Whether x >= y.", ("bool(gt.greater_equal(1, 2))", "False"), "oge"
 )
 
 
-def _logic(name: str, kernel: Rule, doc: str, example: tuple[str, str], word: str) -> Binary:
-    return elementwise(
-        name,
-        kernel,
-        doc,
-        example,
-        arity=2,
-        promote="bool",
-        result="bool",
-        dtypes=("bool",),
-        llvm=lowering.bits(word),
-    )
+def _logic(name: str, doc: str, example: tuple[str, str], word: str) -> Binary:
+    rule = lowering.bits(word)
+    return elementwise(name, doc, example, arity=2, accepts="bool", result="bool", llvm=rule)
 
 
 logical_and = _logic(
-    "logical_and",
-    np.logical_and,
-    "Logical and.",
-    ("bool(gt.logical_and(True, False))", "False"),
-    "and",
+    "logical_and", "Logical and.", ("bool(gt.logical_and(True, False))", "False"), "and"
 )
-logical_or = _logic(
-    "logical_or", np.logical_or, "Logical or.", ("bool(gt.logical_or(True, False))", "True"), "or"
-)
+logical_or = _logic("logical_or", "Logical or.", ("bool(gt.logical_or(True, False))", "True"), "or")
 logical_xor = _logic(
-    "logical_xor",
-    np.logical_xor,
-    "Logical exclusive or.",
-    ("bool(gt.logical_xor(True, True))", "False"),
-    "xor",
+    "logical_xor", "Logical exclusive or.", ("bool(gt.logical_xor(True, True))", "False"), "xor"
 )
 
 
-def _bits(name: str, kernel: Rule, doc: str, example: tuple[str, str], **more: Any) -> Binary:
-    more = {"dtypes": ("int32", "uint8", "bool"), "accepts": "integer", **more}
-    return elementwise(
-        name, kernel, doc, example, arity=2, promote="same", domains=[(0, 5)], **more
-    )
+def _bits(
+    name: str, doc: str, example: tuple[str, str], llvm: LlvmRule, accepts: str = "integer"
+) -> Binary:
+    return elementwise(name, doc, example, arity=2, accepts=accepts, domains=[(0, 5)], llvm=llvm)
 
 
 bitwise_and = _bits(
-    "bitwise_and",
-    np.bitwise_and,
-    "Bits set in both.",
-    ("int(gt.bitwise_and(6, 3))", "2"),
-    llvm=lowering.bits("and"),
+    "bitwise_and", "Bits set in both.", ("int(gt.bitwise_and(6, 3))", "2"), lowering.bits("and")
 )
 bitwise_or = _bits(
-    "bitwise_or",
-    np.bitwise_or,
-    "Bits set in either.",
-    ("int(gt.bitwise_or(6, 3))", "7"),
-    llvm=lowering.bits("or"),
+    "bitwise_or", "Bits set in either.", ("int(gt.bitwise_or(6, 3))", "7"), lowering.bits("or")
 )
 bitwise_xor = _bits(
-    "bitwise_xor",
-    np.bitwise_xor,
-    "Bits set in one only.",
-    ("int(gt.bitwise_xor(6, 3))", "5"),
-    llvm=lowering.bits("xor"),
+    "bitwise_xor", "Bits set in one only.", ("int(gt.bitwise_xor(6, 3))", "5"), lowering.bits("xor")
 )
 bitwise_left_shift = _bits(
     "bitwise_left_shift",
-    np.left_shift,
     "Bits shifted left.",
     ("int(gt.bitwise_left_shift(1, 3))", "8"),
-    dtypes=("int32", "uint8"),
-    accepts="whole number",
-    llvm=lowering.left_shift,
+    lowering.left_shift,
+    "whole number",
 )
 bitwise_right_shift = _bits(
     "bitwise_right_shift",
-    np.right_shift,
     "Bits shifted right.",
     ("int(gt.bitwise_right_shift(8, 3))", "1"),
-    dtypes=("int32", "uint8"),
-    accepts="whole number",
-    llvm=lowering.right_shift,
+    lowering.right_shift,
+    "whole number",
 )
 
 
@@ -466,13 +363,6 @@ def _where_promote(inputs: tuple[Node, ...]) -> tuple[Node, ...]:
     condition, x, y = inputs
     dtype = promote(x.dtype, y.dtype)
     return cast(condition, np.dtype(bool)), cast(x, dtype), cast(y, dtype)
-
-
-def _where_jvp(tangents: tuple[Node | None, ...], y: Node, inputs: tuple[Node, ...]) -> Node:
-    return where(
-        inputs[0],
-        *[zeros_like(x) if t is None else t for t, x in zip(tangents[1:], inputs[1:], strict=True)],
-    )
 
 
 def _where_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...]) -> Node | None:
@@ -488,37 +378,25 @@ def branch_mask(index: int, node: Node) -> Node:
     return reduce_to(broadcast_to(condition, node.shape), node.inputs[index].shape, "any")
 
 
-WHERE = declare(
-    Op(
-        "where",
-        "elementwise",
-        spec=_where_spec,
-        numpy=np.where,
-        promote=_where_promote,
-        weak=(1, 2),
-        jvp=_where_jvp,
-        vjp=_where_vjp,
-        mask=mask_of,
-        linear=Linear((1, 2), together=True),
-        batch=batching.broadcasting,
-        examples=independence.elementwise,
-        sparsity=elements,
-        llvm=lowering.select,
-        simpler=identities.where,
-        samples=lambda: [
-            Sample(
-                (
-                    np.array([True, False, True]),
-                    np.array([1.0, 2.0, 3.0]),
-                    np.array([4.0, 5.0, 6.0]),
-                )
-            ),
-            Sample((np.array([[True], [False]]), np.array(1.0), np.array([4.0, 5.0, 6.0]))),
-            Sample((np.array(True), np.array([1 + 2j, 2.0]), np.array([[3j, 5.0]]))),
-            Sample((np.zeros((0, 2), bool), np.zeros(2), np.array(1.0))),
-            Sample((np.array([True, False]), np.array([1, 2]), np.array([3, 4]))),
-        ],
-    )
+WHERE = define(
+    "where",
+    "elementwise",
+    spec=_where_spec,
+    numpy=np.where,
+    promote=_where_promote,
+    weak=(1, 2),
+    jvp=linear_jvp,
+    vjp=_where_vjp,
+    linear=Linear((1, 2), together=True),
+    llvm=lambda b, condition, x, y: b.select(condition, x, y),
+    simpler=identities.where,
+    samples=lambda: [
+        Sample((np.array([True, False]), np.array([1.0, 2.0]), np.array([4.0, 5.0]))),
+        Sample((np.array([[True], [False]]), np.array(1.0), np.array([4.0, 5.0, 6.0]))),
+        Sample((np.array(True), np.array([1 + 2j, 2.0]), np.array([[3j, 5.0]]))),
+        Sample((np.zeros((0, 2), bool), np.zeros(2), np.array(1.0))),
+        Sample((np.array([True, False]), np.array([1, 2]), np.array([3, 4]))),
+    ],
 )
 
 
@@ -560,43 +438,30 @@ def record_operand(x: Any) -> Any:
     return record(IDENTITY, (x,))
 
 
-def _identity_rule(order: int) -> dict[str, Any]:
-    return {
-        "spec": lambda x: x,
-        "numpy": lambda x: x,
-        "batch": batching.broadcasting,
-        "llvm": lowering.same,
-        "examples": independence.elementwise,
-        "linear": Linear((0,)),
-        "transparent": True,
-        "mask": lambda index, mask, y, inputs: mask,
-        "samples": lambda: [
-            Sample((np.array([1.0, -2.0]),), order=order),
-            Sample((np.array(3),), order=order),
-            Sample((np.array(1j),), order=order),
-        ],
-    }
-
-
-IDENTITY = declare(
-    Op(
-        "identity",
+def _same(name: str, order: int, **rules: Any) -> Op:
+    return define(
+        name,
         "elementwise",
-        jvp=lambda tangents, y, inputs: tangents[0],
-        vjp=lambda index, g, y, inputs: g,
-        sparsity=elements,
-        **_identity_rule(2),
+        spec=lambda x: x,
+        numpy=lambda x: x,
+        llvm=lambda b, x: x,
+        linear=Linear((0,)),
+        transparent=True,
+        mask=lambda index, mask, y, inputs: mask,
+        samples=lambda: [Sample((np.array(x),), order=order) for x in ([1.0, -2.0], 3, 1j)],
+        **rules,
     )
+
+
+IDENTITY = _same(
+    "identity", 2, jvp=lambda tangents, y, inputs: tangents[0], vjp=lambda index, g, y, inputs: g
 )
-STOP_GRADIENT = declare(
-    Op(
-        "stop_gradient",
-        "elementwise",
-        jvp=lambda tangents, y, inputs: None,
-        vjp=lambda index, g, y, inputs: None,
-        sparsity=nothing,
-        **_identity_rule(0),
-    )
+STOP_GRADIENT = _same(
+    "stop_gradient",
+    0,
+    jvp=lambda tangents, y, inputs: None,
+    vjp=lambda index, g, y, inputs: None,
+    sparsity=nothing,
 )
 
 

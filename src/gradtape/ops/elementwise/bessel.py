@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from gradtape.ops.families.vector_code import FunctionBody, V
 
 _POSITIVE = [(0.5, 4.0)]
-_OPTIONS: dict[str, Any] = {"accepts": "float", "dtypes": ("float64", "float32")}
 _ORDERS = ({"order": 0}, {"order": 1}, {"order": 2})
 
 
@@ -100,13 +99,13 @@ def _of_order(
     more.setdefault("llvm", lowering.in_double(lambda order: _function_of(kind, order)))
     record = elementwise(
         name,
-        _kernel(kind),
         doc,
         ("float(gt.i0(0.0))", "1.0"),
-        partials=[partial],
+        [partial],
+        numpy=_kernel(kind),
+        accepts="float",
         params=("order",),
         sample_params=_ORDERS,
-        **_OPTIONS,
         **more,
     )
 
@@ -271,14 +270,14 @@ def _scaled_of(kind: str, order: float, times: int) -> Composition:
 def _scaled(name: str, kind: str, doc: str, **more: Any) -> Callable[..., Any]:
     record: Callable[..., Any] = elementwise(
         name,
-        _scaled_kernel(kind),
         doc,
         ("float(gt.i0(0.0))", "1.0"),
-        partials=[lambda y, x, order, times: record(order, times + 1, x)],
+        [lambda y, x, order, times: record(order, times + 1, x)],
+        numpy=_scaled_kernel(kind),
+        accepts="float",
         params=("order", "times"),
         sample_params=[{"order": n, "times": m} for n, m in ((0, 0), (1, 0), (1, 1), (2, 2))],
         llvm=lowering.in_double(lambda order, times: _scaled_of(kind, order, times)),
-        **_OPTIONS,
         **more,
     )
 

@@ -23,8 +23,6 @@ from gradtape.ops.families.sparsity import RuleInput, elements, nothing
 if TYPE_CHECKING:
     from gradtape.ops.families.sparsity import OpReads
 
-_INTEGERS = ("int32", "uint8")
-_INEXACT = ("float64", "float32", "complex128")
 # Samples avoid 0, where abs, angle and sign are not differentiable.
 _NONZERO = [(0.4, 2.0)]
 
@@ -62,42 +60,39 @@ def _imag_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...]) -> Node:
 
 real: Unary = elementwise(
     "real",
-    lambda x: x.real,
     "Real part; a real operand is its own.",
     ("float(gt.real(1.0 + 2.0j))", "1.0"),
+    numpy=lambda x: x.real,
+    accepts="any",
     jvp=lambda tangents, y, inputs: real(tangents[0]) if _is_complex(inputs[0]) else tangents[0],
     vjp=_real_vjp,
-    promote="same",
     result="real",
-    dtypes=(*_INEXACT, *_INTEGERS, "bool"),
-    llvm=lowering.real,
+    llvm=lambda b, x: b.real(x),
     linear=Linear((0,)),
 )
 imag = elementwise(
     "imag",
-    lambda x: x.imag,
     "Imaginary part; of a real operand 0.",
     ("float(gt.imag(1.0 + 2.0j))", "2.0"),
+    numpy=lambda x: x.imag,
+    accepts="any",
     jvp=_imag_jvp,
     vjp=_imag_vjp,
-    promote="same",
     result="real",
-    dtypes=(*_INEXACT, *_INTEGERS, "bool"),
     sparsity=_if_complex,
-    llvm=lowering.imag,
+    llvm=lambda b, x: b.imaginary(x),
     linear=Linear((0,)),
 )
 conj = elementwise(
     "conj",
-    lambda x: np.conjugate(x) if x.dtype.kind == "c" else x,
     "Complex conjugate.",
     ("complex(gt.conj(1.0 + 2.0j))", "(1-2j)"),
+    numpy=lambda x: np.conjugate(x) if x.dtype.kind == "c" else x,
+    accepts="any",
     jvp=lambda tangents, y, inputs: conjugate(tangents[0]),
     vjp=lambda index, g, y, inputs: conjugate(g),
-    promote="same",
-    dtypes=(*_INEXACT, *_INTEGERS, "bool"),
     linear=Linear((0,)),
-    llvm=lowering.conjugate,
+    llvm=lambda b, x: b.conjugate(x),
 )
 
 
@@ -112,16 +107,13 @@ def _abs_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...]) -> Node:
 
 abs = elementwise(
     "abs",
-    np.abs,
     "Absolute value; derivative 0 at 0.",
     ("float(gt.abs(3.0 + 4.0j))", "5.0"),
+    accepts="numeric",
     jvp=_abs_jvp,
     vjp=_abs_vjp,
-    promote="same",
-    accepts="numeric",
     result="real",
     domains=_NONZERO,
-    dtypes=(*_INEXACT, *_INTEGERS),
     llvm=lowering.absolute,
 )
 
@@ -146,19 +138,17 @@ def _sign_kernel(x: Array) -> Array:
 
 sign = elementwise(
     "sign",
-    _sign_kernel,
     "-1, 0 or 1; z / |z| for complex numbers.",
     ("float(gt.sign(-2.0))", "-1.0"),
+    numpy=_sign_kernel,
+    accepts="numeric",
     jvp=lambda tangents, y, inputs: (
         _turn(tangents[0], inputs[0]) if _is_complex(inputs[0]) else zeros_like(y)
     ),
     vjp=lambda index, g, y, inputs: (
         _turn(g, inputs[0]) if _is_complex(inputs[0]) else zeros_like(y)
     ),
-    promote="same",
-    accepts="numeric",
     domains=_NONZERO,
-    dtypes=(*_INEXACT, *_INTEGERS),
     llvm=lowering.for_complex(complex_formulas.sign, lowering.sign),
     sparsity=_if_complex,
 )
@@ -178,14 +168,13 @@ def _angle_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...]) -> Node:
 
 angle = elementwise(
     "angle",
-    lambda z: np.arctan2(z.imag, z.real),
     "Angle with the real axis, in radians.",
     ("round(float(gt.angle(1.0j)), 6)", str(round(math.pi / 2, 6))),
+    numpy=lambda z: np.arctan2(z.imag, z.real),
     jvp=_angle_jvp,
     vjp=_angle_vjp,
     result="real",
     domains=_NONZERO,
-    dtypes=_INEXACT,
     sparsity=_if_complex,
     function=ATAN2,
     llvm=lowering.angle,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradtape.errors import ShapeError
-from gradtape.ir import Node, Op, Rule, Shape, Spec, Undefined, apply, constant, declare, spec
+from gradtape.ir import Node, Op, Rule, Shape, Spec, apply, constant, spec
 from gradtape.ops.elementwise.arithmetic import bitwise_right_shift, remainder, stop_gradient
 from gradtape.ops.elementwise.exact_draws import exponential, in_parts, normal_pair
 from gradtape.ops.families import (
@@ -24,10 +24,9 @@ from gradtape.ops.families import (
     batching,
     broadcast_shapes,
     cast,
-    independence,
     lowering,
-    nothing,
 )
+from gradtape.ops.families.define import define
 from gradtape.ops.families.elementwise import CALL_COST, elementwise, spec_of
 from gradtape.ops.families.math_functions import ERFINV, SCIPY_ERF
 from gradtape.ops.families.native_code import NativeCall
@@ -73,24 +72,20 @@ def _bits_kernel(position: np.ndarray, shape: Shape) -> np.ndarray:
     return _words(position, math.prod(shape)).reshape(position.shape[:-1] + shape)
 
 
-RANDOM_BITS = declare(
-    Op(
-        "random_bits",
-        "random",
-        params=("shape",),
-        spec=_bits_spec,
-        numpy=_bits_kernel,
-        jvp=Undefined("random bits do not depend on anything smoothly"),
-        vjp=Undefined("random bits do not depend on anything smoothly"),
-        batch=batching.leading,
-        sparsity=nothing,
-        expensive=True,
-        native=lambda y: _natively("bits")(y),
-        samples=lambda: [
-            Sample((np.array([1, 2, 3, 0], _WORD),), {"shape": shape}, order=0)
-            for shape in ((5,), (2, 3), (), (0, 2))
-        ],
-    )
+RANDOM_BITS = define(
+    "random_bits",
+    "random",
+    params=("shape",),
+    spec=_bits_spec,
+    numpy=_bits_kernel,
+    undefined="random bits do not depend on anything smoothly",
+    batch=batching.leading,
+    expensive=True,
+    native=lambda y: _natively("bits")(y),
+    samples=lambda: [
+        Sample((np.array([1, 2, 3, 0], _WORD),), {"shape": shape}, order=0)
+        for shape in ((5,), (2, 3), (), (0, 2))
+    ],
 )
 
 
@@ -150,26 +145,21 @@ def _natively(kind: str) -> Rule:
 
 
 def _distribution(name: str, kernel: Rule) -> Op:
-    why = Undefined("random numbers do not depend on their seed smoothly")
-    return declare(
-        Op(
-            name,
-            "random",
-            params=("shape", "dtype"),
-            spec=lambda position, shape, dtype: spec(position.shape[:-1] + shape, dtype),
-            numpy=kernel,
-            jvp=why,
-            vjp=why,
-            batch=batching.leading,
-            sparsity=nothing,
-            expensive=True,
-            native=_natively(name.removeprefix("standard_")),
-            samples=lambda: [
-                Sample((np.array([1, 2, 3, 0], _WORD),), {"shape": shape, "dtype": dtype}, order=0)
-                for shape in ((5,), (2, 3), (), (0, 2))
-                for dtype in _SIGNIFICAND
-            ],
-        )
+    return define(
+        name,
+        "random",
+        undefined="random numbers do not depend on their seed smoothly",
+        params=("shape", "dtype"),
+        spec=lambda position, shape, dtype: spec(position.shape[:-1] + shape, dtype),
+        numpy=kernel,
+        batch=batching.leading,
+        expensive=True,
+        native=_natively(name.removeprefix("standard_")),
+        samples=lambda: [
+            Sample((np.array([1, 2, 3, 0], _WORD),), {"shape": shape, "dtype": dtype}, order=0)
+            for shape in ((5,), (2, 3), (), (0, 2))
+            for dtype in _SIGNIFICAND
+        ],
     )
 
 
@@ -212,25 +202,19 @@ def _truncated_quantile_llvm(b: Builder, uniform: Vector, lower: Vector, upper: 
     return lowering.smaller(b, lowering.larger(b, found, lower), upper)
 
 
-_BOUNDS = Undefined("the bounds of truncated normal numbers are taken as constants")
-QUANTILE = declare(
-    Op(
-        "truncated_quantile",
-        "elementwise",
-        spec=spec_of("truncated_quantile", 3, "same"),
-        numpy=_truncated_quantile_numpy,
-        jvp=_BOUNDS,
-        vjp=_BOUNDS,
-        batch=batching.broadcasting,
-        examples=independence.elementwise,
-        sparsity=nothing,
-        llvm=_truncated_quantile_llvm,
-        compiled_cost=2 * CALL_COST,
-        samples=lambda: [
-            Sample((np.array([0.1, 0.7]), np.array(-2.0), np.array([[1.5], [0.0]])), order=0)
-        ],
-        doc="Quantiles of a normal distribution between two bounds.",
-    )
+_BOUNDS = "the bounds of truncated normal numbers are taken as constants"
+QUANTILE = define(
+    "truncated_quantile",
+    "elementwise",
+    undefined=_BOUNDS,
+    spec=spec_of("truncated_quantile", 3, "same"),
+    numpy=_truncated_quantile_numpy,
+    llvm=_truncated_quantile_llvm,
+    compiled_cost=2 * CALL_COST,
+    samples=lambda: [
+        Sample((np.array([0.1, 0.7]), np.array(-2.0), np.array([[1.5], [0.0]])), order=0)
+    ],
+    doc="Quantiles of a normal distribution between two bounds.",
 )
 
 
@@ -262,36 +246,32 @@ def _truncated_batch(
     return apply(y.op, (position, *bounds), (full, dtype))
 
 
-TRUNCATED_NORMAL = declare(
-    Op(
-        "standard_truncated_normal",
-        "random",
-        params=("shape", "dtype"),
-        spec=_truncated_spec,
-        numpy=_truncated_kernel,
-        jvp=_BOUNDS,
-        vjp=_BOUNDS,
-        batch=_truncated_batch,
-        sparsity=nothing,
-        expensive=True,
-        composition=_truncated_composition,
-        samples=lambda: [
-            Sample(
-                (np.array([1, 2, 3, 0], _WORD), np.array(-2.0), np.array(1.5)),
-                {"shape": (2, 3), "dtype": np.dtype(np.float64)},
-                order=0,
-            )
-        ],
-    )
+TRUNCATED_NORMAL = define(
+    "standard_truncated_normal",
+    "random",
+    undefined=_BOUNDS,
+    params=("shape", "dtype"),
+    spec=_truncated_spec,
+    numpy=_truncated_kernel,
+    batch=_truncated_batch,
+    expensive=True,
+    composition=_truncated_composition,
+    samples=lambda: [
+        Sample(
+            (np.array([1, 2, 3, 0], _WORD), np.array(-2.0), np.array(1.5)),
+            {"shape": (2, 3), "dtype": np.dtype(np.float64)},
+            order=0,
+        )
+    ],
 )
 
 # A sum that no tier contracts with a product before it, so that all tiers give the same numbers.
 shift = elementwise(
     "shift",
-    np.add,
     "Sum of two operands, rounded on its own.",
     ("float(shift(1.0, 2.0))", "3.0"),
-    partials=[lambda y, a, b: 1, lambda y, a, b: 1],
+    [lambda y, a, b: 1, lambda y, a, b: 1],
+    numpy=np.add,
     arity=2,
     llvm=lambda b, x, y: b.arithmetic("fadd", "add", x, y, contract=False),
 )

@@ -24,13 +24,12 @@ from gradtape.ops.elementwise.compositions import (
     sinc_derivative,
 )
 from gradtape.ops.elementwise.unary import exp, log, sigmoid, square
-from gradtape.ops.families import lowering, math_functions as mathlib
+from gradtape.ops.families import lowering
 from gradtape.ops.families.elementwise import Binary, Unary, elementwise
 from gradtape.ops.families.native_code import NativeCall
 from gradtape.ops.families.reductions import inexact_operand
 from gradtape.ops.families.signatures import SomeTensor, Tensor, TensorLike, kind_of_operand
 
-_REAL: dict[str, Any] = {"accepts": "float", "dtypes": ("float64", "float32")}
 _POSITIVE = [(0.3, 4.0)]
 _SLOPE = 2.0 / math.sqrt(math.pi)
 
@@ -44,70 +43,66 @@ def _scipy() -> ModuleType:
 
 erf: Unary = elementwise(
     "erf",
-    lambda x: _scipy().erf(x),
     "Error function.",
     ("float(gt.erf(0.0))", "0.0"),
-    partials=[lambda y, x: _SLOPE * exp(-square(x))],
-    **_REAL,
-    function=mathlib.ERF,
+    [lambda y, x: _SLOPE * exp(-square(x))],
+    numpy=lambda x: _scipy().erf(x),
+    accepts="float",
 )
 erfc: Unary = elementwise(
     "erfc",
-    lambda x: _scipy().erfc(x),
     "1 - erf(x), exact where erf is close to 1.",
     ("float(gt.erfc(0.0))", "1.0"),
-    partials=[lambda y, x: -_SLOPE * exp(-square(x))],
-    **_REAL,
-    function=mathlib.ERFC,
+    [lambda y, x: -_SLOPE * exp(-square(x))],
+    numpy=lambda x: _scipy().erfc(x),
+    accepts="float",
 )
 erfinv: Unary = elementwise(
     "erfinv",
-    lambda x: _scipy().erfinv(x),
     "Inverse of the error function.",
     ("float(gt.erfinv(0.0))", "0.0"),
-    partials=[lambda y, x: (1.0 / _SLOPE) * exp(square(y))],
+    [lambda y, x: (1.0 / _SLOPE) * exp(square(y))],
+    numpy=lambda x: _scipy().erfinv(x),
+    accepts="float",
     domains=[(-0.8, 0.8)],
-    **_REAL,
-    function=mathlib.ERFINV,
 )
 erfcinv: Unary = elementwise(
-    # SciPy gives -0.0 at 1; adding 0 gives 0.0.
     "erfcinv",
-    lambda x: _scipy().erfcinv(x) + x.dtype.type(0),
     "Inverse of erfc, exact for tiny arguments.",
     ("float(gt.erfcinv(1.0))", "0.0"),
-    partials=[lambda y, x: _erfcinv_slope(x)],
+    [lambda y, x: _erfcinv_slope(x)],
+    # SciPy gives -0.0 at 1; adding 0 gives 0.0.
+    numpy=lambda x: _scipy().erfcinv(x) + x.dtype.type(0),
+    accepts="float",
     domains=[(0.3, 1.7)],
-    **_REAL,
     function=ERFCINV,
 )
 _erfcinv_slope: Unary = elementwise(
     "erfcinv_slope",
-    lambda x: _erfcinv_slope_kernel(x),
     "Derivative of erfcinv.",
     ("float(gt.erfcinv(1.0))", "0.0"),
-    partials=[lambda y, x: 2.0 * erfcinv(x) * square(y)],
+    [lambda y, x: 2.0 * erfcinv(x) * square(y)],
+    numpy=lambda x: _erfcinv_slope_kernel(x),
+    accepts="float",
     domains=[(0.3, 1.7)],
-    **_REAL,
     function=ERFCINV_SLOPE,
     llvm=lowering.in_double(lambda: ERFCINV_SLOPE),
 )
 ndtr: Unary = elementwise(
     "ndtr",
-    lambda x: _ndtr_kernel(x),
     "Distribution function of the standard normal.",
     ("float(gt.ndtr(0.0))", "0.5"),
-    partials=[lambda y, x: (1.0 / math.sqrt(2.0 * math.pi)) * exp(-0.5 * square(x))],
-    **_REAL,
-    function=mathlib.NDTR,
+    [lambda y, x: (1.0 / math.sqrt(2.0 * math.pi)) * exp(-0.5 * square(x))],
+    numpy=lambda x: _ndtr_kernel(x),
+    accepts="float",
 )
 log_sigmoid: Unary = elementwise(
     "log_sigmoid",
-    lambda x: -np.logaddexp(-x, x.dtype.type(0)),
     "Logarithm of the logistic function, without overflow.",
     ("round(float(gt.log_sigmoid(0.0)), 6)", "-0.693147"),
-    partials=[lambda y, x: sigmoid(-x)],
-    **_REAL,
+    [lambda y, x: sigmoid(-x)],
+    numpy=lambda x: -np.logaddexp(-x, x.dtype.type(0)),
+    accepts="float",
     function=LOG_SIGMOID,
 )
 
@@ -145,23 +140,21 @@ def _erfcinv_slope_kernel(x: np.ndarray) -> np.ndarray:
 
 lgamma: Unary = elementwise(
     "lgamma",
-    lambda x: _scipy().gammaln(x),
     "Logarithm of |Γ(x)|.",
     ("float(gt.lgamma(1.0))", "0.0"),
-    partials=[lambda y, x: digamma(x)],
+    [lambda y, x: digamma(x)],
+    numpy=lambda x: _scipy().gammaln(x),
+    accepts="float",
     domains=_POSITIVE,
-    **_REAL,
-    function=mathlib.LGAMMA,
 )
 digamma: Unary = elementwise(
     "digamma",
-    lambda x: _scipy().psi(x),
     "Derivative of lgamma.",
     ("round(float(gt.digamma(1.0)), 6)", "-0.577216"),
-    partials=[lambda y, x: polygamma(1, x)],
+    [lambda y, x: polygamma(1, x)],
+    numpy=lambda x: _scipy().psi(x),
+    accepts="float",
     domains=_POSITIVE,
-    **_REAL,
-    function=mathlib.DIGAMMA,
 )
 
 
@@ -182,14 +175,14 @@ def _polygamma_natively(y: Node) -> NativeCall:
 
 _record_polygamma = elementwise(
     "polygamma",
-    _polygamma,
     "Derivative of digamma, of any order from 1.",
     ("round(float(gt.polygamma(1, 1.0)), 6)", "1.644934"),
-    partials=[lambda y, x, n: polygamma(n + 1, x)],
+    [lambda y, x, n: polygamma(n + 1, x)],
+    numpy=_polygamma,
+    accepts="float",
     domains=_POSITIVE,
     params=("n",),
     sample_params=({"n": 1}, {"n": 2}),
-    **_REAL,
     native=_polygamma_natively,
 )
 
@@ -230,25 +223,24 @@ def _xlogy_partial(y: Node, a: Node, b: Node) -> Node:
 
 xlogy = elementwise(
     "xlogy",
-    lambda a, b: _scipy().xlogy(a, b),
     "x log(y), 0 where x is 0.",
     ("float(gt.xlogy(0.0, 0.0))", "0.0"),
-    partials=[lambda y, a, b: log(b), _xlogy_partial],
+    [lambda y, a, b: log(b), _xlogy_partial],
+    numpy=lambda a, b: _scipy().xlogy(a, b),
     arity=2,
     domains=[(-2.0, 2.0), (0.3, 3.0)],
-    dtypes=("float64", "float32", "complex128"),
     function=XLOGY,
 )
 
 # A `where` would also work, but reverse mode would carry its mask back through all inputs of x.
 multiply_no_nan: Binary = elementwise(
     "multiply_no_nan",
-    lambda x, y: np.where(y == 0, y.dtype.type(0), x * y),
     "x y, 0 where y is 0 even if x is infinite or NaN.",
     ("float(gt.multiply_no_nan(-np.inf, 0.0))", "0.0"),
-    partials=[lambda z, x, y: y, lambda z, x, y: x],
+    [lambda z, x, y: y, lambda z, x, y: x],
+    numpy=lambda x, y: np.where(y == 0, y.dtype.type(0), x * y),
     arity=2,
-    **_REAL,
+    accepts="float",
     function=MULTIPLY_NO_NAN,
 )
 
@@ -292,13 +284,12 @@ def _sinc_recurrence(x: np.ndarray, u: np.ndarray, order: int) -> np.ndarray:
 
 _record_sinc: Callable[..., Any] = elementwise(
     "sinc",
-    _sinc_kernel,
     "Derivative of sinc, of any order from 0.",
     ("float(gt.sinc(0.0))", "1.0"),
-    partials=[lambda y, x, order: _record_sinc(order + 1, x)],
+    [lambda y, x, order: _record_sinc(order + 1, x)],
+    numpy=_sinc_kernel,
     params=("order",),
     sample_params=({"order": 0}, {"order": 1}, {"order": 4}),
-    dtypes=("float64", "float32", "complex128"),
     function=SINC,
     llvm=lowering.call_of_order(SINC, otherwise=lowering.in_double(sinc_derivative)),
 )

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
-from gradtape.ir import REGISTRY, Linear, Node, apply, constant
+from gradtape.ir import REGISTRY, Linear, MathFunction, Node, apply, constant
 from gradtape.ops.elementwise import complex_formulas
 from gradtape.ops.elementwise.compositions import SIGMOID, SIGMOID_SLOPE, SOFTPLUS, TANH_SLOPE
 from gradtape.ops.families import cast, identities, lowering, math_functions as mathlib
 from gradtape.ops.families.elementwise import Unary, elementwise, zero
+from gradtape.ops.families.vector_code import LlvmRule
 
-_REAL = ("float64", "float32")
-_COMPLEX = ("float64", "float32", "complex128")
 _LN2 = math.log(2.0)
 _LN10 = math.log(10.0)
 
@@ -24,372 +22,275 @@ def ones_where(condition: Node, like: Node) -> Node:
     return cast(condition, like.dtype)
 
 
-sin = elementwise(
-    "sin",
-    np.sin,
-    "Sine, in radians.",
-    ("float(gt.sin(0.0))", "0.0"),
-    partials=[lambda y, x: cos(x)],
-    dtypes=_COMPLEX,
-    function=mathlib.SIN,
-)
+sin = elementwise("sin", "Sine, in radians.", ("float(gt.sin(0.0))", "0.0"), [lambda y, x: cos(x)])
 cos: Unary = elementwise(
-    "cos",
-    np.cos,
-    "Cosine, in radians.",
-    ("float(gt.cos(0.0))", "1.0"),
-    partials=[lambda y, x: -sin(x)],
-    dtypes=_COMPLEX,
-    function=mathlib.COS,
+    "cos", "Cosine, in radians.", ("float(gt.cos(0.0))", "1.0"), [lambda y, x: -sin(x)]
 )
 tan = elementwise(
     "tan",
-    np.tan,
     "Tangent, in radians.",
     ("float(gt.tan(0.0))", "0.0"),
-    partials=[lambda y, x: 1.0 + y * y],
+    [lambda y, x: 1.0 + y * y],
     domains=[(-1.0, 1.0)],
-    dtypes=_COMPLEX,
-    function=mathlib.TAN,
 )
 asin = elementwise(
     "asin",
-    np.arcsin,
     "Inverse sine.",
     ("float(gt.asin(0.0))", "0.0"),
-    partials=[lambda y, x: rsqrt(1.0 - x * x)],
+    [lambda y, x: rsqrt(1.0 - x * x)],
     domains=[(-0.8, 0.8)],
-    dtypes=_COMPLEX,
-    function=mathlib.ASIN,
 )
 acos = elementwise(
     "acos",
-    np.arccos,
     "Inverse cosine.",
     ("float(gt.acos(1.0))", "0.0"),
-    partials=[lambda y, x: -rsqrt(1.0 - x * x)],
+    [lambda y, x: -rsqrt(1.0 - x * x)],
     domains=[(-0.8, 0.8)],
-    dtypes=_COMPLEX,
-    function=mathlib.ACOS,
 )
 atan = elementwise(
     "atan",
-    np.arctan,
     "Inverse tangent.",
     ("float(gt.atan(0.0))", "0.0"),
-    partials=[lambda y, x: reciprocal(1.0 + x * x)],
-    dtypes=_COMPLEX,
-    function=mathlib.ATAN,
+    [lambda y, x: reciprocal(1.0 + x * x)],
 )
 sinh = elementwise(
-    "sinh",
-    np.sinh,
-    "Hyperbolic sine.",
-    ("float(gt.sinh(0.0))", "0.0"),
-    partials=[lambda y, x: cosh(x)],
-    dtypes=_COMPLEX,
-    function=mathlib.SINH,
+    "sinh", "Hyperbolic sine.", ("float(gt.sinh(0.0))", "0.0"), [lambda y, x: cosh(x)]
 )
 cosh: Unary = elementwise(
-    "cosh",
-    np.cosh,
-    "Hyperbolic cosine.",
-    ("float(gt.cosh(0.0))", "1.0"),
-    partials=[lambda y, x: sinh(x)],
-    dtypes=_COMPLEX,
-    function=mathlib.COSH,
+    "cosh", "Hyperbolic cosine.", ("float(gt.cosh(0.0))", "1.0"), [lambda y, x: sinh(x)]
 )
 tanh = elementwise(
     "tanh",
-    lambda x: _tanh(x),
     "Hyperbolic tangent.",
     ("float(gt.tanh(0.0))", "0.0"),
-    partials=[lambda y, x: 1.0 - y * y if x.dtype.kind == "c" else tanh_slope(x)],
-    dtypes=_COMPLEX,
-    function=mathlib.TANH,
+    [lambda y, x: 1.0 - y * y if x.dtype.kind == "c" else tanh_slope(x)],
+    numpy=lambda x: _tanh(x),
 )
 # 1 - y y has no digits left where |y| is close to 1. One op, not one of sigmoid_slope: programs
 # have a slope for each tanh, and every stage takes time for every node.
 tanh_slope: Unary = elementwise(
     "tanh_slope",
-    lambda x: _tanh_slope(x),
     "Derivative of tanh, exact in its tails.",
     ("float(tanh_slope(gt.asarray(0.0)))", "1.0"),
-    partials=[lambda y, x: -2.0 * y * tanh(x)],
+    [lambda y, x: -2.0 * y * tanh(x)],
+    numpy=lambda x: _tanh_slope(x),
     accepts="float",
-    dtypes=_REAL,
     function=TANH_SLOPE,
 )
 asinh = elementwise(
     "asinh",
-    np.arcsinh,
     "Inverse hyperbolic sine.",
     ("float(gt.asinh(0.0))", "0.0"),
-    partials=[lambda y, x: _asinh_slope(x)],
+    [lambda y, x: _asinh_slope(x)],
     domains=[(-0.9, 0.9)],
-    dtypes=_COMPLEX,
-    function=mathlib.ASINH,
 )
 acosh = elementwise(
     "acosh",
-    np.arccosh,
     "Inverse hyperbolic cosine.",
     ("float(gt.acosh(1.0))", "0.0"),
     # Two roots, not the root of the product, which has other branch cuts.
-    partials=[lambda y, x: rsqrt(x - 1.0) * rsqrt(x + 1.0)],
+    [lambda y, x: rsqrt(x - 1.0) * rsqrt(x + 1.0)],
     domains=[(1.2, 3.0)],
-    dtypes=_COMPLEX,
-    function=mathlib.ACOSH,
 )
 atanh = elementwise(
     "atanh",
-    np.arctanh,
     "Inverse hyperbolic tangent.",
     ("float(gt.atanh(0.0))", "0.0"),
-    partials=[lambda y, x: reciprocal(1.0 - x * x)],
+    [lambda y, x: reciprocal(1.0 - x * x)],
     domains=[(-0.8, 0.8)],
-    dtypes=_COMPLEX,
-    function=mathlib.ATANH,
 )
 
-exp = elementwise(
-    "exp",
-    np.exp,
-    "Exponential.",
-    ("float(gt.exp(0.0))", "1.0"),
-    partials=[lambda y, x: y],
-    dtypes=_COMPLEX,
-    function=mathlib.EXP,
-)
+exp = elementwise("exp", "Exponential.", ("float(gt.exp(0.0))", "1.0"), [lambda y, x: y])
 exp2 = elementwise(
     "exp2",
-    np.exp2,
     "Two to the power of each element.",
     ("float(gt.exp2(3.0))", "8.0"),
-    partials=[lambda y, x: y * _LN2],
-    dtypes=_COMPLEX,
-    function=mathlib.EXP2,
+    [lambda y, x: y * _LN2],
     of_complex=complex_formulas.exp2,
 )
 expm1 = elementwise(
     "expm1",
-    lambda x: _expm1(x),
     "exp(x) - 1, exact near zero.",
     ("float(gt.expm1(0.0))", "0.0"),
-    partials=[lambda y, x: exp(x)],
-    dtypes=_COMPLEX,
-    function=mathlib.EXPM1,
+    [lambda y, x: exp(x)],
+    numpy=lambda x: _expm1(x),
     of_complex=complex_formulas.expm1,
 )
 log = elementwise(
     "log",
-    np.log,
     "Natural logarithm.",
     ("float(gt.log(1.0))", "0.0"),
-    partials=[lambda y, x: reciprocal(x)],
+    [lambda y, x: reciprocal(x)],
     domains=[(0.2, 3.0)],
-    dtypes=_COMPLEX,
-    function=mathlib.LOG,
 )
 log1p = elementwise(
     "log1p",
-    np.log1p,
     "log(1 + x), exact near zero.",
     ("float(gt.log1p(0.0))", "0.0"),
-    partials=[lambda y, x: reciprocal(1.0 + x)],
+    [lambda y, x: reciprocal(1.0 + x)],
     domains=[(-0.6, 3.0)],
-    dtypes=_COMPLEX,
-    function=mathlib.LOG1P,
     of_complex=complex_formulas.log1p,
 )
 log2 = elementwise(
     "log2",
-    np.log2,
     "Logarithm to base 2.",
     ("float(gt.log2(8.0))", "3.0"),
-    partials=[lambda y, x: (1.0 / _LN2) / x],
+    [lambda y, x: (1.0 / _LN2) / x],
     domains=[(0.2, 3.0)],
-    dtypes=_COMPLEX,
-    function=mathlib.LOG2,
     of_complex=complex_formulas.logarithm(2.0),
 )
 log10 = elementwise(
     "log10",
-    np.log10,
     "Logarithm to base 10.",
     ("float(gt.log10(100.0))", "2.0"),
-    partials=[lambda y, x: (1.0 / _LN10) / x],
+    [lambda y, x: (1.0 / _LN10) / x],
     domains=[(0.2, 3.0)],
-    dtypes=_COMPLEX,
-    function=mathlib.LOG10,
     of_complex=complex_formulas.logarithm(10.0),
 )
 
 sqrt = elementwise(
     "sqrt",
-    np.sqrt,
     "Square root; its derivative at 0 is infinite.",
     ("float(gt.sqrt(4.0))", "2.0"),
-    partials=[lambda y, x: 0.5 / y],
+    [lambda y, x: 0.5 / y],
     domains=[(0.2, 3.0)],
-    dtypes=_COMPLEX,
-    function=mathlib.SQRT,
 )
 rsqrt: Unary = elementwise(
     "rsqrt",
-    lambda x: 1 / np.sqrt(x),
     "Reciprocal square root.",
     ("float(gt.rsqrt(4.0))", "0.5"),
-    partials=[lambda y, x: -0.5 * y / x],
+    [lambda y, x: -0.5 * y / x],
+    numpy=lambda x: 1 / np.sqrt(x),
     domains=[(0.2, 3.0)],
-    dtypes=_COMPLEX,
     function=mathlib.SQRT,
     llvm=lowering.reciprocal_root,
 )
 cbrt = elementwise(
     "cbrt",
-    np.cbrt,
     "Cube root.",
     ("float(gt.cbrt(8.0))", "2.0"),
-    partials=[lambda y, x: 1.0 / (3.0 * y * y)],
-    domains=[(0.2, 3.0)],
+    [lambda y, x: 1.0 / (3.0 * y * y)],
     accepts="float",
-    dtypes=_REAL,
-    function=mathlib.CBRT,
+    domains=[(0.2, 3.0)],
 )
 square = elementwise(
     "square",
-    np.square,
     "Square.",
     ("float(gt.square(3.0))", "9.0"),
-    partials=[lambda y, x: 2.0 * x],
-    promote="same",
+    [lambda y, x: 2.0 * x],
     accepts="numeric",
-    dtypes=(*_COMPLEX, "int32"),
     llvm=lowering.square,
 )
 reciprocal: Unary = elementwise(
     "reciprocal",
-    lambda x: 1 / x,
     "One over each element.",
     ("float(gt.reciprocal(4.0))", "0.25"),
-    partials=[lambda y, x: -y * y],
+    [lambda y, x: -y * y],
+    numpy=lambda x: 1 / x,
     domains=[(0.3, 2.0)],
-    dtypes=_COMPLEX,
     llvm=lowering.reciprocal,
 )
 negative = elementwise(
     "negative",
-    np.negative,
     "Minus each element.",
     ("float(gt.negative(1.0))", "-1.0"),
-    partials=[lambda y, x: -1],
-    promote="same",
+    [lambda y, x: -1],
     accepts="numeric",
-    dtypes=(*_COMPLEX, "int32"),
-    llvm=lowering.negative,
+    llvm=lambda b, x: b.negative(x),
     linear=Linear((0,)),
     simpler=identities.negative,
 )
 positive = elementwise(
     "positive",
-    lambda x: x,
     "Each element as it is.",
     ("float(gt.positive(1.0))", "1.0"),
-    partials=[lambda y, x: 1],
-    promote="same",
+    [lambda y, x: 1],
+    numpy=lambda x: x,
     accepts="numeric",
-    dtypes=(*_COMPLEX, "int32"),
-    llvm=lowering.same,
+    llvm=lambda b, x: x,
     linear=Linear((0,)),
     transparent=True,
 )
 
-_STEP: dict[str, Any] = {
-    "partials": [zero],
-    "promote": "same",
-    "accepts": "real",
-    "dtypes": (*_REAL, "int32"),
-    "domains": [(0.1, 0.4)],
-}
-floor: Unary = elementwise(
+
+def _step(
+    name: str,
+    doc: str,
+    example: tuple[str, str],
+    function: MathFunction,
+    of_complex: LlvmRule | None = None,
+) -> Unary:
+    return elementwise(
+        name,
+        doc,
+        example,
+        [zero],
+        accepts="real" if of_complex is None else "numeric",
+        domains=[(0.1, 0.4)],
+        function=function,
+        llvm=lowering.rounding(function, of_complex),
+    )
+
+
+floor = _step(
     "floor",
-    np.floor,
     "Largest integer not above; derivative 0.",
     ("float(gt.floor(1.5))", "1.0"),
-    **_STEP,
-    function=mathlib.FLOOR,
-    llvm=lowering.rounding(mathlib.FLOOR),
+    mathlib.FLOOR,
 )
-ceil: Unary = elementwise(
+ceil = _step(
     "ceil",
-    np.ceil,
     "Smallest integer not below; derivative 0.",
     ("float(gt.ceil(1.5))", "2.0"),
-    **_STEP,
-    function=mathlib.CEIL,
-    llvm=lowering.rounding(mathlib.CEIL),
+    mathlib.CEIL,
 )
-trunc: Unary = elementwise(
-    "trunc",
-    np.trunc,
-    "Integer part; derivative 0.",
-    ("float(gt.trunc(-1.5))", "-1.0"),
-    **_STEP,
-    function=mathlib.TRUNC,
-    llvm=lowering.rounding(mathlib.TRUNC),
+trunc = _step(
+    "trunc", "Integer part; derivative 0.", ("float(gt.trunc(-1.5))", "-1.0"), mathlib.TRUNC
 )
-round: Unary = elementwise(
+round = _step(
     "round",
-    np.round,
     "Nearest integer, ties to even; derivative 0.",
     ("float(gt.round(2.5))", "2.0"),
-    **{**_STEP, "accepts": "numeric"},
-    function=mathlib.RINT,
-    llvm=lowering.rounding(mathlib.RINT, complex_formulas.rounded),
+    mathlib.RINT,
+    complex_formulas.rounded,
 )
 
 sigmoid = elementwise(
     "sigmoid",
-    lambda x: _sigmoid(x),
     "Logistic function 1 / (1 + exp(-x)).",
     ("float(gt.sigmoid(0.0))", "0.5"),
-    partials=[lambda y, x: sigmoid_slope(x)],
+    [lambda y, x: sigmoid_slope(x)],
+    numpy=lambda x: _sigmoid(x),
     accepts="float",
-    dtypes=_REAL,
     function=SIGMOID,
 )
 # y (1 - y) has no digits left where y is close to 1.
 sigmoid_slope: Unary = elementwise(
     "sigmoid_slope",
-    lambda x: _sigmoid_slope(x),
     "Derivative of sigmoid, exact in its tails.",
     ("float(sigmoid_slope(gt.asarray(0.0)))", "0.25"),
-    partials=[lambda y, x: -y * tanh(0.5 * x)],
+    [lambda y, x: -y * tanh(0.5 * x)],
+    numpy=lambda x: _sigmoid_slope(x),
     accepts="float",
-    dtypes=_REAL,
     function=SIGMOID_SLOPE,
 )
 softplus = elementwise(
     "softplus",
-    lambda x: np.logaddexp(x, x.dtype.type(0)),
     "log(1 + exp(x)), without overflow.",
     ("round(float(gt.softplus(0.0)), 6)", "0.693147"),
-    partials=[lambda y, x: sigmoid(x)],
+    [lambda y, x: sigmoid(x)],
+    numpy=lambda x: np.logaddexp(x, x.dtype.type(0)),
     accepts="float",
-    dtypes=_REAL,
     function=SOFTPLUS,
 )
 relu = elementwise(
     "relu",
-    lambda x: np.maximum(x, x.dtype.type(0)),
     "max(x, 0); derivative 0 at 0.",
     ("float(gt.relu(-1.0))", "0.0"),
-    partials=[lambda y, x: ones_where(x > 0.0, x)],
-    promote="same",
+    [lambda y, x: ones_where(x > 0.0, x)],
+    numpy=lambda x: np.maximum(x, x.dtype.type(0)),
     accepts="real",
     domains=[(0.2, 2.0)],
-    dtypes=(*_REAL, "int32"),
     llvm=lowering.relu,
 )
 
@@ -441,71 +342,45 @@ def _expm1(x: np.ndarray) -> np.ndarray:
     return found
 
 
-def _predicate(
-    name: str, kernel: Any, doc: str, example: tuple[str, str], llvm: Any, accepts: str = "any"
-) -> Unary:
-    dtypes = ("float64", "int32") + (("complex128",) if accepts == "any" else ())
-    return elementwise(
-        name,
-        kernel,
-        doc,
-        example,
-        promote="same",
-        accepts=accepts,
-        result="bool",
-        dtypes=dtypes,
-        llvm=llvm,
-    )
+def _predicate(name: str, doc: str, example: tuple[str, str], llvm: LlvmRule) -> Unary:
+    return elementwise(name, doc, example, accepts="any", result="bool", llvm=llvm)
 
 
 isnan = _predicate(
-    "isnan",
-    np.isnan,
-    "Whether each element is NaN.",
-    ("bool(gt.isnan(1.0))", "False"),
-    lowering.isnan,
+    "isnan", "Whether each element is NaN.", ("bool(gt.isnan(1.0))", "False"), lowering.isnan
 )
 isinf = _predicate(
-    "isinf",
-    np.isinf,
-    "Whether each element is infinite.",
-    ("bool(gt.isinf(1.0))", "False"),
-    lowering.isinf,
+    "isinf", "Whether each element is infinite.", ("bool(gt.isinf(1.0))", "False"), lowering.isinf
 )
 isfinite = _predicate(
     "isfinite",
-    np.isfinite,
     "Whether each element is finite.",
     ("bool(gt.isfinite(1.0))", "True"),
     lowering.isfinite,
 )
-signbit = _predicate(
+signbit = elementwise(
     "signbit",
-    lambda x: np.signbit(x) if x.dtype.kind == "f" else x < 0,
     "Whether the sign bit is set.",
     ("bool(gt.signbit(-0.0))", "True"),
-    lowering.signbit,
+    numpy=lambda x: np.signbit(x) if x.dtype.kind == "f" else x < 0,
     accepts="real",
+    result="bool",
+    llvm=lowering.signbit,
 )
 logical_not = elementwise(
     "logical_not",
-    np.logical_not,
     "Logical negation.",
     ("bool(gt.logical_not(True))", "False"),
-    promote="bool",
+    accepts="bool",
     result="bool",
-    dtypes=("bool",),
-    llvm=lowering.invert,
+    llvm=lambda b, x: b.invert(x),
 )
 bitwise_invert = elementwise(
     "bitwise_invert",
-    np.invert,
     "Bits inverted.",
     ("int(gt.bitwise_invert(5))", "-6"),
-    promote="same",
     accepts="integer",
-    dtypes=("int32", "bool", "uint8"),
-    llvm=lowering.invert,
+    llvm=lambda b, x: b.invert(x),
 )
 
 

@@ -170,22 +170,20 @@ def gather(inputs: Inputs, batched: Flags, y: Node, axis: int) -> Node:
     return moved(found, 1, axis + 1, indices.ndim - 1)
 
 
-def write(inputs: Inputs, batched: Flags, y: Node, axis: int = 0) -> Node:
+def write(inputs: Inputs, batched: Flags, y: Node, axis: int) -> Node:
     """The rule of scatters, which add or write values by position."""
     x, indices, values = inputs
     size = size_of(inputs, batched)
     x = x if batched[0] else spread(x, size)
     values = values if batched[2] else spread(values, size)
     if not batched[1]:
-        op = REGISTRY["scatter_add"] if y.op.name == "scatter_add_rows" else y.op
-        return apply(op, (x, indices, values), (axis + 1,))
+        return apply(y.op, (x, indices, values), (axis + 1,))
     if not size:
         return x
     length, count = y.inputs[0].shape[axis], indices.ndim - 1
     rows = joined_rows(x, axis)
     front = moved(values, axis + 1, 1, count)
-    params = () if y.op.name == "scatter_add_rows" else (0,)
-    written = apply(y.op, (rows, joined_positions(indices, length), front), params)
+    written = apply(y.op, (rows, joined_positions(indices, length), front), (0,))
     return parted_rows(written, size, axis)
 
 

@@ -9,11 +9,11 @@ import numpy as np
 
 from gradtape.dtypes import Array, DType, as_dtype, promote, to_inexact
 from gradtape.errors import DtypeError
-from gradtape.ir import REGISTRY, Linear, Node, Op, Spec, apply, declare, spec
-from gradtape.ops.families import batching, identities, independence, lowering
+from gradtape.ir import REGISTRY, Linear, Node, Spec, apply, spec
+from gradtape.ops.families import identities
+from gradtape.ops.families.define import define
 from gradtape.ops.families.samples import Sample
 from gradtape.ops.families.signatures import DTypeLike, kind_of_operand
-from gradtape.ops.families.sparsity import elements
 from gradtape.trace.record import record
 
 KINDS = {
@@ -57,30 +57,25 @@ def _cast_numpy(x: Array, dtype: DType) -> Array:
         return np.asarray(x).astype(dtype)
 
 
-CAST = declare(
-    Op(
-        "cast",
-        "elementwise",
-        params=("dtype",),
-        spec=_cast_spec,
-        numpy=_cast_numpy,
-        jvp=_cast_jvp,
-        vjp=_cast_vjp,
-        mask=lambda index, mask, y, inputs, dtype: mask,
-        linear=Linear((0,)),
-        batch=batching.broadcasting,
-        examples=independence.elementwise,
-        sparsity=elements,
-        llvm=lowering.cast,
-        simpler=identities.cast,
-        samples=lambda: [
-            Sample((np.array([1.5, -2.0, 0.0]),), {"dtype": np.dtype("complex128")}),
-            Sample((np.array([1.5, -2.0, 0.0]),), {"dtype": np.dtype("float32")}, order=0),
-            Sample((np.array([1.5, -2.0, 0.0]),), {"dtype": np.dtype("int32")}, order=0),
-            Sample((np.array([1, 0]),), {"dtype": np.dtype("bool")}),
-            Sample((np.array(True),), {"dtype": np.dtype("float64")}),
-        ],
-    )
+CAST = define(
+    "cast",
+    "elementwise",
+    params=("dtype",),
+    spec=_cast_spec,
+    numpy=_cast_numpy,
+    jvp=_cast_jvp,
+    vjp=_cast_vjp,
+    mask=lambda index, mask, y, inputs, dtype: mask,
+    linear=Linear((0,)),
+    llvm=lambda b, x, dtype: b.cast(x, dtype),
+    simpler=identities.cast,
+    samples=lambda: [
+        Sample((np.array([1.5, -2.0, 0.0]),), {"dtype": np.dtype("complex128")}),
+        Sample((np.array([1.5, -2.0, 0.0]),), {"dtype": np.dtype("float32")}, order=0),
+        Sample((np.array([1.5, -2.0, 0.0]),), {"dtype": np.dtype("int32")}, order=0),
+        Sample((np.array([1, 0]),), {"dtype": np.dtype("bool")}),
+        Sample((np.array(True),), {"dtype": np.dtype("float64")}),
+    ],
 )
 
 

@@ -12,22 +12,25 @@ from typing import Any, Literal, overload
 import numpy as np
 
 from gradtape.dtypes import REAL_OF
-from gradtape.ir import REGISTRY, Linear, MathFunction, Op, Rule, Spec, Undefined, declare, spec
-from gradtape.ir.node import Node, apply, constant, leaf
-from gradtape.ops.families import batching, independence, lowering
-from gradtape.ops.families.casting import promotion
-from gradtape.ops.families.samples import Sample, generator, uniform
-from gradtape.ops.families.shapes import broadcast_shapes, broadcast_to, reduce_to
+from gradtape.ir import REGISTRY, MathFunction, Rule, Spec, spec
+from gradtape.ir.node import Node, apply, constant
+from gradtape.ops.families import lowering
+from gradtape.ops.families.casting import KINDS, promotion
+from gradtape.ops.families.define import define
+from gradtape.ops.families.math_functions import NAMED
+from gradtape.ops.families.recorders import RECORDERS, binary_function, parametric, unary_function
+from gradtape.ops.families.samples import DTYPES, Sample, generator, uniform
+from gradtape.ops.families.shapes import broadcast_shapes, broadcast_to
 from gradtape.ops.families.signatures import BinaryFunction, NodeLike, UnaryFunction
-from gradtape.ops.families.sparsity import RuleInput, elements, stretched
+from gradtape.ops.families.sparsity import RuleInput, stretched
 from gradtape.ops.families.vector_code import LlvmRule
-from gradtape.trace import Handle, Recording, record, state
 
 Domain = tuple[float, float]
 # The rough cost of a call of a mathematical function, in units of one load from memory.
 CALL_COST = 8
+# How operands are promoted by what an op accepts; otherwise to their common dtype.
+_PROMOTED = {"inexact": "float", "float": "float", "bool": "bool"}
 
-new: Any = object.__new__
 Unary = UnaryFunction
 Binary = BinaryFunction
 
@@ -81,11 +84,6 @@ def vjp_of(partials: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
         return scaled(factor, g)
 
     return vjp
-
-
-def mask_of(index: int, mask: Node, y: Node, inputs: tuple[Node, ...], **params: Any) -> Node:
-    """Where an operand's cotangent can be nonzero: the mask, `any` over broadcast axes."""
-    return reduce_to(mask, inputs[index].shape, "any")
 
 
 def zero(y: Node, *inputs: Node, **params: Any) -> int:
@@ -156,294 +154,66 @@ def elementwise(*declared: Any, params: tuple[str, ...], **options: Any) -> Call
 def elementwise(*declared: Any, **options: Any) -> Unary: ...
 def elementwise(  # type: ignore[misc]
     name: str,
-    numpy: Callable[..., Any],
     doc: str,
     example: tuple[str, str],
+    partials: Sequence[Rule] = (),
     *,
-    partials: Sequence[Callable[..., Any]] = (),
-    jvp: Rule | Undefined | None = None,
-    vjp: Rule | Undefined | None = None,
+    numpy: Rule | None = None,
     arity: int = 1,
-    promote: str = "float",
-    accepts: str = "any",
+    accepts: str = "inexact",
     result: str = "same",
     domains: Sequence[Domain] = ((-2.0, 2.0),),
-    dtypes: Sequence[str] = ("float64",),
-    params: tuple[str, ...] = (),
+    dtypes: Sequence[str] = (),
     sample_params: Sequence[dict[str, Any]] = ({},),
     function: MathFunction | None = None,
     of_complex: LlvmRule | None = None,
     llvm: LlvmRule | None = None,
-    sparsity: Rule | None = None,
-    linear: Linear | None = None,
-    simpler: Rule | None = None,
-    transparent: bool = False,
-    composition: Rule | None = None,
-    native: Rule | None = None,
+    **fields: Any,
 ) -> Any:
     """Declare an element-wise op and return the function that records it.
 
-    `dtypes` are the dtypes that `samples` cover; list complex128 if the function takes complex
-    operands. `result` is `same`, `bool` or `real` (the real dtype of a complex one).
+    `accepts` is a key of KINDS; integers are cast to floats if it is `inexact` or `float`. `result`
+    is `same`, `bool` or `real` (the real dtype of a complex one). `fields` are fields of Op.
 
-    `function` is the mathematical function that computes the op in kernels, and `of_complex` the
+    The kernel `numpy` is NumPy's function of that name by default. `function` is the mathematical
+    function that computes the op in kernels, by default the one of that name, and `of_complex` the
     rule for complex operands where it differs. Other ops pass `llvm`.
     """
+    if function is None and llvm is None:
+        function = NAMED.get(name)
     if llvm is None and function is not None:
         llvm = lowering.call(function, of_complex)
     domains = tuple(domains) * arity if len(domains) == 1 else tuple(domains)
+    dtypes = dtypes or [each for each in DTYPES if np.dtype(each).kind in KINDS[accepts]]
+    rules: dict[str, Any] = {}
     if partials:
-        jvp, vjp = jvp or jvp_of(partials), vjp or vjp_of(partials)
+        rules = {
+            "jvp": jvp_of(partials),
+            "vjp": vjp_of(partials),
+            "sparsity": sparsity_of(partials),
+        }
     elif result == "bool" or accepts in ("integer", "whole number"):
-        jvp = vjp = Undefined(f"{name} gives no floating-point result")
-
-    op = declare(
-        Op(
-            name,
-            "elementwise",
-            params=params,
-            spec=spec_of(name, arity, result),
-            numpy=numpy,
-            promote=promotion(name, promote, accepts),
-            jvp=jvp,
-            vjp=vjp,
-            mask=mask_of,
-            linear=linear,
-            batch=batching.broadcasting,
-            examples=independence.elementwise,
-            sparsity=sparsity or (sparsity_of(partials) if partials else elements),
-            function=function,
-            llvm=llvm,
-            compiled_cost=1 if function is None else CALL_COST,
-            simpler=simpler,
-            transparent=transparent,
-            composition=composition,
-            native=native,
-            samples=lambda: samples_of(name, arity, domains, dtypes, sample_params),
-            doc=doc,
-        )
+        rules = {"undefined": f"{name} gives no floating-point result"}
+    op = define(
+        name,
+        "elementwise",
+        spec=spec_of(name, arity, result),
+        numpy=numpy or getattr(np, name),
+        promote=promotion(name, _PROMOTED.get(accepts, "same"), accepts),
+        function=function,
+        llvm=llvm,
+        compiled_cost=1 if function is None else CALL_COST,
+        samples=lambda: samples_of(name, arity, domains, dtypes, sample_params),
+        doc=doc,
+        **{**rules, **fields},
     )
-    make: Any = {1: unary_function, 2: binary_function}[arity]
-    recorder: Any = parametric_function(op, arity) if params else make(op)
-    if not params:
+    recorder: Any
+    if op.params:
+        recorder = parametric(op)
+    else:
+        recorder = unary_function(op) if arity == 1 else binary_function(op)
         RECORDERS.append(recorder)
     recorder.__name__ = recorder.__qualname__ = name
     recorder.__module__ = "gradtape"
     recorder.__doc__ = f"{doc}\n\n    >>> {example[0]}\n    {example[1]}\n    "
     return recorder
-
-
-def op_of(function: Callable[..., Any]) -> Op:
-    """The op that a function of this family records."""
-    op: Op = function.op  # type: ignore[attr-defined]
-    return op
-
-
-# Functions of one and of two operands, which a native recorder may take over (recording.native).
-RECORDERS: list[Any] = []
-
-
-def unary_function(op: Op) -> Unary:
-    native: Any = None
-
-    def use(found: Any) -> None:
-        nonlocal native
-        native = found
-
-    def function(x: Any, /) -> Any:
-        if native is not None:
-            return native(x)
-        recording = state.recording
-        try:
-            stamp = recording.stamp
-            if x.recording is recording:
-                a = x.node
-            elif type(x) is Node:  # in a derivative rule
-                return apply(op, (x,))
-            else:
-                entered, a = x.computed.entry
-                if entered != stamp:
-                    # A variable, or a value new to this recording: entering it may flush.
-                    a = x.enter(recording)
-                    if state.recording is not recording:
-                        return record(op, (x,))
-            key = (op, a)
-            node = recording.interned.get(key)
-            if node is not None and node.stamp < stamp:
-                node.stamp = stamp
-                recording.log.append(node)
-            elif recording.is_full() and not state.tapes:
-                return record(op, (x,))
-            elif node is None:
-                node = recording.first_application(key, op, (a,), ())
-            else:
-                node = recording.twin(key, node)
-            # Handle.__init__ written out: the call would cost time.
-            handle = new(x.result_class)
-            handle.node = node
-            handle.recording = recording
-            handle.computed = None
-            recording.handles.append(handle)
-            if recording.closed and handle.computed is None:
-                return record(op, (x,))
-            return handle
-        except AttributeError:
-            return record(op, (x,))
-
-    function.op = op  # type: ignore[attr-defined]
-    function.use = use  # type: ignore[attr-defined]
-    return function
-
-
-def binary_function(op: Op, otherwise: Callable[..., Any] = record) -> Binary:
-    """The recorder of `op`; operands without a node in the recording go to `otherwise`."""
-    native: Any = None
-    reflected = reflected_function(op)
-
-    def use(found: Any) -> None:
-        nonlocal native
-        native = found
-
-    def function(x: Any, y: Any, /) -> Any:
-        if native is not None:
-            return native(x, y)
-        # The fast path: if this application was recorded before, two or three look-ups find its
-        # node. Operands without a node in the recording go to `record`, which handles all cases.
-        recording = state.recording
-        try:
-            stamp = recording.stamp
-            if x.recording is recording:
-                a = x.node
-            else:
-                entered, a = x.computed.entry
-                if entered != stamp:
-                    # A variable, or a value new to this recording: entering it may flush.
-                    a = x.enter(recording)
-                    if state.recording is not recording:
-                        return otherwise(op, (x, y))
-            kind = type(y)
-            if kind is float or (kind is int and a.spec.inexact):
-                # `scalar_leaf` written out: the call would cost time.
-                leaves = recording.leaves
-                of = a.spec.scalars.get(kind) or a.spec.scalar(kind)
-                b = recording.interned.get((of, len(leaves)))
-                if b is None:
-                    b = leaf(len(leaves), of)
-                leaves.append(y)
-            else:
-                if y.recording is recording:
-                    b = y.node
-                else:
-                    entered, b = y.computed.entry
-                    if entered != stamp:
-                        b = y.enter(recording)
-                        if state.recording is not recording:
-                            return record(op, (x, y))
-            key = (op, a, b)
-            node = recording.interned.get(key)
-            if node is not None and node.stamp < stamp:
-                node.stamp = stamp
-                recording.log.append(node)
-            elif recording.is_full() and not state.tapes:
-                return record(op, (x, y))
-            elif node is None:
-                node = recording.first_application(key, op, (a, b), ())
-            else:
-                node = recording.twin(key, node)
-            # Handle.__init__ written out: the call would cost time.
-            handle = new(x.result_class)
-            handle.node = node
-            handle.recording = recording
-            handle.computed = None
-            recording.handles.append(handle)
-            # As in `record`: a garbage collection may have closed the recording in between.
-            if recording.closed and handle.computed is None:
-                return record(op, (x, y))
-            return handle
-        except AttributeError:
-            return reflected(y, x) if type(x) in REFLECTED else otherwise(op, (x, y))
-
-    function.op = op  # type: ignore[attr-defined]
-    function.otherwise = otherwise  # type: ignore[attr-defined]
-    function.use = use  # type: ignore[attr-defined]
-    function.reflected = reflected  # type: ignore[attr-defined]
-    return function
-
-
-def reflected_function(op: Op) -> Binary:
-    """The recorder of `op` if the tensor is the right operand, as in `1.0 - x`."""
-
-    def function(right: Any, left: Any, /) -> Any:
-        recording = state.recording
-        b = known_node(recording, right)
-        kind = type(left)
-        if b is None or not (kind is float or (kind is int and b.spec.inexact)):
-            return record(op, (left, right))
-        a = scalar_leaf(recording, left, kind, b.spec)
-        return application(recording, op, (left, right), (a, b), (), right.result_class)
-
-    return function
-
-
-def parametric_function(op: Op, arity: int) -> Callable[..., Any]:
-    """The recorder of an op with params, which come first, by position, as in `polygamma(1, x)`."""
-    count = len(op.params)
-
-    def function(*arguments: Any) -> Any:
-        params, operands = arguments[:count], arguments[count:]
-        if len(operands) == 1:
-            recording = state.recording
-            a = known_node(recording, operands[0])
-            if a is not None:
-                kind = operands[0].result_class
-                return application(recording, op, operands, (a,), params, kind)
-        return record(op, operands, params)
-
-    function.op = op  # type: ignore[attr-defined]
-    return function
-
-
-REFLECTED = frozenset((float, int))
-
-
-def known_node(recording: Recording, x: Any) -> Node | None:
-    """The node of a handle in this recording, or None if the handle has not entered it."""
-    try:
-        if x.recording is recording:
-            return x.node  # type: ignore[no-any-return]  # a local would cost time
-        stamp, node = x.computed.entry
-    except AttributeError:
-        return None
-    return node if stamp == recording.stamp else None
-
-
-def scalar_leaf(recording: Recording, value: object, kind: type, beside: Spec) -> Node:
-    """A new leaf for a Python scalar, whose dtype adapts to an operand with spec `beside`."""
-    leaves = recording.leaves
-    of = beside.scalars.get(kind) or beside.scalar(kind)
-    found = recording.interned.get((of, len(leaves)))
-    if found is None:
-        found = leaf(len(leaves), of)
-    leaves.append(value)
-    return found
-
-
-def application(
-    recording: Recording, op: Op, operands: Any, inputs: Any, params: Any, kind: type[Handle]
-) -> Any:
-    """Record an application to nodes of this recording, and return its handle."""
-    key = (op, params, *inputs) if params else (op, *inputs)
-    node = recording.interned.get(key)
-    if node is not None and node.stamp < recording.stamp:
-        node.stamp = recording.stamp
-        recording.log.append(node)
-    elif recording.is_full() and not state.tapes:
-        return record(op, operands, params)
-    elif node is None:
-        node = recording.first_application(key, op, inputs, params)
-    else:
-        node = recording.twin(key, node)
-    handle = recording.hold(node, kind)
-    if recording.closed and handle.computed is None:
-        return record(op, operands, params)
-    return handle

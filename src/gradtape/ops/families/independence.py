@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import NoReturn
 
 from gradtape.ir import Join, Node, Shape
+from gradtape.ops.families.shapes import Ints
 from gradtape.records import dataclass
 
 MIXES = "{op} mixes examples"
@@ -113,34 +114,18 @@ def in_place(node: Node, places: Places) -> Batch:
     return places[0]
 
 
-def _axes(node: Node) -> tuple[int, ...]:
-    """The axes that the param `axis`, or `axes`, names."""
+def along_axes(node: Node, places: Places) -> Batch:
+    """All elements along the axes of the param `axis`, or `axes`, are mixed; the result keeps these
+    axes or drops them."""
     params = node.keywords
-    axes: int | tuple[int, ...] = params["axes"] if "axes" in params else params["axis"]
-    return (axes,) if isinstance(axes, int) else tuple(axes)
-
-
-def reduction(node: Node, places: Places) -> Batch:
-    """All elements along `axis` are combined; the axes are dropped unless `keepdims`."""
-    axes = _axes(node)
-    keeps = shape_of(node) == node.inputs[0].shape or node.keywords.get("keepdims", False)
+    axes: int | Ints = params["axes"] if "axes" in params else params["axis"]
+    mixed = (axes,) if isinstance(axes, int) else axes
+    keeps = len(shape_of(node)) == node.inputs[0].ndim
 
     def axis_in_result(parent: Node, axis: int) -> int:
-        if axis in axes:
+        if axis in mixed:
             mixes(node)
-        return axis if keeps else axis - sum(gone < axis for gone in axes)
-
-    return _followed(node, places, axis_in_result)
-
-
-def along_axis(node: Node, places: Places) -> Batch:
-    """Ops that mix elements along some axes and keep the others: scans, rolls, transforms."""
-    axes = _axes(node)
-
-    def axis_in_result(parent: Node, axis: int) -> int:
-        if axis in axes:
-            mixes(node)
-        return axis
+        return axis if keeps else axis - sum(gone < axis for gone in mixed)
 
     return _followed(node, places, axis_in_result)
 

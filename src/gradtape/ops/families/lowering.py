@@ -60,9 +60,15 @@ def in_double(function_of: Callable[..., MathFunction]) -> LlvmRule:
     return rule
 
 
-def arithmetic(real: str, whole: str) -> LlvmRule:
-    """A rule with one instruction for floats and one for integers."""
-    return lambda b, x, y: b.arithmetic(real, whole, x, y)
+def arithmetic(real: str, whole: str, logic: str = "") -> LlvmRule:
+    """A rule with one instruction for floats, one for integers, and one for booleans."""
+
+    def rule(b: Builder, x: Vector, y: Vector) -> Vector:
+        if logic and x.dtype.kind == "b":
+            return b.bits(logic, x, y)
+        return b.arithmetic(real, whole, x, y)
+
+    return rule
 
 
 def comparison(real: str, whole: str) -> LlvmRule:
@@ -74,13 +80,13 @@ def bits(name: str) -> LlvmRule:
 
 
 def for_integers(rule: LlvmRule, otherwise: LlvmRule) -> LlvmRule:
-    """A rule for integers, and another for all other operands."""
-    return lambda b, *values: (rule if values[0].dtype.kind in "iu" else otherwise)(b, *values)
+    """A rule for integers and booleans, and another for all other operands."""
+    return lambda b, *values: (rule if values[0].dtype.kind in "biu" else otherwise)(b, *values)
 
 
 def rounding(function: MathFunction, of_complex: LlvmRule | None = None) -> LlvmRule:
     """A rule that rounds to integers, and returns integers unchanged."""
-    return for_integers(same, call(function, of_complex))
+    return for_integers(lambda b, x: x, call(function, of_complex))
 
 
 def integer_remainder(b: Builder, x: Vector, y: Vector) -> Vector:
@@ -143,36 +149,12 @@ def _shifted(b: Builder, x: Vector, count: Vector) -> tuple[Vector, Vector]:
     return fits, b.select(fits, count, zero)
 
 
-def same(b: Builder, x: Vector) -> Vector:
-    return x
-
-
-def negative(b: Builder, x: Vector) -> Vector:
-    return b.negative(x)
-
-
 def square(b: Builder, x: Vector) -> Vector:
     return b.arithmetic("fmul", "mul", x, x)
 
 
 def reciprocal(b: Builder, x: Vector) -> Vector:
     return b.arithmetic("fdiv", "sdiv", b.constant(1, x.dtype), x)
-
-
-def invert(b: Builder, x: Vector) -> Vector:
-    return b.invert(x)
-
-
-def real(b: Builder, x: Vector) -> Vector:
-    return b.real(x)
-
-
-def imag(b: Builder, x: Vector) -> Vector:
-    return b.imaginary(x)
-
-
-def conjugate(b: Builder, x: Vector) -> Vector:
-    return b.conjugate(x)
 
 
 def angle(b: Builder, x: Vector) -> Vector:
@@ -275,14 +257,6 @@ def integer_power(b: Builder, x: Vector, exponent: int) -> Vector:
         power = square(b, power)
     assert result is not None
     return result
-
-
-def select(b: Builder, condition: Vector, x: Vector, y: Vector) -> Vector:
-    return b.select(condition, x, y)
-
-
-def cast(b: Builder, x: Vector, dtype: DType) -> Vector:
-    return b.cast(x, dtype)
 
 
 def add(b: Builder, x: Vector, y: Vector) -> Vector:

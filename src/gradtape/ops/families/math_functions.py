@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradtape.ir.math_function import Intrinsic, Libm, ScipyFunction
+from gradtape.ir.math_function import Intrinsic, Libm, MathFunction, ScipyFunction
 
 SIN = Libm("sin", has_complex=True)
 COS = Libm("cos", has_complex=True)
@@ -61,3 +61,6 @@ BESSEL_OF_ORDER = {
 }
 BESSEL_I0 = ScipyFunction("i0", "i0")
 BESSEL_I1 = ScipyFunction("i1", "i1")
+
+# Functions that kernels call for the op of the same name.
+NAMED = {each.name: each for each in tuple(vars().values()) if isinstance(each, MathFunction)}

@@ -281,7 +281,7 @@ def scatter(*, adds: bool, along: bool = False) -> _CopyRule:
 
     def rule(node: Node, access: Reader) -> list[Piece] | None:
         x, indices, values = node.inputs
-        (axis,) = node.params or (0,)
+        (axis,) = node.params
         positions = access(indices)
         if positions is None or (adds and node.dtype.kind == "b"):
             return None

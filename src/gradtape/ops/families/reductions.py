@@ -7,25 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.dtypes import Array, DType, default_dtype
+from gradtape.dtypes import DType, default_dtype
 from gradtape.errors import DtypeError, ShapeError
-from gradtape.ir import REGISTRY, Node, Rule, Shape, apply
+from gradtape.ir import REGISTRY, Node, Rule, apply
 from gradtape.ops.elementwise.arithmetic import record_operand
 from gradtape.ops.families.casting import cast
-from gradtape.ops.families.samples import Sample, generator
+from gradtape.ops.families.samples import drawn
+from gradtape.ops.families.shapes import Ints
 from gradtape.ops.families.signatures import kind_of_operand
 
-Axes = tuple[int, ...]
 
-
-def reduced_shape(shape: Shape, axis: Axes, keepdims: bool) -> Shape:
-    """The shape of the result of a reduction over `axis`."""
-    if keepdims:
-        return tuple(1 if position in axis else n for position, n in enumerate(shape))
-    return tuple(n for position, n in enumerate(shape) if position not in axis)
-
-
-def count(x: Any, axis: Axes) -> int:
+def count(x: Any, axis: Ints) -> int:
     """How many elements a reduction over `axis` combines."""
     return math.prod(x.shape[position] for position in axis)
 
@@ -50,12 +42,12 @@ def inexact_operand(x: Any) -> Any:
     return x if x.dtype.kind in "fc" else cast(x, default_dtype())
 
 
-def add_up(x: Node, axis: Axes, keepdims: bool) -> Node:
+def add_up(x: Node, axis: Ints, keepdims: bool) -> Node:
     """The sum as a node, for modules that cannot import `reduction` because it imports them."""
     return apply(REGISTRY["sum"], (x,), (axis, keepdims))
 
 
-def require_order(name: str, x: Any, axis: Axes) -> None:
+def require_order(name: str, x: Any, axis: Ints) -> None:
     """Raise an error if the operand has no largest element: it is complex, or it is empty."""
     if x.dtype.kind == "c":
         raise DtypeError(f"{name}: {x.dtype} has no order. Take gt.abs or gt.real first.")
@@ -68,35 +60,16 @@ def require_order(name: str, x: Any, axis: Axes) -> None:
 
 def reduction_samples(name: str, dtypes: tuple[str, ...] = ("float64",), **more: Any) -> Rule:
     """Samples that reduce 2-d, 3-d, 0-d and empty operands over one, several and no axes."""
-
-    def samples() -> list[Sample]:
-        rng = generator(name)
-        cases: list[tuple[Shape, Axes, bool]] = [
-            ((2, 3), (0,), False),
-            ((2, 3), (1,), True),
-            ((2, 3), (0, 1), False),
-            ((2, 2, 3), (0, 2), False),
-            ((), (), False),
-            ((0, 3), (1,), False),
-            ((3,), (), False),
-        ]
-        return [
-            Sample(
-                (distinct_values(rng, shape, dtype),), {"axis": axis, "keepdims": keepdims, **more}
-            )
-            for dtype in dtypes
-            for shape, axis, keepdims in cases
-        ]
-
-    return samples
-
-
-def distinct_values(rng: np.random.Generator, shape: Shape, dtype: str) -> Array:
-    """Values without accidental ties, so that extrema and orders can be differentiated."""
-    kind = np.dtype(dtype).kind
-    if kind == "b":
-        return np.asarray(rng.integers(0, 2, shape) > 0)
-    if kind in "iu":
-        return np.asarray(rng.integers(1, 6, shape), dtype)
-    values = np.asarray(rng.permutation(math.prod(shape)).reshape(shape) * 0.3 + 0.4)
-    return (values + 0.2j * values).astype(dtype) if kind == "c" else values.astype(dtype)
+    return drawn(
+        name,
+        ("axis", "keepdims"),
+        ((2, 3), (0,), False),
+        ((2, 3), (1,), True),
+        ((2, 3), (0, 1), False),
+        ((2, 2, 3), (0, 2), False),
+        ((), (), False),
+        ((0, 3), (1,), False),
+        ((3,), (), False),
+        dtypes=dtypes,
+        **more,
+    )

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
 from gradtape.argument_checks import as_flag, as_integer
+from gradtape.dtypes import DType
 from gradtape.errors import AxisError, ShapeError, shown
-from gradtape.ir import REGISTRY, Node, Shape, apply
+from gradtape.ir import REGISTRY, Node, Rule, Shape, Spec, apply, spec
 
 # Integers with one for each axis, such as strides.
 Ints = tuple[int, ...]
@@ -82,6 +83,22 @@ def normalize_axes(name: str, axis: Any, ndim: int) -> tuple[int, ...]:
     return found
 
 
+def reduced_shape(shape: Shape, axis: Ints, keepdims: bool) -> Shape:
+    """The shape of the result of a reduction over `axis`."""
+    if keepdims:
+        return tuple(1 if position in axis else n for position, n in enumerate(shape))
+    return tuple(n for position, n in enumerate(shape) if position not in axis)
+
+
+def reduced_spec(dtype_of: Callable[[DType], DType] = lambda dtype: dtype) -> Rule:
+    """The spec rule of a reduction whose result has a dtype that follows from the operand's."""
+
+    def rule(x: Spec, axis: Ints, keepdims: bool, **params: Any) -> Spec:
+        return spec(reduced_shape(x.shape, axis, keepdims), dtype_of(x.dtype))
+
+    return rule
+
+
 def reduction_params(
     name: str, ndim: int, axis: Any, keepdims: object
 ) -> tuple[tuple[int, ...], bool]:
@@ -129,3 +146,14 @@ def reduce_to(node: Node, shape: Shape, reduction: str = "sum") -> Node:
 
 def broadcast_to(node: Node, shape: Shape) -> Node:
     return node if node.shape == shape else apply(REGISTRY["broadcast_to"], (node,), (shape,))
+
+
+def keep_axes(node: Node, shape: Shape, axes: Ints) -> Node:
+    """Give a reduced node back its axes, with length 1."""
+    kept = tuple(1 if axis in axes else n for axis, n in enumerate(shape))
+    return node if node.shape == kept else apply(REGISTRY["reshape"], (node,), (kept,))
+
+
+def expand_reduced(node: Node, shape: Shape, axes: Ints) -> Node:
+    """Stretch a reduced node over the axes it was reduced over."""
+    return broadcast_to(keep_axes(node, shape, axes), shape)

@@ -124,11 +124,15 @@ def agreeing(shape: Shape, result: Shape, pairs: AxisPairs) -> Reads:
     Along other axes of the operand it reads everything. Length 1 matches any position.
     """
     lengths = [shape[own] for own, _ in pairs]
-    count = math.prod(lengths)
+    axes = [other for _, other in pairs]
+    # Element k of the result reads group k if the result has all groups in their order.
+    in_order = axes == sorted(axes) and [n for n in lengths if n != 1] == [
+        n for n in result if n != 1
+    ]
     return Reads(
-        positions=_mixed([other for _, other in pairs], lengths, result),
+        positions=None if in_order else _mixed(axes, lengths, result),
         groups=_mixed([own for own, _ in pairs], lengths, shape),
-        count=count,
+        count=math.prod(lengths),
     )
 
 
@@ -178,27 +182,17 @@ elements = each(lambda operand, result, **_: stretched(operand.shape, result.sha
 dense = each(lambda operand, result, **_: everything(operand.shape, result.shape))
 
 
-def _reduced(operand: RuleInput, result: Spec, axis: tuple[int, ...], **_: Any) -> Reads:
-    kept = [at for at in range(operand.ndim) if at not in axis]
-    if result.ndim == operand.ndim:
-        pairs = [(at, at) for at in kept]
-    else:
-        pairs = [(at, number) for number, at in enumerate(kept)]
-    found = agreeing(operand.shape, result.shape, pairs)
-    # Element k of the result reads group k, so the positions need not be stored.
-    return Reads(None, found.groups, found.count)
-
-
-def _lanes(operand: RuleInput, result: Spec, **params: Any) -> Reads:
+def _along(operand: RuleInput, result: Spec, **params: Any) -> Reads:
     axes = params["axes"] if "axes" in params else params["axis"]
     mixed = axes if isinstance(axes, tuple) else (axes,)
-    pairs = [(at, at) for at in range(operand.ndim) if at not in mixed]
-    return agreeing(operand.shape, result.shape, pairs)
+    kept = [at for at in range(operand.ndim) if at not in mixed]
+    own = kept if result.ndim == operand.ndim else range(len(kept))
+    return agreeing(operand.shape, result.shape, list(zip(kept, own, strict=True)))
 
 
-# Ops with these rules have a param `axis`; `lanes` also accepts `axes`.
-reduced = each(_reduced)
-lanes = each(_lanes)
+# Each element of the result depends on all elements along the axes that the param `axis`, or
+# `axes`, names; the result keeps these axes or drops them.
+lanes = each(_along)
 running = each(lambda operand, result, axis, reverse: Running(axis, reverse))
 
 

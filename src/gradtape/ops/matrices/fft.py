@@ -23,9 +23,9 @@ from gradtape.ops.arrays.slicing import along_axis
 from gradtape.ops.elementwise.arithmetic import greater, identity, less, record_operand, where
 from gradtape.ops.elementwise.complexes import conj
 from gradtape.ops.families import batching, broadcast_to, cast, independence, normalize_axis
-from gradtape.ops.families.linear import keep_axes, linear
+from gradtape.ops.families.define import define
 from gradtape.ops.families.samples import Sample, generator, uniform
-from gradtape.ops.families.shapes import listed
+from gradtape.ops.families.shapes import keep_axes, listed
 from gradtape.ops.families.signatures import DTypeLike, Tensor, TensorLike, kind_of_operand
 from gradtape.ops.families.sparsity import lanes
 from gradtape.ops.matrices.fourier_rows import compose_complex, compose_half, compose_real
@@ -77,12 +77,12 @@ def _transform(
             for shape, params in cases
         ]
 
-    return linear(
+    return define(
         name,
         "library",
         mask=_mask,
         batch=batching.shifted("axes" if "axes" in rules["params"] else "axis"),
-        examples=independence.along_axis,
+        examples=independence.along_axes,
         sparsity=lanes,
         expensive=True,
         samples=samples,

@@ -14,14 +14,14 @@ import numpy as np
 from gradtape.argument_checks import as_flag
 from gradtape.dtypes import Array, as_dtype
 from gradtape.errors import ShapeError
-from gradtape.ir import REGISTRY, Accumulation, Node, Op, Rule, Spec, apply, declare, spec
+from gradtape.ir import REGISTRY, Accumulation, Node, Op, Rule, Spec, apply, spec
 from gradtape.ops.blas_lapack import call
 from gradtape.ops.elementwise.arithmetic import record_operand
 from gradtape.ops.families import batching, independence, memory_copies, normalize_axis, promotion
+from gradtape.ops.families.define import define, nonzero
 from gradtape.ops.families.elementwise import conjugate
-from gradtape.ops.families.linear import linear
-from gradtape.ops.families.reductions import accumulator, distinct_values, in_dtype
-from gradtape.ops.families.samples import Sample, generator
+from gradtape.ops.families.reductions import accumulator, in_dtype
+from gradtape.ops.families.samples import DTYPES, Sample, drawn, generator
 from gradtape.ops.families.signatures import DTypeLike, Tensor, TensorLike, kind_of_operand
 from gradtape.ops.families.sparsity import moved, running
 from gradtape.trace.record import record
@@ -49,40 +49,30 @@ def _resize_kernel(x: Array, axis: int, before: int, after: int, fill: complex) 
     return result
 
 
-RESIZE_AXIS = declare(
-    Op(
+RESIZE_AXIS = define(
+    "resize_axis",
+    "movement",
+    params=("axis", "before", "after", "fill"),
+    spec=_resize_spec,
+    numpy=_resize_kernel,
+    jvp=lambda tangents, y, inputs, axis, before, after, fill: resize_axis(
+        tangents[0], axis, before, after
+    ),
+    vjp=lambda index, g, y, inputs, axis, before, after, fill: resize_axis(
+        g, axis, -before, -after
+    ),
+    batch=batching.shifted("axis"),
+    examples=independence.along_axes,
+    sparsity=lambda y, operands, **params: moved(y, operands, **{**params, "fill": 0}),
+    copies=memory_copies.resize_axis,
+    samples=drawn(
         "resize_axis",
-        "movement",
-        params=("axis", "before", "after", "fill"),
-        spec=_resize_spec,
-        numpy=_resize_kernel,
-        jvp=lambda tangents, y, inputs, axis, before, after, fill: resize_axis(
-            tangents[0], axis, before, after
-        ),
-        vjp=lambda index, g, y, inputs, axis, before, after, fill: resize_axis(
-            g, axis, -before, -after
-        ),
-        mask=lambda index, mask, y, inputs, axis, before, after, fill: resize_axis(
-            mask, axis, -before, -after
-        ),
-        batch=batching.shifted("axis"),
-        examples=independence.along_axis,
-        sparsity=lambda y, operands, **params: moved(y, operands, **{**params, "fill": 0}),
-        copies=memory_copies.resize_axis,
-        samples=lambda: (
-            [
-                Sample(
-                    (np.arange(1.0, 7.0).reshape(2, 3),),
-                    {"axis": axis, "before": before, "after": after, "fill": fill},
-                )
-                for axis, before, after, fill in [(0, 1, -1, 0), (1, -1, 1, 1), (1, 1, 0, 1)]
-            ]
-            + [
-                Sample((np.zeros((0, 2)),), {"axis": 0, "before": 1, "after": -1, "fill": 1}),
-                Sample((np.arange(3),), {"axis": 0, "before": 1, "after": 0, "fill": 1}),
-            ]
-        ),
-    )
+        ("axis", "before", "after", "fill"),
+        ((2, 3), 0, 1, -1, 0),
+        ((2, 3), 1, -1, 1, 1),
+        ((2, 3), 1, 1, 0, 1),
+        ((0, 2), 0, 1, -1, 1),
+    ),
 )
 
 
@@ -107,52 +97,51 @@ def _in_direction(kernel: Rule) -> Rule:
     return directed
 
 
-def _cumulative_spec(x: Spec, axis: int, reverse: bool) -> Spec:
-    return spec(x.shape, accumulator(x.dtype))
+def _cumulative_samples(name: str) -> list[Sample]:
+    found = drawn(
+        name,
+        ("axis", "reverse"),
+        ((4,), 0, False),
+        ((2, 3), 0, True),
+        ((2, 3), 1, False),
+        ((0, 2), 0, False),
+        ((2, 0), 0, True),
+        dtypes=DTYPES,
+    )()
+    zeros = np.array([0.7, 0.0, 1.3, 0.0, -0.4])
+    return [*found, Sample((zeros,), found[0].params)]
 
 
-def _samples(name: str) -> Rule:
-    def samples() -> list[Sample]:
-        rng = generator(name)
-        cases: list[tuple[tuple[int, ...], int, bool]] = [
-            ((4,), 0, False),
-            ((2, 3), 0, True),
-            ((2, 3), 1, False),
-            ((0, 2), 0, False),
-            ((2, 0), 0, True),
-        ]
-        found = [
-            Sample((distinct_values(rng, shape, dtype),), {"axis": axis, "reverse": reverse})
-            for dtype in ("float64", "float32", "complex128", "int32", "uint8", "bool")
-            for shape, axis, reverse in cases
-        ]
-        zeros = np.array([0.7, 0.0, 1.3, 0.0, -0.4])
-        return [*found, Sample((zeros,), {"axis": 0, "reverse": False})]
-
-    return samples
+def _define(name: str, **rules: Any) -> Op:
+    """Declare an op that accumulates along an axis, in one direction or the other."""
+    return define(
+        name,
+        "cumulative",
+        params=("axis", "reverse"),
+        mask=lambda index, mask, y, inputs, axis, reverse: _reached(mask, axis, reverse),
+        batch=batching.shifted("axis"),
+        examples=independence.along_axes,
+        sparsity=running,
+        expensive=True,
+        **{
+            "spec": lambda x, axis, reverse: spec(x.shape, accumulator(x.dtype)),
+            "samples": lambda: _cumulative_samples(name),
+            **rules,
+        },
+    )
 
 
-CUMULATIVE_SUM: Op = linear(
+CUMULATIVE_SUM = _define(
     "cumulative_sum",
-    "cumulative",
-    params=("axis", "reverse"),
-    spec=_cumulative_spec,
     numpy=_in_direction(np.cumsum),
-    mask=lambda index, mask, y, inputs, axis, reverse: _reached(mask, axis, reverse),
     transpose=lambda g, x, axis, reverse: apply(CUMULATIVE_SUM, (g,), (axis, not reverse)),
-    batch=batching.shifted("axis"),
-    examples=independence.along_axis,
-    sparsity=running,
     scan=Accumulation.SUM,
-    expensive=True,
-    samples=_samples("cumulative_sum"),
 )
 
 
 def _reached(mask: Node, axis: int, reverse: bool) -> Node:
     """The mask of a scan's operand: true if any result that the element reaches is masked."""
-    total = apply(CUMULATIVE_SUM, (mask,), (axis, not reverse))
-    return apply(REGISTRY["not_equal"], (total, apply(REGISTRY["full"], (), ((), 0, total.dtype))))
+    return nonzero(apply(CUMULATIVE_SUM, (mask,), (axis, not reverse)))
 
 
 def _recurrence_spec(a: Spec, b: Spec, axis: int, reverse: bool) -> Spec:
@@ -218,25 +207,16 @@ def _recurrence_vjp(
     return adjoint if index == 1 else adjoint * conjugate(previous(y, axis, reverse))
 
 
-LINEAR_RECURRENCE = declare(
-    Op(
-        "linear_recurrence",
-        "cumulative",
-        params=("axis", "reverse"),
-        spec=_recurrence_spec,
-        numpy=_recurrence_kernel,
-        promote=promotion("linear_recurrence", "float", "inexact"),
-        jvp=_recurrence_jvp,
-        vjp=_recurrence_vjp,
-        mask=lambda index, mask, y, inputs, axis, reverse: _reached(mask, axis, reverse),
-        batch=batching.shifted("axis"),
-        examples=independence.along_axis,
-        sparsity=running,
-        scan=Accumulation.RECURRENCE,
-        expensive=True,
-        samples=lambda: _recurrence_samples(),
-        doc="h_i = a_i h_(i-1) + b_i along an axis, from h_(-1) = 0; a state of 0 takes no part.",
-    )
+LINEAR_RECURRENCE = _define(
+    "linear_recurrence",
+    spec=_recurrence_spec,
+    numpy=_recurrence_kernel,
+    promote=promotion("linear_recurrence", "float", "inexact"),
+    jvp=_recurrence_jvp,
+    vjp=_recurrence_vjp,
+    scan=Accumulation.RECURRENCE,
+    samples=lambda: _recurrence_samples(),
+    doc="h_i = a_i h_(i-1) + b_i along an axis, from h_(-1) = 0; a state of 0 takes no part.",
 )
 
 
@@ -268,22 +248,11 @@ def _cumulative_prod_jvp(
     return apply(LINEAR_RECURRENCE, (inputs[0], before * tangents[0]), (axis, reverse))
 
 
-CUMULATIVE_PROD = declare(
-    Op(
-        "cumulative_prod",
-        "cumulative",
-        params=("axis", "reverse"),
-        spec=_cumulative_spec,
-        numpy=_in_direction(np.cumprod),
-        jvp=_cumulative_prod_jvp,
-        mask=lambda index, mask, y, inputs, axis, reverse: _reached(mask, axis, reverse),
-        batch=batching.shifted("axis"),
-        examples=independence.along_axis,
-        sparsity=running,
-        scan=Accumulation.PROD,
-        expensive=True,
-        samples=_samples("cumulative_prod"),
-    )
+CUMULATIVE_PROD = _define(
+    "cumulative_prod",
+    numpy=_in_direction(np.cumprod),
+    jvp=_cumulative_prod_jvp,
+    scan=Accumulation.PROD,
 )
 
 

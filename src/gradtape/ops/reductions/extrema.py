@@ -12,27 +12,30 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 import numpy as np
 
 from gradtape.argument_checks import as_flag, as_real
-from gradtape.ir import Accumulation, Node, Spec, apply, constant, spec
-from gradtape.ir.op import REGISTRY, Op, Rule, Undefined, declare
+from gradtape.ir import REGISTRY, Accumulation, Node, Op, Rule, Spec, apply, constant, spec
 from gradtape.ops.arrays.movement import permute, reshape_node
 from gradtape.ops.arrays.slicing import along_axis
 from gradtape.ops.elementwise.arithmetic import equal, record_operand, where
 from gradtape.ops.elementwise.unary import isnan
-from gradtape.ops.families import Sample, batching, cast, generator, identities, independence
-from gradtape.ops.families.linear import expand_reduced, mask_reduced
+from gradtape.ops.families import Sample, batching, cast, identities
+from gradtape.ops.families.define import define, nonzero
 from gradtape.ops.families.reductions import (
-    Axes,
     add_up,
     count,
-    distinct_values,
     inexact_operand,
-    reduced_shape,
     reduction_samples,
     require_order,
 )
-from gradtape.ops.families.shapes import normalize_axes, normalize_axis, reduction_params
+from gradtape.ops.families.samples import drawn
+from gradtape.ops.families.shapes import (
+    Ints,
+    expand_reduced,
+    normalize_axis,
+    reduced_shape,
+    reduction_params,
+)
 from gradtape.ops.families.signatures import Axis, Tensor, TensorLike, kind_of_operand
-from gradtape.ops.families.sparsity import nothing, reduced
+from gradtape.ops.families.sparsity import nothing
 from gradtape.trace.record import record
 from gradtape.trace.value import host_value
 
@@ -47,7 +50,7 @@ _ORDERED = ("float64", "float32", "int32", "uint8", "bool")
 def _chosen(name: str, kernel: Rule) -> Op:
     """Declare the op that marks the extreme elements; a NaN counts as extreme."""
 
-    def composition(x: Node, axis: Axes) -> Node:
+    def composition(x: Node, axis: Ints) -> Node:
         # The compiled tier computes every value once and reads it from memory afterwards, so here
         # the extremum can safely be compared with the elements.
         extreme = apply(REGISTRY[name], (x,), (axis, True))
@@ -55,75 +58,60 @@ def _chosen(name: str, kernel: Rule) -> Op:
         # NaN is the extremum if there is one, but NaN != NaN.
         return found | isnan(x) if x.dtype.kind == "f" else found
 
-    def choose(x: np.ndarray, axis: Axes) -> np.ndarray:
+    def choose(x: np.ndarray, axis: Ints) -> np.ndarray:
         extreme = kernel(x, axis=axis, keepdims=True)
         return (x == extreme) | ((x != x) & (extreme != extreme))
 
-    return declare(
-        Op(
-            f"{name}_mask",
-            "reduction",
-            params=("axis",),
-            spec=lambda x, axis: spec(x.shape, _BOOL),
-            numpy=choose,
-            jvp=Undefined(f"{name}_mask gives booleans"),
-            vjp=Undefined(f"{name}_mask gives booleans"),
-            batch=batching.shifted("axis"),
-            examples=independence.reduction,
-            sparsity=nothing,
-            composition=composition,
-            expensive=True,
-            samples=lambda: [
-                Sample((np.array([[1.0, 3.0, 3.0], [np.nan, 2.0, 1.0]]),), {"axis": (1,)}),
-                Sample((np.array(2),), {"axis": ()}),
-                Sample((np.zeros((0, 2)),), {"axis": (1,)}),
-            ],
-        )
+    return define(
+        f"{name}_mask",
+        "reduction",
+        params=("axis",),
+        spec=lambda x, axis: spec(x.shape, _BOOL),
+        numpy=choose,
+        undefined=f"{name}_mask gives booleans",
+        composition=composition,
+        samples=lambda: [
+            Sample((np.array([[1.0, 3.0, 3.0], [np.nan, 2.0, 1.0]]),), {"axis": (1,)}),
+            Sample((np.array(2),), {"axis": ()}),
+            Sample((np.zeros((0, 2)),), {"axis": (1,)}),
+        ],
     )
 
 
 def _extremum(name: str, kernel: Rule, reduction: Accumulation) -> Op:
     chosen = _chosen(name, kernel)
 
-    def spec_rule(x: Spec, axis: Axes, keepdims: bool) -> Spec:
+    def spec_rule(x: Spec, axis: Ints, keepdims: bool) -> Spec:
         require_order(name, x, axis)
         return spec(reduced_shape(x.shape, axis, keepdims), x.dtype)
 
-    def number_chosen(mask: Node, dtype: DType, axis: Axes, keepdims: bool) -> Node:
+    def number_chosen(mask: Node, dtype: DType, axis: Ints, keepdims: bool) -> Node:
         return cast(add_up(mask, axis, keepdims), dtype)
 
     def jvp(
-        tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...], axis: Axes, keepdims: bool
+        tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...], axis: Ints, keepdims: bool
     ) -> Node:
         mask = apply(chosen, inputs, (axis,))
         total = add_up(where(mask, tangents[0], 0.0), axis, keepdims)
         return total / number_chosen(mask, y.dtype, axis, keepdims)
 
     def vjp(
-        index: int, g: Node, y: Node, inputs: tuple[Node, ...], axis: Axes, keepdims: bool
+        index: int, g: Node, y: Node, inputs: tuple[Node, ...], axis: Ints, keepdims: bool
     ) -> Node:
         mask = apply(chosen, inputs, (axis,))
         share = g / number_chosen(mask, y.dtype, axis, keepdims)
         return where(mask, expand_reduced(share, inputs[0].shape, axis), 0.0)
 
-    return declare(
-        Op(
-            name,
-            "reduction",
-            params=("axis", "keepdims"),
-            spec=spec_rule,
-            numpy=lambda x, axis, keepdims: kernel(x, axis=axis, keepdims=keepdims),
-            jvp=jvp,
-            vjp=vjp,
-            mask=mask_reduced,
-            batch=batching.shifted("axis"),
-            examples=independence.reduction,
-            sparsity=reduced,
-            reduction=reduction,
-            simpler=identities.reduction,
-            expensive=True,
-            samples=reduction_samples(name, _ORDERED),
-        )
+    return define(
+        name,
+        "reduction",
+        spec=spec_rule,
+        numpy=kernel,
+        jvp=jvp,
+        vjp=vjp,
+        reduction=reduction,
+        simpler=identities.reduction,
+        samples=reduction_samples(name, _ORDERED),
     )
 
 
@@ -169,40 +157,25 @@ def _position(name: str, kernel: Rule, reduction: Accumulation) -> Op:
         require_order(name, x, axes)
         return spec(reduced_shape(x.shape, axes, keepdims), _INDEX)
 
-    def samples() -> list[Sample]:
-        rng = generator(name)
-        cases: list[tuple[tuple[int, ...], int | None, bool]] = [
+    return define(
+        name,
+        "reduction",
+        spec=spec_rule,
+        numpy=kernel,
+        undefined=f"{name} gives integers",
+        batch=_position_batch,
+        reduction=reduction,
+        samples=drawn(
+            name,
+            ("axis", "keepdims"),
             ((2, 3), None, False),
             ((2, 3), None, True),
             ((2, 3), 1, False),
             ((2, 3), 0, True),
             ((), None, False),
             ((0, 3), 1, False),
-        ]
-        return [
-            Sample((distinct_values(rng, shape, dtype),), {"axis": axis, "keepdims": keepdims})
-            for dtype in _ORDERED
-            for shape, axis, keepdims in cases
-        ]
-
-    return declare(
-        Op(
-            name,
-            "reduction",
-            params=("axis", "keepdims"),
-            spec=spec_rule,
-            numpy=lambda x, axis, keepdims: np.asarray(
-                kernel(x, axis=axis, keepdims=keepdims), _INDEX
-            ),
-            jvp=Undefined(f"{name} gives integers"),
-            vjp=Undefined(f"{name} gives integers"),
-            batch=_position_batch,
-            examples=independence.reduction,
-            sparsity=nothing,
-            reduction=reduction,
-            expensive=True,
-            samples=samples,
-        )
+            dtypes=_ORDERED,
+        ),
     )
 
 
@@ -240,14 +213,14 @@ def argmin(
     return _record_position(ARGMIN, x, axis, keepdims)
 
 
-def _lanes(x: np.ndarray, axis: Axes) -> np.ndarray:
+def _lanes(x: np.ndarray, axis: Ints) -> np.ndarray:
     """The array with the reduced axes merged into one last axis."""
     moved = np.moveaxis(x, axis, range(-len(axis), 0)) if axis else x
     return moved.reshape((*moved.shape[: x.ndim - len(axis)], count(x, axis)))
 
 
 def _order_kernel(
-    x: np.ndarray, axis: Axes, keepdims: bool, ranks: tuple[int, ...], weights: tuple[float, ...]
+    x: np.ndarray, axis: Ints, keepdims: bool, ranks: tuple[int, ...], weights: tuple[float, ...]
 ) -> np.ndarray:
     # NaN sorts last, so the last element of a lane tells whether the lane holds a NaN.
     lanes = np.partition(_lanes(x, axis), sorted({*ranks, count(x, axis) - 1}), axis=-1)
@@ -259,7 +232,7 @@ def _order_kernel(
 
 
 def _order_weights_kernel(
-    x: np.ndarray, axis: Axes, ranks: tuple[int, ...], weights: tuple[float, ...]
+    x: np.ndarray, axis: Ints, ranks: tuple[int, ...], weights: tuple[float, ...]
 ) -> np.ndarray:
     lanes = _lanes(x, axis)
     order = np.argsort(lanes, axis=-1, kind="stable")
@@ -274,7 +247,7 @@ def _order_weights_kernel(
     return np.moveaxis(moved, range(-len(axis), 0), axis) if axis else moved.reshape(x.shape)
 
 
-def _sorted_lanes(x: Node, axis: Axes) -> tuple[Node, tuple[int, ...]]:
+def _sorted_lanes(x: Node, axis: Ints) -> tuple[Node, tuple[int, ...]]:
     """The reduced axes merged into one last axis, and the permutation that moved them there."""
     order = (*(at for at in range(x.ndim) if at not in axis), *axis)
     kept = tuple(x.shape[at] for at in order[: x.ndim - len(axis)])
@@ -283,7 +256,7 @@ def _sorted_lanes(x: Node, axis: Axes) -> tuple[Node, tuple[int, ...]]:
 
 
 def _order_composition(
-    x: Node, axis: Axes, keepdims: bool, ranks: tuple[int, ...], weights: tuple[float, ...]
+    x: Node, axis: Ints, keepdims: bool, ranks: tuple[int, ...], weights: tuple[float, ...]
 ) -> Node:
     lanes, _ = _sorted_lanes(x, axis)
     last = lanes.ndim - 1
@@ -307,7 +280,7 @@ def _order_composition(
 
 
 def _weights_composition(
-    x: Node, axis: Axes, ranks: tuple[int, ...], weights: tuple[float, ...]
+    x: Node, axis: Ints, ranks: tuple[int, ...], weights: tuple[float, ...]
 ) -> Node:
     lanes, order = _sorted_lanes(x, axis)
     last = lanes.ndim - 1
@@ -331,96 +304,71 @@ def _weights_composition(
 
 
 def _order_samples(**more: Any) -> Rule:
-    def samples() -> list[Sample]:
-        rng = generator("order_statistic")
-        cases: list[tuple[tuple[int, ...], Axes, tuple[int, ...], tuple[float, ...]]] = [
-            ((5,), (0,), (2,), (1.0,)),
-            ((2, 4), (1,), (1, 2), (0.5, 0.5)),
-            ((2, 3, 2), (0, 2), (1, 2), (0.25, 0.75)),
-            ((), (), (0,), (1.0,)),
-            ((0, 3), (1,), (1,), (1.0,)),
-        ]
-        return [
-            Sample(
-                (distinct_values(rng, shape, dtype),),
-                {"axis": axis, "ranks": ranks, "weights": weights, **more},
-            )
-            for dtype in ("float64", "float32")
-            for shape, axis, ranks, weights in cases
-        ]
-
-    return samples
+    return drawn(
+        "order_statistic",
+        ("axis", "ranks", "weights"),
+        ((5,), (0,), (2,), (1.0,)),
+        ((2, 4), (1,), (1, 2), (0.5, 0.5)),
+        ((2, 3, 2), (0, 2), (1, 2), (0.25, 0.75)),
+        ((), (), (0,), (1.0,)),
+        ((0, 3), (1,), (1,), (1.0,)),
+        dtypes=("float64", "float32"),
+        **more,
+    )
 
 
 # A small change of the operand does not change which elements are chosen: the derivative is 0.
-ORDER_WEIGHTS = declare(
-    Op(
-        "order_weights",
-        "reduction",
-        params=("axis", "ranks", "weights"),
-        spec=lambda x, axis, ranks, weights: x,
-        numpy=_order_weights_kernel,
-        jvp=lambda tangents, y, inputs, **params: None,
-        vjp=lambda index, g, y, inputs, **params: None,
-        batch=batching.shifted("axis"),
-        examples=independence.reduction,
-        sparsity=nothing,
-        expensive=True,
-        composition=_weights_composition,
-        samples=_order_samples(),
-    )
+ORDER_WEIGHTS = define(
+    "order_weights",
+    "reduction",
+    params=("axis", "ranks", "weights"),
+    spec=lambda x, axis, ranks, weights: x,
+    numpy=_order_weights_kernel,
+    jvp=lambda tangents, y, inputs, **params: None,
+    vjp=lambda index, g, y, inputs, **params: None,
+    mask=None,
+    sparsity=nothing,
+    composition=_weights_composition,
+    samples=_order_samples(),
 )
 
 
-def _weighted(values: Node, x: Node, axis: Axes, ranks: Any, weights: Any) -> Node:
+def _weighted(values: Node, x: Node, axis: Ints, ranks: Any, weights: Any) -> Node:
     """Values times the weights of chosen elements; 0 elsewhere, even at infinite values."""
     found = apply(ORDER_WEIGHTS, (x,), (axis, ranks, weights))
-    chosen = apply(REGISTRY["not_equal"], (found, apply(REGISTRY["full"], (), ((), 0, x.dtype))))
-    return where(chosen, found * values, 0.0)
+    return where(nonzero(found), found * values, 0.0)
 
 
-ORDER_STATISTIC = declare(
-    Op(
-        "order_statistic",
-        "reduction",
-        params=("axis", "keepdims", "ranks", "weights"),
-        spec=lambda x, axis, keepdims, ranks, weights: spec(
-            reduced_shape(x.shape, axis, keepdims), x.dtype
-        ),
-        numpy=_order_kernel,
-        jvp=lambda tangents, y, inputs, axis, keepdims, ranks, weights: add_up(
-            _weighted(tangents[0], inputs[0], axis, ranks, weights), axis, keepdims
-        ),
-        vjp=lambda index, g, y, inputs, axis, keepdims, ranks, weights: _weighted(
-            expand_reduced(g, inputs[0].shape, axis), inputs[0], axis, ranks, weights
-        ),
-        mask=mask_reduced,
-        batch=batching.shifted("axis"),
-        examples=independence.reduction,
-        sparsity=reduced,
-        expensive=True,
-        composition=_order_composition,
-        samples=_order_samples(keepdims=False),
-        doc="Weighted sum of the elements with the given ranks; NaN where there is one.",
-    )
+ORDER_STATISTIC = define(
+    "order_statistic",
+    "reduction",
+    params=("axis", "keepdims", "ranks", "weights"),
+    numpy=_order_kernel,
+    jvp=lambda tangents, y, inputs, axis, keepdims, ranks, weights: add_up(
+        _weighted(tangents[0], inputs[0], axis, ranks, weights), axis, keepdims
+    ),
+    vjp=lambda index, g, y, inputs, axis, keepdims, ranks, weights: _weighted(
+        expand_reduced(g, inputs[0].shape, axis), inputs[0], axis, ranks, weights
+    ),
+    composition=_order_composition,
+    samples=_order_samples(keepdims=False),
+    doc="Weighted sum of the elements with the given ranks; NaN where there is one.",
 )
 
 
 def _interpolated(name: str, x: Any, fraction: float, axis: Any, keepdims: bool) -> Any:
     """The quantile at `fraction`, interpolated between the two neighbouring ranks."""
     x = inexact_operand(x)
-    axes = normalize_axes(name, axis, x.ndim)
+    axes, keeps = reduction_params(name, x.ndim, axis, keepdims)
     number = count(x, axes)
     if number == 0:
-        return record(REGISTRY["sum"], (x,), (axes, as_flag(f"{name}: keepdims", keepdims))) / 0
+        return record(REGISTRY["sum"], (x,), (axes, keeps)) / 0
     require_order(name, x, axes)
     place = fraction * (number - 1)
     low = math.floor(place)
     pairs = [(low, 1.0 - (place - low)), (low + 1, place - low)]
     ranks, weights = zip(*[pair for pair in pairs if pair[1] > 0.0], strict=True)
-    return record(
-        ORDER_STATISTIC, (x,), (axes, as_flag(f"{name}: keepdims", keepdims), ranks, weights)
-    )
+    return record(ORDER_STATISTIC, (x,), (axes, keeps, ranks, weights))
 
 
 @kind_of_operand

@@ -6,34 +6,32 @@ import math
 
 import numpy as np
 
-from gradtape.argument_checks import as_flag
-from gradtape.dtypes import REAL_OF, Array, as_dtype
-from gradtape.ir import REGISTRY, Node, Op, Spec, apply, constant, declare, spec
+from gradtape.dtypes import REAL_OF, Array
+from gradtape.ir import REGISTRY, Node, apply, constant, spec
 from gradtape.ops.arrays.movement import reshape_node
 from gradtape.ops.elementwise.arithmetic import equal, not_equal, power, where
 from gradtape.ops.elementwise.complexes import abs, imag, real, sign
 from gradtape.ops.elementwise.unary import sqrt, square
-from gradtape.ops.families import Sample, batching, cast, independence, promotion
+from gradtape.ops.families import Sample, cast, promotion
+from gradtape.ops.families.define import define
 from gradtape.ops.families.elementwise import conjugate, zeros_like
-from gradtape.ops.families.linear import expand_reduced, mask_reduced
-from gradtape.ops.families.reductions import (
-    Axes,
-    add_up,
-    count,
-    inexact_operand,
+from gradtape.ops.families.reductions import add_up, count, inexact_operand, reduction_samples
+from gradtape.ops.families.shapes import (
+    Ints,
+    expand_reduced,
     reduced_shape,
-    reduction_samples,
+    reduced_spec,
+    reduction_params,
 )
-from gradtape.ops.families.shapes import normalize_axes
 from gradtape.ops.families.signatures import Axis, Tensor, TensorLike, kind_of_operand
-from gradtape.ops.families.sparsity import nothing, reduced
+from gradtape.ops.families.sparsity import lanes, nothing
 from gradtape.ops.reductions.extrema import max, min
 from gradtape.trace.record import record
 
 _DOUBLE = np.dtype(np.float64)
 
 
-def _sum_of_powers(size: Array, ord: float, axis: Axes) -> Array:
+def _sum_of_powers(size: Array, ord: float, axis: Ints) -> Array:
     # NumPy sums pairwise, which is more accurate, only along the last axis in memory.
     kept = [position for position in range(size.ndim) if position not in axis]
     last = size.transpose(*kept, *axis)
@@ -46,7 +44,7 @@ def _root(total: Array, ord: float) -> Array:
     return np.sqrt(total) if ord == 2.0 else np.power(total, 1.0 / ord)
 
 
-def _kernel(x: Array, ord: float, axis: Axes, keepdims: bool) -> Array:
+def _kernel(x: Array, ord: float, axis: Ints, keepdims: bool) -> Array:
     size = np.abs(x)
     if ord == 0.0:
         return np.sum(x != 0, axis=axis, keepdims=keepdims, dtype=size.dtype)
@@ -64,7 +62,7 @@ def _kernel(x: Array, ord: float, axis: Axes, keepdims: bool) -> Array:
     return result.reshape(reduced_shape(x.shape, axis, keepdims))
 
 
-def _direction(y: Node, x: Node, ord: float, axis: Axes) -> Node | None:
+def _direction(y: Node, x: Node, ord: float, axis: Ints) -> Node | None:
     """The gradient of the norm: sign(x) (|x| / y)^(ord - 1), or 0 where this is undefined."""
     if ord == 0.0:
         return None
@@ -82,7 +80,7 @@ def _jvp(
     y: Node,
     inputs: tuple[Node, ...],
     ord: float,
-    axis: Axes,
+    axis: Ints,
     keepdims: bool,
 ) -> Node:
     direction = _direction(y, inputs[0], ord, axis)
@@ -92,7 +90,7 @@ def _jvp(
 
 
 def _vjp(
-    index: int, g: Node, y: Node, inputs: tuple[Node, ...], ord: float, axis: Axes, keepdims: bool
+    index: int, g: Node, y: Node, inputs: tuple[Node, ...], ord: float, axis: Ints, keepdims: bool
 ) -> Node:
     direction = _direction(y, inputs[0], ord, axis)
     if direction is None:
@@ -100,7 +98,7 @@ def _vjp(
     return direction * expand_reduced(g, inputs[0].shape, axis)
 
 
-def _composition(x: Node, ord: float, axis: Axes, keepdims: bool) -> Node | None:
+def _composition(x: Node, ord: float, axis: Ints, keepdims: bool) -> Node | None:
     """The Euclidean norm: float32 is summed in float64; float64 is scaled in three ways at once.
 
     Scaling by powers of two is exact, so numbers with squares out of range lose no digits.
@@ -120,7 +118,7 @@ def _composition(x: Node, ord: float, axis: Axes, keepdims: bool) -> Node | None
     return reshape_node(found, reduced_shape(x.shape, axis, keepdims))
 
 
-def _of_order(x: Node, ord: float, axis: Axes, keepdims: bool) -> Node | None:
+def _of_order(x: Node, ord: float, axis: Ints, keepdims: bool) -> Node | None:
     """A norm of another order, of numbers scaled by the largest, or by the smallest of them."""
     dtype = REAL_OF[x.dtype]
     if ord == 0.0:
@@ -138,7 +136,7 @@ def _of_order(x: Node, ord: float, axis: Axes, keepdims: bool) -> Node | None:
     return reshape_node(cast(root, dtype), reduced_shape(x.shape, axis, keepdims))
 
 
-def _scaled_norm(x: Node, axis: Axes, scale: float | None) -> tuple[Node, Node]:
+def _scaled_norm(x: Node, axis: Ints, scale: float | None) -> tuple[Node, Node]:
     """The norm, computed from scaled numbers and scaled back, and the scaled sum of squares."""
     squares = None
     for part in (real, imag) if x.dtype.kind == "c" else (None,):
@@ -156,10 +154,6 @@ def _number(value: float) -> Node:
     return constant(value, spec((), _DOUBLE))
 
 
-def _spec(x: Spec, ord: float, axis: Axes, keepdims: bool) -> Spec:
-    return spec(reduced_shape(x.shape, axis, keepdims), as_dtype(REAL_OF[x.dtype]))
-
-
 def _samples() -> list[Sample]:
     found = []
     for ord in (2.0, 3.0, 1.5, -1.0):
@@ -172,26 +166,18 @@ def _samples() -> list[Sample]:
     return found
 
 
-NORM = declare(
-    Op(
-        "norm",
-        "reduction",
-        params=("ord", "axis", "keepdims"),
-        spec=_spec,
-        numpy=_kernel,
-        promote=promotion("norm", "float", "inexact"),
-        jvp=_jvp,
-        vjp=_vjp,
-        mask=mask_reduced,
-        batch=batching.shifted("axis"),
-        examples=independence.reduction,
-        sparsity=lambda y, operands, ord, **axes: (reduced if ord else nothing)(
-            y, operands, **axes
-        ),
-        composition=_composition,
-        expensive=True,
-        samples=_samples,
-    )
+NORM = define(
+    "norm",
+    "reduction",
+    params=("ord", "axis", "keepdims"),
+    spec=reduced_spec(lambda dtype: REAL_OF[dtype]),
+    numpy=_kernel,
+    promote=promotion("norm", "float", "inexact"),
+    jvp=_jvp,
+    vjp=_vjp,
+    sparsity=lambda y, operands, ord, **axes: (lanes if ord else nothing)(y, operands, **axes),
+    composition=_composition,
+    samples=_samples,
 )
 
 
@@ -218,10 +204,10 @@ def norm(
             f"norm: ord {ord!r} is not a number. Choose one such as 1, 2 or float('inf')."
         )
     x = inexact_operand(x)
-    axes = normalize_axes("norm", axis, x.ndim)
+    axes, keeps = reduction_params("norm", x.ndim, axis, keepdims)
     if order == 1.0 or (order == math.inf and count(x, axes) == 0):
-        return record(REGISTRY["sum"], (abs(x),), (axes, as_flag("norm: keepdims", keepdims)))
+        return record(REGISTRY["sum"], (abs(x),), (axes, keeps))
     if math.isinf(order):
         choose = max if order > 0.0 else min
-        return choose(abs(x), axis=axes, keepdims=keepdims)
-    return record(NORM, (x,), (order, axes, as_flag("norm: keepdims", keepdims)))
+        return choose(abs(x), axis=axes, keepdims=keeps)
+    return record(NORM, (x,), (order, axes, keeps))

@@ -12,39 +12,33 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.argument_checks import as_flag, as_real
+from gradtape.argument_checks import as_real
 from gradtape.dtypes import as_dtype
-from gradtape.ir import (
-    Accumulation,
-    Node,
-    Op,
-    Rule,
-    Spec,
-    Undefined,
-    apply,
-    constant,
-    declare,
-    spec,
-)
+from gradtape.ir import Accumulation, Node, Op, Rule, apply, constant, spec
 from gradtape.ops.arrays.movement import reshape_node
 from gradtape.ops.elementwise.arithmetic import equal, record_operand, where
 from gradtape.ops.elementwise.complexes import imag, real
 from gradtape.ops.elementwise.unary import exp, log, square
-from gradtape.ops.families import Sample, batching, identities, independence, promotion
+from gradtape.ops.families import Sample, identities, promotion
+from gradtape.ops.families.define import define
 from gradtape.ops.families.elementwise import conjugate
-from gradtape.ops.families.linear import expand_reduced, linear, mask_reduced
 from gradtape.ops.families.reductions import (
-    Axes,
     accumulator,
     count,
     in_dtype,
     inexact_operand,
-    reduced_shape,
     reduction_samples,
 )
-from gradtape.ops.families.shapes import normalize_axes, reduction_params
+from gradtape.ops.families.samples import drawn
+from gradtape.ops.families.shapes import (
+    Ints,
+    expand_reduced,
+    normalize_axes,
+    reduced_shape,
+    reduced_spec,
+    reduction_params,
+)
 from gradtape.ops.families.signatures import Axis, DTypeLike, Tensor, TensorLike, kind_of_operand
-from gradtape.ops.families.sparsity import lanes, nothing, reduced
 from gradtape.ops.reductions.cumulative import cumulative_prod, cumulative_sum, product_of_others
 from gradtape.ops.reductions.extrema import MAX, argmax, argmin, max, median, min, quantile
 from gradtape.ops.reductions.norm import norm
@@ -71,25 +65,17 @@ __all__ = [
 ]
 
 
-def _accumulated_spec(x: Spec, axis: Axes, keepdims: bool) -> Spec:
-    return spec(reduced_shape(x.shape, axis, keepdims), accumulator(x.dtype))
+_ACCUMULATED = ("float64", "float32", "complex128", "int32", "bool")
 
-
-SUM = linear(
+SUM = define(
     "sum",
     "reduction",
-    params=("axis", "keepdims"),
-    spec=_accumulated_spec,
-    numpy=lambda x, axis, keepdims: np.sum(x, axis=axis, keepdims=keepdims),
-    mask=mask_reduced,
+    spec=reduced_spec(accumulator),
+    numpy=np.sum,
     transpose=lambda g, x, axis, keepdims: expand_reduced(g, x.shape, axis),
-    batch=batching.shifted("axis"),
-    examples=independence.reduction,
-    sparsity=reduced,
     reduction=Accumulation.SUM,
     simpler=identities.reduction,
-    expensive=True,
-    samples=reduction_samples("sum", ("float64", "float32", "complex128", "int32", "bool")),
+    samples=reduction_samples("sum", _ACCUMULATED),
 )
 
 
@@ -113,7 +99,7 @@ def sum(
     return _accumulate(SUM, x, axis, dtype, keepdims)
 
 
-def _partial_products(x: Node, axis: Axes) -> Node | None:
+def _partial_products(x: Node, axis: Ints) -> Node | None:
     """The derivative of the product by each element: the product of all other elements."""
     total = None
     for position in axis:
@@ -124,7 +110,7 @@ def _partial_products(x: Node, axis: Axes) -> Node | None:
 
 
 def _prod_jvp(
-    tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...], axis: Axes, keepdims: bool
+    tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...], axis: Ints, keepdims: bool
 ) -> Node:
     partials = _partial_products(inputs[0], axis)
     terms = tangents[0] if partials is None else tangents[0] * partials
@@ -132,7 +118,7 @@ def _prod_jvp(
 
 
 def _prod_vjp(
-    index: int, g: Node, y: Node, inputs: tuple[Node, ...], axis: Axes, keepdims: bool
+    index: int, g: Node, y: Node, inputs: tuple[Node, ...], axis: Ints, keepdims: bool
 ) -> Node:
     partials = _partial_products(inputs[0], axis)
     g = expand_reduced(g, inputs[0].shape, axis)
@@ -141,29 +127,22 @@ def _prod_vjp(
 
 def _prod_samples() -> list[Sample]:
     zeros = np.array([[0.0, 2.0, 0.5], [3.0, 0.0, 0.0]])
-    found = reduction_samples("prod", ("float64", "float32", "complex128", "int32", "bool"))()
-    cases: list[Axes] = [(0,), (1,), (0, 1)]
-    return found + [Sample((zeros,), {"axis": axis, "keepdims": False}) for axis in cases]
+    cases: list[Ints] = [(0,), (1,), (0, 1)]
+    return reduction_samples("prod", _ACCUMULATED)() + [
+        Sample((zeros,), {"axis": axis, "keepdims": False}) for axis in cases
+    ]
 
 
-PROD = declare(
-    Op(
-        "prod",
-        "reduction",
-        params=("axis", "keepdims"),
-        spec=_accumulated_spec,
-        numpy=lambda x, axis, keepdims: np.prod(x, axis=axis, keepdims=keepdims),
-        jvp=_prod_jvp,
-        vjp=_prod_vjp,
-        mask=mask_reduced,
-        batch=batching.shifted("axis"),
-        examples=independence.reduction,
-        sparsity=reduced,
-        reduction=Accumulation.PROD,
-        simpler=identities.reduction,
-        expensive=True,
-        samples=_prod_samples,
-    )
+PROD = define(
+    "prod",
+    "reduction",
+    spec=reduced_spec(accumulator),
+    numpy=np.prod,
+    jvp=_prod_jvp,
+    vjp=_prod_vjp,
+    reduction=Accumulation.PROD,
+    simpler=identities.reduction,
+    samples=_prod_samples,
 )
 
 
@@ -179,25 +158,15 @@ def prod(
     return _accumulate(PROD, x, axis, dtype, keepdims)
 
 
-def _logical(name: str, kernel: Rule, reduction: Accumulation) -> Op:
-    return declare(
-        Op(
-            name,
-            "reduction",
-            params=("axis", "keepdims"),
-            spec=lambda x, axis, keepdims: spec(
-                reduced_shape(x.shape, axis, keepdims), np.dtype(bool)
-            ),
-            numpy=lambda x, axis, keepdims: kernel(x, axis=axis, keepdims=keepdims),
-            jvp=Undefined(f"{name} gives booleans"),
-            vjp=Undefined(f"{name} gives booleans"),
-            batch=batching.shifted("axis"),
-            examples=independence.reduction,
-            sparsity=nothing,
-            reduction=reduction,
-            expensive=True,
-            samples=reduction_samples(name, ("bool", "float64", "int32")),
-        )
+def _logical(name: str, numpy: Rule, reduction: Accumulation) -> Op:
+    return define(
+        name,
+        "reduction",
+        spec=reduced_spec(lambda dtype: np.dtype(bool)),
+        numpy=numpy,
+        undefined=f"{name} gives booleans",
+        reduction=reduction,
+        samples=reduction_samples(name, ("bool", "float64", "int32")),
     )
 
 
@@ -235,14 +204,7 @@ def count_nonzero(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False
     2
     """
     x = in_dtype(record_operand(x), np.dtype(bool))
-    return record(
-        SUM,
-        (x,),
-        (
-            normalize_axes("count_nonzero", axis, x.ndim),
-            as_flag("count_nonzero: keepdims", keepdims),
-        ),
-    )
+    return record(SUM, (x,), reduction_params("count_nonzero", x.ndim, axis, keepdims))
 
 
 @kind_of_operand
@@ -253,11 +215,11 @@ def mean(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tens
     [2.0, 3.0]
     """
     x = inexact_operand(x)
-    axes = normalize_axes("mean", axis, x.ndim)
-    return record(SUM, (x,), (axes, as_flag("mean: keepdims", keepdims))) / count(x, axes)
+    params = reduction_params("mean", x.ndim, axis, keepdims)
+    return record(SUM, (x,), params) / count(x, params[0])
 
 
-def _from_mean(x: Node, axis: Axes) -> Node:
+def _from_mean(x: Node, axis: Ints) -> Node:
     """The distance of each element from the mean."""
     total = apply(SUM, (x,), (axis, True))
     # An empty axis has no mean, and no distances from it.
@@ -265,14 +227,14 @@ def _from_mean(x: Node, axis: Axes) -> Node:
     return x - total / constant(number, spec((), x.dtype))
 
 
-def _squared_deviations_kernel(x: np.ndarray, axis: Axes, keepdims: bool) -> np.ndarray:
+def _squared_deviations_kernel(x: np.ndarray, axis: Ints, keepdims: bool) -> np.ndarray:
     total = np.sum(x, axis=axis, keepdims=True)
     number = x.size // builtins.max(total.size, 1)
     distance = x - total / x.dtype.type(builtins.max(number, 1))
     return np.asarray(np.sum(np.square(distance), axis=axis, keepdims=keepdims))
 
 
-def _squared_deviations_composition(x: Node, axis: Axes, keepdims: bool) -> Node | None:
+def _squared_deviations_composition(x: Node, axis: Ints, keepdims: bool) -> Node | None:
     """Two passes, unless columns are reduced: rows stay in a cache from one pass to the next."""
     long = [position for position in range(x.ndim) if x.shape[position] != 1]
     reduced = [long.index(position) for position in axis if position in long]
@@ -282,7 +244,7 @@ def _squared_deviations_composition(x: Node, axis: Axes, keepdims: bool) -> Node
 
 
 def _squared_deviations_jvp(
-    tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...], axis: Axes, keepdims: bool
+    tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...], axis: Ints, keepdims: bool
 ) -> Node:
     # Distances add up to 0, so the tangent of the mean adds nothing.
     terms = _from_mean(inputs[0], axis) * tangents[0]
@@ -290,37 +252,28 @@ def _squared_deviations_jvp(
 
 
 def _squared_deviations_vjp(
-    index: int, g: Node, y: Node, inputs: tuple[Node, ...], axis: Axes, keepdims: bool
+    index: int, g: Node, y: Node, inputs: tuple[Node, ...], axis: Ints, keepdims: bool
 ) -> Node:
     twice = expand_reduced(g + g, inputs[0].shape, axis)
     return twice * _from_mean(inputs[0], axis)
 
 
-SQUARED_DEVIATIONS = declare(
-    Op(
-        "squared_deviations",
-        "reduction",
-        params=("axis", "keepdims"),
-        spec=lambda x, axis, keepdims: spec(reduced_shape(x.shape, axis, keepdims), x.dtype),
-        numpy=_squared_deviations_kernel,
-        promote=promotion("squared_deviations", "float", "float"),
-        jvp=_squared_deviations_jvp,
-        vjp=_squared_deviations_vjp,
-        mask=mask_reduced,
-        batch=batching.shifted("axis"),
-        examples=independence.reduction,
-        sparsity=reduced,
-        reduction=Accumulation.SQUARED_DEVIATIONS,
-        composition=_squared_deviations_composition,
-        counts_elements=True,
-        expensive=True,
-        samples=reduction_samples("squared_deviations", ("float64", "float32")),
-        doc="The sum of squared distances from the mean: the variance is this over n.",
-    )
+SQUARED_DEVIATIONS = define(
+    "squared_deviations",
+    "reduction",
+    numpy=_squared_deviations_kernel,
+    promote=promotion("squared_deviations", "float", "float"),
+    jvp=_squared_deviations_jvp,
+    vjp=_squared_deviations_vjp,
+    reduction=Accumulation.SQUARED_DEVIATIONS,
+    composition=_squared_deviations_composition,
+    counts_elements=True,
+    samples=reduction_samples("squared_deviations", ("float64", "float32")),
+    doc="The sum of squared distances from the mean: the variance is this over n.",
 )
 
 
-def _divisor(name: str, x: Any, axes: Axes, correction: float) -> float:
+def _divisor(name: str, x: Any, axes: Ints, correction: float) -> float:
     """What the sum of squared distances is divided by."""
     number = count(x, axes) - as_real(f"{name}: correction", correction)
     return number if number > 0.0 else 0.0
@@ -336,10 +289,9 @@ def var(
     1.25
     """
     x = inexact_operand(x)
-    axes = normalize_axes("var", axis, x.ndim)
-    number = _divisor("var", x, axes, correction)
+    params = reduction_params("var", x.ndim, axis, keepdims)
+    number = _divisor("var", x, params[0], correction)
     parts = (real(x), imag(x)) if x.dtype.kind == "c" else (x,)
-    params = (axes, as_flag("var: keepdims", keepdims))
     squares = [record(SQUARED_DEVIATIONS, (part,), params) for part in parts]
     return (squares[0] if len(squares) == 1 else squares[0] + squares[1]) / number
 
@@ -359,25 +311,25 @@ def std(
     return norm(x - mean(x, axis=axes, keepdims=True), 2, axes, keepdims) / math.sqrt(number)
 
 
-def _exponentials(x: np.ndarray, axis: Axes) -> tuple[Any, Any]:
+def _exponentials(x: np.ndarray, axis: Ints) -> tuple[Any, Any]:
     """exp(x - m) and the maximum m; exp(0) at x = m even if infinite, as inf - inf is NaN."""
     highest = np.max(x, axis=axis, keepdims=True, initial=-np.inf)
     return np.exp(np.where(x == highest, x.dtype.type(0), x - highest)), highest
 
 
-def _logsumexp_kernel(x: np.ndarray, axis: Axes, keepdims: bool) -> np.ndarray:
+def _logsumexp_kernel(x: np.ndarray, axis: Ints, keepdims: bool) -> np.ndarray:
     terms, highest = _exponentials(x, axis)
     total = np.log(np.sum(terms, axis=axis, keepdims=True)) + highest
     return total.reshape(reduced_shape(x.shape, axis, keepdims))
 
 
-def _weights_kernel(x: np.ndarray, axis: Axes) -> np.ndarray:
+def _weights_kernel(x: np.ndarray, axis: Ints) -> np.ndarray:
     terms, highest = _exponentials(x, axis)
     weights = terms / np.sum(terms, axis=axis, keepdims=True)
     return np.where(highest == -np.inf, x.dtype.type(0), weights)
 
 
-def _exponential_nodes(x: Node, axis: Axes) -> tuple[Node, Node, Node]:
+def _exponential_nodes(x: Node, axis: Ints) -> tuple[Node, Node, Node]:
     """The maximum m, the terms exp(x - m), and their sum, as nodes for the compositions."""
     highest = apply(MAX, (x,), (axis, True))
     zero = constant(0, spec((), x.dtype))
@@ -386,73 +338,66 @@ def _exponential_nodes(x: Node, axis: Axes) -> tuple[Node, Node, Node]:
     return highest, terms, apply(SUM, (terms,), (axis, True))
 
 
-def _logsumexp_composition(x: Node, axis: Axes, keepdims: bool) -> Node:
+def _logsumexp_composition(x: Node, axis: Ints, keepdims: bool) -> Node:
     highest, _, total = _exponential_nodes(x, axis)
     return reshape_node(log(total) + highest, reduced_shape(x.shape, axis, keepdims))
 
 
-def _weights_composition(x: Node, axis: Axes) -> Node:
+def _weights_composition(x: Node, axis: Ints) -> Node:
     highest, terms, total = _exponential_nodes(x, axis)
     nothing = equal(highest, constant(-np.inf, spec((), x.dtype)))
     return where(nothing, constant(0, spec((), x.dtype)), terms / total)
 
 
-def _weights_tangent(tangent: Node, y: Node, axis: Axes) -> Node:
+def _weights_tangent(tangent: Node, y: Node, axis: Ints) -> Node:
     """The Jacobian of the weights times a vector; it is symmetric, so it serves both modes."""
     weighted = y * tangent
     return weighted - y * apply(SUM, (weighted,), (axis, True))
 
 
 # Weights are computed from the operand: exp(x - logsumexp(x)) loses digits if the result is large.
-LOGSUMEXP_WEIGHTS = declare(
-    Op(
+LOGSUMEXP_WEIGHTS = define(
+    "logsumexp_weights",
+    "reduction",
+    params=("axis",),
+    spec=lambda x, axis: x,
+    numpy=_weights_kernel,
+    jvp=lambda tangents, y, inputs, axis: _weights_tangent(tangents[0], y, axis),
+    vjp=lambda index, g, y, inputs, axis: _weights_tangent(g, y, axis),
+    mask=lambda index, mask, y, inputs, axis: expand_reduced(
+        apply(ANY, (mask,), (axis, True)), mask.shape, axis
+    ),
+    composition=_weights_composition,
+    samples=drawn(
         "logsumexp_weights",
-        "reduction",
-        params=("axis",),
-        spec=lambda x, axis: x,
-        numpy=_weights_kernel,
-        jvp=lambda tangents, y, inputs, axis: _weights_tangent(tangents[0], y, axis),
-        vjp=lambda index, g, y, inputs, axis: _weights_tangent(g, y, axis),
-        mask=lambda index, mask, y, inputs, axis: expand_reduced(
-            apply(ANY, (mask,), (axis, True)), mask.shape, axis
-        ),
-        batch=batching.shifted("axis"),
-        examples=independence.reduction,
-        sparsity=lanes,
-        composition=_weights_composition,
-        expensive=True,
-        samples=lambda: (
-            [
-                Sample((np.array([[0.3, -1.0, 0.7], [2.0, 0.1, 0.4]]),), {"axis": axis})
-                for axis in ((1,), (0, 1), ())
-            ]
-            + [Sample((np.zeros((0, 2), np.float32),), {"axis": (0,)})]
-        ),
-        doc="The derivative of log-sum-exp: exp(x) over its sum; 0 where all are -inf.",
-    )
+        ("axis",),
+        ((2, 3), (1,)),
+        ((2, 3), (0, 1)),
+        ((2, 3), ()),
+        ((0, 2), (0,)),
+        dtypes=("float64", "float32"),
+    ),
+    doc="The derivative of log-sum-exp: exp(x) over its sum; 0 where all are -inf.",
 )
-LOGSUMEXP = declare(
-    Op(
-        "logsumexp",
-        "reduction",
-        params=("axis", "keepdims"),
-        spec=lambda x, axis, keepdims: spec(reduced_shape(x.shape, axis, keepdims), x.dtype),
-        numpy=_logsumexp_kernel,
-        promote=promotion("logsumexp", "float", "float"),
-        jvp=lambda tangents, y, inputs, axis, keepdims: apply(
-            SUM, (apply(LOGSUMEXP_WEIGHTS, inputs, (axis,)) * tangents[0],), (axis, keepdims)
-        ),
-        vjp=lambda index, g, y, inputs, axis, keepdims: (
-            apply(LOGSUMEXP_WEIGHTS, inputs, (axis,)) * expand_reduced(g, inputs[0].shape, axis)
-        ),
-        mask=mask_reduced,
-        batch=batching.shifted("axis"),
-        examples=independence.reduction,
-        sparsity=reduced,
-        composition=_logsumexp_composition,
-        expensive=True,
-        samples=reduction_samples("logsumexp", ("float64", "float32")),
-    )
+
+
+def _weights(x: Node, axis: Ints) -> Node:
+    return apply(LOGSUMEXP_WEIGHTS, (x,), (axis,))
+
+
+LOGSUMEXP = define(
+    "logsumexp",
+    "reduction",
+    numpy=_logsumexp_kernel,
+    promote=promotion("logsumexp", "float", "float"),
+    jvp=lambda tangents, y, inputs, axis, keepdims: apply(
+        SUM, (_weights(inputs[0], axis) * tangents[0],), (axis, keepdims)
+    ),
+    vjp=lambda index, g, y, inputs, axis, keepdims: (
+        _weights(inputs[0], axis) * expand_reduced(g, inputs[0].shape, axis)
+    ),
+    composition=_logsumexp_composition,
+    samples=reduction_samples("logsumexp", ("float64", "float32")),
 )
 
 
@@ -464,8 +409,4 @@ def logsumexp(x: TensorLike, /, axis: Axis = None, keepdims: bool = False) -> Te
     1000.693147
     """
     x = record_operand(x)
-    return record(
-        LOGSUMEXP,
-        (x,),
-        reduction_params("logsumexp", x.ndim, axis, keepdims),
-    )
+    return record(LOGSUMEXP, (x,), reduction_params("logsumexp", x.ndim, axis, keepdims))

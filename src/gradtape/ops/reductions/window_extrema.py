@@ -22,19 +22,20 @@ import numpy as np
 
 from gradtape.dtypes import DType
 from gradtape.errors import ShapeError
-from gradtape.ir import REGISTRY, Node, Op, Shape, Spec, Undefined, apply, constant, declare, spec
+from gradtape.ir import REGISTRY, Node, Shape, Spec, apply, constant, spec
 from gradtape.ops.arrays import movement
 from gradtape.ops.arrays.slicing import SET_SLICE, SLICE, UNSLICE
 from gradtape.ops.elementwise.arithmetic import where
 from gradtape.ops.families import batching, independence
+from gradtape.ops.families.define import define
 from gradtape.ops.families.phases import Pairs
 from gradtape.ops.families.samples import Sample, generator
-from gradtape.ops.families.sparsity import Listed, RuleInput, nothing
+from gradtape.ops.families.sparsity import Listed, RuleInput
 from gradtape.ops.families.windows import Ints, counts_of, positions, windows_of
 from gradtape.trace.record import record
 
 if TYPE_CHECKING:
-    from gradtape.ops.families.phases import Pairs
+    from gradtape.ops.families.define import define
 from gradtape.ops.families.sparsity import OpReads
 
 _CODE = np.dtype(np.int32)
@@ -277,39 +278,33 @@ def _samples() -> list[Sample]:
     return found
 
 
-WINDOW_MAX = declare(
-    Op(
-        "window_max",
-        "windows",
-        params=_Windows._fields,
-        spec=lambda x, **params: spec(_counts(x, **params), x.dtype),
-        numpy=lambda x, **params: np.max(_lanes(x, **params), axis=-1),
-        jvp=_jvp,
-        vjp=_vjp,
-        batch=_batch,
-        examples=_examples,
-        sparsity=_sparsity,
-        composition=lambda x, **params: _chosen(x, _Windows(**params))[0],
-        expensive=True,
-        samples=_samples,
-    )
+WINDOW_MAX = define(
+    "window_max",
+    "windows",
+    params=_Windows._fields,
+    spec=lambda x, **params: spec(_counts(x, **params), x.dtype),
+    numpy=lambda x, **params: np.max(_lanes(x, **params), axis=-1),
+    jvp=_jvp,
+    vjp=_vjp,
+    batch=_batch,
+    examples=_examples,
+    sparsity=_sparsity,
+    composition=lambda x, **params: _chosen(x, _Windows(**params))[0],
+    expensive=True,
+    samples=_samples,
 )
-WINDOW_ARGMAX = declare(
-    Op(
-        "window_argmax",
-        "windows",
-        params=_Windows._fields,
-        spec=lambda x, **params: spec(_counts(x, **params), _CODE),
-        numpy=lambda x, **params: np.take(
-            np.array(_codes(_Windows(**params)), _CODE), np.argmax(_lanes(x, **params), axis=-1)
-        ),
-        jvp=Undefined("window_argmax gives integers"),
-        vjp=Undefined("window_argmax gives integers"),
-        batch=_batch,
-        examples=_examples,
-        sparsity=nothing,
-        composition=lambda x, **params: _chosen(x, _Windows(**params))[1],
-        expensive=True,
-        samples=_samples,
-    )
+WINDOW_ARGMAX = define(
+    "window_argmax",
+    "windows",
+    params=_Windows._fields,
+    spec=lambda x, **params: spec(_counts(x, **params), _CODE),
+    numpy=lambda x, **params: np.take(
+        np.array(_codes(_Windows(**params)), _CODE), np.argmax(_lanes(x, **params), axis=-1)
+    ),
+    undefined="window_argmax gives integers",
+    batch=_batch,
+    examples=_examples,
+    composition=lambda x, **params: _chosen(x, _Windows(**params))[1],
+    expensive=True,
+    samples=_samples,
 )
