@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradtape.errors import DtypeError, ShapeError
-from gradtape.ir import Node, Rows, Shape, Spec, apply, constant, spec
-from gradtape.ir.op import Rule
+from gradtape.ir import Node, Op, Rows, Rule, Shape, Spec, apply, constant, spec
 from gradtape.ops.arrays.movement import reshape_node
 from gradtape.ops.arrays.slicing import cast_value
 from gradtape.ops.elementwise.arithmetic import WHERE
@@ -351,7 +350,7 @@ TAKE_ALONG_AXIS = define(
     copies=memory_copies.take_along_axis,
     samples=_along_samples(values=False),
 )
-ADD_ALONG_AXIS = define(
+ADD_ALONG_AXIS: Op = define(
     "add_along_axis",
     "indexing",
     spec=lambda x, indices, values, axis: _same_shape(

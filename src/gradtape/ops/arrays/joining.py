@@ -10,7 +10,7 @@ import numpy as np
 
 from gradtape.argument_checks import as_integer, is_choice
 from gradtape.errors import ShapeError, shown
-from gradtape.ir import Join, Spec, View, spec
+from gradtape.ir import Join, Op, Spec, View, spec
 from gradtape.ir.node import Node, apply, constant, constant_value, outputs
 from gradtape.ops.arrays.movement import broadcast_to, reshape
 from gradtape.ops.arrays.slicing import SLICE, along_axis, axis_part
@@ -174,7 +174,7 @@ def _split_composition(x: Node, sizes: tuple[int, ...], axis: int) -> tuple[Node
     return tuple(found)
 
 
-SPLIT = define(
+SPLIT: Op = define(
     "split",
     "movement",
     params=("sizes", "axis"),

@@ -10,7 +10,7 @@ import numpy as np
 
 from gradtape.argument_checks import as_flag
 from gradtape.errors import IndexRangeError, ShapeError, shown
-from gradtape.ir import Node, Shape, Spec, View, apply, spec
+from gradtape.ir import Node, Op, Shape, Spec, View, apply, spec
 from gradtape.ops.arrays.slicing import read_part
 from gradtape.ops.elementwise.arithmetic import identity, record_operand
 from gradtape.ops.families import batching, identities, independence, memory_copies, shapes
@@ -291,7 +291,7 @@ def flip(x: TensorLike, /, *, axis: Axis = None) -> Tensor:
     return read_part(x, starts, x.shape, steps, x.shape)
 
 
-ROLL = define(
+ROLL: Op = define(
     "roll",
     "movement",
     params=("shift", "axis"),

@@ -195,7 +195,7 @@ def pow(x: TensorLike, exponent: TensorLike, /) -> Tensor:
     return power(x, exponent)
 
 
-atan2 = elementwise(
+atan2: Binary = elementwise(
     "atan2",
     "Angle of the point (second, first).",
     ("float(gt.atan2(0.0, 1.0))", "0.0"),
@@ -207,7 +207,7 @@ atan2 = elementwise(
     accepts="float",
     domains=[(0.4, 2.0)],
 )
-hypot = elementwise(
+hypot: Binary = elementwise(
     "hypot",
     "sqrt(x² + y²) without overflow; derivative 0 at the origin.",
     ("float(gt.hypot(3.0, 4.0))", "5.0"),
@@ -225,7 +225,7 @@ logaddexp = elementwise(
     accepts="float",
     function=LOGADDEXP,
 )
-copysign = elementwise(
+copysign: Binary = elementwise(
     "copysign",
     "First operand with the sign of the second.",
     ("float(gt.copysign(1.0, -0.0))", "-1.0"),
@@ -294,7 +294,7 @@ def _comparison(
     return elementwise(name, doc, example, arity=2, accepts=accepts, result="bool", llvm=rule)
 
 
-equal = _comparison(
+equal: Binary = _comparison(
     "equal", "Whether operands are equal.", ("bool(gt.equal(1, 1))", "True"), "oeq", "any"
 )
 not_equal = _comparison(

@@ -26,7 +26,8 @@ def mask_reduced(
 
 def mask_moved(index: int, mask: Node, y: Node, inputs: tuple[Node, ...], **params: Any) -> Node:
     """The mask of an operand whose elements are only moved: it moves like the cotangent."""
-    return y.op.vjp(index, mask, y, inputs, **params)  # type: ignore[operator,misc]
+    moved: Node = y.op.vjp(index, mask, y, inputs, **params)  # type: ignore[operator,misc]
+    return moved
 
 
 def mask_by_vjp(index: int, mask: Node, y: Node, inputs: tuple[Node, ...], **params: Any) -> Node:

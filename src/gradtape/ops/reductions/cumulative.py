@@ -131,7 +131,7 @@ def _define(name: str, **rules: Any) -> Op:
     )
 
 
-CUMULATIVE_SUM = _define(
+CUMULATIVE_SUM: Op = _define(
     "cumulative_sum",
     numpy=_in_direction(np.cumsum),
     transpose=lambda g, x, axis, reverse: apply(CUMULATIVE_SUM, (g,), (axis, not reverse)),

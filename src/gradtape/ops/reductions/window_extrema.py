@@ -30,8 +30,9 @@ from gradtape.ops.families import batching, independence
 from gradtape.ops.families.define import define
 from gradtape.ops.families.phases import Pairs
 from gradtape.ops.families.samples import Sample, generator
+from gradtape.ops.families.shapes import Ints
 from gradtape.ops.families.sparsity import Listed, RuleInput
-from gradtape.ops.families.windows import Ints, counts_of, positions, windows_of
+from gradtape.ops.families.windows import counts_of, positions, windows_of
 from gradtape.trace.record import record
 
 if TYPE_CHECKING:
