@@ -17,7 +17,7 @@ import gradtape as gt
 from gradtape.compiler.cpython import switch
 from gradtape.compiler.objects import llvm
 from gradtape.ir import node
-from gradtape.jit import thread_captures
+from gradtape.jit import function as functions
 from gradtape.runtime import plan_cache, tiers
 
 FEW = 8
@@ -33,7 +33,7 @@ def small_caches(monkeypatch):
     monkeypatch.setattr(node, "STRUCTURE_LIMIT", FEW)
     monkeypatch.setattr(node, "SPEC_LIMIT", FEW)
     monkeypatch.setattr(plan_cache, "PLAN_LIMIT", FEW)
-    monkeypatch.setattr(thread_captures, "SIGNATURES", 2 * FEW)
+    monkeypatch.setattr(functions, "SIGNATURES", 2 * FEW)
     yield
     gt.clear_plans()
 

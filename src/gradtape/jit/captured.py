@@ -18,7 +18,6 @@ from gradtape.compiler.cpython import switch
 from gradtape.concurrency import is_interrupt
 from gradtape.ir.lines import warn
 from gradtape.ir.node import Node
-from gradtape.jit.arguments.signature import Arguments, Inputs
 from gradtape.jit.capture.capture import MEANWHILE, Capture
 from gradtape.jit.capture.capture_run import CaptureRun, Refusal
 from gradtape.jit.check_schedule import NEVER, CheckSchedule, Recheck
@@ -38,6 +37,7 @@ from gradtape.jit.replay.same_path import (
 )
 from gradtape.jit.replay.sources import ReplayedCall
 from gradtape.jit.replay.steps import UNKNOWN, Step
+from gradtape.jit.signature import Arguments, InputValues
 from gradtape.logs import Log
 from gradtape.ops.custom.callback import Outcome, journal
 from gradtape.runtime.flush import leave_full_table, release
@@ -144,7 +144,7 @@ class Captured:
 
     # Running.
 
-    def run(self, arguments: Arguments, leaves: Inputs) -> Any:
+    def run(self, arguments: Arguments, leaves: InputValues) -> Any:
         """Replay the call, or run Python where its path is unknown or the replay fails."""
         self.history.calls += 1
         steps = self.steps
@@ -206,7 +206,7 @@ class Captured:
     def _capture(
         self,
         arguments: Arguments,
-        leaves: Inputs,
+        leaves: InputValues,
         fed: dict[Node, Value],
         outcomes: list[Outcome] | None = None,
         is_check: bool = False,
@@ -247,7 +247,7 @@ class Captured:
             self.refuse(Refusal(f"it needs {what}: {failure}", "Pass a tensor"))
         return returned
 
-    def prepare(self, arguments: Arguments, leaves: Inputs) -> None:
+    def prepare(self, arguments: Arguments, leaves: InputValues) -> None:
         """Capture runs for arguments like these, and leave all state as it is."""
         for _ in range(self._needed()):
             self._look_outside(arguments)
@@ -287,7 +287,7 @@ class Captured:
         self.refuse(Refusal(f"it uses {label}{where}, which {reason}", remedy_for(reason)))
 
     def _new_run(
-        self, arguments: Arguments, leaves: Inputs, fed: dict[Node, Value], is_check: bool
+        self, arguments: Arguments, leaves: InputValues, fed: dict[Node, Value], is_check: bool
     ) -> CaptureRun:
         pinned = set(range(len(leaves))) - self._free
         return CaptureRun(

@@ -12,6 +12,7 @@ import html
 import inspect
 import itertools
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
@@ -20,8 +21,6 @@ from gradtape.compiler.cpython import switch
 from gradtape.concurrency import is_interrupt
 from gradtape.dtypes import World
 from gradtape.ir.program import Program, program
-from gradtape.jit.arguments.argument_keys import has_iterator
-from gradtape.jit.arguments.signature import Arguments, Key, Signature
 from gradtape.jit.bound_function import BoundFunction
 from gradtape.jit.capture.capture import Capture
 from gradtape.jit.capture.capture_run import Refusal, captured_run
@@ -32,7 +31,14 @@ from gradtape.jit.check_schedule import Recheck, checked_recheck, default_rechec
 from gradtape.jit.explain import explained, warn_of_captures
 from gradtape.jit.native.call_slot import MOST_CONTEXTS, compile_guards, is_coming, note_calls
 from gradtape.jit.native.native_call import NativeCall, native_call
-from gradtape.jit.thread_captures import ThreadCaptures
+from gradtape.jit.signature import (
+    Arguments,
+    CallKey,
+    Signature,
+    identities,
+    key_difference,
+    static_names,
+)
 from gradtape.pytree import flatten
 from gradtape.runtime.plan_cache import note_holder
 from gradtape.tensor.display import Displayed, Fields
@@ -48,6 +54,10 @@ R = TypeVar("R")
 
 # Past so many signatures of one function, the next one is worth a warning.
 CAPTURES = 5
+# A thread keeps the captures of at most so many signatures of one function.
+SIGNATURES = 512
+# Up to so many are looked through for objects that are gone whenever there is a new one.
+FEW = 16
 
 
 @overload
@@ -173,7 +183,8 @@ def function(
     if not callable(f):
         raise TypeError(f"function: {f!r} is not callable. Decorate a function or a method.")
     names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
-    names += _names_of(f, static_argnums)
+    places = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
+    names += static_names(f, places)
     contract = Contract(bool(fastmath), bool(frozen), _recheck(recheck))
     return Function(f, names, dynamic_ints, contract)
 
@@ -182,21 +193,35 @@ def _recheck(recheck: object) -> Recheck:
     return default_recheck() if recheck == "auto" else checked_recheck(recheck)
 
 
-def _names_of(f: Callable[..., Any], numbers: Sequence[int] | int) -> tuple[str, ...]:
-    """The names of the parameters at these positions."""
-    places = (numbers,) if isinstance(numbers, int) else tuple(numbers)
-    if not places:
-        return ()
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    parameters = inspect.signature(f, follow_wrapped=False).parameters.values()
-    names = [parameter.name for parameter in parameters if parameter.kind in kinds]
-    for place in places:
-        if not -len(names) <= place < len(names):
-            raise ValueError(
-                f"function: static_argnums {place} is not a place among the parameters {names}. "
-                "Count them from 0, or name them in static_argnames."
-            )
-    return tuple(names[place] for place in places)
+class _ThreadCaptures(threading.local):
+    """The captures of each thread: nodes belong to the thread that made them."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin without any captures."""
+        self.by_key: dict[CallKey, Captured] = {}
+        self.world = World.number[0]
+        self._sweep_at = FEW
+
+    def make_room(self) -> None:
+        """Drop captures for objects that are gone and, of too many, those not called lately.
+
+        Not at every new signature: then each would cost the more the more there are.
+        """
+        known = self.by_key
+        if FEW < len(known) < self._sweep_at:
+            return
+        for gone in [key for key in known if any(each.gone for each in identities(key))]:
+            del known[gone]
+        if len(known) >= SIGNATURES:
+            idle = [key for key, each in known.items() if each.calls == each.calls_before]
+            for key in [*idle, *known][: len(known) - SIGNATURES // 2]:
+                known.pop(key, None)
+        for each in known.values():
+            each.calls_before = each.calls
+        self._sweep_at = min(SIGNATURES, 2 * len(known))
 
 
 class Function(Generic[P, R], Displayed):
@@ -223,7 +248,7 @@ class Function(Generic[P, R], Displayed):
         self.contract = contract
         self.signature = Signature(f, static_argnames, dynamic_ints)
         self._options = (static_argnames, dynamic_ints, contract)
-        self._local = ThreadCaptures()
+        self._local = _ThreadCaptures()
         self._warned = False
         # The addresses of contexts for the native code, and after them the native calls that own
         # the contexts. One tuple: native code must not find an address whose owner is gone.
@@ -333,17 +358,17 @@ class Function(Generic[P, R], Displayed):
             addresses = [each.address.to_bytes(8, "little") for each in owners]
             self.native_contexts = (b"".join(addresses), *owners)
 
-    def _new_signature(self, key: Key) -> Captured:
+    def _new_signature(self, key: CallKey) -> Captured:
         self._local.make_room()
         known = self._local.by_key
         # Compared with the latest only: who has very many shapes should not pay for each of them.
         latest = itertools.islice(reversed(known), CAPTURES)
-        why = self.signature.difference(key, reversed(list(latest)))
+        why = key_difference(key, reversed(list(latest)))
         captured = known[key] = Captured(self.__name__, self.python_function, self.contract, why)
         if self._runs_later:
             why_not = "it is a generator or a coroutine, which runs later"
             captured.refuse(Refusal(why_not, silently=True))
-        if has_iterator(key):
+        if any(each.moves_on for each in identities(key)):
             why_not = "it is given an iterator, which every call moves on"
             captured.refuse(Refusal(why_not, "Pass a list or a tensor", silently=self._warned))
             self._warned = True

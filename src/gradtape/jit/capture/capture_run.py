@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from gradtape.concurrency import is_interrupt
 from gradtape.ir.node import Node
-from gradtape.jit.arguments.signature import Arguments, Inputs
 from gradtape.jit.capture.capture import Capture
 from gradtape.jit.capture.returned_values import (
     ReturnedLeaves,
@@ -22,6 +21,7 @@ from gradtape.jit.capture.stand_ins import StandIns
 from gradtape.jit.guards.never_replayed import states_of_global_generators
 from gradtape.jit.guards.search import Outside
 from gradtape.jit.replay.steps import Result
+from gradtape.jit.signature import Arguments, InputValues
 from gradtape.pytree import flatten, unflatten
 from gradtape.runtime.flush import flush, retire
 from gradtape.tensor.row_sparse import RowSparse
@@ -49,7 +49,7 @@ class CaptureRun:
         self,
         function: Callable[..., Any],
         arguments: Arguments,
-        leaves: Inputs,
+        leaves: InputValues,
         fed: Mapping[Node, Value],
         fastmath: bool,
         outside: Outside | None,

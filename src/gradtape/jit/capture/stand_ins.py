@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.jit.arguments.signature import Arguments, Inputs
 from gradtape.jit.capture.capture import Capture
 from gradtape.jit.capture.containers import ContainerChanges
 from gradtape.jit.replay.steps import rebind
+from gradtape.jit.signature import Arguments, InputValues
 from gradtape.pytree import flatten
 from gradtape.tensor.tensor import Tensor
 from gradtape.trace.followed_number import followed
@@ -29,7 +29,7 @@ class StandIns:
         self,
         capture: Capture,
         arguments: Arguments,
-        leaves: Inputs,
+        leaves: InputValues,
         pinned: Container[int] = (),
         plain_numbers: bool = False,
     ) -> None:
@@ -37,7 +37,7 @@ class StandIns:
         self._arguments = arguments
         self.inputs: list[Any] = []
         originals = arguments.inputs()
-        aliases = arguments.aliases or range(len(leaves))
+        aliases = arguments.key.aliases or range(len(leaves))
         for position, (leaf, (label, original)) in enumerate(zip(leaves, originals, strict=True)):
             if aliases[position] < position:
                 self.inputs.append(self.inputs[aliases[position]])

@@ -23,8 +23,6 @@ from gradtape.compiler.emit.plans.instructions import FIRST, SCALARS, STATUS
 from gradtape.compiler.lower.plan import Layout
 from gradtape.dtypes import World
 from gradtape.ir.node import Node
-from gradtape.jit.arguments.argument_keys import Identity, is_input
-from gradtape.jit.arguments.signature import Arguments
 from gradtape.jit.native.call_slot import compile_guards, install
 from gradtape.jit.replay.captured_steps import CapturedSteps
 from gradtape.jit.replay.sources import (
@@ -40,6 +38,7 @@ from gradtape.jit.replay.sources import (
     VariableValue,
 )
 from gradtape.jit.replay.steps import Result, Run, Step
+from gradtape.jit.signature import Arguments, Identity, is_input
 from gradtape.pytree import Structure, unflatten
 from gradtape.runtime import buffer_pool as buffers
 from gradtape.tensor.tensor import Tensor
@@ -72,7 +71,7 @@ class NativeCall:
         elif table.rest:
             differs = table.rest_differs
         layout = run.plan.layout
-        if layout is None or result is None or arguments.aliases:
+        if layout is None or result is None or arguments.key.aliases:
             raise LeftToPythonError
         # The buffer of each output.
         place = {node: layout.order[number] for number, node in enumerate(run.outputs)}
@@ -323,7 +322,7 @@ class ArgumentRows:
         if arguments.kwargs:
             raise LeftToPythonError
         self._tell(call_context.ROW, tuple, len(arguments.args))
-        for argument, structure, parts in arguments.described():
+        for _, argument, structure, parts in arguments.described():
             self._enter(argument, structure, iter(parts))
 
     def _tell(self, how: int, thing: object, more: int = 0) -> None:
