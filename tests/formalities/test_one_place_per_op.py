@@ -59,7 +59,7 @@ WORDS = {
     "control/python_calls.py": {"py_function"},  # declared there: it runs under a tape
     "control/scan.py": {"scan"},  # the function, in its errors
     "extend.py": {"any", "real"},  # dtypes that an op accepts and gives
-    "jit/capture/captured_variables.py": {"assigned"},  # an attribute
+    "jit/capture/captured_state.py": {"assigned"},  # an attribute
     "ir/node.py": {"leaf", "pick", "placeholder"},  # declared there: graphs are made of them
     # Functions of the modules operator and math.
     "trace/followed_number.py": {"abs", "add", "ceil", "floor", "pow", "trunc"},

@@ -1,6 +1,6 @@
 """Functions: gt.function, which replays compiled runs of a Python function.
 
-A call of a `Function` (`function`) passes through four stages: `signature` finds what it is called with;
+A call of a `Function` (`function`) passes through four stages: `signature` sorts its arguments;
 `captured` chooses whether to replay, to capture or to run Python, and compares captured runs;
 `capture` runs the function and records it; `replay` repeats recorded paths without the function.
 `guards` compares what the function names outside itself, and `check_schedule` says which calls are

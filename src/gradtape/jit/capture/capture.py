@@ -21,9 +21,7 @@ from gradtape.ir.node import LEAF, PICK, Node, Params, outputs
 from gradtape.ir.op import Op
 from gradtape.ir.spec import Spec
 from gradtape.ir.walk import topological
-from gradtape.jit.capture.captured_draws import CapturedDraws
-from gradtape.jit.capture.captured_tensors import CapturedTensors
-from gradtape.jit.capture.captured_variables import CapturedVariables
+from gradtape.jit.capture.captured_state import CapturedDraws, CapturedTensors, CapturedVariables
 from gradtape.jit.replay.sources import (
     Argument,
     Attribute,
@@ -358,7 +356,7 @@ class Capture(Recording):
         node = handle.enter(self)
         compute_handle(handle)
         value = kind(value_of(handle).array.reshape(())[()])
-        if handle.recording is not self and self.tensors.is_made_here(handle):
+        if handle.recording is not self and handle in self.tensors.made:
             return value
         guard = Element(self.source(node), node, kind)
         self._branch(guard, f"{name}() of a tensor", value)
@@ -366,7 +364,7 @@ class Capture(Recording):
 
     def guard_outside(self, handle: Handle) -> None:
         """Python reads the value of a tensor: a guard if the tensor is from outside."""
-        if self.tensors.is_made_here(handle):
+        if handle in self.tensors.made:
             return
         node, value = handle.enter(self), handle.computed
         source = self.source(node)
@@ -447,11 +445,11 @@ class Capture(Recording):
 
     def make(self, thing: object) -> None:
         """A variable or a generator was made."""
-        self.variables.make(thing)
+        self.variables.made.add(thing)
 
     def own(self, handle: Handle) -> None:
         """A tensor of host memory was made."""
-        self.tensors.make(handle)
+        self.tensors.made.add(handle)
 
     def rebinding(self, handle: Handle, new: Handle) -> None:
         """A tensor is about to be changed in place."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from gradtape.ir.lines import warn
 from gradtape.jit.capture.capture import Capture
-from gradtape.jit.capture.captured_tensors import is_view
+from gradtape.jit.capture.captured_state import is_view
 from gradtape.jit.guards.guards import LARGE, Guards
 from gradtape.jit.guards.search import Outside
 from gradtape.jit.replay.joined_path import joined_steps
