@@ -40,8 +40,8 @@ from gradtape.ops.families.samples import Sample
 from gradtape.runtime.numpy_plan import NumpyPlan
 from gradtape.tools.check_op import (
     REQUIRED,
-    Params,
-    Rule,
+    ParamNames,
+    UserRule,
     arity_of,
     as_specs,
     check_callables,
@@ -80,18 +80,18 @@ Recorder: TypeAlias = Callable[..., Any]
 
 def elementwise(
     name: str,
-    numpy: Rule | None = None,
-    partials: Sequence[Rule] | None = None,
+    numpy: UserRule | None = None,
+    partials: Sequence[UserRule] | None = None,
     *,
     arity: Size | None = None,
-    params: Params = (),
+    params: ParamNames = (),
     promote: str = "float",
     accepts: str = "any",
     result: str = "same",
     domains: Sequence[tuple[float, float]] = ((-2.0, 2.0),),
     dtypes: Sequence[str] = ("float64",),
     sample_params: Sequence[Mapping[str, object]] = ({},),
-    composition: Rule | None = None,
+    composition: UserRule | None = None,
     expensive: bool = False,
     doc: str = "",
     replace: bool = False,
@@ -136,8 +136,8 @@ def elementwise(
         if word not in known:
             raise ValueError(f"extend: {name}: {what}={word!r} is unknown. Use one of {known}.")
     spec_rule = spec_of(name, count, result)
-    jvp: Rule | Undefined | None = jvp_of(partials) if partials else None
-    vjp: Rule | Undefined | None = vjp_of(partials) if partials else None
+    jvp: UserRule | Undefined | None = jvp_of(partials) if partials else None
+    vjp: UserRule | Undefined | None = vjp_of(partials) if partials else None
     if not partials:
         if result == "bool":
             jvp = vjp = Undefined(f"{name} gives no floating-point result")
@@ -179,17 +179,17 @@ def elementwise(
 def op(
     name: str,
     *,
-    spec: Rule,
-    numpy: Rule,
-    jvp: Rule | Undefined | None = None,
-    vjp: Rule | Undefined | None = None,
-    batch: Rule | Undefined | str = "loop",
-    sparsity: Rule | Undefined | str = "dense",
-    mask: Rule | None = None,
-    promote: Rule | str | None = None,
-    params: Params = (),
+    spec: UserRule,
+    numpy: UserRule,
+    jvp: UserRule | Undefined | None = None,
+    vjp: UserRule | Undefined | None = None,
+    batch: UserRule | Undefined | str = "loop",
+    sparsity: UserRule | Undefined | str = "dense",
+    mask: UserRule | None = None,
+    promote: UserRule | str | None = None,
+    params: ParamNames = (),
     samples: Samples | Callable[[], Samples] = (),
-    composition: Rule | None = None,
+    composition: UserRule | None = None,
     expensive: bool = True,
     may_fail: bool = False,
     view: bool = False,
@@ -333,7 +333,7 @@ def _enter(found: Op) -> None:
     _declared.add(found.name)
 
 
-def _jvp_by(composition: Rule) -> Rule:
+def _jvp_by(composition: UserRule) -> UserRule:
     """Forward mode through the composition."""
 
     def jvp(
@@ -352,7 +352,7 @@ def _jvp_by(composition: Rule) -> Rule:
     return jvp
 
 
-def _kernel_by(composition: Rule) -> Rule:
+def _kernel_by(composition: UserRule) -> UserRule:
     """The composition as a kernel: a numpy plan of its ops."""
 
     @remembered(256)

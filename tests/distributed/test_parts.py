@@ -58,7 +58,7 @@ def test_merged_rows_add_equal_indices(indices):
 
 def test_buckets_cover_everything_and_give_the_arrays_back():
     shapes, dtypes = [(3, 4), (7,), (2, 2), ()], ["float32", "float64", "float32", "float64"]
-    layout = gradient_parts.Layout(tuple(shapes), tuple(dtypes), frozenset({1}), bucket=16)
+    layout = gradient_parts.GradientLayout(tuple(shapes), tuple(dtypes), frozenset({1}), bucket=16)
     assert layout.buckets == 5
     arrays = [np.random.default_rng(n).normal(size=s).astype(d) for n, (s, d) in
               enumerate(zip(shapes, dtypes, strict=True))]  # fmt: skip

@@ -22,7 +22,7 @@ BUCKET = 4 << 20
 
 
 @dataclass(frozen=True)
-class Layout:
+class GradientLayout:
     """The arrays of a model: those of one dtype lie in one flat vector, which is cut into buckets.
 
     Those in `rows` are row-sparse and have no place in the vectors.

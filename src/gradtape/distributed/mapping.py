@@ -19,9 +19,9 @@ from gradtape.distributed.programs import NotAProgramError, compile_ahead, trave
 from gradtape.distributed.ray_tasks import AHEAD, RayTasks
 from gradtape.distributed.report import Report
 from gradtape.distributed.tasks import (
-    Outcome,
     ProgramOfItem,
     Settings,
+    TaskOutcome,
     run_tasks,
     size_of,
     takes_generator,
@@ -175,7 +175,7 @@ class ExecutorTasks:
         """The tasks that have not ended, once at least one has."""
         return list(futures.wait(tasks, return_when=futures.FIRST_COMPLETED).not_done)
 
-    def results(self, task: futures.Future[list[Any]]) -> tuple[Outcome, Iterable[Any]]:
+    def results(self, task: futures.Future[list[Any]]) -> tuple[TaskOutcome, Iterable[Any]]:
         """The outcome of a task that has ended, and the results of its items."""
         outcome, *results = task.result()
         return outcome, results

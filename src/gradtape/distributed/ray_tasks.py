@@ -11,7 +11,7 @@ from typing import Any
 from gradtape.distributed import kernel_files, ray_cluster
 from gradtape.distributed.functions_sent import Sent, send
 from gradtape.distributed.report import RayMetrics, Report
-from gradtape.distributed.tasks import Outcome, Settings, install_kernels, run_tasks
+from gradtape.distributed.tasks import Settings, TaskOutcome, install_kernels, run_tasks
 
 # Tasks that are under way or wait with their results, for each worker.
 AHEAD = 2
@@ -114,11 +114,11 @@ class RayTasks:
         _, left = self._ray.wait(tasks, num_returns=1)
         return list(left)
 
-    def results(self, task: Any) -> tuple[Outcome, Iterable[Any]]:
+    def results(self, task: Any) -> tuple[TaskOutcome, Iterable[Any]]:
         """The outcome of a task that has ended, and the results of its items."""
         self._metrics.tell()
         references = self._results.pop(task)
-        outcome: Outcome = self._ray.get(task)
+        outcome: TaskOutcome = self._ray.get(task)
         return outcome, references if self._refs else map(self._ray.get, references)
 
     def close(self, tasks: Iterable[Any]) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 from gradtape.compiler.thread_team import set_num_threads
 from gradtape.distributed import functions_sent, gradient_parts, pairwise, random_streams
 from gradtape.distributed.functions_sent import Sent
-from gradtape.distributed.gradient_parts import Layout
+from gradtape.distributed.gradient_parts import GradientLayout
 from gradtape.distributed.programs import TravellingProgram
 from gradtape.distributed.report import cost_since
 from gradtape.distributed.shards import Shard
@@ -79,7 +79,7 @@ class Replica:
         self._data: Any = None
         self._model: Any = None
         self._programs: dict[Any, TravellingProgram] = {}
-        self._layout: Layout | None = None
+        self._layout: GradientLayout | None = None
         self.position = UNKNOWN
         self._last_loss = 0.0
 
@@ -98,7 +98,7 @@ class Replica:
     def load(
         self,
         position: int,
-        layout: Layout,
+        layout: GradientLayout,
         arrays: Sequence[np.ndarray],
         loss: float,
         sent: Sent,

@@ -34,7 +34,7 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TaskOutcome:
     """The end of a task: its cost, and the error that stopped it, if any."""
 
     cost: Cost
@@ -74,7 +74,7 @@ def run_tasks(
     items: Sequence[Any],
     settings: Settings,
 ) -> list[Any]:
-    """An Outcome, and then the results of the items in their order."""
+    """The outcome, and then the results of the items in their order."""
     before, start = counters(), time.perf_counter()
     is_apart = os.getpid() != settings.driver
     results: list[Any] = []
@@ -101,7 +101,7 @@ def run_tasks(
     cost = cost_since(
         before, time.perf_counter() - start, traced=traced, bytes_out=moved, pid=os.getpid()
     )
-    return [Outcome(cost, failure), *results]
+    return [TaskOutcome(cost, failure), *results]
 
 
 def _one(

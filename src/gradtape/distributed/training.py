@@ -22,7 +22,7 @@ from gradtape.distributed import (
     ray_cluster,
     ray_tasks,
 )
-from gradtape.distributed.gradient_parts import Layout
+from gradtape.distributed.gradient_parts import GradientLayout
 from gradtape.distributed.gradient_program import gradient_program
 from gradtape.distributed.programs import NotAProgramError
 from gradtape.distributed.replica import (
@@ -80,7 +80,7 @@ class DataParallel:
         # Steps taken so far, those before a checkpoint included.
         self.steps = 0
         self.report = Report("data_parallel")
-        self._layout: Layout | None = None
+        self._layout: GradientLayout | None = None
         self._programs: dict[Any, Any] = {}
         self._kernels: Any = None
         self._traced = False
@@ -138,7 +138,7 @@ class DataParallel:
         arrays = [*self.model.parameters(), *averaged(self.model)]
         shapes = tuple(tuple(each.shape) for each in arrays)
         dtypes = tuple(each.dtype.name for each in arrays)
-        self._layout = Layout(shapes, dtypes, frozenset(rows), self._bucket)
+        self._layout = GradientLayout(shapes, dtypes, frozenset(rows), self._bucket)
         self._send_state(self._replicas)
 
     def _start(self, count: int) -> None:

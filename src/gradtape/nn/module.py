@@ -224,9 +224,9 @@ class Module(TellsChanges, Displayed):
         return f"{type(self).__name__}({head}{inside}\n)"
 
 
-def _stored(cls: type, name: str) -> registry.Kind:
+def _stored(cls: type, name: str) -> registry.Codec:
     """Modules are saved as their attributes; functions among them stay where they are."""
-    return registry.Kind(
+    return registry.Codec(
         cls,
         name,
         lambda module: {"_training": module._training, **vars(module)},

@@ -77,8 +77,8 @@ def _fill(optimizer: Optimizer, state: dict[str, Any]) -> registry.Change:
     return registry.Change(apply, undo)
 
 
-def _stored(cls: type, name: str) -> registry.Kind:
-    return registry.Kind(
+def _stored(cls: type, name: str) -> registry.Codec:
+    return registry.Codec(
         cls,
         name,
         _take_apart,

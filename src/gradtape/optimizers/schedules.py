@@ -67,7 +67,7 @@ class LearningRateSchedule:
 
 registry.register_family(
     LearningRateSchedule,
-    lambda cls, name: registry.Kind(
+    lambda cls, name: registry.Codec(
         cls,
         name,
         lambda schedule: dict(vars(schedule)),

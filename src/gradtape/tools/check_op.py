@@ -26,9 +26,9 @@ from gradtape.testing import check_gradients
 from gradtape.trace import Value, record
 
 # The names of an op's params, or names with defaults.
-Params: TypeAlias = Sequence[str] | Mapping[str, object]
+ParamNames: TypeAlias = Sequence[str] | Mapping[str, object]
 # A rule or kernel that the user writes, with arguments as the table of `gt.extend.op` says.
-Rule: TypeAlias = Callable[..., Any]
+UserRule: TypeAlias = Callable[..., Any]
 # The default of a param that has none.
 REQUIRED = object()
 
@@ -40,7 +40,7 @@ def check_callables(name: str, rules: Mapping[str, object]) -> None:
             raise TypeError(f"extend: {name}: {word}= is {type(rule).__name__}. Give a function.")
 
 
-def names_and_defaults(name: str, params: Params) -> tuple[tuple[str, ...], dict[str, object]]:
+def names_and_defaults(name: str, params: ParamNames) -> tuple[tuple[str, ...], dict[str, object]]:
     """The names of params, and the default of each, which is REQUIRED where there is none."""
     names = tuple(params)
     for word in names:
@@ -52,7 +52,7 @@ def names_and_defaults(name: str, params: Params) -> tuple[tuple[str, ...], dict
     return names, dict(defaults)
 
 
-def arity_of(name: str, arity: int | None, partials: Sequence[Rule] | None) -> int:
+def arity_of(name: str, arity: int | None, partials: Sequence[UserRule] | None) -> int:
     """The number of operands: the arity given, or that of the partials, or one."""
     if partials is not None and arity is not None and len(partials) != arity:
         raise ValueError(
@@ -65,8 +65,8 @@ def arity_of(name: str, arity: int | None, partials: Sequence[Rule] | None) -> i
 
 
 def known_rule(
-    name: str, what: str, given: Rule | Undefined | str, known: Mapping[str, Rule]
-) -> Rule | Undefined:
+    name: str, what: str, given: UserRule | Undefined | str, known: Mapping[str, UserRule]
+) -> UserRule | Undefined:
     """A rule that is given, or known by a word."""
     if not isinstance(given, str) and (callable(given) or isinstance(given, Undefined)):
         return given
@@ -106,7 +106,7 @@ def _is_spec(given: object) -> bool:
 
 
 def checked_kernel(
-    name: str, kernel: Rule, rule: Callable[..., Spec | tuple[Spec, ...]], cast: bool
+    name: str, kernel: UserRule, rule: Callable[..., Spec | tuple[Spec, ...]], cast: bool
 ) -> Callable[..., np.ndarray | tuple[np.ndarray, ...]]:
     """The kernel, with a check that its results are as the spec says."""
 
@@ -141,7 +141,7 @@ def checked_kernel(
 DOUBLE = (np.dtype("float64"), np.dtype("complex128"))
 # Examples in a batch.
 SIZES = (3, 1)
-Values: TypeAlias = dict[Node, np.ndarray]
+_Values: TypeAlias = dict[Node, np.ndarray]
 
 
 def check_op(op: Op, order: int = 2) -> str:
@@ -180,7 +180,7 @@ class Case:
         self.inputs = tuple(np.array(array, order="C") for array in sample.inputs)
         self.params = tuple(sample.params[name] for name in op.params)
         self.nodes = tuple(placeholder(spec(one.shape, one.dtype)) for one in self.inputs)
-        self.values: Values = dict(zip(self.nodes, self.inputs, strict=True))
+        self.values: _Values = dict(zip(self.nodes, self.inputs, strict=True))
 
     @property
     def inexact(self) -> list[int]:
@@ -206,7 +206,7 @@ class Case:
         return [asarray(self.inputs[position]) for position in self.inexact]
 
 
-def evaluated(nodes: Sequence[Node], values: Values) -> list[np.ndarray]:
+def evaluated(nodes: Sequence[Node], values: _Values) -> list[np.ndarray]:
     """The values of nodes, by the numpy plan."""
     found = program(nodes)
     # A numpy plan gives arrays, or NumPy's scalars, which have the same attributes.

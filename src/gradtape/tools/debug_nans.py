@@ -25,43 +25,43 @@ from gradtape.trace.thread_state import state
 from gradtape.trace.trace import note_line
 
 IsBad: TypeAlias = Callable[[np.ndarray], bool]
-Arrays: TypeAlias = Sequence[np.ndarray]
+_Arrays: TypeAlias = Sequence[np.ndarray]
 
 
 @dataclass
-class Found:
+class BadValue:
     """The node that made a bad value, its results, and whether an operand was bad before."""
 
     node: Node
-    made: Arrays
+    made: _Arrays
     came_in: bool
     # The steps of the loops around it, innermost first.
     steps: list[str] = field(default_factory=list)
 
 
-def search(nodes: Sequence[Node], values: dict[Node, np.ndarray], is_bad: IsBad) -> Found | None:
+def search(nodes: Sequence[Node], values: dict[Node, np.ndarray], is_bad: IsBad) -> BadValue | None:
     """Compute nodes one by one until one makes a bad value; `values` has those known, and grows."""
     for node in nodes:
         arrays = [values[parent] for parent in node.inputs]
         with np.errstate(all="ignore"):
             values[node] = node.op.numpy(*arrays, **node.keywords)
-        made: Arrays = list(values[node]) if type(node.spec) is tuple else [values[node]]
+        made: _Arrays = list(values[node]) if type(node.spec) is tuple else [values[node]]
         if any(is_bad(array) for array in made):
             inside = INSIDE.get(node.op)
             found = None if inside is None else inside(arrays, is_bad, **node.keywords)
             came_in = any(is_bad(array) for array in arrays if isinstance(array, np.ndarray))
-            return found or Found(node, made, came_in)
+            return found or BadValue(node, made, came_in)
     return None
 
 
-def _run(body: Program, arrays: Arrays, is_bad: IsBad) -> tuple[Found | None, list[np.ndarray]]:
+def _run(body: Program, arrays: _Arrays, is_bad: IsBad) -> tuple[BadValue | None, list[np.ndarray]]:
     values = dict(zip(body.inputs, map(np.asarray, arrays), strict=True))
     found = search(body.nodes, values, is_bad)
     outputs = [] if found else [np.asarray(values[n], n.dtype) for n in body.outputs]
     return found, outputs
 
 
-def _in_scan(arrays: Arrays, is_bad: IsBad, **params: Any) -> Found | None:
+def _in_scan(arrays: _Arrays, is_bad: IsBad, **params: Any) -> BadValue | None:
     scan = Scan(**params)
     fixed, carried, rows = scan.parts(arrays)
     for step in scan.positions():
@@ -74,14 +74,14 @@ def _in_scan(arrays: Arrays, is_bad: IsBad, **params: Any) -> Found | None:
 
 
 def _in_while(
-    arrays: Arrays,
+    arrays: _Arrays,
     is_bad: IsBad,
     *,
     condition: Program,
     body: Program,
     constants: int,
     maximum: int | None,
-) -> Found | None:
+) -> BadValue | None:
     fixed, carried = arrays[:constants], arrays[constants:]
     number = 0
     while maximum is None or number < maximum:
@@ -97,7 +97,7 @@ def _in_while(
     return None
 
 
-def _in_branch(arrays: Arrays, is_bad: IsBad, *, branches: Sequence[Program]) -> Found | None:
+def _in_branch(arrays: _Arrays, is_bad: IsBad, *, branches: Sequence[Program]) -> BadValue | None:
     chosen = int(np.clip(arrays[0], 0, len(branches) - 1))
     found, _ = _run(branches[chosen], arrays[1:], is_bad)
     if found is not None:
@@ -106,7 +106,7 @@ def _in_branch(arrays: Arrays, is_bad: IsBad, *, branches: Sequence[Program]) ->
 
 
 # How to search the bodies of an op.
-INSIDE: dict[Op, Callable[..., Found | None]] = {
+INSIDE: dict[Op, Callable[..., BadValue | None]] = {
     SCAN: _in_scan,
     WHILE: _in_while,
     BRANCH: _in_branch,
@@ -131,7 +131,7 @@ def debug_nans(infinities: bool = True) -> Iterator[None]:
     """
     compute_pending()
     earlier = modes.handle_list
-    watch = Watch(infinities)
+    watch = _Watch(infinities)
     before, noting = exchange(Table()), note_into(watch.noted)
 
     class Watched(list[Handle]):
@@ -154,7 +154,7 @@ def debug_nans(infinities: bool = True) -> Iterator[None]:
         state.recording = Recording()
 
 
-class Watch:
+class _Watch:
     """Computes every op when it is recorded, checks its value, and knows the user's line."""
 
     def __init__(self, infinities: bool) -> None:
@@ -195,7 +195,7 @@ class Watch:
         fine = np.isfinite(array) if self.infinities else ~np.isnan(array)
         return not bool(np.all(fine))
 
-    def _sentence(self, found: Found) -> str:
+    def _sentence(self, found: BadValue) -> str:
         node, noted = found.node, self.noted
         bad = next(array for array in map(np.asarray, found.made) if self._is_bad(array))
         chosen = bad[~np.isfinite(bad)] if self.infinities else bad[np.isnan(bad)]

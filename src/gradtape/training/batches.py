@@ -196,7 +196,7 @@ def _only_into(state: Any) -> Any:
 for _cls in (Batches, Stream):
     registry.register_family(
         _cls,
-        lambda cls, name: registry.Kind(cls, name, _state, fill=_fill, make=_only_into),
+        lambda cls, name: registry.Codec(cls, name, _state, fill=_fill, make=_only_into),
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from gradtape.tools.profiler.formats import rows_as_text
 
-Rows = Iterable[Sequence[object]]
+_Rows = Iterable[Sequence[object]]
 
 
 def has_rich() -> bool:
@@ -19,7 +19,7 @@ def has_rich() -> bool:
     return sys.stdout.isatty() and find_spec("rich") is not None
 
 
-def print_table(title: str, header: Sequence[str], rows: Rows) -> None:
+def print_table(title: str, header: Sequence[str], rows: _Rows) -> None:
     """Print a table."""
     texts = [[str(cell) for cell in row] for row in rows]
     if not has_rich():
@@ -37,7 +37,7 @@ def print_table(title: str, header: Sequence[str], rows: Rows) -> None:
     console.print(table)
 
 
-def show(as_json: bool, data: object, title: str, header: Sequence[str], rows: Rows) -> None:
+def show(as_json: bool, data: object, title: str, header: Sequence[str], rows: _Rows) -> None:
     """Print data as JSON, or rows of it as a table."""
     if as_json:
         print_json(data)

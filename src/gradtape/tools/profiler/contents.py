@@ -16,9 +16,9 @@ from gradtape.ir.recorded_lines import Place
 from gradtape.runtime.plan_cache import plan_holders
 from gradtape.runtime.probe import compiled_plans
 from gradtape.tools.profiler import advice, phases, tables
-from gradtape.tools.profiler.collector import Binding, Capturing, Reading
+from gradtape.tools.profiler.collector import BoundPlan, Capturing, Reading
 from gradtape.tools.profiler.groups import Group, PlanRecord, compiled_record, numpy_record
-from gradtape.tools.profiler.limits import Limits, machine_limits
+from gradtape.tools.profiler.limits import MachineLimits, machine_limits
 from gradtape.tools.profiler.measured import Findings, FunctionRecord, Measured, captures
 from gradtape.tools.profiler.sampler import PYTHON
 from gradtape.tools.profiler.steady import Look, steady_plans, steady_readings
@@ -72,7 +72,7 @@ def _findings(
     plans: Sequence[PlanRecord],
     sampled: Mapping[Look, float],
     functions: Sequence[FunctionRecord],
-    limits: Limits,
+    limits: MachineLimits,
 ) -> Findings:
     """What advice looks at: the times of steady calls."""
     steady, rate = steady_plans(plans, measured.log), measured.log.rate
@@ -90,7 +90,7 @@ def _plans(measured: Measured) -> list[PlanRecord]:
     """The plans that ran, the longest first."""
     collector = measured.collector
     owners = _owners()
-    by_compiled: dict[int, tuple[Any, Binding | None]] = {}
+    by_compiled: dict[int, tuple[Any, BoundPlan | None]] = {}
     tiered = {id(each): each for each in collector.plans}
     tiered |= {id(each.plan): each.plan for each in collector.bindings.values()}
     tiered |= {id(plan): plan for plan, _, _, _ in owners.values()}

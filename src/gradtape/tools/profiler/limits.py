@@ -20,7 +20,7 @@ TRIES = 8
 
 
 @dataclass(frozen=True)
-class Limits:
+class MachineLimits:
     """Measured limits, with as many threads as compiled code runs on."""
 
     threads: int
@@ -29,18 +29,20 @@ class Limits:
     flops_float32: float
 
 
-def machine_limits() -> Limits:
+def machine_limits() -> MachineLimits:
     """The limits of this machine with the present number of threads; measured once, in 0.2 s."""
     return _measured(get_num_threads())
 
 
 @remembered(8)
-def _measured(threads: int) -> Limits:
+def _measured(threads: int) -> MachineLimits:
     source = asarray(np.ones(COPIED))
     moved = 2 * 8 * COPIED
     copying = min(_best(lambda: source + 1.0), _copying())
     products = [_product(dtype) for dtype in ("float64", "float32")]
-    return Limits(threads, moved / copying, *[2.0 * ROWS**3 / seconds for seconds in products])
+    return MachineLimits(
+        threads, moved / copying, *[2.0 * ROWS**3 / seconds for seconds in products]
+    )
 
 
 def _copying() -> float:

@@ -16,7 +16,7 @@ from gradtape.runtime.plan_cache import plan_holders
 from gradtape.runtime.probe import PROBE, compiled_plans, listen
 from gradtape.tools.profiler.collector import Collector, Reading
 from gradtape.tools.profiler.groups import Group, PlanRecord, baseline
-from gradtape.tools.profiler.limits import Limits
+from gradtape.tools.profiler.limits import MachineLimits
 from gradtape.tools.profiler.plan_log import PlanLog
 from gradtape.tools.profiler.sampler import Sampler
 
@@ -104,6 +104,6 @@ class Findings:
     groups: Sequence[Group]
     lines: Mapping[Place | None, dict[str, float]]
     functions: Sequence[FunctionRecord]
-    limits: Limits
+    limits: MachineLimits
     wall: float
     rate: float

@@ -18,7 +18,7 @@ from gradtape.ir.recorded_lines import Place
 from gradtape.tools.profiler.advice import Advice
 from gradtape.tools.profiler.collector import Kept
 from gradtape.tools.profiler.groups import Group, PlanRecord
-from gradtape.tools.profiler.limits import Limits
+from gradtape.tools.profiler.limits import MachineLimits
 from gradtape.tools.profiler.measured import FunctionRecord, Measured
 from gradtape.version import __version__
 
@@ -60,7 +60,7 @@ def _short(file: str) -> str:
     return file if found.startswith("..") else found
 
 
-def machine(limits: Limits) -> dict[str, Any]:
+def machine(limits: MachineLimits) -> dict[str, Any]:
     return {
         "gradtape": __version__,
         "python": platform.python_version(),

@@ -39,7 +39,7 @@ BROKEN = (
 FREE: Any = object()
 DTYPE_NAMES = {dtype.name: dtype for dtype in DTYPES}
 
-Arrays = Callable[[str, bool], np.ndarray]
+ArrayReader = Callable[[str, bool], np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,12 +58,12 @@ class LateOwner:
         return found
 
 
-def new_tree(tree: Any, objects: list[Any], arrays: Arrays) -> Any:
+def new_tree(tree: Any, objects: list[Any], arrays: ArrayReader) -> Any:
     """A tree of new objects."""
     return _Decoder(objects, arrays).read(tree, FREE)
 
 
-def tree_into(tree: Any, objects: list[Any], arrays: Arrays, into: Any) -> Any:
+def tree_into(tree: Any, objects: list[Any], arrays: ArrayReader, into: Any) -> Any:
     """The tree around the objects of `into`, which take the saved values: all or none do."""
     decoder = _Decoder(objects, arrays)
     found = decoder.read(tree, into)
@@ -112,7 +112,7 @@ class _At(NamedTuple):
 class _Decoder:
     """Puts one tree together."""
 
-    def __init__(self, objects: list[Any], arrays: Arrays) -> None:
+    def __init__(self, objects: list[Any], arrays: ArrayReader) -> None:
         self.objects = objects
         self.arrays = arrays
         self.entries: dict[int, Any] = {}

@@ -179,7 +179,9 @@ class Encoder:
             self.inside.discard(id(x))
         return ["@", number]
 
-    def _entry(self, x: Any, kind: registry.Kind | None, number: int, path: str, depth: int) -> Any:
+    def _entry(
+        self, x: Any, kind: registry.Codec | None, number: int, path: str, depth: int
+    ) -> Any:
         if isinstance(x, Variable):
             self.variables[x.number] = number
             array = x.numpy() if state.recording.capturing else x.current().array
@@ -206,7 +208,7 @@ class Encoder:
             return ["pytree", registry.name_of(type(x)), inner, parts]
         return self._container(x, path, depth)
 
-    def _state(self, x: Any, kind: registry.Kind, path: str, depth: int) -> Any:
+    def _state(self, x: Any, kind: registry.Codec, path: str, depth: int) -> Any:
         try:
             found = kind.take_apart(x)
         except (TypeError, ValueError) as error:

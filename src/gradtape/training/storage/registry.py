@@ -35,7 +35,7 @@ class Change:
 
 
 @dataclasses.dataclass(frozen=True)
-class Kind:
+class Codec:
     """How objects of one class are taken apart and put together.
 
     `take_apart` gives the state, a tree. With `fill` an empty instance is made first and then
@@ -60,10 +60,10 @@ class Kind:
 PACKAGES = ("nn", "optimizers", "tf", "training")
 
 _lock = new_lock()
-_kinds: dict[type, Kind] = {}
+_kinds: dict[type, Codec] = {}
 _names: dict[str, type] = {}
 # Bases whose subclasses are taken apart alike.
-_families: dict[type, Callable[[type, str], Kind]] = {}
+_families: dict[type, Callable[[type, str], Codec]] = {}
 _functions: dict[str, Callable[..., Any]] = {}
 # Tables of functions of the library, and of functions that make functions.
 _tables: dict[str, Callable[[], Mapping[str, Callable[..., Any]]]] = {}
@@ -119,7 +119,7 @@ def register(
     if to_state is not None:
         if not callable(to_state) or not callable(from_state):
             raise TypeError("register: to_state and from_state are not functions. Pass functions.")
-        _add(Kind(thing, title, to_state, make=from_state))
+        _add(Codec(thing, title, to_state, make=from_state))
         return thing
     family = _family(thing)
     if family is not None:
@@ -135,13 +135,13 @@ def register(
     return thing
 
 
-def _add(kind: Kind) -> None:
+def _add(kind: Codec) -> None:
     with _lock:
         _kinds[kind.type] = kind
         _names[kind.name] = kind.type
 
 
-def register_family(base: type, kind: Callable[[type, str], Kind]) -> None:
+def register_family(base: type, kind: Callable[[type, str], Codec]) -> None:
     """Say how instances of the subclasses of a base are taken apart."""
     with _lock:
         _families[base] = kind
@@ -171,7 +171,7 @@ def register_table(
             _makers.add(prefix)
 
 
-def _family(cls: type) -> Callable[[type, str], Kind] | None:
+def _family(cls: type) -> Callable[[type, str], Codec] | None:
     return next((_families[base] for base in cls.__mro__ if base in _families), None)
 
 
@@ -195,7 +195,7 @@ def name_of(cls: type) -> str:
     return next((name for name, known in _names.items() if known is cls), full_name(cls))
 
 
-def kind_of(cls: type) -> Kind | None:
+def kind_of(cls: type) -> Codec | None:
     """How instances of a class are taken apart, registered or not; None for plain data."""
     kind = _kinds.get(cls)
     if kind is not None:
@@ -298,7 +298,7 @@ def _restore_numpy(generator: np.random.Generator, state: Any) -> Change:
 
 
 _add(
-    Kind(
+    Codec(
         Generator,
         "gradtape.random.Generator",
         lambda g: g.state,
@@ -307,7 +307,7 @@ _add(
     )
 )
 _add(
-    Kind(
+    Codec(
         np.random.Generator,
         "numpy.random.Generator",
         _numpy_state,
@@ -335,7 +335,7 @@ def set_stream(_: SharedStream, state: Any) -> Change:
 
 SHARED_STREAM = SharedStream()
 _add(
-    Kind(
+    Codec(
         SharedStream,
         "gradtape.random.SharedStream",
         lambda _: random.get_state(),

@@ -20,7 +20,7 @@ from gradtape.training.storage.files import PathLike, as_path, open_file, write_
 
 __all__ = ["WeightsReport"]
 
-Named = Iterable[tuple[str, Variable]]
+_Named = Iterable[tuple[str, Variable]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +55,7 @@ class WeightsReport:
         return "; ".join([*parts, *self.different])
 
 
-def save_named(named: Named, path: PathLike) -> None:
+def save_named(named: _Named, path: PathLike) -> None:
     """Write the values of variables by name."""
     place = as_path("save_weights", path)
     writer_for("save_weights", place)
@@ -64,7 +64,7 @@ def save_named(named: Named, path: PathLike) -> None:
 
 
 def load_named(
-    owner: str, named: Named, path: PathLike, strict: bool, remedy: str
+    owner: str, named: _Named, path: PathLike, strict: bool, remedy: str
 ) -> WeightsReport:
     """Assign values by name; with `strict`, nothing is assigned unless all match."""
     variables = dict(named)
