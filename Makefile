@@ -2,38 +2,44 @@
 #
 #   make demo              what the library is for, in half a minute
 #   make test              lint, format and the quick tests of every folder (a few minutes)
-#   make test-full         lint, format, types and all tests, with Ray and the type checkers
-#   make test-all          all tests on every Python, with the oldest versions, both recorders, without
-#                          libmvec and on one core; says what is not installed here
-#   make docs              the documentation site, into build/site (installs mkdocs in .venv)
-#   make coverage          all tests, and an error if they reach fewer lines than before
-#   make test-scalar       all tests without libmvec: libm lane by lane
-#   make test-own          all tests without libmvec: our own polynomials
-#   make test-recorder-python, test-recorder-native   all tests with one of the two recorders
-#   make test-one-core     all tests on one core
-#   make test-native-memory   the tests of functions, recording and native code with an allocator that
-#                          fills freed memory and a collection at every allocation (an hour)
-#   make test-threads      64 threads on the same functions and variables, for 30 s
-#   make test-oldest       all tests with the oldest supported versions (in .venv-oldest)
-#   make test-mkl          all tests with MKL (in .venv-mkl)
-#   make fuzz              compiled programs against NumPy, 20,000 at random (some minutes)
-#   make bench-sparse      a Jacobian of 95,529 x 55,710 in four forms, under 1 GB each (minutes)
-#   make fuzz-jacobians    every way to a Jacobian against the others, 16,000 random functions
-#   make fuzz-functions    gt.function while its surroundings change: 5,000 random programs
-#   make fuzz-numpy        every NumPy function on tensors with every parameter, 30,000 calls
-#   make fuzz-bad-input    every public callable on bad arguments, 20,000 calls (some minutes)
-#   make sweep-bad-input   every parameter with every senseless value (half a minute)
-#   make fuzz-derivatives  every way to a derivative against the others: each op, random compositions
-#   make conformance-hips HIPS=path   the tests of a checkout of HIPS autograd, run on gradtape
-#   make fuzz-memory       10,000 structures, functions, index patterns … made and dropped (an hour)
-#   make fuzz-checkpoints  SIGKILL at 200 random moments of a checkpointing run (some minutes)
-#   make fuzz-storage      1,000 damaged files of each of ten kinds
-#   make bench-scaling     1, 2 and 4 workers of a local Ray cluster, and the model of docs/scaling.md
-#   make bench-storage     saving beside the disk's rate, training beside a save, gt.fit
-#   make fuzz-interrupts   Ctrl-C at 1,000 random moments of training loops
-#   make bench             gradtape beside its peers (installs them in .venv-peers; some minutes)
+#   make test-full         lint, format, types and all tests, with Ray and the type checkers (half an hour)
+#   make docs              the documentation site, into build/site
+#   make bench             gradtape beside JAX, PyTorch, TensorFlow and autograd (installs them apart)
 #   make bench-curves      total time from the first call to call k, beside its peers (half an hour)
-#   make bench-recording   what recording costs, beside a peer (installs the peer in .venv-peers)
+#   make figures           the pictures of README and site, from the committed results of both
+#   make format            fix format and order of imports
+#   make lint, make types  only these checks
+#   make clean             remove the environments and all that was built
+#   make help-all          what maintainers run: fuzzers, other versions, other modes
+#
+##   make test-all          all tests on every Python, with the oldest versions, both recorders, without
+##                          libmvec and on one core; says what is not installed here
+##   make coverage          all tests, and an error if they reach fewer lines than before
+##   make test-scalar       all tests without libmvec: libm lane by lane
+##   make test-own          all tests without libmvec: our own polynomials
+##   make test-recorder-python, test-recorder-native   all tests with one of the two recorders
+##   make test-one-core     all tests on one core
+##   make test-native-memory   the tests of functions, recording and native code with an allocator that
+##                          fills freed memory and a collection at every allocation (an hour)
+##   make test-threads      64 threads on the same functions and variables, for 30 s
+##   make test-oldest       all tests with the oldest supported versions (in .venv-oldest)
+##   make test-mkl          all tests with MKL (in .venv-mkl)
+##   make fuzz              compiled programs against NumPy, 20,000 at random (some minutes)
+##   make bench-sparse      a Jacobian of 95,529 x 55,710 in four forms, under 1 GB each (minutes)
+##   make fuzz-jacobians    every way to a Jacobian against the others, 16,000 random functions
+##   make fuzz-functions    gt.function while its surroundings change: 5,000 random programs
+##   make fuzz-numpy        every NumPy function on tensors with every parameter, 30,000 calls
+##   make fuzz-bad-input    every public callable on bad arguments, 20,000 calls (some minutes)
+##   make sweep-bad-input   every parameter with every senseless value (half a minute)
+##   make fuzz-derivatives  every way to a derivative against the others: each op, random compositions
+##   make conformance-hips HIPS=path   the tests of a checkout of HIPS autograd, run on gradtape
+##   make fuzz-memory       10,000 structures, functions, index patterns … made and dropped (an hour)
+##   make fuzz-checkpoints  SIGKILL at 200 random moments of a checkpointing run (some minutes)
+##   make fuzz-storage      1,000 damaged files of each of ten kinds
+##   make bench-scaling     1, 2 and 4 workers of a local Ray cluster, and the model of docs/scaling.md
+##   make bench-storage     saving beside the disk's rate, training beside a save, gt.fit
+##   make fuzz-interrupts   Ctrl-C at 1,000 random moments of training loops
+##   make bench-recording   what recording costs, beside a peer (installs the peer in .venv-peers)
 
 PYTHON    ?= python3
 VENV      ?= .venv
@@ -49,6 +55,7 @@ TORCH_VERSION := 2.13.0
 # Stamps: an environment is installed again only when pyproject.toml or a version changed.
 MADE       := $(VENV)/.made
 RUN_READY  := $(VENV)/.installed-run
+DEMO_READY := $(VENV)/.installed-demo
 DOCS_READY := $(VENV)/.installed-docs
 DEV_READY  := $(VENV)/.installed-dev
 FULL_READY := $(VENV)/.installed-dev-full
@@ -60,14 +67,17 @@ BIN := $(VENV)/bin
 PIP  = $(BIN)/python -m pip --disable-pip-version-check install --quiet $(PIP_ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo docs test test-full test-all coverage test-recorder-python test-recorder-native test-scalar test-own test-one-core test-native-memory test-threads test-oldest test-mkl fuzz lint types format bench bench-recording clean
+.PHONY: help help-all demo docs figures test test-full test-all coverage test-recorder-python test-recorder-native test-scalar test-own test-one-core test-native-memory test-threads test-oldest test-mkl fuzz lint types format bench bench-recording clean
 # Targets share one environment, so they are made one after another even with -j.
 .NOTPARALLEL:
 
 help:
 	@sed -n 's/^#   //p' Makefile
 
-demo: $(RUN_READY)
+help-all:
+	@sed -n 's/^##*   //p' Makefile
+
+demo: $(DEMO_READY)
 	@$(BIN)/python examples/demo.py
 
 # Strict: a warning, such as a link that leads nowhere, is an error.
@@ -239,6 +249,9 @@ bench: $(RUN_READY) $(PEERS_READY)
 bench-curves: $(DOCS_READY) $(PEERS_READY)
 	GRADTAPE_PEERS_PYTHON=$(PEERS_VENV)/bin/python $(BIN)/python -m benchmarks.curves $(BENCH_ARGS)
 
+figures: $(DOCS_READY)
+	$(BIN)/python -m benchmarks.figures
+
 bench-recording: $(RUN_READY) $(PEER_READY)
 	GRADTAPE_PEERS_PYTHON=$(PEERS_VENV)/bin/python $(BIN)/python benchmarks/recording.py
 
@@ -273,6 +286,12 @@ $(RUN_READY): pyproject.toml $(MADE)
 	@$(BYTECODE)
 	@touch $@
 
+# The demo draws pictures.
+$(DEMO_READY): pyproject.toml $(MADE)
+	$(PIP) --editable '.[plot]'
+	@$(BYTECODE)
+	@touch $(RUN_READY) $@
+
 # What the developer's install holds includes what running needs.
 $(DEV_READY): pyproject.toml $(MADE)
 	$(PIP) --editable '.[dev]'
@@ -284,9 +303,11 @@ $(FULL_READY): pyproject.toml $(MADE)
 	@$(BYTECODE)
 	@touch $(RUN_READY) $(DEV_READY) $@
 
-$(DOCS_READY): pyproject.toml $(DEV_READY)
-	$(PIP) --editable '.[dev,docs]'
-	@touch $@
+# The site runs its pages, so it needs the library and what draws figures, but no tests and no checkers.
+$(DOCS_READY): pyproject.toml $(MADE)
+	$(PIP) --editable '.[docs]'
+	@$(BYTECODE)
+	@touch $(RUN_READY) $@
 
 $(PEERS_MADE):
 	$(require_python)

@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import sys
+from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -127,6 +128,8 @@ def main() -> int:
     print("\n" + ", ".join(f"{title} {version}" for title, version in versions.items()))
     if chosen.json:
         content = {
+            "date": date.today().isoformat(),
+            "versions": versions,
             "python": platform.python_version(),
             "machine": machine,
             "effort": vars(effort),

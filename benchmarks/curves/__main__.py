@@ -18,12 +18,14 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 from benchmarks.curves.process import COUNTS
 from benchmarks.curves.programs import PROGRAMS
 from benchmarks.process import ROOT, interpreter, write_bytecode
+from gradtape.compiler.objects.llvm import host
 
 BUDGET = 4.0  # seconds after which a process ends
 LONGEST = 60.0  # seconds that it may take for a first call
@@ -171,36 +173,16 @@ def inverse(ours: Mapping[int, float | None], peers: list[Curve], count: int) ->
     return "–" if limit is None or own is None else f"{limit / own:.2f}"
 
 
-def draw(found: Mapping[str, Mapping[str, Curve]], path: Path) -> None:
-    """The picture of all curves."""
-    import matplotlib
-
-    matplotlib.use("agg")
-    from matplotlib import pyplot
-
-    columns = 3
-    rows = -(-len(found) // columns)
-    figure, axes = pyplot.subplots(
-        rows, columns, figsize=(4.2 * columns, 3.1 * rows), squeeze=False
-    )
-    shown = {"function": "C0", "undecorated": "C9", "jax": "C1", "torch": "C3", "autograd": "C2"}
-    for place, axis in enumerate(axes.flat):
-        if place >= len(found):
-            axis.axis("off")
-            continue
-        name, curves = list(found.items())[place]
-        for title, colour in shown.items():
-            if title in curves:
-                counts, seconds = zip(*sorted(curves[title].items()), strict=True)
-                axis.loglog(counts, [1e3 * each for each in seconds], color=colour, label=title)
-        axis.set_title(PROGRAMS[name].title, fontsize=9)
-        axis.set_xlabel("calls")
-        axis.set_ylabel("ms in all")
-        axis.minorticks_off()
-        axis.grid(alpha=0.3)
-    axes.flat[0].legend(fontsize=8)
-    figure.tight_layout()
-    figure.savefig(path, dpi=80, metadata={"Software": None})
+def as_json(found: Mapping[str, Mapping[str, Curve]]) -> str:
+    """All curves, with the day and the machine."""
+    content = {
+        "date": date.today().isoformat(),
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores, {host().bits}-bit vectors",
+        "programs": {
+            name: {"title": PROGRAMS[name].title, "forms": forms} for name, forms in found.items()
+        },
+    }
+    return json.dumps(content, indent=1) + "\n"
 
 
 def main() -> None:
@@ -210,7 +192,6 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--budget", type=float, default=BUDGET, help="seconds of a process")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw them there")
     chosen = parser.parse_args()
     write_bytecode()
     peers = chosen.peers.split(",")
@@ -224,9 +205,7 @@ def main() -> None:
         found[name] = race(name, forms, chosen.rounds, chosen.budget)
         print("\n".join(table(found[name])), flush=True)
         if chosen.json:
-            chosen.json.write_text(json.dumps(found, indent=1))
-    if chosen.plot:
-        draw(found, chosen.plot)
+            chosen.json.write_text(as_json(found))
 
 
 if __name__ == "__main__":
