@@ -1,13 +1,15 @@
 """Pictures of the committed results: `make figures` draws them into docs/pictures.
 
-`benchmarks/results/bench.json` comes from `make bench`, `curves.json` from `make bench-curves`, both by
-`--json`. Everything that README and the site say about speed is drawn or computed from these.
+In `benchmarks/results/` are `bench.json` of `make bench`, `curves.json` of `make bench-curves` and
+`questions.json` of `python -m benchmarks.questions`. Everything that README and the site say about
+speed is drawn or computed from these.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -22,8 +24,8 @@ OURS = ("function", "gradtape")
 LIBRARIES = {
     "JAX (jit)": ("jax jit",),
     "PyTorch": ("torch", "torch 1 thr"),
-    "TensorFlow (tf.function, XLA)": ("tf.function", "tf XLA"),
-    "TensorFlow (tape)": ("tf eager",),
+    "TensorFlow, compiled": ("tf.function", "tf XLA"),
+    "TensorFlow, tape": ("tf eager",),
     "autograd": ("autograd",),
 }
 GROUPS = {
@@ -38,6 +40,7 @@ GROUPS = {
 }
 # The curves that README shows, of all in the results.
 SHOWN_CURVES = ("chain", "logistic", "perceptron")
+TICKS = (0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 100, 300, 1000)
 INK, AHEAD, BEHIND = "#7d8590", "#3d7dd8", "#d1495b"
 COLOURS = {
     "function": AHEAD,
@@ -60,6 +63,12 @@ def bench() -> dict[str, Any]:
 def curves() -> dict[str, Any]:
     """The results of `make bench-curves`."""
     return json.loads((RESULTS / "curves.json").read_text("utf-8"))
+
+
+@lru_cache(maxsize=1)
+def questions() -> dict[str, Any]:
+    """The results of `python -m benchmarks.questions`."""
+    return json.loads((RESULTS / "questions.json").read_text("utf-8"))
 
 
 def best(row: Mapping[str, Any], forms: Iterable[str]) -> float | None:
@@ -128,15 +137,15 @@ def _axes(pyplot: Any, rows: int, columns: int, size: tuple[float, float], **opt
 def draw_libraries(axis: Any) -> None:
     """Bars: how long the others take, gradtape being 1."""
     found = by_library()
-    names = list(reversed(found))
+    names = sorted(found, key=lambda name: found[name][0])
     axis.barh(["gradtape", *names], [1.0, *[found[name][0] for name in names]],
               color=[AHEAD, *[INK] * len(names)])  # fmt: skip
     axis.invert_yaxis()
     for place, name in enumerate(names, start=1):
         factor, rows = found[name]
-        axis.text(factor, place, f" {factor:.1f}×  ({rows} programs)", va="center")
-    axis.set_xlim(0, 1.55 * max(factor for factor, _ in found.values()))
-    axis.set_xlabel("time of a call, gt.function = 1 (geometric mean)")
+        axis.text(factor, place, f"  {factor:.1f}×, {rows} programs", va="center")
+    axis.set_xlim(0, 1.75 * max(factor for factor, _ in found.values()))
+    axis.set_xlabel("time of a call, gradtape = 1")
 
 
 def draw_rows(axis: Any) -> None:
@@ -149,9 +158,14 @@ def draw_rows(axis: Any) -> None:
         axis.plot(mean(found.values()), place, "|", color=INK, markersize=22, markeredgewidth=2)
     axis.axvline(1.0, color=INK, linewidth=0.8, linestyle=":")
     axis.set_xscale("log")
+    least = min(ratio for found in groups.values() for ratio in found.values())
+    most = max(ratio for found in groups.values() for ratio in found.values())
+    ticks = [tick for tick in TICKS if least / 1.5 <= tick <= 1.5 * most]
+    axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axis.minorticks_off()
     axis.set_yticks(range(len(groups)), [GROUPS.get(name, name) for name in groups])
     axis.invert_yaxis()
-    axis.set_xlabel("best peer's time by that of gt.function: right of 1 gradtape is ahead")
+    axis.set_xlabel("best peer / gradtape; right of 1 gradtape is ahead")
 
 
 def draw_curve(axis: Any, name: str, legend: bool) -> None:
@@ -168,6 +182,47 @@ def draw_curve(axis: Any, name: str, legend: bool) -> None:
     axis.grid(alpha=0.25)
     if legend:
         axis.legend(fontsize=8.5)
+
+
+def draw_bars(axis: Any, seconds: Mapping[str, float], scale: float, unit: str) -> None:
+    """One bar for each form; NumPy in grey."""
+    colours = [INK if name.startswith("NumPy") else AHEAD for name in seconds]
+    axis.barh(list(seconds), [scale * value for value in seconds.values()], color=colours)
+    axis.set_xlabel(f"{unit}, less is better")
+    axis.invert_yaxis()
+
+
+def draw_sizes(axis: Any, by_size: Mapping[str, Mapping[str, float]], what: str) -> None:
+    """One line for each form, over sizes."""
+    sizes = [int(size) for size in by_size]
+    palette = ["#e07b39", AHEAD, "#2f9e63"]
+    forms = next(iter(by_size.values()))
+    for form, colour in zip(forms, palette, strict=False):
+        colour = INK if form.startswith("NumPy") else colour
+        values = [1e6 * each[form] for each in by_size.values()]
+        axis.loglog(sizes, values, "o-", color=colour, label=form)
+    axis.set_xlabel(what)
+    axis.set_ylabel("microseconds")
+    axis.legend()
+
+
+def draw_questions(pyplot: Any) -> dict[str, Any]:
+    """The charts of the pages in docs/questions."""
+    found = questions()
+    two, axes = _axes(pyplot, 1, 1, (6.4, 1.9))
+    draw_bars(axes[0][0], found["jacobian_of_two_results"], 1e3, "milliseconds")
+    step, axes = _axes(pyplot, 1, 1, (6.4, 2.2))
+    draw_bars(axes[0][0], found["training_step"], 1e6, "microseconds a step")
+    sizes, axes = _axes(pyplot, 1, 1, (6.4, 3.4))
+    draw_sizes(axes[0][0], found["jacobian_by_size"], "unknowns")
+    elements, axes = _axes(pyplot, 1, 1, (6.4, 3.4))
+    draw_sizes(axes[0][0], found["element_wise"], "elements")
+    return {
+        "question_jacobian": two,
+        "question_sizes": sizes,
+        "question_elements": elements,
+        "question_steps": step,
+    }
 
 
 def draw(pyplot: Any) -> dict[str, Any]:
@@ -226,7 +281,17 @@ def claims() -> dict[str, str]:
         "mean": f"{mean(every):.1f}",
         "behind": str(sum(ratio < 1.0 for ratio in every)),
         "origin": origin(bench()),
+        "readme_function": f"{1e6 * questions()['readme_step']['function']:.0f}",
+        "readme_undecorated": f"{1e6 * questions()['readme_step']['undecorated']:.0f}",
+        "readme_numpy": f"{1e6 * questions()['readme_step']['NumPy, by hand']:.0f}",
     }
+
+
+def with_claims(text: str) -> str:
+    """A document with the figures between its marks `<!-- figure: name -->` and `<!-- end -->`."""
+    values = claims()
+    mark = r"(<!-- figure: (\w+) -->).*?(<!-- end -->)"
+    return re.sub(mark, lambda match: match[1] + values[match[2]] + match[3], text)
 
 
 def main() -> None:
@@ -235,11 +300,13 @@ def main() -> None:
     matplotlib.use("agg")
     from matplotlib import pyplot
 
-    for name, figure in draw(pyplot).items():
+    for name, figure in {**draw(pyplot), **draw_questions(pyplot)}.items():
         figure.tight_layout()
         path = PICTURES / f"{name}.svg"
         figure.savefig(path, transparent=True, metadata={"Date": None})
         print(f"drawn: {path.relative_to(ROOT)}")
+    readme = ROOT / "README.md"
+    readme.write_text(with_claims(readme.read_text("utf-8")), "utf-8")
     print(", ".join(f"{name}: {value}" for name, value in claims().items()))
 
 

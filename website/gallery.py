@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,8 +72,28 @@ def page_of(path: Path, shown: list[Shown]) -> str:
         else:
             parts.append(f"```python\n{cell.text.strip()}\n```")
             parts.append(markdown_of(next(remaining)))
-    parts.append(f"The script: `{path.relative_to(ROOT).as_posix()}`.")
+    name = path.relative_to(ROOT).as_posix()
+    parts.append(
+        f"---\n\nRun it: `python {name}` (it needs `pip install 'gradtape[plot]'`), or "
+        f"[download it as a notebook]({path.stem}.ipynb)."
+    )
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def notebook_of(path: Path) -> str:
+    """The script as a Jupyter notebook, without results."""
+    cells: list[dict[str, object]] = []
+    for cell in cells_of(path.read_text("utf-8")):
+        lines = cell.text.strip("\n").splitlines(keepends=True)
+        extra = {"execution_count": None, "outputs": []} if cell.kind == "code" else {}
+        cells.append(
+            {"cell_type": cell.kind, "id": f"c{len(cells)}", "metadata": {}, "source": lines}
+            | extra
+        )
+    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    metadata = {"kernelspec": kernel, "language_info": {"name": "python"}}
+    content = {"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
 
 
 def markdown_of(shown: Shown) -> str:
@@ -86,19 +107,26 @@ def markdown_of(shown: Shown) -> str:
     return "\n\n".join(parts)
 
 
-def index_page(names: list[Path]) -> str:
-    """The list of all examples."""
-    rows = "\n".join(
-        f"| [{title_of(text)}]({path.stem}.md) | {summary_of(text)} |"
-        for path in names
-        for text in [path.read_text("utf-8")]
-    )
+def index_page(shown: dict[Path, list[Shown]]) -> str:
+    """All examples as cards with their last figure."""
+    cards = []
+    for path, results in shown.items():
+        text = path.read_text("utf-8")
+        figures = [figure for one in results for figure in one.figures]
+        picture = (
+            f'<div class="thumbnail" aria-hidden="true">\n{figures[-1]}\n</div>' if figures else ""
+        )
+        cards.append(
+            f'<a class="card" href="{path.stem}.html" markdown="0">\n{picture}\n'
+            f"<strong>{title_of(text)}</strong>\n<span>{summary_of(text)}</span>\n</a>"
+        )
+    listed = "\n".join(cards)
     return f"""# Gallery
 
 Each page is a script of `examples/gallery/` with what it printed and drew when this site was built.
-The tests run all of them.
+The tests run all of them; each can be downloaded as a notebook.
 
-| example | shows |
-|---|---|
-{rows}
+<div class="gallery" markdown="0">
+{listed}
+</div>
 """

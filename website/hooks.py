@@ -16,9 +16,12 @@ for _folder in (ROOT / "src", ROOT):
     if str(_folder) not in sys.path:
         sys.path.insert(0, str(_folder))
 
+from benchmarks import figures  # noqa: E402
 from website import code_blocks, gallery, links, reference, show  # noqa: E402
 
 DOCS = ROOT / "docs"
+RESULTS = re.compile(r"<!-- results of (?P<group>\w+) -->")
+CLAIM = re.compile(r"<!-- figure: (?P<claim>\w+) -->")
 
 
 def on_config(config: Any) -> Any:
@@ -40,9 +43,7 @@ def _existing(entries: list[Any]) -> list[Any]:
     kept = []
     for entry in entries:
         ((title, inner),) = entry.items() if isinstance(entry, dict) else ((None, entry),)
-        if inner == "decisions":
-            kept.append({title: [*_decisions()]})
-        elif inner == "gallery":
+        if inner == "gallery":
             pages = [f"gallery/{path.stem}.md" for path in gallery.scripts()]
             kept.append({title: ["gallery/index.md", *pages]})
         elif isinstance(inner, list):
@@ -52,18 +53,14 @@ def _existing(entries: list[Any]) -> list[Any]:
     return kept
 
 
-def _decisions() -> list[str]:
-    pages = sorted(path.name for path in (DOCS / "decisions").glob("0*.md"))
-    return ["decisions/README.md", *(f"decisions/{name}" for name in pages)]
-
-
 def on_files(files: Any, config: Any) -> Any:
     """Add the pages that are made of scripts and of documents at the root."""
     scripts = gallery.scripts()
-    pages = {"gallery/index.md": gallery.index_page(scripts)}
-    for path in scripts:
-        shown = show.shown_by(path)
-        pages[f"gallery/{path.stem}.md"] = gallery.page_of(path, [shown[k] for k in sorted(shown)])
+    shown = {path: [one for _, one in sorted(show.shown_by(path).items())] for path in scripts}
+    pages = {"gallery/index.md": gallery.index_page(shown)}
+    for path, results in shown.items():
+        pages[f"gallery/{path.stem}.md"] = gallery.page_of(path, results)
+        pages[f"gallery/{path.stem}.ipynb"] = gallery.notebook_of(path)
     for name, page in links.DOCUMENTS.items():
         text = (ROOT / name).read_text("utf-8")
         pages[page] = links.rebased(text, name, page)
@@ -78,6 +75,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     path = DOCS / name
     if name.startswith("reference/"):
         markdown = reference.fill(markdown, path.name)
+    markdown = _with_results(markdown)
     if path.exists() and "plt." in markdown:
         markdown = _with_figures(markdown, path)
     if path.exists():
@@ -87,6 +85,12 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
         markdown = links.linked_names(markdown, name)
     markdown = re.sub(r"^( *)```output$", r"\1```{ .text .printed }", markdown, flags=re.M)
     return re.sub(r"^<!-- not run: .*? -->\n", "", markdown, flags=re.M)
+
+
+def _with_results(markdown: str) -> str:
+    """Tables and figures of the committed benchmarks in place of their names."""
+    markdown = RESULTS.sub(lambda match: figures.table(match["group"]), markdown)
+    return CLAIM.sub(lambda match: figures.claims()[match["claim"]], markdown)
 
 
 def on_post_page(output: str, page: Any, config: Any) -> str:

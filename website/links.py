@@ -64,5 +64,7 @@ def linked_names(markdown: str, name: str) -> str:
             return match[0]
         return f"[{match[0]}]({up}/{pages[own]}#{reference.anchor(own)})"
 
-    parts = re.split(r"(^ *```.*?^ *```[ \t]*$|^#[^\n]*$)", markdown, flags=re.M | re.S)
+    # Blocks of code, headings and the texts of links stay as they are.
+    apart = r"(^ *```.*?^ *```[ \t]*$|^#[^\n]*$|\[[^\]\n]*\]\([^)\n]*\))"
+    parts = re.split(apart, markdown, flags=re.M | re.S)
     return "".join(part if index % 2 else NAME.sub(link, part) for index, part in enumerate(parts))
