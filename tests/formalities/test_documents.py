@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from benchmarks.figures import with_claims
 
 import gradtape as gt
 
@@ -36,11 +37,33 @@ def test_named_files_exist(document):
     assert not missing, f"{document.name} names files that are not there: {missing}"
 
 
+# Files of this repository by their address, as in README, which is shown outside of a checkout too.
+ADDRESS = re.compile(r"https://" + r"github\.com/gradtape/gradtape/(?:blob|raw)/main/([^)#\"\s]+)")
+
+
+def linked_files(document: Path) -> set[Path]:
+    """The files that a document links to, by relative paths or by their addresses."""
+    text = document.read_text("utf-8")
+    relative = re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", text)
+    return {(document.parent / link).resolve() for link in relative} | {
+        ROOT / link for link in ADDRESS.findall(text)
+    }
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_links_lead_somewhere(document):
-    links = re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", document.read_text("utf-8"))
-    missing = [link for link in links if not (document.parent / link).exists()]
+    missing = [str(path) for path in linked_files(document) if not path.exists()]
     assert not missing, f"{document.name} links to {missing}"
+
+
+def test_readme_has_no_relative_links():
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert not re.findall(r"\]\((?!https:|#)[^)]*\)", text)
+
+
+def test_readme_has_the_figures_of_the_committed_results():
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert with_claims(text) == text, "run `make figures`"
 
 
 def test_architecture_describes_every_room():
@@ -54,8 +77,7 @@ def test_architecture_describes_every_room():
 @pytest.mark.parametrize("document", ["README.md", "docs/index.md", "docs/questions/index.md"])
 def test_every_question_is_found_from_the_front(document):
     path = ROOT / document
-    links = re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", path.read_text("utf-8"))
-    found = {(path.parent / link).resolve() for link in links}
+    found = linked_files(path)
     pages = set((ROOT / "docs" / "questions").glob("*.md")) - {ROOT / "docs/questions/index.md"}
     assert len(pages) == 5
     assert not pages - found

@@ -24,8 +24,14 @@ VAGUE_NAMES = {"utils", "util", "helpers", "helper", "misc"}
 
 # The licence names its own address, and so does a library that the report page is shipped with.
 MAY_NAME_HOSTS = {"LICENSE", "src/gradtape/tools/page/assets/uPlot.iife.min.js"}
-# Citations and pages of this project may be linked to; no other host is named.
-CITATIONS = ("doi.org/", "arxiv.org/", "github.com/gradtape/gradtape", "gradtape.github.io/")
+# Citations, pages of this project and the name space of drawings; no other host is named.
+CITATIONS = (
+    "doi.org/",
+    "arxiv.org/",
+    "github.com/gradtape/gradtape",
+    "gradtape.github.io/",
+    "w3.org/",
+)
 HOST = re.compile(
     r"https?:" + r"//(?!(?:www\.|dx\.)?(?:" + "|".join(map(re.escape, CITATIONS)) + "))"
 )
