@@ -38,7 +38,7 @@ def test_named_files_exist(document):
 
 
 # Files of this repository by their address, as in README, which is shown outside of a checkout too.
-ADDRESS = re.compile(r"https://" + r"github\.com/gradtape/gradtape/(?:blob|raw)/main/([^)#\"\s]+)")
+ADDRESS = re.compile(r"https:" + r"//github\.com/gradtape/gradtape/(?:blob|raw)/main/([^)#\"\s]+)")
 
 
 def linked_files(document: Path) -> set[Path]:
