@@ -259,7 +259,7 @@ class Routine:
     def intrinsic(self, name: str, *arguments: Word) -> Typed:
         """The result of one of LLVM's functions, of the type of its first argument."""
         kind = self.kind(arguments[0])
-        return self.call(kind, f"@llvm.{name}.{_suffix(kind)}", *arguments)
+        return self.call(kind, f"@llvm.{name}.{suffix(kind)}", *arguments)
 
     # Memory. A place is a pointer and bytes beyond it.
 
@@ -293,7 +293,7 @@ class Routine:
         """The address of an element of an array."""
         return self.let(f"getelementptr {kind}, ptr {base}, i64 {index}", "ptr")
 
-    def row(self, table: str, index: str, words: int) -> Typed:
+    def row(self, table: str, index: Word, words: int) -> Typed:
         """The address of a row of a table whose rows have so many words."""
         return self.at(table, self.multiply(index, 8 * words))
 
@@ -427,11 +427,11 @@ class Routine:
         """Whether two pointers are not equal."""
         return self.compare("ne", x, y, "ptr")
 
-    def equal(self, x: str, y: Word) -> Typed:
+    def equal(self, x: Word, y: Word) -> Typed:
         """Whether two words are equal."""
         return self.compare("eq", x, y)
 
-    def unequal(self, x: str, y: Word) -> Typed:
+    def unequal(self, x: Word, y: Word) -> Typed:
         """Whether two words are not equal."""
         return self.compare("ne", x, y)
 
@@ -472,8 +472,9 @@ class Routine:
 
     def transposed(self, rows: Sequence[str]) -> list[str]:
         """The columns of a square of vectors, by exchanging ever larger parts."""
-        found, lanes, step = list(rows), len(rows), 1
-        while step < lanes:
+        found, lanes = list(rows), len(rows)
+        step = lanes // 2
+        while step:
             low = [k if not k & step else lanes + k - step for k in range(lanes)]
             high = [k + step if not k & step else lanes + k for k in range(lanes)]
             for k in range(lanes):
@@ -481,7 +482,7 @@ class Routine:
                     pair = found[k], found[k + step]
                     found[k] = self.shuffle(pair[0], low, pair[1])
                     found[k + step] = self.shuffle(pair[0], high, pair[1])
-            step *= 2
+            step //= 2
         return found
 
     def first_lanes(self, count: Word, lanes: int, start: int = 0) -> Typed:
@@ -489,16 +490,29 @@ class Routine:
         numbers = constants("i64", range(start, start + lanes))
         return self.compare("slt", numbers, self.splat(count, lanes))
 
+    @contextlib.contextmanager
+    def vectors(self, count: Word, lanes: int, start: Word = 0) -> Iterator[tuple[str, Typed]]:
+        """Lines for each vector of a range: its first number, and a mask of the lanes inside."""
+        with self.loop(count, start, lanes) as index:
+            yield index, self.first_lanes(self.subtract(count, index), lanes)
+
     def load_lanes(
         self, kind: str, place: str, mask: str, align: int = 1, other: str = "zeroinitializer"
     ) -> Typed:
         """The lanes of a mask from memory, and other values elsewhere."""
-        name = f"@llvm.masked.load.{_suffix(kind)}.p0"
+        name = f"@llvm.masked.load.{suffix(kind)}.p0"
         return self.call(kind, name, place, f"i32 {align}", mask, Typed(other, kind))
+
+    def gather(
+        self, kind: str, places: str, mask: str, align: int = 1, other: str = "poison"
+    ) -> Typed:
+        """The lanes of a mask, each from an address of its own, and other values elsewhere."""
+        name = f"@llvm.masked.gather.{suffix(kind)}.{suffix(self.kind(places))}"
+        return self.call(kind, name, places, f"i32 {align}", mask, Typed(other, kind))
 
     def store_lanes(self, value: str, place: str, mask: str, align: int = 1) -> None:
         """Write the lanes of a mask."""
-        name = f"@llvm.masked.store.{_suffix(self.kind(value))}.p0"
+        name = f"@llvm.masked.store.{suffix(self.kind(value))}.p0"
         self.do(name, value, place, f"i32 {align}", mask)
 
 
@@ -514,10 +528,10 @@ def constants(kind: str, values: Iterable[object]) -> Typed:
     return Typed(f"<{', '.join(listed)}>", vector(kind, len(listed)))
 
 
-def _suffix(kind: str) -> str:
+def suffix(kind: str) -> str:
     """A type in the names of LLVM's functions."""
     element, lanes = split_type(kind)
-    short = {"float": "f32", "double": "f64"}.get(element, element)
+    short = {"float": "f32", "double": "f64", "ptr": "p0"}.get(element, element)
     return short if lanes == 1 else f"v{lanes}{short}"
 
 

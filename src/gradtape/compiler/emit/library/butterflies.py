@@ -6,9 +6,9 @@ They are written out without loops, for the passes of `fft_rows.py`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from gradtape.compiler.emit.writer import Routine
+from gradtape.compiler.emit.writer import Routine, Typed, constants
 from gradtape.compiler.objects import llvm
 
 # The real and the imaginary part.
@@ -27,13 +27,13 @@ class Vectors:
 
     # Memory.
 
-    def load(self, place: str) -> str:
+    def load(self, place: str) -> Typed:
         """A vector."""
-        return self.r.let(f"load {self.kind}, ptr {place}, align {self.size}")
+        return self.r.load(self.kind, place, self.size)
 
     def store(self, place: str, value: str) -> None:
         """Write a vector."""
-        self.r.line(f"store {self.kind} {value}, ptr {place}, align {self.size}")
+        self.r.store(value, place, self.kind, self.size)
 
     def load_block(self, place: str) -> Complex:
         """A vector of real parts, and one of imaginary parts behind it."""
@@ -48,15 +48,9 @@ class Vectors:
         """Consecutive complex numbers."""
         if self.lanes == 1:
             return self.load_block(place)
-        wide = llvm.vector(self.real, 2 * self.lanes)
-        both = self.r.let(f"load {wide}, ptr {place}, align {self.size}")
+        both = self.r.load(llvm.vector(self.real, 2 * self.lanes), place, self.size)
         order = range(self.lanes)[::-1] if backwards else range(self.lanes)
-        real, imaginary = (
-            self.r.let(
-                f"shufflevector {wide} {both}, {wide} poison, {_mask(2 * k + odd for k in order)}"
-            )
-            for odd in (0, 1)
-        )
+        real, imaginary = (self.r.shuffle(both, [2 * k + odd for k in order]) for odd in (0, 1))
         return real, imaginary
 
     def store_pairs(self, place: str, value: Complex) -> None:
@@ -64,48 +58,39 @@ class Vectors:
         if self.lanes == 1:
             self.store_block(place, value)
             return
-        order = _mask(k + odd * self.lanes for k in range(self.lanes) for odd in (0, 1))
-        both = self.r.let(f"shufflevector {self.kind} {value[0]}, {self.kind} {value[1]}, {order}")
-        wide = llvm.vector(self.real, 2 * self.lanes)
-        self.r.line(f"store {wide} {both}, ptr {place}, align {self.size}")
+        order = [k + odd * self.lanes for k in range(self.lanes) for odd in (0, 1)]
+        self.r.store(self.r.shuffle(value[0], order, value[1]), place, align=self.size)
 
-    def load_spread(self, place: str) -> str:
+    def load_spread(self, place: str) -> Typed:
         """A number, in each lane."""
-        number = self.r.let(f"load {self.real}, ptr {place}")
-        return self.spread(number)
+        return self.spread(self.r.load(self.real, place))
 
-    def spread(self, number: str) -> str:
+    def spread(self, number: str) -> Typed:
         """A vector with the same number in each lane."""
-        if self.lanes == 1:
-            return number
-        first = self.r.let(f"insertelement {self.kind} poison, {self.real} {number}, i32 0")
-        zeros = f"<{self.lanes} x i32> zeroinitializer"
-        return self.r.let(f"shufflevector {self.kind} {first}, {self.kind} poison, {zeros}")
+        return self.r.splat(number, self.lanes)
 
     # Real arithmetic.
 
-    def constant(self, value: float) -> str:
+    def constant(self, value: float) -> Typed:
         """A number that is known, in each lane."""
-        text = llvm.real_text(value, self.real)
-        if self.lanes == 1:
-            return text
-        return "<" + ", ".join([f"{self.real} {text}"] * self.lanes) + ">"
+        return self.constants([value] * self.lanes)
 
-    def add(self, x: str, y: str) -> str:
+    def constants(self, values: Sequence[float]) -> Typed:
+        """Known numbers, one for each lane."""
+        texts = [llvm.real_text(value, self.real) for value in values]
+        return constants(self.real, texts) if self.lanes > 1 else Typed(texts[0], self.real)
+
+    def add(self, x: str, y: str) -> Typed:
         """x + y."""
-        return self.r.let(f"fadd contract {self.kind} {x}, {y}")
+        return self.r.op("fadd contract", x, y)
 
-    def subtract(self, x: str, y: str) -> str:
+    def subtract(self, x: str, y: str) -> Typed:
         """x - y."""
-        return self.r.let(f"fsub contract {self.kind} {x}, {y}")
+        return self.r.op("fsub contract", x, y)
 
-    def multiply(self, x: str, y: str) -> str:
+    def multiply(self, x: str, y: str) -> Typed:
         """x y."""
-        return self.r.let(f"fmul contract {self.kind} {x}, {y}")
-
-    def negative(self, x: str) -> str:
-        """-x."""
-        return self.r.let(f"fneg {self.kind} {x}")
+        return self.r.op("fmul contract", x, y)
 
     # Complex arithmetic.
 
@@ -129,11 +114,11 @@ class Vectors:
 
     def conjugate(self, x: Complex) -> Complex:
         """The complex conjugate."""
-        return x[0], self.negative(x[1])
+        return x[0], self.r.negative(x[1])
 
     def turned(self, x: Complex) -> Complex:
         """-i x."""
-        return x[1], self.negative(x[0])
+        return x[1], self.r.negative(x[0])
 
     def swapped(self, x: Complex, condition: str) -> Complex:
         """Real and imaginary part exchanged if a condition holds.
@@ -142,10 +127,7 @@ class Vectors:
         """
         if condition in ("true", "false"):
             return x[::-1] if condition == "true" else x
-        return (
-            self.r.select(condition, x[1], x[0], self.kind),
-            self.r.select(condition, x[0], x[1], self.kind),
-        )
+        return self.r.select(condition, x[1], x[0]), self.r.select(condition, x[0], x[1])
 
     # Butterflies.
 
@@ -172,7 +154,7 @@ class Vectors:
             both = self.add(x[0], x[1]), self.subtract(x[1], x[0])
         else:
             assert 8 * k == 3 * count
-            both = self.subtract(x[1], x[0]), self.negative(self.add(x[0], x[1]))
+            both = self.subtract(x[1], x[0]), self.r.negative(self.add(x[0], x[1]))
         return self.scaled(both, root)
 
     def _odd_butterfly(self, values: Sequence[Complex]) -> list[Complex]:
@@ -197,22 +179,3 @@ class Vectors:
             found[j] = self.sum(even, self.turned(odd))
             found[count - j] = self.difference(even, self.turned(odd))
         return found
-
-    def transposed(self, rows: Sequence[str]) -> list[str]:
-        """The columns of a square of vectors, as many as there are lanes."""
-        found, step = list(rows), self.lanes // 2
-        while step:
-            low = _mask(k if not k & step else self.lanes + k - step for k in range(self.lanes))
-            high = _mask(k + step if not k & step else self.lanes + k for k in range(self.lanes))
-            for k in range(self.lanes):
-                if not k & step:
-                    two = f"{self.kind} {found[k]}, {self.kind} {found[k + step]}"
-                    found[k] = self.r.let(f"shufflevector {two}, {low}")
-                    found[k + step] = self.r.let(f"shufflevector {two}, {high}")
-            step //= 2
-        return found
-
-
-def _mask(lanes: Iterable[int]) -> str:
-    found = list(lanes)
-    return f"<{len(found)} x i32> <" + ", ".join(f"i32 {lane}" for lane in found) + ">"

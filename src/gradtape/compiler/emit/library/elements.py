@@ -5,7 +5,7 @@ A dtype is written as NumPy's kind and size: f8, i4, u1, b1.
 
 from __future__ import annotations
 
-from gradtape.compiler.emit.writer import Routine, Word
+from gradtape.compiler.emit.writer import Routine, Typed, Word
 
 
 def register_type(dtype: str) -> str:
@@ -28,44 +28,35 @@ class Elements:
     def at(self, index: Word) -> str:
         """The address of an element."""
         stored = "i8" if self.dtype[0] == "b" else self.kind
-        return self._r.let(f"getelementptr {stored}, ptr {self.base}, i64 {index}")
+        return self._r.item(stored, self.base, index)
 
-    def get(self, index: Word) -> str:
+    def get(self, index: Word) -> Typed:
         """An element."""
         r = self._r
         if self.dtype[0] == "b":
-            byte = r.let(f"load i8, ptr {self.at(index)}")
-            return r.let(f"icmp ne i8 {byte}, 0")
-        return r.let(f"load {self.kind}, ptr {self.at(index)}")
+            return r.unequal(r.load("i8", self.at(index)), 0)
+        return r.load(self.kind, self.at(index))
 
     def put(self, index: Word, value: Word) -> None:
         """Store an element."""
         r = self._r
         if self.dtype[0] == "b":
-            byte = r.let(f"zext i1 {value} to i8")
-            r.line(f"store i8 {byte}, ptr {self.at(index)}")
+            r.store(r.cast("zext", value, "i8"), self.at(index))
         else:
-            r.line(f"store {self.kind} {value}, ptr {self.at(index)}")
+            r.store(value, self.at(index), self.kind)
 
-    def integer(self, index: Word) -> str:
+    def integer(self, index: Word) -> Typed:
         """An integer as a word."""
         found = self.get(index)
         if self.size == 8:
             return found
-        word = "sext" if self.dtype[0] == "i" else "zext"
-        return self._r.let(f"{word} {self.kind} {found} to i64")
+        return self._r.cast("sext" if self.dtype[0] == "i" else "zext", found, "i64")
 
-    def less(self, x: str, y: str) -> str:
-        """Whether x comes before y in sorted order: NaN comes last."""
+    def exceeds(self, y: str, x: str) -> str:
+        """Whether y comes after x in sorted order: NaN comes last."""
         r = self._r
         if self.dtype[0] == "f":
-            smaller = r.let(f"fcmp olt {self.kind} {x}, {y}")
-            is_number = r.let(f"fcmp ord {self.kind} {x}, {x}")
-            is_nan = r.let(f"fcmp uno {self.kind} {y}, {y}")
-            return r.either(smaller, r.both(is_number, is_nan))
+            last = r.both(r.compare("ord", x, x), r.compare("uno", y, y))
+            return r.either(r.compare("olt", x, y), last)
         how = "slt" if self.dtype[0] == "i" else "ult"
-        return r.compare(how, x, y, self.kind)
-
-    def exceeds(self, x: str, y: str) -> str:
-        """Whether x comes after y in sorted order."""
-        return self.less(y, x)
+        return r.compare(how, x, y)

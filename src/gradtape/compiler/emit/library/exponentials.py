@@ -14,9 +14,9 @@ from collections.abc import Sequence
 
 from gradtape.compiler.emit.library.lapack_routine import LapackRoutine
 from gradtape.compiler.emit.library.matrix_loops import add_matrix_functions
-from gradtape.compiler.emit.library.small_systems import write_product, write_solution
+from gradtape.compiler.emit.library.small_factors import product, quotient
 from gradtape.compiler.emit.library.stack_routine import StackRoutine
-from gradtape.compiler.emit.writer import Variable, Word
+from gradtape.compiler.emit.writer import Typed, Variable, Word
 from gradtape.compiler.objects import llvm
 
 # The largest sizes at which an approximant is as exact as a float64.
@@ -41,16 +41,17 @@ class _Exponential:
     """The routine while it is written."""
 
     def __init__(self, w: StackRoutine, order: str) -> None:
-        self.w, self.r, self.order = w, w.r, order
+        self.w, self.r = w, w.r
         self.n = w.words["n"]
-        self.parts = 2 if w.elements.is_complex else 1
-        self.real = w.elements.real
+        self.parts, self.real = w.elements.parts, w.elements.real
         # All elements of a matrix, as real numbers.
         self.count = self.r.multiply(self.r.multiply(self.n, self.n), self.parts)
+        self.nbytes = self.r.multiply(self.count, w.elements.real_bytes)
         self.areas = {name: self.r.at(w.scratch, w.words[name]) for name in _AREAS}
-        self._add_functions()
-        if isinstance(w, LapackRoutine):
-            self._zero, self._one = _number(w, "nothing", "0.0"), w.one()
+        add_matrix_functions(w)
+        if order != "large":
+            w.functions["product"] = product(self.real, int(order))
+            w.functions["quotient"] = quotient(self.real, int(order))
 
     def write(self) -> None:
         r, w = self.r, self.w
@@ -59,11 +60,11 @@ class _Exponential:
         result, other = r.variable("ptr", "null"), r.variable("ptr", "null")
         with w.items() as (x, y):
             end = f"finished{r.fresh()}"
-            below, above = (self._has(x, name) for name in ("has_below", "has_above"))
+            below, above = (r.call("i1", f"@has_{side}", x, self.n) for side in ("below", "above"))
             with r.when(r.negated(r.either(below, above))):
                 self._diagonal(x, y)
                 r.go(end)
-            self._copy(x, self.areas["a"])
+            r.copy(self.areas["a"], x, self.nbytes)
             self._powers()
             self._choose(squarings, scale, upper)
             self._approximate(upper.get())
@@ -80,7 +81,7 @@ class _Exponential:
                 with r.when(triangular):
                     left = r.subtract(r.subtract(squarings.get(), index), 1)
                     self._correct(x, result.get(), left, below)
-            self._copy(result.get(), y)
+            r.copy(y, result.get(), self.nbytes)
             with r.when(triangular):
                 self._clear(y, below)
             r.block(end)
@@ -99,19 +100,17 @@ class _Exponential:
         fourth, sixth = (self._norm(self.areas[name]) for name in ("fourth", "sixth"))
         fourth = self._call("sqrt", self._call("sqrt", fourth))
         sixth = self._call("cbrt", self._call("sqrt", sixth))
-        larger = r.let(f"fcmp ogt double {fourth}, {sixth}")
-        size = r.select(larger, fourth, sixth, "double")
+        size = r.select(r.compare("ogt", fourth, sixth), fourth, sixth)
         whole = self._norm(self.areas["a"])
         # Also if one is NaN.
         for each in (fourth, sixth, whole):
-            self.w.fail_if(r.negated(r.let(f"fcmp olt double {each}, {_text(math.inf)}")))
+            self.w.fail_if(r.negated(r.compare("olt", each, _text(math.inf))))
         squarings.set(0)
         upper.set("true")
-        with r.when(r.let(f"fcmp ole double {size}, {_text(_SIZES[7])}")):
-            upper.set(r.compare("sgt", self._excess(7, whole, "1.0"), 0))
+        with r.when(r.compare("ole", size, _text(_SIZES[7]))):
+            upper.set(r.compare("sgt", self._excess(7, whole, _text(1.0)), 0))
         with r.when(upper.get()):
-            ratio = r.let(f"fdiv double {size}, {_text(_SIZES[13])}")
-            wanted = self._rounded_up(self._call("log2", ratio))
+            wanted = self._rounded_up(self._call("log2", r.op("fdiv", size, _text(_SIZES[13]))))
             factor = self._halvings(wanted)
             total = r.add(wanted, self._excess(13, whole, factor))
             many = r.compare("sgt", total, _MOST_SQUARINGS)
@@ -122,21 +121,19 @@ class _Exponential:
             for name, power in zip(_AREAS[:4], (1, 2, 4, 6), strict=True):
                 product = scale.get()
                 for _ in range(power - 1):
-                    product = r.let(f"fmul double {product}, {scale.get()}")
-                self.r.do("@scale", f"ptr {self.areas[name]}", f"double {product}", self._size())
+                    product = r.op("fmul", product, scale.get())
+                r.do("@scale", self.areas[name], product, self.count)
 
     def _excess(self, degree: int, whole: str, factor: str) -> str:
         """The squarings that the approximant's error needs beyond those by the size."""
         r, power = self.r, 2 * degree + 1
-        vectors, n = self.areas["vectors"], self.n
-        given = (f"ptr {self.areas['a']}", f"ptr {vectors}", f"double {factor}")
-        found = r.call("double", "@power_norm", *given, f"i64 {n}", f"i64 {power}")
+        given = (self.areas["a"], self.areas["vectors"], factor, self.n, power)
+        found = r.call("double", "@power_norm", *given)
         error = 1 / (math.comb(2 * degree, degree) * math.factorial(power))
         unit = 2.0**-53 if self.real == "double" else 2.0**-24
-        share = r.let(f"fdiv double {found}, {r.let(f'fmul double {whole}, {factor}')}")
-        share = r.let(f"fmul double {share}, {_text(error / unit)}")
-        log = r.let(f"fdiv double {self._call('log2', share)}, {_text(2.0 * degree)}")
-        return self._rounded_up(log)
+        share = r.op("fdiv", found, r.op("fmul", whole, factor))
+        log = self._call("log2", r.op("fmul", share, _text(error / unit)))
+        return self._rounded_up(r.op("fdiv", log, _text(2.0 * degree)))
 
     def _approximate(self, upper: str) -> None:
         """Replace `even` by the approximant: the quotient of even - odd and even + odd."""
@@ -145,40 +142,37 @@ class _Exponential:
         low, high = _coefficients(7), _coefficients(13)
 
         def number(k: int) -> str:
-            return r.select(upper, _text(high[k]), _text(low[k]) if k < 8 else "0.0", "double")
+            return r.select(upper, _text(high[k]), _text(low[k] if k < 8 else 0.0))
 
         for place in (odd, even):
-            r.do("@clear", f"ptr {place}", self._size())
+            r.fill(place, self.nbytes)
         with r.when(upper):
             for place, first in ((odd, 9), (even, 8)):
-                r.do("@clear", f"ptr {other}", self._size())
+                r.fill(other, self.nbytes)
                 self._combine(other, [number(first + 2 * k) for k in range(3)])
                 self._multiply(areas["sixth"], other, place)
         self._combine(odd, [number(k) for k in (3, 5, 7)], number(1))
         self._combine(even, [number(k) for k in (2, 4, 6)], number(0))
         self._multiply(areas["a"], odd, other)
-        r.do("@halves", f"ptr {other}", f"ptr {even}", self._size())
+        r.do("@halves", other, even, self.count)
         self._solve(other, even)
 
     def _combine(self, to: str, factors: Sequence[str], unit: str | None = None) -> None:
         """Add multiples of the powers, and of the unit matrix."""
         r = self.r
-        powers = [f"ptr {self.areas[name]}" for name in ("second", "fourth", "sixth")]
-        numbers = [f"double {factor}" for factor in factors]
-        r.do("@combine", f"ptr {to}", *powers, *numbers, self._size())
+        powers = [self.areas[name] for name in ("second", "fourth", "sixth")]
+        r.do("@combine", to, *powers, *factors, self.count)
         if unit is not None:
             number = self._narrow(unit)
             with r.loop(self.n) as i:
                 place = self._at_diagonal(to, i)
-                value = r.let(f"load {self.real}, ptr {place}")
-                value = r.let(f"fadd {self.real} {value}, {number}")
-                r.line(f"store {self.real} {value}, ptr {place}")
+                r.store(r.op("fadd", r.load(self.real, place), number), place)
 
     # Triangles.
 
     def _diagonal(self, x: str, y: str) -> None:
         r = self.r
-        r.do("@clear", f"ptr {y}", self._size())
+        r.fill(y, self.nbytes)
         with r.loop(self.n) as i:
             self.w.store(self._at_diagonal(y, i), self._exp(self.w.load(self._at_diagonal(x, i))))
 
@@ -188,7 +182,7 @@ class _Exponential:
         factor = self._narrow(self._halvings(halvings))
 
         def scaled(place: str) -> list[str]:
-            return [r.let(f"fmul {self.real} {value}, {factor}") for value in w.load(place)]
+            return [r.op("fmul", value, factor) for value in w.load(place)]
 
         with r.loop(self.n) as i:
             w.store(self._at_diagonal(y, i), self._exp(scaled(self._at_diagonal(x, i))))
@@ -202,18 +196,17 @@ class _Exponential:
             row, column = r.select(below, following, i), r.select(below, i, following)
             index = r.add(r.multiply(row, self.n), column)
             (value,) = scaled(w.element(x, index))
-            w.store(w.element(y, index), [r.let(f"fmul {self.real} {quotient}, {value}")])
+            w.store(w.element(y, index), [r.op("fmul", quotient, value)])
 
     def _divided_difference(self, first: str, second: str) -> str:
         """(exp b - exp a) / (b - a), or exp a if they are equal."""
-        r, real = self.r, self.real
-        above = r.let(f"fcmp ogt {real} {first}, {second}")
-        largest = r.select(above, first, second, real)
-        least = r.select(above, second, first, real)
-        step = r.let(f"fsub {real} {least}, {largest}")
-        ratio = r.let(f"fdiv {real} {self._math('expm1', step)}, {step}")
-        ratio = r.select(r.let(f"fcmp oeq {real} {step}, 0.0"), "1.0", ratio, real)
-        return r.let(f"fmul {real} {self._math('exp', largest)}, {ratio}")
+        r = self.r
+        above = r.compare("ogt", first, second)
+        largest, least = r.select(above, first, second), r.select(above, second, first)
+        step = r.op("fsub", least, largest)
+        ratio = r.op("fdiv", self._math("expm1", step), step)
+        ratio = r.select(r.compare("oeq", step, "0.0"), "1.0", ratio)
+        return r.op("fmul", self._math("exp", largest), ratio)
 
     def _clear(self, y: str, below: str) -> None:
         """Write zeros above the diagonal if the matrix has elements below, else below."""
@@ -230,36 +223,30 @@ class _Exponential:
         if self.parts == 1:
             return [size]
         turns = [self._math(name, x[1]) for name in ("cos", "sin")]
-        return [self.r.let(f"fmul {self.real} {size}, {turn}") for turn in turns]
+        return [self.r.op("fmul", size, turn) for turn in turns]
 
     def _math(self, name: str, x: str) -> str:
         """A function of C of a number of the matrix's precision."""
-        name += "f" if self.real == "float" else ""
-        function = self.w.function(name, f"{self.real} @{name}({self.real})")
-        return self.r.call(self.real, function, f"{self.real} {x}")
+        return self._call(name + self.w.elements.suffix, x)
 
-    def _call(self, name: str, x: str) -> str:
-        """A function of C of a double."""
-        function = self.w.function(name, f"double @{name}(double)")
-        return self.r.call("double", function, f"double {x}")
+    def _call(self, name: str, x: str) -> Typed:
+        """A function of C of a number, which gives one of the same type."""
+        return self.r.call(self.r.kind(x), f"@{name}", x)
 
     def _halvings(self, count: str) -> str:
         """2 to the power of a negative word."""
-        wide = self.r.let(f"sitofp i64 {self.r.subtract(0, count)} to double")
-        return self._call("exp2", wide)
+        return self._call("exp2", self.r.cast("sitofp", self.r.subtract(0, count), "double"))
 
     def _rounded_up(self, x: str) -> str:
         """The next word, which is at least 0 and at most a bit more than there may be squarings."""
         r = self.r
         for compare, limit in (("ogt", 0.0), ("olt", _MOST_SQUARINGS + 1.0)):
             # The logarithm of 0 is -∞, and NaN is 0, too.
-            x = r.select(
-                r.let(f"fcmp {compare} double {x}, {_text(limit)}"), x, _text(limit), "double"
-            )
-        return r.let(f"fptosi double {self._call('ceil', x)} to i64")
+            x = r.select(r.compare(compare, x, _text(limit)), x, _text(limit))
+        return r.cast("fptosi", self._call("ceil", x), "i64")
 
     def _narrow(self, x: str) -> str:
-        return x if self.real == "double" else self.r.let(f"fptrunc double {x} to float")
+        return x if self.real == "double" else self.r.cast("fptrunc", x, "float")
 
     def _at_diagonal(self, base: str, i: Word) -> str:
         return self.w.element(base, self.r.multiply(i, self.r.add(self.n, 1)))
@@ -270,9 +257,9 @@ class _Exponential:
         w, n_at = self.w, self.w.places["n"]
         if isinstance(w, LapackRoutine):
             sizes = ("N", "N", n_at, n_at, n_at)
-            w.blas("gemm", *sizes, self._one, a, n_at, b, n_at, self._zero, to, n_at)
+            w.blas("gemm", *sizes, w.one(), a, n_at, b, n_at, w.one("0.0"), to, n_at)
         else:
-            self.r.do("@product", f"ptr {a}", f"ptr {b}", f"ptr {to}")
+            self.r.do("@product", a, b, to)
 
     def _solve(self, a: str, b: str) -> None:
         w, n_at = self.w, self.w.places["n"]
@@ -284,39 +271,14 @@ class _Exponential:
             w.lapack("gesv", n_at, n_at, left, n_at, self.areas["pivots"], right, n_at)
             w.transpose(right, b, self.n, self.n)
         else:
-            self.r.do("@quotient", f"ptr {a}", f"ptr {b}")
-
-    def _size(self) -> str:
-        return f"i64 {self.count}"
+            self.r.do("@quotient", a, b)
 
     def _norm(self, a: str) -> str:
-        vectors = self.areas["vectors"]
-        return self.r.call("double", "@column_norm", f"ptr {a}", f"ptr {vectors}", f"i64 {self.n}")
-
-    def _has(self, x: str, name: str) -> str:
-        return self.r.call("i1", f"@{name}", f"ptr {x}", f"i64 {self.n}")
-
-    def _copy(self, source: str, target: str) -> None:
-        self.r.do("@copy", f"ptr {source}", f"ptr {target}", self._size())
-
-    def _add_functions(self) -> None:
-        functions, real = self.w.functions, self.real
-        add_matrix_functions(self.w)
-        if self.order != "large":
-            functions["product"] = write_product(real, int(self.order))
-            functions["quotient"] = write_solution(self.w, real, int(self.order))
+        return self.r.call("double", "@column_norm", a, self.areas["vectors"], self.n)
 
 
-def _text(value: float) -> str:
-    return llvm.real_text(value, "double")
-
-
-def _number(w: StackRoutine, name: str, value: str) -> str:
-    """The address of a constant element."""
-    real, parts = w.elements.real, 2 if w.elements.is_complex else 1
-    values = ", ".join([f"{real} {value}", f"{real} 0.0"][:parts])
-    w.declared[name] = f"@{name} = private constant [{parts} x {real}] [{values}]"
-    return f"@{name}"
+def _text(value: float) -> Typed:
+    return Typed(llvm.real_text(value, "double"), "double")
 
 
 def _coefficients(degree: int) -> list[float]:

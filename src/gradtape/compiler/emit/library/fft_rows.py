@@ -6,11 +6,12 @@ imaginary parts behind it. An inverse transform exchanges real and imaginary par
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from gradtape.compiler.emit.library.butterflies import Complex, Vectors
 from gradtape.compiler.emit.library.library_routine import LibraryRoutine
-from gradtape.compiler.emit.writer import Routine, Word
+from gradtape.compiler.emit.writer import Routine, Typed, Word
 from gradtape.compiler.objects import llvm
 from gradtape.ops.matrices.fourier_plans import FourierPlan, RowPlan, area
 
@@ -31,8 +32,8 @@ def transform_rows(kind: str, direction: str, real: str, length: str) -> str:
     r, core, texts = w.r, rows.core, _Texts(real)
     size, n = texts.size, rows.length
     texts.add_transform("transform", core)
-    scale = r.let(f"bitcast i64 {w.words['scale']} to double")
-    scale = scale if real == "double" else r.let(f"fptrunc double {scale} to float")
+    scale = r.cast("bitcast", w.words["scale"], "double")
+    scale = scale if real == "double" else r.cast("fptrunc", scale, "float")
     swap = "true" if direction == "inverse" else "false"
     x, table = w.operands
     half = n // 2 + 1
@@ -44,8 +45,7 @@ def transform_rows(kind: str, direction: str, real: str, length: str) -> str:
     roots = r.at(table, 2 * core.length * size if rows.is_halved else 0)
 
     def transform(source: str, target: str) -> None:
-        given = (source, target, roots, work)
-        r.do("@transform", *[f"ptr {each}" for each in given], f"i1 {swap}", f"{real} {scale}")
+        r.do("@transform", source, target, roots, work, swap, scale)
 
     with r.loop("%hi", "%lo") as row:
         source = r.at(x, r.multiply(row, points[0] * size))
@@ -54,21 +54,23 @@ def transform_rows(kind: str, direction: str, real: str, length: str) -> str:
             transform(source, target)
         elif rows.is_halved and kind == "to_half":
             transform(source, first)
-            texts.call(r, "unfold", _unfolded(texts, core.length), first, target, table)
+            texts.call(r, _unfold, core.length, first, target, table)
         elif rows.is_halved:
-            texts.call(r, "fold", _folded(texts, core.length), source, first, table)
+            texts.call(r, _fold, core.length, source, first, table)
             transform(first, target)
         elif kind == "to_half":
-            texts.call(r, "widen", _widened(texts, n), source, first, table)
+            texts.call(r, _widen, n, source, first, table)
             transform(first, second)
-            texts.call(r, "cut", _cut(texts, half), second, target, table)
+            r.copy(target, second, 2 * half * size)
         else:
-            texts.call(r, "mirror", _mirrored(texts, n), source, first, table)
+            texts.call(r, _mirror, n, source, first, table)
             transform(first, second)
-            texts.call(r, "narrow", _narrowed(texts, n), second, target, table)
-    return w.text() + texts.text()
+            texts.call(r, _narrow, n, second, target, table)
+    w.functions = texts.functions
+    return w.text()
 
 
+# Writes the lines of a routine.
 Writer = Callable[[Routine], None]
 
 
@@ -78,10 +80,7 @@ class _Texts:
     def __init__(self, real: str) -> None:
         self.real = real
         self.size = 4 if real == "float" else 8
-        self._functions: dict[str, str] = {}
-
-    def text(self) -> str:
-        return "\n".join(["", *self._functions.values()])
+        self.functions: dict[str, Routine | str] = {}
 
     def widest(self, lanes: int) -> int:
         """The lanes of a vector of the machine, at most so many."""
@@ -89,17 +88,20 @@ class _Texts:
 
     def add(self, name: str, arguments: tuple[str, ...], write: Writer) -> None:
         """Write a function, unless there is one of this name."""
-        if name not in self._functions:
+        if name not in self.functions:
             attributes = llvm.aligned_stack(llvm.host().bits // 8)
             r = Routine(f"internal void @{name}({', '.join(arguments)}) nounwind {attributes}")
             write(r)
-            r.end("ret void")
-            self._functions[name] = r.text()
+            self.functions[name] = r
 
-    def call(self, r: Routine, name: str, write: Writer, *places: str) -> None:
-        """Call a function of a source, a target and a table."""
-        self.add(name, ("ptr %from", "ptr %to", "ptr %table"), write)
-        r.do(f"@{name}", *[f"ptr {place}" for place in places])
+    def call(
+        self, r: Routine, write: Callable[[Vectors, int], None], length: int, *places: str
+    ) -> None:
+        """Call a function of a source, a target and a table, for a signal of some length."""
+        name = write.__name__.removeprefix("_")
+        arguments = ("ptr %from", "ptr %to", "ptr %table")
+        self.add(name, arguments, lambda r: write(Vectors(r, self.real, self.widest(8)), length))
+        r.do(f"@{name}", *places)
 
     def add_transform(self, name: str, plan: FourierPlan) -> None:
         """The complex transform of a row; the result is multiplied by a factor."""
@@ -128,8 +130,7 @@ def _transformed(texts: _Texts, r: Routine, plan: FourierPlan) -> None:
         wide = _narrower(texts.widest(8), stride) if plan.lanes == 1 else 1
         name = f"pass{radix}of{lanes}by{wide}"
         texts.add(name, _PASS, _pass(Vectors(r, real, lanes), radix, wide))
-        places = (here, there, r.at("%table", used * size))
-        r.do(f"@{name}", *[f"ptr {at}" for at in places], f"i64 {rest}", f"i64 {stride}")
+        r.do(f"@{name}", here, there, r.at("%table", used * size), rest, stride)
         used += 2 * (radix - 1) * rest
         stride *= radix
         here, there = there, here
@@ -159,14 +160,14 @@ def _pass(like: Vectors, radix: int, wide: int) -> Writer:
         targets = [r.multiply(near, k) for k in range(radix)]
         steps, last = "%stride", r.subtract("%stride", wide)
         if wide > 1:
-            steps = r.let(f"udiv i64 {r.add('%stride', wide - 1)}, {wide}")
+            steps = r.blocks("%stride", wide)
 
-        def butterflies(source: str, target: str, factors: list[Complex]) -> None:
+        def butterflies(source: str, target: str, factors: Sequence[Complex]) -> None:
             with r.loop(steps) as index:
                 if wide > 1:
                     # The last vector may overlap the one before it.
                     index = r.multiply(index, wide)
-                    index = r.select(r.compare("slt", index, last), index, last)
+                    index = r.least(index, last)
                 offset = r.multiply(index, block)
                 x, y = r.at(source, offset), r.at(target, offset)
                 places = [r.at(x, each) for each in sources]
@@ -208,7 +209,7 @@ def _combine(by: Vectors, plan: FourierPlan, source: str, table: str) -> None:
             for k in range(by.lanes):
                 index = r.add(r.multiply(r.add(first, k), groups), group)
                 blocks.append(by.load_block(r.at(source, r.multiply(index, 2 * by.nbytes))))
-            parts = [by.transposed([block[part] for block in blocks]) for part in (0, 1)]
+            parts = [r.transposed([block[part] for block in blocks]) for part in (0, 1)]
             values += zip(*parts, strict=True)
         offset = r.multiply(first, by.size)
         for lane in range(1, plan.lanes):
@@ -250,25 +251,24 @@ def _convolved(texts: _Texts, r: Routine, plan: FourierPlan) -> None:
     roots = r.at(spectrum, 2 * longer * size)
 
     def inner(swap: str, scale: str) -> None:
-        places = [f"ptr {each}" for each in (first, second, roots, work)]
-        r.do("@inner", *places, f"i1 {swap}", f"{real} {scale}")
+        r.do("@inner", first, second, roots, work, swap, scale)
 
     def multiply(count: int, before: str, after: str, *places: str) -> None:
         name = f"multiply{count}"
         arguments = ("ptr %from", "ptr %to", "ptr %table", "i1 %before", "i1 %after")
-        texts.add(name, arguments, lambda r: _multiplied(texts, r, count))
-        r.do(f"@{name}", *[f"ptr {at}" for at in places], f"i1 {before}", f"i1 {after}")
+        by = partial(Vectors, real=real, lanes=texts.widest(8))
+        texts.add(name, arguments, lambda r: _multiplied(by(r), count))
+        r.do(f"@{name}", *places, before, after)
 
     multiply(n, "%swap", "false", "%from", first, "%table")
-    with r.loop(2 * longer, 2 * n) as index:
-        r.line(f"store {real} 0.0, ptr {r.at(first, r.multiply(index, size))}")
-    inner("false", "1.0")
+    r.fill(r.at(first, 2 * n * size), 2 * (longer - n) * size)
+    inner("false", Typed("1.0", real))
     multiply(longer, "false", "false", second, first, spectrum)
     inner("true", "%scale")
     multiply(n, "false", "%swap", second, "%to", "%table")
 
 
-def _multiplied(texts: _Texts, r: Routine, count: int) -> None:
+def _multiplied(by: Vectors, count: int) -> None:
     """The products of complex numbers."""
 
     def some(by: Vectors, first: Word) -> None:
@@ -277,7 +277,7 @@ def _multiplied(texts: _Texts, r: Routine, count: int) -> None:
         value = by.product(value, by.load_pairs(factor))
         by.store_pairs(y, by.swapped(value, "%after"))
 
-    _in_blocks(Vectors(r, texts.real, texts.widest(8)), 0, count, some)
+    _in_blocks(by, 0, count, some)
 
 
 def _places(by: Vectors, index: Word, *bases: str) -> list[str]:
@@ -286,94 +286,76 @@ def _places(by: Vectors, index: Word, *bases: str) -> list[str]:
     return [by.r.at(base, offset) for base in bases]
 
 
+def _halves(by: Vectors, first: Word, half: int) -> tuple[Complex, Complex, Complex, str]:
+    """Sum and difference of numbers and of the conjugates opposite to them; roots; the target."""
+    x, root, y = _places(by, first, "%from", "%table", "%to")
+    (other,) = _places(by, by.r.subtract(half - by.lanes + 1, first), "%from")
+    value, mirror = by.load_pairs(x), by.conjugate(by.load_pairs(other, backwards=True))
+    return by.sum(value, mirror), by.difference(value, mirror), by.load_pairs(root), y
+
+
 # Real signals of even length.
 
 
-def _unfolded(texts: _Texts, half: int) -> Writer:
+def _unfold(by: Vectors, half: int) -> None:
     """From a transform of pairs of real numbers to that of the numbers."""
 
     def some(by: Vectors, first: Word) -> None:
-        r = by.r
-        x, root, y = _places(by, first, "%from", "%table", "%to")
-        (other,) = _places(by, r.subtract(half - by.lanes + 1, first), "%from")
-        value, mirror = by.load_pairs(x), by.conjugate(by.load_pairs(other, backwards=True))
-        even = by.sum(value, mirror)
-        odd = by.product(by.turned(by.difference(value, mirror)), by.load_pairs(root))
+        even, apart, root, y = _halves(by, first, half)
+        odd = by.product(by.turned(apart), root)
         by.store_pairs(y, by.scaled(by.sum(even, odd), by.constant(0.5)))
 
-    def write(r: Routine) -> None:
-        single = Vectors(r, texts.real, 1)
-        even, odd = single.load_block("%from")
-        single.store_block("%to", (single.add(even, odd), single.constant(0.0)))
-        last = r.at("%to", 2 * half * texts.size)
-        single.store_block(last, (single.subtract(even, odd), single.constant(0.0)))
-        _in_blocks(Vectors(r, texts.real, texts.widest(8)), 1, half, some)
-
-    return write
+    single = Vectors(by.r, by.real, 1)
+    even, odd = single.load_block("%from")
+    single.store_block("%to", (single.add(even, odd), single.constant(0.0)))
+    last = by.r.at("%to", 2 * half * by.size)
+    single.store_block(last, (single.subtract(even, odd), single.constant(0.0)))
+    _in_blocks(by, 1, half, some)
 
 
-def _folded(texts: _Texts, half: int) -> Writer:
+def _fold(by: Vectors, half: int) -> None:
     """The reverse: a spectrum whose inverse transform has pairs of real numbers.
 
     As in NumPy, the imaginary parts of the first and last frequency are ignored.
     """
 
     def some(by: Vectors, first: Word) -> None:
-        r = by.r
-        x, root, y = _places(by, first, "%from", "%table", "%to")
-        (other,) = _places(by, r.subtract(half - by.lanes + 1, first), "%from")
-        value, mirror = by.load_pairs(x), by.conjugate(by.load_pairs(other, backwards=True))
-        even = by.sum(value, mirror)
-        factor = by.conjugate(by.load_pairs(root))
-        odd = by.product(by.difference(value, mirror), factor)
+        even, apart, root, y = _halves(by, first, half)
+        odd = by.product(apart, by.conjugate(root))
         # i times the odd part: -i times it, subtracted.
         by.store_pairs(y, by.difference(even, by.turned(odd)))
 
-    def write(r: Routine) -> None:
-        single = Vectors(r, texts.real, 1)
-        x, last = single.load("%from"), single.load(r.at("%from", 2 * half * texts.size))
-        single.store_block("%to", (single.add(x, last), single.subtract(x, last)))
-        _in_blocks(Vectors(r, texts.real, texts.widest(8)), 1, half, some)
-
-    return write
+    single = Vectors(by.r, by.real, 1)
+    x, last = single.load("%from"), single.load(by.r.at("%from", 2 * half * by.size))
+    single.store_block("%to", (single.add(x, last), single.subtract(x, last)))
+    _in_blocks(by, 1, half, some)
 
 
 # Real signals of odd length are complex ones.
 
 
-def _widened(texts: _Texts, count: int) -> Writer:
+def _widen(by: Vectors, count: int) -> None:
     """Real numbers as complex ones."""
 
     def some(by: Vectors, first: Word) -> None:
-        value = by.load(by.r.at("%from", by.r.multiply(first, by.size)))
+        value = by.load(by.r.item(by.real, "%from", first))
         (place,) = _places(by, first, "%to")
         by.store_pairs(place, (value, by.constant(0.0)))
 
-    return lambda r: _in_blocks(Vectors(r, texts.real, texts.widest(8)), 0, count, some)
+    _in_blocks(by, 0, count, some)
 
 
-def _narrowed(texts: _Texts, count: int) -> Writer:
+def _narrow(by: Vectors, count: int) -> None:
     """The real parts of complex numbers."""
 
     def some(by: Vectors, first: Word) -> None:
         (place,) = _places(by, first, "%from")
-        value, _ = by.load_pairs(place)
-        by.store(by.r.at("%to", by.r.multiply(first, by.size)), value)
+        by.store(by.r.item(by.real, "%to", first), by.load_pairs(place)[0])
 
-    return lambda r: _in_blocks(Vectors(r, texts.real, texts.widest(8)), 0, count, some)
-
-
-def _cut(texts: _Texts, count: int) -> Writer:
-    """The first complex numbers."""
-
-    def some(by: Vectors, first: Word) -> None:
-        x, y = _places(by, first, "%from", "%to")
-        by.store_pairs(y, by.load_pairs(x))
-
-    return lambda r: _in_blocks(Vectors(r, texts.real, texts.widest(8)), 0, count, some)
+    _in_blocks(by, 0, count, some)
 
 
-def _mirrored(texts: _Texts, length: int) -> Writer:
+def _mirror(by: Vectors, length: int) -> None:
     """A half spectrum with its other half; the first imaginary part is ignored."""
 
     def some(by: Vectors, first: Word) -> None:
@@ -382,9 +364,6 @@ def _mirrored(texts: _Texts, length: int) -> Writer:
         by.store_pairs(y, by.load_pairs(x))
         by.store_pairs(other, by.conjugate(by.load_pairs(x, backwards=True)))
 
-    def write(r: Routine) -> None:
-        single = Vectors(r, texts.real, 1)
-        single.store_block("%to", (single.load("%from"), single.constant(0.0)))
-        _in_blocks(Vectors(r, texts.real, texts.widest(8)), 1, length // 2 + 1, some)
-
-    return write
+    single = Vectors(by.r, by.real, 1)
+    single.store_block("%to", (single.load("%from"), single.constant(0.0)))
+    _in_blocks(by, 1, length // 2 + 1, some)

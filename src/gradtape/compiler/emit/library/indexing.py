@@ -82,5 +82,5 @@ def copy_words() -> str:
     r = of.r
     size = r.subtract("%hi", "%lo")
     source, target = r.at(of.operands[0], "%lo"), r.at(of.results[0], "%lo")
-    r.do("@llvm.memcpy.p0.p0.i64", f"ptr {target}", f"ptr {source}", f"i64 {size}", "i1 false")
-    return "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)\n" + of.text()
+    r.copy(target, source, size)
+    return of.text()

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from gradtape.compiler.emit.library.lapack_routine import LapackRoutine
 from gradtape.compiler.emit.library.stack_routine import StackRoutine
 from gradtape.compiler.emit.library.triangles import RightDivision
-from gradtape.compiler.emit.writer import Typed
+from gradtape.compiler.emit.writer import Typed, Word
 
 
 def factor_symmetric(letter: str) -> str:
@@ -25,7 +25,7 @@ def factor_symmetric(letter: str) -> str:
         # Libraries differ on NaN: NumPy's decides.
         with r.loop(n) as i:
             place = w.element(y, r.multiply(i, r.add(n, 1)))
-            w.fail_if(r.negated(w.is_positive(place)))
+            w.fail_if(r.negated(w.compares("ogt", place)))
     return w.text()
 
 
@@ -61,10 +61,8 @@ def determinant_by_lu(letter: str) -> str:
     w = StackRoutine(
         "determinant_by_lu", letter, ["factors", "pivots"], ["phase", "logarithm"], ["n"]
     )
-    r, n, real, parts = w.r, w.words["n"], w.elements.real, 2 if w.elements.is_complex else 1
-    suffix = "f" if real == "float" else ""
-    log = w.function(f"log{suffix}", f"{real} @log{suffix}({real})")
-    start = ["1.0", *["0.0"] * (parts - 1), "0.0"]
+    r, n, real = w.r, w.words["n"], w.elements.real
+    start = ["1.0", *["0.0"] * w.elements.parts]
     with w.items() as (factors, pivots, sign, logarithm):
         with r.fold(n, [Typed(each, real) for each in start]) as fold:
             *signs, total = fold.values
@@ -72,55 +70,40 @@ def determinant_by_lu(letter: str) -> str:
             size = _absolute(w, value)
             swapped = r.unequal(r.word(pivots, r.scaled(fold.index)), r.add(fold.index, 1))
             unit = _direction(w, value, size)
-            turned = [r.let(f"fneg {real} {each}") for each in unit]
-            unit = [r.select(swapped, *pair, kind=real) for pair in zip(turned, unit, strict=True)]
-            found = r.call(real, log, f"{real} {size}")
-            total = r.let(f"fadd {real} {total}, {found}")
-            fold.values = [*_product(w, signs, unit), total]
+            unit = [r.select(swapped, r.negative(each), each) for each in unit]
+            log = r.call(real, f"@log{w.elements.suffix}", size)
+            fold.values = [*_product(w, signs, unit), r.op("fadd", total, log)]
         *signs, total = fold.values
         w.store(sign, signs)
-        r.line(f"store {real} {total}, ptr {logarithm}")
-        w.fail_if(w.is_nan(logarithm))
+        r.store(total, logarithm)
+        w.fail_if(w.compares("uno", logarithm))
     return w.text()
 
 
 def _absolute(w: StackRoutine, value: Sequence[str]) -> str:
-    real = w.elements.real
     if len(value) == 1:
-        bits = 32 if real == "float" else 64
-        fabs = w.function(f"llvm.fabs.f{bits}", f"{real} @llvm.fabs.f{bits}({real})")
-        return w.r.call(real, fabs, f"{real} {value[0]}")
-    name = f"hypot{'f' if real == 'float' else ''}"
-    return w.r.call(
-        real,
-        w.function(name, f"{real} @{name}({real}, {real})"),
-        *[f"{real} {each}" for each in value],
-    )
+        return w.r.intrinsic("fabs", *value)
+    return w.r.call(w.elements.real, f"@hypot{w.elements.suffix}", *value)
 
 
 def _direction(w: StackRoutine, value: Sequence[str], size: str) -> list[str]:
     """A number divided by its absolute value; 0 for 0."""
-    r, real = w.r, w.elements.real
-    zero = r.let(f"fcmp oeq {real} {size}, 0.0")
+    r = w.r
+    zero = r.compare("oeq", size, "0.0")
     if len(value) == 1:
-        negative = r.let(f"fcmp olt {real} {value[0]}, 0.0")
-        found = [r.select(negative, "-1.0", "1.0", real)]
+        negative = r.compare("olt", value[0], "0.0")
+        found = [r.select(negative, "-1.0", "1.0", w.elements.real)]
     else:
-        found = [r.let(f"fdiv {real} {each}, {size}") for each in value]
-    return [r.select(zero, "0.0", each, real) for each in found]
+        found = [r.op("fdiv", each, size) for each in value]
+    return [r.select(zero, "0.0", each) for each in found]
 
 
 def _product(w: StackRoutine, x: Sequence[str], y: Sequence[str]) -> list[str]:
-    r, real = w.r, w.elements.real
-
-    def times(a: str, b: str) -> str:
-        return r.let(f"fmul {real} {a}, {b}")
-
+    op = w.r.op
     if len(x) == 1:
-        return [times(x[0], y[0])]
-    first, second = times(x[0], y[0]), times(x[1], y[1])
-    third, fourth = times(x[0], y[1]), times(x[1], y[0])
-    return [r.let(f"fsub {real} {first}, {second}"), r.let(f"fadd {real} {third}, {fourth}")]
+        return [op("fmul", x[0], y[0])]
+    real = op("fsub", op("fmul", x[0], y[0]), op("fmul", x[1], y[1]))
+    return [real, op("fadd", op("fmul", x[0], y[1]), op("fmul", x[1], y[0]))]
 
 
 def fail_if_singular(w: LapackRoutine, factors: str) -> None:
@@ -143,7 +126,7 @@ class _Systems:
         self.w, self.cut = w, cut
         r = w.r
         is_strip = cut == "columns"
-        self.first = "%lo" if is_strip else "0"
+        self.first: Word = "%lo" if is_strip else 0
         self.count = r.subtract("%hi", "%lo") if is_strip else w.words["columns"]
         self.count_at = w.stored(self.count)
         self.step_at = w.stored(1)
@@ -248,11 +231,11 @@ def factor_orthogonal(letter: str) -> str:
         w.lapack("geqrf", at["rows"], at["columns"], matrix, at["rows"], scales, work, at["length"])
         with r.loop(of["inner"]) as i, r.loop(of["columns"]) as j:
             place = w.element(matrix, r.add(r.multiply(j, of["rows"]), i))
-            value = r.let(f"load {bits}, ptr {place}, align {aligned}")
+            value = r.load(bits, place, aligned)
             above = r.compare("sle", i, j)
-            value = r.select(above, value, "0" if bits[0] == "i" else "zeroinitializer", bits)
+            value = r.select(above, value, "0" if bits[0] == "i" else "zeroinitializer")
             target = w.element(upper, r.add(r.multiply(i, of["columns"]), j))
-            r.line(f"store {bits} {value}, ptr {target}, align {aligned}")
+            r.store(value, target, align=aligned)
         sizes = (at["rows"], at["inner"], at["short"])
         w.lapack(generate, *sizes, matrix, at["rows"], scales, work, at["length"])
         w.transpose(matrix, q, of["inner"], of["rows"])
@@ -285,7 +268,7 @@ def _fail_if_any_nan(w: LapackRoutine, values: str, count: str) -> None:
     """Libraries differ on NaN: NumPy's decides."""
     with w.r.loop(count) as index:
         place = w.r.at(values, w.r.multiply(index, w.elements.real_bytes))
-        w.fail_if(w.is_nan(place))
+        w.fail_if(w.compares("uno", place))
 
 
 def decompose_singular(letter: str, job: str) -> str:

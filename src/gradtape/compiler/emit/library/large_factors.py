@@ -40,21 +40,19 @@ def factor_large_lu(letter: str) -> str:
     words = ["n", "block", "narrow", "team"]
     w = LapackRoutine("factor_large_lu", letter, ["x"], ["factors", "pivots"], words)
     r, n, block = w.r, w.words["n"], w.words["block"]
-    team = r.let(f"inttoptr i64 {w.words['team']} to ptr")
+    team = r.cast("inttoptr", w.words["team"], "ptr")
     x, factors, pivots = (w.of_item(name, 0) for name in ("x", "factors", "pivots"))
     small = pivots if w.integer == "i64" else w.area("narrow")
-    context = r.let(f"alloca [{len(_CONTEXT)} x i64]")
+    context = r.alloca(count=len(_CONTEXT))
     at = {name: r.at(context, offset) for name, offset in _AT.items()}
     for name, pointer in (("matrix", factors), ("pivots", small)):
         r.put_pointer(at[name], 0, pointer)
-    for name, value in (("n", n), ("one", 1)):
-        r.put(at[name], 0, value)
+    r.put(at["n"], 0, n)
+    r.put(at["one"], 0, 1)
     w.transpose(x, factors, n, n)
-    blocks = r.let(f"udiv i64 {r.subtract(r.add(n, block), 1)}, {block}")
-    with r.loop(blocks) as index:
-        first = r.multiply(index, block)
+    with r.loop(n, step=block) as first:
         height = r.subtract(n, first)
-        count = r.select(r.compare("slt", block, height), block, height)
+        count = r.least(block, height)
         last = r.add(first, count)
         below = r.subtract(height, count)
         for name, value in {
@@ -71,9 +69,8 @@ def factor_large_lu(letter: str) -> str:
         w.lapack("getrf", at["height"], at["count"], corner, at["n"], found, checked=False)
         with r.loop(count) as i:
             place = _pivot(w, small, r.add(first, i))
-            shift = first if w.integer == "i64" else r.let(f"trunc i64 {first} to i32")
-            value = r.let(f"load {w.integer}, ptr {place}")
-            r.line(f"store {w.integer} {r.let(f'add {w.integer} {value}, {shift}')}, ptr {place}")
+            shift = first if w.integer == "i64" else r.cast("trunc", first, "i32")
+            r.store(r.add(r.load(w.integer, place), shift), place)
         write_shared(r, team, "@update", context, below, _GRAIN)
         # Rows of the columns to the left are exchanged too.
         write_shared(r, team, "@exchange", context, first, 4 * _GRAIN)
@@ -84,22 +81,21 @@ def factor_large_lu(letter: str) -> str:
 
 
 def _pivot(w: LapackRoutine, pivots: str, index: str) -> str:
-    return w.r.at(pivots, w.r.multiply(index, 8 if w.integer == "i64" else 4))
+    return w.r.item(w.integer, pivots, index)
 
 
 @contextmanager
 def _kernel(w: LapackRoutine, name: str) -> Iterator[tuple[Mapping[str, str], Mapping[str, str]]]:
     """A kernel of the module on some columns: the words of the context, and their addresses."""
     outer, w.r = w.r, kernel_routine(name)
-    r = w.r
+    w.functions[name] = r = w.r
+    r.head = f"internal {r.head}"
     at: dict[str, str] = {each: r.at("%slots", offset) for each, offset in _AT.items()}
     pointers = {"matrix", "pivots"}
     of = {each: (r.pointer if each in pointers else r.word)(place) for each, place in at.items()}
     at["columns"] = w.stored(r.subtract("%hi", "%lo"))
     with r.when(r.compare("slt", "%lo", "%hi")):
         yield of, at
-    r.end("ret void")
-    w.functions[name] = r.text().replace("define void", "define internal void")
     w.r = outer
 
 
@@ -122,24 +118,11 @@ def _write_update(w: LapackRoutine) -> None:
         corner = w.element(of["matrix"], r.multiply(of["first"], r.add(n, 1)))
         top, rest = w.element(column, of["first"]), w.element(column, after)
         panel = w.element(corner, of["count"])
-        sizes = (at["count"], at["columns"])
-        w.blas("trsm", "L", "L", "N", "U", *sizes, w.one(), corner, at["n"], top, at["n"])
-        w.blas(
-            "gemm",
-            "N",
-            "N",
-            at["below"],
-            at["columns"],
-            at["count"],
-            w.one("-1.0"),
-            panel,
-            at["n"],
-            top,
-            at["n"],
-            w.one(),
-            rest,
-            at["n"],
-        )
+        lead, columns = at["n"], at["columns"]
+        system = (at["count"], columns, w.one(), corner, lead, top, lead)
+        w.blas("trsm", "L", "L", "N", "U", *system)
+        factors = (w.one("-1.0"), panel, lead, top, lead, w.one(), rest, lead)
+        w.blas("gemm", "N", "N", at["below"], columns, at["count"], *factors)
 
 
 def invert_large_by_lu(letter: str) -> str:
@@ -164,8 +147,7 @@ def invert_large_by_lu(letter: str) -> str:
         with r.when(r.either(is_first, r.unequal(pair, other))):
             first = r.multiply(number, w.words["width"])
             height = r.subtract(n, first)
-            narrow = r.compare("slt", height, w.words["width"])
-            count = r.select(narrow, height, w.words["width"])
+            count = r.least(height, w.words["width"])
             r.put(count_at, 0, count)
             w.clear(block, r.multiply(n, count))
             with r.loop(count) as j:
@@ -204,7 +186,7 @@ def _write_columns(
     r, n, bits, aligned = w.r, w.words["n"], w.elements.bits, w.elements.real_bytes
     with r.loop(n) as i, r.loop(count) as j:
         source = w.element(block, r.add(r.multiply(i, count), j))
-        value = r.let(f"load {bits}, ptr {source}, align {aligned}")
+        value = r.load(bits, source, aligned)
         column = r.word(order, r.scaled(r.add(first, j)))
         target = w.element(y, r.add(r.multiply(i, n), column))
-        r.line(f"store {bits} {value}, ptr {target}, align {aligned}")
+        r.store(value, target, align=aligned)

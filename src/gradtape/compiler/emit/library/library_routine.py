@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gradtape.compiler.emit.plans.instructions import kernel_routine, write_failure
-from gradtape.compiler.emit.writer import Routine
+from gradtape.compiler.emit.writer import Routine, module
 
 # Words of the arguments before those of the call: the places of operands, of results and of
 # scratch memory, and the bytes of the latter for each thread.
@@ -21,6 +21,8 @@ class LibraryRoutine:
 
     def __init__(self, name: str, operands: int, results: int, words: Sequence[str] = ()) -> None:
         self.r = r = kernel_routine(name)
+        # Functions and constants of the module, by name.
+        self.functions: dict[str, Routine | str] = {}
         places = iter(range(0, 8 * PLACE_WORDS * (operands + results + 1), 8 * PLACE_WORDS))
         self.operands = [_pointer(r, next(places)) for _ in range(operands)]
         self.results = [_pointer(r, next(places)) for _ in range(results)]
@@ -37,9 +39,8 @@ class LibraryRoutine:
         write_failure(self.r)
 
     def text(self) -> str:
-        """The function."""
-        self.r.end("ret void")
-        return self.r.text()
+        """The module."""
+        return module(*self.functions.values(), self.r)
 
 
 def _pointer(r: Routine, at: int) -> str:

@@ -7,7 +7,7 @@ the order is the stable one.
 
 from __future__ import annotations
 
-from gradtape.compiler.emit.writer import Routine
+from gradtape.compiler.emit.writer import Routine, Typed, constants
 from gradtape.compiler.objects import llvm
 from gradtape.records import dataclass
 
@@ -48,50 +48,44 @@ class Keys:
         return max(2, llvm.host().bits // (8 * self.size))
 
     @property
-    def last(self) -> str:
+    def last(self) -> Typed:
         """The key that comes after all others, or is equal to the last."""
         if self.element in ("double", "float"):
-            return llvm.real_text(float("inf"), self.element)
-        bits = 8 * self.size
-        return str(2 ** (bits - 1) - 1 if self.signed else -1)
-
-    def vector(self, part: int = 0) -> str:
-        """The type of a vector of parts."""
-        return llvm.vector(self.kinds[part], self.lanes)
+            return Typed(llvm.real_text(float("inf"), self.element), self.element)
+        most = 2 ** (8 * self.size - 1) - 1 if self.signed else -1
+        return Typed(str(most), self.element)
 
     @property
-    def mask(self) -> str:
-        """The type of a vector of conditions."""
-        return llvm.vector("i1", self.lanes)
+    def lasts(self) -> list[str]:
+        """Vectors of that key, and of a position behind all others."""
+        known = (self.last, str(2**63 - 1))[: len(self.kinds)]
+        return [
+            constants(kind, [each] * self.lanes)
+            for kind, each in zip(self.kinds, known, strict=True)
+        ]
 
-    def suffix(self, part: int = 0) -> str:
-        """The type of a vector in the names of LLVM's functions."""
-        names = {"double": "f64", "float": "f32"}
-        return f"v{self.lanes}{names.get(self.kinds[part], self.kinds[part])}"
+    @property
+    def vectors(self) -> list[str]:
+        """The types of vectors of the parts."""
+        return [llvm.vector(kind, self.lanes) for kind in self.kinds]
 
-    def compared(self, r: Routine, how: str, x: str, y: str, kind: str | None = None) -> str:
+    def compared(self, r: Routine, how: str, x: str, y: str) -> Typed:
         """A comparison of keys: lt, le or gt."""
-        kind = self.vector() if kind is None else kind
         if self.element in ("double", "float"):
-            return r.let(f"fcmp o{how} {kind} {x}, {y}")
-        return r.let(f"icmp {'s' if self.signed else 'u'}{how} {kind} {x}, {y}")
+            return r.compare(f"o{how}", x, y)
+        return r.compare(f"{'s' if self.signed else 'u'}{how}", x, y)
 
     def before(self, r: Routine, x: Register, y: Register) -> str:
         """Where x comes before y."""
         smaller = self.compared(r, "lt", x[0], y[0])
         if not self.positions:
             return smaller
-        same = r.let(f"icmp eq {self.vector()} {x[0]}, {y[0]}")
-        first = r.let(f"icmp slt {self.vector(1)} {x[1]}, {y[1]}")
-        tied = r.let(f"and {self.mask} {same}, {first}")
-        return r.let(f"or {self.mask} {smaller}, {tied}")
+        first = r.compare("slt", x[1], y[1])
+        return r.op("or", smaller, r.op("and", r.compare("eq", x[0], y[0]), first))
 
     def chosen(self, r: Routine, mask: str, x: Register, y: Register) -> Register:
         """x where a mask is set, y elsewhere."""
-        return tuple(
-            r.let(f"select {self.mask} {mask}, {self.vector(k)} {a}, {self.vector(k)} {b}")
-            for k, (a, b) in enumerate(zip(x, y, strict=True))
-        )
+        return tuple(r.select(mask, *pair) for pair in zip(x, y, strict=True))
 
 
 def sort_registers(r: Routine, keys: Keys, registers: list[Register]) -> list[Register]:
@@ -133,11 +127,8 @@ def _compare(r: Routine, keys: Keys, found: list[Register], distance: int) -> No
 
 def _turned(r: Routine, keys: Keys, x: Register, distance: int) -> Register:
     """The elements of the lanes l ^ distance."""
-    order = _order([lane ^ distance for lane in range(keys.lanes)])
-    return tuple(
-        r.let(f"shufflevector {keys.vector(k)} {part}, {keys.vector(k)} poison, {order}")
-        for k, part in enumerate(x)
-    )
+    order = [lane ^ distance for lane in range(keys.lanes)]
+    return tuple(r.shuffle(part, order) for part in x)
 
 
 def _inside(r: Routine, keys: Keys, x: Register, y: Register, distance: int) -> Register:
@@ -148,10 +139,9 @@ def _inside(r: Routine, keys: Keys, x: Register, y: Register, distance: int) -> 
         # An instruction each; of equal numbers both give the other one, so that none is lost.
         low = keys.chosen(r, keys.compared(r, "lt", x[0], y[0]), x, y)
         high = keys.chosen(r, keys.compared(r, "gt", x[0], y[0]), x, y)
-        return keys.chosen(r, _bits(lower), low, high)
-    before = keys.before(r, x, y)
-    wanted = r.let(f"xor {keys.mask} {before}, {_bits([not each for each in lower])}")
-    return keys.chosen(r, wanted, x, y)
+        return keys.chosen(r, constants("i1", map(int, lower)), low, high)
+    upper = constants("i1", (int(not each) for each in lower))
+    return keys.chosen(r, r.op("xor", keys.before(r, x, y), upper), x, y)
 
 
 def _in_rows(r: Routine, keys: Keys, registers: list[Register]) -> list[Register]:
@@ -177,81 +167,14 @@ def _in_rows(r: Routine, keys: Keys, registers: list[Register]) -> list[Register
 def _exchange(r: Routine, keys: Keys, found: list[Register], bit: int, place: int) -> None:
     """Exchange a bit of the number of vectors with a bit of the number of lanes."""
     lanes, step = keys.lanes, 1 << place
-    first = _order([lane if not lane & step else lanes + (lane ^ step) for lane in range(lanes)])
-    second = _order([lane ^ step if not lane & step else lanes + lane for lane in range(lanes)])
+    first = [lane if not lane & step else lanes + (lane ^ step) for lane in range(lanes)]
+    second = [lane ^ step if not lane & step else lanes + lane for lane in range(lanes)]
     for number in range(len(found)):
         other = number | 1 << bit
         if number == other:
             continue
         x, y = found[number], found[other]
         found[number], found[other] = (
-            tuple(
-                r.let(f"shufflevector {keys.vector(k)} {a}, {keys.vector(k)} {b}, {order}")
-                for k, (a, b) in enumerate(zip(x, y, strict=True))
-            )
+            tuple(r.shuffle(a, order, b) for a, b in zip(x, y, strict=True))
             for order in (first, second)
         )
-
-
-def _order(lanes: list[int]) -> str:
-    return f"<{len(lanes)} x i32> <" + ", ".join(f"i32 {lane}" for lane in lanes) + ">"
-
-
-def _bits(flags: list[bool]) -> str:
-    return "<" + ", ".join(f"i1 {str(flag).lower()}" for flag in flags) + ">"
-
-
-def first_lanes(r: Routine, keys: Keys, count: str) -> str:
-    """A mask of the lanes before a number of them."""
-    kind = llvm.vector("i64", keys.lanes)
-    start = r.let(f"insertelement {kind} poison, i64 {count}, i32 0")
-    every = r.let(
-        f"shufflevector {kind} {start}, {kind} poison, <{keys.lanes} x i32> zeroinitializer"
-    )
-    numbers = ", ".join(f"i64 {lane}" for lane in range(keys.lanes))
-    return r.let(f"icmp sgt {kind} {every}, <{numbers}>")
-
-
-def splat(keys: Keys, text: str, part: int = 0) -> str:
-    """A constant in every lane."""
-    return "<" + ", ".join([f"{keys.kinds[part]} {text}"] * keys.lanes) + ">"
-
-
-def load_lanes(r: Routine, keys: Keys, part: int, place: str, mask: str, other: str) -> str:
-    """The lanes of a mask, and a constant in the others."""
-    kind = keys.vector(part)
-    return r.call(
-        kind,
-        f"@llvm.masked.load.{keys.suffix(part)}.p0",
-        f"ptr {place}",
-        "i32 1",
-        f"{keys.mask} {mask}",
-        f"{kind} {splat(keys, other, part)}",
-    )
-
-
-def store_lanes(r: Routine, keys: Keys, part: int, place: str, mask: str, value: str) -> None:
-    """Store the lanes of a mask."""
-    r.do(
-        f"@llvm.masked.store.{keys.suffix(part)}.p0",
-        f"{keys.vector(part)} {value}",
-        f"ptr {place}",
-        "i32 1",
-        f"{keys.mask} {mask}",
-    )
-
-
-def declarations(keys: Keys) -> list[str]:
-    """The functions of LLVM that are called on vectors of keys and positions."""
-    found = []
-    for part in range(len(keys.kinds)):
-        kind, name = keys.vector(part), keys.suffix(part)
-        found += [
-            f"declare {kind} @llvm.masked.load.{name}.p0(ptr, i32, {keys.mask}, {kind})",
-            f"declare void @llvm.masked.store.{name}.p0({kind}, ptr, i32, {keys.mask})",
-            f"declare void @llvm.masked.compressstore.{name}({kind}, ptr, {keys.mask})",
-            f"declare {kind} @llvm.experimental.vector.compress.{name}"
-            f"({kind}, {keys.mask}, {kind})",
-        ]
-    found.append(f"declare i{keys.lanes} @llvm.ctpop.i{keys.lanes}(i{keys.lanes})")
-    return list(dict.fromkeys(found))

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from gradtape.compiler.emit.library.elements import Elements
 from gradtape.compiler.emit.library.library_routine import LibraryRoutine
-from gradtape.compiler.emit.writer import Routine, Word
+from gradtape.compiler.emit.writer import Routine, Typed, Word
 from gradtape.compiler.objects import llvm
 
 # Terms of the Euler-Maclaurin formula.
@@ -21,28 +21,40 @@ def integer_powers(dtype: str) -> str:
     of = LibraryRoutine("integer_powers", 2, 1)
     r = of.r
     bases, exponents = (Elements(r, base, dtype) for base in of.operands)
-    results, kind = Elements(r, of.results[0], dtype), bases.kind
-    power, found = r.variable(kind, 0), r.variable(kind, 0)
-    left, bad = r.variable(kind, 0), r.variable("i1", "false")
+    results, bad = Elements(r, of.results[0], dtype), r.variable("i1", "false")
+    power = _Power(r, "mul", bases.kind, bases.kind)
     with r.loop("%hi", "%lo") as at:
         exponent = exponents.get(at)
-        power.set(bases.get(at))
-        found.set(1)
-        left.set(exponent)
         if dtype[0] == "i":
-            bad.set(r.either(bad.get(), r.compare("slt", exponent, 0, kind)))
-        with r.repeat() as over:
-            bits = left.get()
-            r.go_if(r.compare("eq", bits, 0, kind), over)
-            odd = r.let(f"trunc {kind} {bits} to i1")
-            more = r.let(f"mul {kind} {found.get()}, {power.get()}")
-            found.set(r.select(odd, more, found.get(), kind))
-            power.set(r.let(f"mul {kind} {power.get()}, {power.get()}"))
-            left.set(r.let(f"lshr {kind} {bits}, 1"))
-        results.put(at, found.get())
+            bad.set(r.either(bad.get(), r.compare("slt", exponent, 0)))
+        results.put(at, power.write(bases.get(at), exponent, 1))
     with r.when(bad.get()):
         of.fail()
     return of.text()
+
+
+class _Power:
+    """Powers by repeated squares, in variables of a routine."""
+
+    def __init__(self, r: Routine, multiply: str, kind: str, exponent: str) -> None:
+        self._r, self._multiply = r, multiply
+        self._power, self._found = r.variable(kind, "poison"), r.variable(kind, "poison")
+        self._left = r.variable(exponent, "poison")
+
+    def write(self, base: Word, exponent: Word, one: Word) -> Typed:
+        """The base to the power of an exponent that is not negative."""
+        r, power, found, left = self._r, self._power, self._found, self._left
+        for each, start in ((power, base), (found, one), (left, exponent)):
+            each.set(start)
+        with r.repeat() as over:
+            bits = left.get()
+            r.go_if(r.equal(bits, 0), over)
+            odd = r.cast("trunc", bits, "i1")
+            more = r.op(self._multiply, found.get(), power.get())
+            found.set(r.select(odd, more, found.get()))
+            power.set(r.op(self._multiply, power.get(), power.get()))
+            left.set(r.op("lshr", bits, 1))
+        return found.get()
 
 
 def polygammas(dtype: str) -> str:
@@ -51,74 +63,57 @@ def polygammas(dtype: str) -> str:
     Words: s, and the bits of the factor. Items: elements.
     """
     of = LibraryRoutine("polygammas", 1, 1, ("order", "factor"))
+    of.functions["inverse_power"] = _inverse_power()
     r, order = of.r, of.words["order"]
-    factor = r.let(f"bitcast i64 {of.words['factor']} to double")
-    s = r.let(f"sitofp i64 {order} to double")
-    enough = r.let(f"fadd double {s}, {_number(BEYOND)}")
+    factor, s = r.cast("bitcast", of.words["factor"], "double"), r.cast("sitofp", order, "double")
+    enough = r.op("fadd", s, _number(BEYOND))
     xs, results = Elements(r, of.operands[0], dtype), Elements(r, of.results[0], dtype)
     place, total = r.variable("double", _number(0)), r.variable("double", _number(0))
     with r.loop("%hi", "%lo") as at:
         x = xs.get(at)
-        x = x if dtype == "f8" else r.let(f"fpext float {x} to double")
+        x = x if dtype == "f8" else r.cast("fpext", x, "double")
         # A pole at each integer that is not positive.
-        whole = r.let(f"fcmp oeq double {x}, {r.call('double', '@llvm.floor.f64', f'double {x}')}")
-        pole = r.both(whole, r.let(f"fcmp ole double {x}, {_number(0)}"))
-        place.set(r.select(pole, enough, x, "double"))
-        total.set(r.select(pole, _number(math.inf), _number(0), "double"))
+        whole = r.compare("oeq", x, r.intrinsic("floor", x))
+        pole = r.both(whole, r.compare("ole", x, _number(0)))
+        place.set(r.select(pole, enough, x))
+        total.set(r.select(pole, _number(math.inf), _number(0)))
         with r.repeat() as over:
             here = place.get()
-            r.go_if(r.let(f"fcmp uge double {here}, {enough}"), over)
-            total.set(r.let(f"fadd double {total.get()}, {_inverse_power(r, here, order)}"))
-            place.set(r.let(f"fadd double {here}, {_number(1)}"))
-        tail = _tail(r, place.get(), s, _inverse_power(r, place.get(), order))
-        found = r.let(f"fmul double {factor}, {r.let(f'fadd double {total.get()}, {tail}')}")
-        results.put(at, found if dtype == "f8" else r.let(f"fptrunc double {found} to float"))
-    return "declare double @llvm.floor.f64(double)\n" + _power_text() + of.text()
+            r.go_if(r.compare("uge", here, enough), over)
+            power = r.call("double", "@inverse_power", here, order)
+            total.set(r.op("fadd", total.get(), power))
+            place.set(r.op("fadd", here, _number(1)))
+        found = r.op("fmul", factor, r.op("fadd", total.get(), _tail(r, place.get(), s, order)))
+        results.put(at, found if dtype == "f8" else r.cast("fptrunc", found, "float"))
+    return of.text()
 
 
-def _number(value: float) -> str:
-    return llvm.real_text(value, "double")
+def _number(value: float) -> Typed:
+    return Typed(llvm.real_text(value, "double"), "double")
 
 
-def _inverse_power(r: Routine, x: str, order: Word) -> str:
-    return r.call("double", "@inverse_power", f"double {x}", f"i64 {order}")
-
-
-def _power_text() -> str:
-    """The function x^-n, by repeated squares."""
+def _inverse_power() -> Routine:
+    """The function x^-n."""
     r = Routine("internal double @inverse_power(double %x, i64 %order)")
-    inverse = r.let(f"fdiv double {_number(1)}, %x")
-    power, found = r.variable("double", inverse), r.variable("double", _number(1))
-    left = r.variable("i64", "%order")
-    with r.repeat() as over:
-        bits = left.get()
-        r.go_if(r.equal(bits, 0), over)
-        odd = r.let(f"trunc i64 {bits} to i1")
-        more = r.let(f"fmul double {found.get()}, {power.get()}")
-        found.set(r.select(odd, more, found.get(), "double"))
-        power.set(r.let(f"fmul double {power.get()}, {power.get()}"))
-        left.set(r.let(f"lshr i64 {bits}, 1"))
-    r.end(f"ret double {found.get()}")
-    return r.text()
+    inverse = r.op("fdiv", _number(1), "%x")
+    r.give(_Power(r, "fmul", "double", "i64").write(inverse, "%order", _number(1)))
+    return r
 
 
-def _tail(r: Routine, a: str, s: str, power: str) -> str:
+def _tail(r: Routine, a: str, s: str, order: Word) -> Typed:
     """The rest of the sum from a on: a^-s (a / (s - 1) + 1/2 + Σ B(2j) / (2j)! s … / a^(2j-1))."""
-
-    def op(name: str, x: str, y: str) -> str:
-        return r.let(f"{name} double {x}, {y}")
-
-    inverse = op("fdiv", _number(1), a)
+    op, inverse = r.op, r.op("fdiv", _number(1), a)
+    power = r.call("double", "@inverse_power", a, order)
     # x / (s - 1) times a^-s: the power may be 0 where x is infinite.
     less = op("fsub", s, _number(1))
-    first = op("fdiv", _inverse_power(r, a, r.let(f"fptosi double {less} to i64")), less)
+    first = r.call("double", "@inverse_power", a, r.cast("fptosi", less, "i64"))
     rising, total = op("fmul", s, inverse), _number(0.5)
     for j in range(1, TERMS + 1):
         number = float(bernoulli(2 * j) / math.factorial(2 * j))
         total = op("fadd", total, op("fmul", rising, _number(number)))
         for k in (2 * j - 1, 2 * j):
             rising = op("fmul", rising, op("fmul", op("fadd", s, _number(k)), inverse))
-    return op("fadd", first, op("fmul", power, total))
+    return op("fadd", op("fdiv", first, less), op("fmul", power, total))
 
 
 def bernoulli(n: int) -> Fraction:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from gradtape.compiler.emit.library.library_routine import LibraryRoutine
 from gradtape.compiler.emit.math.vectors import Body, Value, convention
-from gradtape.compiler.emit.writer import Routine
+from gradtape.compiler.emit.writer import Routine, constants
 from gradtape.compiler.objects import llvm
 from gradtape.ir.math_function import MathFunction, NotLowered
 from gradtape.ops.elementwise import exact_draws
@@ -27,47 +27,31 @@ def draw_numbers(kind: str, dtype: str, rows: str) -> str:
     of = LibraryRoutine("draw_numbers", 1, 1, ("count",))
     r, count = of.r, of.words["count"]
     position, out = of.operands[0], of.results[0]
-    text = _row(kind, dtype)
+    of.functions["row"] = _row(kind, dtype)
     if rows == "one":
-        r.do("@draw_row", *_row_arguments(position, out, count, "%lo", "%hi", of.scratch))
-        return text + of.text()
-    blocks = r.let(f"udiv i64 {r.add(count, WORDS - 1)}, {WORDS}")
+        r.do("@draw_row", position, out, count, "%lo", "%hi", of.scratch)
+        return of.text()
+    blocks = r.blocks(count, WORDS)
     size = r.multiply(count, int(dtype[1]))
     with r.loop("%hi", "%lo") as row:
         own = r.at(position, r.multiply(row, 8 * WORDS))
         target = r.at(out, r.multiply(row, size))
-        r.do("@draw_row", *_row_arguments(own, target, count, "0", blocks, of.scratch))
-    return text + of.text()
+        r.do("@draw_row", own, target, count, 0, blocks, of.scratch)
+    return of.text()
 
 
-def _row_arguments(
-    position: str, out: str, count: str, first: str, last: str, buffer: str
-) -> list[str]:
-    return [
-        f"ptr {position}",
-        f"ptr {out}",
-        f"i64 {count}",
-        f"i64 {first}",
-        f"i64 {last}",
-        f"ptr {buffer}",
-    ]
-
-
-def _row(kind: str, dtype: str) -> str:
+def _row(kind: str, dtype: str) -> Routine:
     """The function that draws some blocks of a row."""
     element = {"f8": "double", "f4": "float", "u8": "i64"}[dtype]
     lanes = max(2, llvm.host().bits // (8 * int(dtype[1])))
     make, snippets, wide = _maker(kind, element, lanes)
-    listed = _row_arguments("%position", "%out", "%count", "%first", "%last", "%buffer")
-    r = Routine(f"internal void @draw_row({', '.join(listed)})")
+    listed = "ptr %position, ptr %out, i64 %count, i64 %first, i64 %last, ptr %buffer"
+    r = Routine(f"internal void @draw_row({listed})")
+    r.definitions.update(dict.fromkeys(snippets))
     key = [r.word("%position", 8 * k) for k in range(2)]
     start = [r.word("%position", 8 * k) for k in (2, 3)]
-    at = r.variable("i64", "%first")
-    with r.repeat() as over:
-        block = at.get()
-        left = r.subtract("%last", block)
-        r.go_if(r.compare("sle", left, 0), over)
-        blocks = r.select(r.compare("slt", left, AT_ONCE), left, AT_ONCE)
+    with r.loop("%last", "%first", AT_ONCE) as block:
+        blocks = r.least(r.subtract("%last", block), AT_ONCE)
         with r.loop(blocks) as number:
             words = _philox(r, key, start, r.add(r.add(block, number), 1))
             place = r.at("%buffer", r.multiply(number, 8 * WORDS))
@@ -75,11 +59,8 @@ def _row(kind: str, dtype: str) -> str:
                 r.put(place, 8 * k, word)
         begin = r.multiply(block, WORDS)
         most, rest = r.multiply(blocks, WORDS), r.subtract("%count", begin)
-        elements = r.select(r.compare("slt", rest, most), rest, most)
-        _convert(r, element, lanes, wide, make, begin, elements)
-        at.set(r.add(block, blocks))
-    r.end("ret void")
-    return "\n".join([*snippets, *_stores(element, lanes), r.text()])
+        _convert(r, element, lanes, wide, make, begin, r.least(rest, most))
+    return r
 
 
 Maker = Callable[[Routine, Sequence[str]], Sequence[str]]
@@ -89,54 +70,20 @@ def _convert(
     r: Routine, element: str, lanes: int, wide: int, make: Maker, begin: str, elements: str
 ) -> None:
     """Convert the words of the buffer; `wide` vectors at a time."""
-    vector, words = llvm.vector(element, lanes), llvm.vector("i64", lanes)
-    step = wide * lanes
-    steps = r.let(f"udiv i64 {r.add(elements, step - 1)}, {step}")
-    with r.loop(steps) as number:
-        offset = r.multiply(number, step)
-        read = [
-            r.let(
-                f"load {words}, ptr {r.at('%buffer', r.scaled(r.add(offset, lanes * k)))}, align 8"
-            )
-            for k in range(wide)
-        ]
-        for k, found in enumerate(make(r, read)):
+    words = llvm.vector("i64", lanes)
+    with r.loop(elements, step=wide * lanes) as offset:
+        places = [r.at("%buffer", r.scaled(r.add(offset, lanes * k))) for k in range(wide)]
+        for k, found in enumerate(make(r, [r.load(words, place, 8) for place in places])):
             own = r.add(offset, lanes * k)
-            place = r.let(f"getelementptr {element}, ptr %out, i64 {r.add(begin, own)}")
-            mask = _first_lanes(r, lanes, r.subtract(elements, own))
-            r.do(
-                f"@llvm.masked.store.v{lanes}{_short(element)}.p0",
-                f"{vector} {found}",
-                f"ptr {place}",
-                "i32 1",
-                f"<{lanes} x i1> {mask}",
-            )
-
-
-def _first_lanes(r: Routine, lanes: int, count: str) -> str:
-    kind = llvm.vector("i64", lanes)
-    start = r.let(f"insertelement {kind} poison, i64 {count}, i32 0")
-    every = r.let(f"shufflevector {kind} {start}, {kind} poison, <{lanes} x i32> zeroinitializer")
-    numbers = ", ".join(f"i64 {lane}" for lane in range(lanes))
-    return r.let(f"icmp sgt {kind} {every}, <{numbers}>")
-
-
-def _short(element: str) -> str:
-    return {"double": "f64", "float": "f32"}.get(element, element)
-
-
-def _stores(element: str, lanes: int) -> list[str]:
-    vector = llvm.vector(element, lanes)
-    name = f"llvm.masked.store.v{lanes}{_short(element)}.p0"
-    return [f"declare void @{name}({vector}, ptr, i32, <{lanes} x i1>)"]
+            mask = r.first_lanes(r.subtract(elements, own), lanes)
+            r.store_lanes(found, r.item(element, "%out", r.add(begin, own)), mask)
 
 
 def _philox(r: Routine, key: Sequence[str], start: Sequence[str], block: str) -> list[str]:
     """The words of the block at a position plus a number, in the order of NumPy's generator."""
     low = r.add(start[0], block)
-    carry = r.let(f"zext i1 {r.compare('ult', low, start[0])} to i64")
-    high = r.add(start[1], carry)
-    more = r.let(f"zext i1 {r.compare('ult', high, start[1])} to i64")
+    high = r.add(start[1], r.cast("zext", r.compare("ult", low, start[0]), "i64"))
+    more = r.cast("zext", r.compare("ult", high, start[1]), "i64")
     counter, keys = [low, high, more, "0"], list(key)
     for number in range(ROUNDS):
         if number:
@@ -144,9 +91,9 @@ def _philox(r: Routine, key: Sequence[str], start: Sequence[str], block: str) ->
         parts = [_product(r, factor, counter[2 * k]) for k, factor in enumerate(MULTIPLIERS)]
         (high0, low0), (high1, low1) = parts
         counter = [
-            r.let(f"xor i64 {r.let(f'xor i64 {high1}, {counter[1]}')}, {keys[0]}"),
+            r.op("xor", r.op("xor", high1, counter[1]), keys[0]),
             low1,
-            r.let(f"xor i64 {r.let(f'xor i64 {high0}, {counter[3]}')}, {keys[1]}"),
+            r.op("xor", r.op("xor", high0, counter[3]), keys[1]),
             low0,
         ]
     return counter
@@ -158,9 +105,8 @@ def _signed(word: int) -> int:
 
 def _product(r: Routine, factor: int, x: str) -> tuple[str, str]:
     """The upper and the lower word of a product."""
-    wide = r.let(f"mul i128 {r.let(f'zext i64 {x} to i128')}, {factor}")
-    upper = r.let(f"trunc i128 {r.let(f'lshr i128 {wide}, 64')} to i64")
-    return upper, r.let(f"trunc i128 {wide} to i64")
+    wide = r.multiply(r.cast("zext", x, "i128"), factor)
+    return r.cast("trunc", r.op("lshr", wide, 64), "i64"), r.cast("trunc", wide, "i64")
 
 
 def _maker(kind: str, element: str, lanes: int) -> tuple[Maker, Sequence[str], int]:
@@ -180,26 +126,16 @@ def _maker(kind: str, element: str, lanes: int) -> tuple[Maker, Sequence[str], i
 
     def exponential(r: Routine, words: Sequence[str]) -> Sequence[str]:
         uniform = _uniform(r, element, lanes, words[0])
-        return [r.let(f"call {called}{vector} @{symbol}({vector} {uniform})")]
+        return [r.let(f"call {called}{vector} @{symbol}({vector} {uniform})", vector)]
 
     def normal(r: Routine, words: Sequence[str]) -> Sequence[str]:
-        wide = llvm.vector("i64", lanes)
-        pairs = [
-            r.let(
-                f"shufflevector {wide} {words[0]}, {wide} {words[1]}, "
-                + _order(list(range(odd, 2 * lanes, 2)))
-            )
-            for odd in range(2)
-        ]
+        pairs = [r.shuffle(words[0], range(odd, 2 * lanes, 2), words[1]) for odd in range(2)]
         given = ", ".join(f"{vector} {_uniform(r, element, lanes, each)}" for each in pairs)
         both = f"{{{vector}, {vector}}}"
         found = r.let(f"call {called}{both} @{symbol}({given})")
-        x, y = (r.let(f"extractvalue {both} {found}, {k}") for k in range(2))
+        x, y = (r.let(f"extractvalue {both} {found}, {k}", vector) for k in range(2))
         mixed = [lane // 2 + lanes * (lane % 2) for lane in range(2 * lanes)]
-        return [
-            r.let(f"shufflevector {vector} {x}, {vector} {y}, {_order(part)}")
-            for part in (mixed[:lanes], mixed[lanes:])
-        ]
+        return [r.shuffle(x, part, y) for part in (mixed[:lanes], mixed[lanes:])]
 
     return (exponential, snippets, 1) if kind == "exponential" else (normal, snippets, 2)
 
@@ -208,20 +144,12 @@ def _no_function(function: MathFunction, ty: str, lanes: int) -> llvm.Found:
     raise NotLowered(f"{function.name} is not rounded exactly")
 
 
-def _order(lanes: Sequence[int]) -> str:
-    return f"<{len(lanes)} x i32> <" + ", ".join(f"i32 {lane}" for lane in lanes) + ">"
-
-
 def _uniform(r: Routine, element: str, lanes: int, words: str) -> str:
     """Numbers in [0, 1) from the leading bits of words."""
     kept = 53 if element == "double" else 24
-    wide, vector = llvm.vector("i64", lanes), llvm.vector(element, lanes)
-    count = "<" + ", ".join([f"i64 {64 - kept}"] * lanes) + ">"
-    found = r.let(f"lshr {wide} {words}, {count}")
+    found = r.op("lshr", words, constants("i64", [64 - kept] * lanes))
     if element == "float":
-        narrow = llvm.vector("i32", lanes)
-        found = r.let(f"trunc {wide} {found} to {narrow}")
-        wide = narrow
-    found = r.let(f"sitofp {wide} {found} to {vector}")
-    scale = "<" + ", ".join([f"{element} {llvm.real_text(2.0**-kept, element)}"] * lanes) + ">"
-    return r.let(f"fmul {vector} {found}, {scale}")
+        found = r.cast("trunc", found, llvm.vector("i32", lanes))
+    found = r.cast("sitofp", found, llvm.vector(element, lanes))
+    scale = llvm.real_text(2.0**-kept, element)
+    return r.op("fmul", found, constants(element, [scale] * lanes))

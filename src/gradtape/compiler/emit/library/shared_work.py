@@ -18,18 +18,16 @@ def write_shared(
     The kernel gets the address `context` in the place of the slots and of the arguments.
     """
     number = r.fresh()
-    team = r.let(f"load atomic ptr, ptr {team_word} monotonic, align 8")
+    team = r.load_shared(team_word, "ptr")
     r.go_if_null(team, f"alone{number}")
-    owner = r.let(f"load atomic i32, ptr {team} monotonic, align 4")
-    r.go_if(r.compare("ne", owner, 0, "i32"), f"alone{number}")
+    r.go_if(r.unequal(r.load_shared(team, "i32"), 0), f"alone{number}")
     mine = r.replaced(team, 0, 1, "acquire monotonic")
-    r.end(f"br i1 {mine}, label %together{number}, label %alone{number}")
+    r.branch(mine, f"together{number}", f"alone{number}")
     r.block(f"together{number}")
-    pointers = [f"ptr {each}" for each in (team, function, context, context)]
-    r.do(r.pointer(team, SHARE), *pointers, f"i64 {total}", f"i64 {grain}")
-    r.line(f"store atomic i32 0, ptr {team} release, align 4")
+    r.do(r.pointer(team, SHARE), team, function, context, context, total, grain)
+    r.store_shared(0, team, "i32", "release")
     r.go(f"shared{number}")
     r.block(f"alone{number}")
     words = {"function": function, "slots": context, "args": context}
-    run_kernel(r, words, "0", str(total), "0")
+    run_kernel(r, words, 0, total, 0)
     r.block(f"shared{number}")

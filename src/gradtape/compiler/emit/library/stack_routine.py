@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 
 from gradtape.compiler.emit.library.library_routine import LibraryRoutine
-from gradtape.compiler.emit.writer import Word
+from gradtape.compiler.emit.writer import Typed, Word
 from gradtape.records import dataclass
 
 
@@ -27,6 +27,16 @@ class Elements:
         return "float" if self.letter in "sc" else "double"
 
     @property
+    def suffix(self) -> str:
+        """What the names of C's functions of such real numbers end with."""
+        return "f" if self.real == "float" else ""
+
+    @property
+    def parts(self) -> int:
+        """How many real numbers an element is."""
+        return 2 if self.is_complex else 1
+
+    @property
     def real_bytes(self) -> int:
         """The size of a real number."""
         return 4 if self.letter in "sc" else 8
@@ -34,7 +44,7 @@ class Elements:
     @property
     def nbytes(self) -> int:
         """The size of an element."""
-        return self.real_bytes * (2 if self.is_complex else 1)
+        return self.real_bytes * self.parts
 
     @property
     def bits(self) -> str:
@@ -60,15 +70,7 @@ class StackRoutine(LibraryRoutine):
         steps = [f"{each} step" for each in self._names]
         super().__init__(name, len(operands), len(results), [*steps, *words])
         self.elements = Elements(letter)
-        # Declarations and functions of the module, by name.
-        self.declared: dict[str, str] = {}
-        self.functions: dict[str, str] = {}
         self._bases = dict(zip(self._names, (*self.operands, *self.results), strict=True))
-
-    def text(self) -> str:
-        """The module."""
-        function = super().text()
-        return "\n".join([*self.declared.values(), *self.functions.values(), function])
 
     # Places.
 
@@ -93,39 +95,28 @@ class StackRoutine(LibraryRoutine):
         """The real numbers of an element."""
         real, nbytes = self.elements.real, self.elements.real_bytes
         places = [place, self.r.at(place, nbytes)] if self.elements.is_complex else [place]
-        return [self.r.let(f"load {real}, ptr {each}") for each in places]
+        return [self.r.load(real, each) for each in places]
 
     def store(self, place: str, values: Sequence[str]) -> None:
         """Write the real numbers of an element."""
         for number, value in enumerate(values):
             each = self.r.at(place, number * self.elements.real_bytes)
-            self.r.line(f"store {self.elements.real} {value}, ptr {each}")
+            self.r.store(value, each, self.elements.real)
 
-    def is_positive(self, place: str) -> str:
-        """Whether a real number is above 0, which NaN is not."""
-        found = self.r.let(f"load {self.elements.real}, ptr {place}")
-        return self.r.let(f"fcmp ogt {self.elements.real} {found}, 0.0")
+    def compares(self, how: str, place: str) -> Typed:
+        """Whether a real number compares with 0, by LLVM's name: `uno` is true of NaN."""
+        return self.r.compare(how, self.r.load(self.elements.real, place), "0.0")
 
-    def is_nan(self, place: str) -> str:
-        """Whether a real number is NaN."""
-        found = self.r.let(f"load {self.elements.real}, ptr {place}")
-        return self.r.let(f"fcmp uno {self.elements.real} {found}, 0.0")
-
-    def is_zero(self, values: Sequence[str], or_nan: bool) -> str:
+    def is_zero(self, values: Sequence[str], or_nan: bool) -> Typed:
         """Whether an element is 0, or also NaN."""
-        found = [self.r.let(f"fcmp oeq {self.elements.real} {each}, 0.0") for each in values]
+        found = [self.r.compare("oeq", each, "0.0") for each in values]
         zero = found[0] if len(found) == 1 else self.r.both(*found)
         if or_nan:
             for each in values:
-                zero = self.r.either(zero, self.r.let(f"fcmp uno {self.elements.real} {each}, 0.0"))
+                zero = self.r.either(zero, self.r.compare("uno", each, "0.0"))
         return zero
 
     def fail_if(self, condition: str) -> None:
         """Stop the plan if a condition holds."""
         with self.r.when(condition):
             self.fail()
-
-    def function(self, name: str, head: str) -> str:
-        """The name of a function of C, declared as `head` is."""
-        self.declared[name] = f"declare {head}"
-        return f"@{name}"

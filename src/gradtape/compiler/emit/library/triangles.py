@@ -43,19 +43,19 @@ class RightDivision:
         w, r = self._w, self._w.r
         lead = r.word(lead_at)
         forward = (uplo == "L") == (turned == "T")
-        blocks = r.let(f"udiv i64 {r.add(order, _BLOCK - 1)}, {_BLOCK}")
+        blocks = r.blocks(order, _BLOCK)
         with r.loop(blocks) as index:
             number = index if forward else r.subtract(r.subtract(blocks, 1), index)
             first = r.multiply(number, _BLOCK)
             left = r.subtract(order, first)
-            count = r.select(r.compare("slt", left, _BLOCK), left, _BLOCK)
+            count = r.least(left, _BLOCK)
             r.put(self._block_at, 0, count)
             corner = w.element(matrix, r.multiply(first, r.add(lead, 1)))
             columns = w.element(x, r.multiply(first, step))
             square = (rows_at, self._block_at, w.one(), corner, lead_at, columns, step_at)
             w.blas("trsm", "R", uplo, turned, unit, *square)
             # What is left to divide: the columns after the block, or before it.
-            start = r.add(first, count) if forward else "0"
+            start: Word = r.add(first, count) if forward else 0
             rest = r.subtract(left, count) if forward else first
             r.put(self._rest_at, 0, rest)
             with r.when(r.compare("sgt", rest, 0)):

@@ -215,8 +215,8 @@ def _repeat() -> Routine:
     with r.loop(carried) as number:
         row = r.row(words["states"], number, STATE)
         source, target = _slot(r, inner, r.word(row, 8)), _place_in(r, "%slots", row, 7)
-        places = [r.cast("inttoptr", address, "ptr") for address in (target, source)]
-        r.copy(*places, r.word(row, 72))
+        to, of = (r.cast("inttoptr", address, "ptr") for address in (target, source))
+        r.copy(to, of, r.word(row, 72))
     r.block("stop")
     return r
 

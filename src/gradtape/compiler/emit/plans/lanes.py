@@ -81,7 +81,7 @@ def _tile(shape: Shape, spreads: bool, whole: bool) -> Routine:
     present = [] if whole else masks(r, shape, "%width")
     numbers = range(shape.vectors)
 
-    def load(place: str, number: int) -> str:
+    def load(place: str, number: int) -> Typed:
         if whole:
             return r.load(vector, place, size)
         return r.load_lanes(vector, place, present[number], size)

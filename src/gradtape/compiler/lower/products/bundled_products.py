@@ -6,7 +6,7 @@ import functools
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gradtape.compiler.emit.plans import tiles
+from gradtape.compiler.emit.plans import frame
 from gradtape.compiler.emit.plans.bundles import BundleArguments, bundle_ir
 from gradtape.compiler.emit.plans.dots import DotArguments
 from gradtape.compiler.emit.plans.instructions import Instruction
@@ -70,20 +70,20 @@ def _adding_parts(products: Sequence[Contraction]) -> list[Instruction]:
     """
     lanes = [part for product in products if (part := lane_instruction(product)) is not None]
     if len(lanes) == len(products):
-        return [_split(part, tiles.SPLIT_PANELS) for part in lanes]
+        return [_split(part, frame.SPLIT_PANELS) for part in lanes]
     parts, threads = [product.instruction() for product in products], get_num_threads()
     pieces = max(n for n in range(1, threads + 1) if products[0].rows[0].length % n == 0)
-    panels, batch = (_count(parts[0], split) for split in (tiles.SPLIT_PANELS, tiles.SPLIT_BATCH))
+    panels, batch = (_count(parts[0], split) for split in (frame.SPLIT_PANELS, frame.SPLIT_BATCH))
     evenness = {
-        tiles.SPLIT_BATCH: _evenness(max(batch, pieces), threads),
-        tiles.SPLIT_PANELS: _evenness(panels, threads),
+        frame.SPLIT_BATCH: _evenness(max(batch, pieces), threads),
+        frame.SPLIT_PANELS: _evenness(panels, threads),
     }
     split = max(evenness, key=evenness.__getitem__)
-    if split == tiles.SPLIT_BATCH and batch < pieces:
+    if split == frame.SPLIT_BATCH and batch < pieces:
         parts = [_in_pieces(product, pieces).instruction() for product in products]
     elif evenness[split] < LEAST_EVENNESS:
         parts = [product.instruction(narrow=True) for product in products]
-        split = tiles.SPLIT_PANELS
+        split = frame.SPLIT_PANELS
     return [_split(part, split) for part in parts]
 
 
@@ -109,7 +109,7 @@ def _words(part: Instruction) -> Words:
 def _by_rows(part: Instruction) -> Instruction:
     """The instruction with the rows as its range."""
     outer = _words(part).outer_rows > 1
-    return _split(part, tiles.SPLIT_ROWS if outer else tiles.SPLIT_TILES)
+    return _split(part, frame.SPLIT_ROWS if outer else frame.SPLIT_TILES)
 
 
 def _split(part: Instruction, split: int) -> Instruction:
@@ -121,13 +121,13 @@ def _split(part: Instruction, split: int) -> Instruction:
 def _count(part: Instruction, split: int) -> int:
     """How long the range of an instruction is that counts this."""
     words = _words(part)
-    if split == tiles.SPLIT_PANELS:
+    if split == frame.SPLIT_PANELS:
         assert not isinstance(words, DotArguments)
         return words.panels
     counts = {
-        tiles.SPLIT_BATCH: words.batch,
-        tiles.SPLIT_ROWS: words.outer_rows,
-        tiles.SPLIT_TILES: words.tiles,
+        frame.SPLIT_BATCH: words.batch,
+        frame.SPLIT_ROWS: words.outer_rows,
+        frame.SPLIT_TILES: words.tiles,
     }
     return counts[split]
 

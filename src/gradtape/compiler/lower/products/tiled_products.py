@@ -13,7 +13,7 @@ from dataclasses import field
 import numpy as np
 
 from gradtape.caches import remembered
-from gradtape.compiler.emit.plans import packing, tiles
+from gradtape.compiler.emit.plans import frame, packing, tiles
 from gradtape.compiler.emit.plans.dots import DotArguments
 from gradtape.compiler.emit.plans.gemm import Operand
 from gradtape.compiler.emit.plans.instructions import Instruction
@@ -342,10 +342,10 @@ def cut(words: TileArguments | DotArguments | LaneArguments, panels: int) -> tup
     """
     threads = get_num_threads()
     counts = {
-        tiles.SPLIT_BATCH: words.batch,
-        tiles.SPLIT_ROWS: words.outer_rows,
-        tiles.SPLIT_PANELS: panels,
-        tiles.SPLIT_TILES: words.tiles,
+        frame.SPLIT_BATCH: words.batch,
+        frame.SPLIT_ROWS: words.outer_rows,
+        frame.SPLIT_PANELS: panels,
+        frame.SPLIT_TILES: words.tiles,
     }
 
     def evenness(split: int) -> float:
