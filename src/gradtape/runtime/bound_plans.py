@@ -1,25 +1,38 @@
-"""Bound plans: a plan, where in a recording its inputs come from, and its outputs."""
+"""Bound plans: a plan, where in a recording its inputs come from, and its outputs.
+
+`plan_of_flush` chooses the one that a flush runs; `bind` makes one that runs outside a flush.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from operator import itemgetter
 
+from gradtape.compiler.counts import COUNTS
 from gradtape.compiler.lower.beyond_memory import explained
 from gradtape.dtypes import Array
-from gradtape.ir.node import LEAF, Node
-from gradtape.ir.program import Program, program
+from gradtape.ir.node import LEAF, PLACEHOLDER, Node
+from gradtape.ir.program import Program, program, with_outputs
+from gradtape.ir.walk import topological
 from gradtape.runtime.failures import Lines, may_fail
+from gradtape.runtime.kept_for_backward import kept
 from gradtape.runtime.plan_cache import plan_for
 from gradtape.runtime.probe import PROBE
 from gradtape.trace.recording import Recording
 from gradtape.trace.trace import Trace
+from gradtape.trace.uncollected import uncollected
 from gradtape.trace.value import Content, LeafValue, Value
 
 # Values for the nodes of a program that are inputs of the caller's own, such as seeds.
 Given = Mapping[Node, LeafValue]
 
 _NOTHING: Given = {}
+
+# How much larger than needed a plan may be to serve instead of a new one.
+SLACK_FACTOR = 0.25
+SLACK_NODES = 8
+# A loss over more elements than this is computed only if somebody asks for it.
+LOSS_SIZE = 1 << 16
 
 
 class BoundPlan:
@@ -126,3 +139,91 @@ def bind(recording: Recording, outputs: Sequence[Node], given: Collection[Node] 
 def plan_settings(recording: Recording) -> tuple[object, bool]:
     """What `bind` depends on beside the nodes, for the key of a fact that holds a bound plan."""
     return recording.values.available, recording.fastmath
+
+
+def plan_of_flush(recording: Recording, roots: tuple[Node, ...]) -> BoundPlan | None:
+    """The bound plan for these roots in this state of the recording, by identity if seen before.
+
+    None if a root depends on a placeholder, which has no value.
+    """
+    watched = tuple(recording.watched) if recording.tapes else ()
+    plans = recording.table.plans
+    # The values that a plan keeps follow from its roots and the watched sources, except those that
+    # the user asked to save.
+    wishes = None
+    if recording.values.saved or recording.fastmath:
+        wishes = (recording.values.available, frozenset(recording.values.saved), recording.fastmath)
+    # Losses are outputs of the plan too, and may read leaves that no root reads.
+    key = (roots, wishes or recording.values.available, watched, tuple(recording.targets))
+    found: BoundPlan | None = plans.get(key)
+    if found is not None:
+        COUNTS.plan_hits += 1
+        return found
+    wanted = uncollected(program_of_flush, recording, roots, watched)
+    if any(node.op is PLACEHOLDER and node not in recording.values for node in wanted.inputs):
+        return None
+    candidates = plans.setdefault((roots[-1], *key[1:]), [])
+    found = _superset(wanted, candidates)
+    if found is None:
+        found = uncollected(BoundPlan, wanted, recording.fastmath)
+        candidates.append(found)
+    else:
+        COUNTS.plan_hits += 1
+    plans[key] = found
+    return found
+
+
+def _superset(wanted: Program, candidates: list[BoundPlan]) -> BoundPlan | None:
+    """A known plan with the wanted outputs and a few more, if it costs hardly more.
+
+    Steps of a training loop differ in which handles happen to be alive: they share one plan.
+    """
+    outputs, inputs = set(wanted.outputs), set(wanted.inputs)
+    for candidate in candidates:
+        # Its other outputs must not need leaves that this recording may not have.
+        if not candidate.inputs <= inputs:
+            continue
+        limit = (1 + SLACK_FACTOR) * len(wanted.nodes) + SLACK_NODES
+        if candidate.node_count <= limit and outputs <= set(candidate.outputs):
+            return candidate
+    return None
+
+
+def program_of_flush(
+    recording: Recording, roots: Sequence[Node], watched: Sequence[Node]
+) -> Program:
+    """The program that computes the roots, the values that a live tape keeps, and losses."""
+    known = recording.values.keys()
+    found = program(roots, known)
+    extra = kept(found, watched) if watched else []
+    discarded = recording.values.recomputed.union(roots)
+    if watched and recording.values.saved:
+        extra += [node for node in found.nodes if node in recording.values.saved]
+        discarded -= recording.values.saved
+    extra += _losses(recording, found)
+    outputs = dict.fromkeys((*roots, *[node for node in extra if node not in discarded]))
+    more = tuple(outputs)[len(roots) :]
+    return with_outputs(found, more, known) if more else found
+
+
+def _losses(recording: Recording, found: Program) -> list[Node]:
+    """Scalars whose gradient the program computes, where giving them out costs next to nothing.
+
+    Then one plan serves the steps that print the loss and those that do not.
+    """
+    targets = [target for target in recording.targets if target not in recording.values]
+    if not targets:
+        return []
+    computed = {*found.nodes, *found.inputs}
+    missing = [node for node in topological(targets, stop=computed) if node not in computed]
+    cheap = len(missing) <= SLACK_FACTOR * len(found.nodes) + SLACK_NODES
+    small = all(type(node.spec) is not tuple and node.spec.size <= LOSS_SIZE for node in missing)
+    # The leaves of a recording are numbered and have values; those of a derivative rule have none.
+    valued = all(isinstance(node.params[0], int) for node in missing if node.op is LEAF)
+    return targets if cheap and small and valued else []
+
+
+def unknowns_of(recording: Recording, node: Node) -> list[Node]:
+    """The placeholders without a value that a node depends on."""
+    found = program([node], recording.values.keys()).inputs
+    return [one for one in found if one.op is PLACEHOLDER and one not in recording.values]
