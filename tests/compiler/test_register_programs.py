@@ -112,7 +112,7 @@ def test_most_of_such_programs_is_register_code():
         plan = CompiledPlan(Case(outputs_of(number, "any"), number).program)
         for unit in plan.lowered.fused.units:
             if isinstance(unit, Registers):
-                inside += sum(len(each.params[0].nodes) for each in unit.routines)
+                inside += len(unit.routine.params[0].nodes)
             else:
                 outside += 1
     assert inside > 4 * outside

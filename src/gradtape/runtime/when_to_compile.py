@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from gradtape.compiler.lower.effort import Effort, effort_for
 from gradtape.compiler.objects import known_programs
 from gradtape.compiler.objects.emission import processors
+from gradtape.compiler.passes.routine_op import cost_of
 from gradtape.compiler.passes.units import Call, Fused, Loop, Registers, inner_nodes
 from gradtape.ir import Node, Program
 from gradtape.ops.control.bodies import held
@@ -150,7 +151,7 @@ def cost(fused: Fused) -> float:
 def _price(unit: Loop | Registers) -> float:
     """What the kernel of a loop or routine costs."""
     if isinstance(unit, Registers):
-        return KERNEL[Effort.QUICK] + STEP * unit.cost
+        return KERNEL[Effort.QUICK] + STEP * cost_of(unit.routine)
     return KERNEL[effort_for(math.prod(unit.space))]
 
 

@@ -11,7 +11,7 @@ from gradtape.compiler import thread_team as threads
 from gradtape.compiler.cpython import switch
 from gradtape.compiler.objects.cache_folder import cache_folder
 from gradtape.compiler.passes import loops_of, optimize
-from gradtape.compiler.passes.routine_op import body_of
+from gradtape.compiler.passes.routine_op import body_of, cost_of
 from gradtape.compiler.passes.units import Call, Fused, Registers
 from gradtape.ir.node import Node, constant_value
 from gradtape.ir.program import Program, names
@@ -85,8 +85,8 @@ def plan_of(*tensors: Tensor | Variable) -> str:
             where = f", in Python: {', '.join(sorted(found))}" if found else ""
             lines.append(f"call {text.line(unit.node)}{where}")
         elif isinstance(unit, Registers):
-            lines.append(f"registers, {unit.cost} steps")
-            lines += text.routines(unit)
+            lines.append(f"registers, {cost_of(unit.routine)} steps")
+            lines += text.routine(unit)
         else:
             reducing = f", reducing {unit.axes}" if unit.axes is not None else ""
             lines.append(f"loop over {unit.space}{reducing}")
@@ -127,17 +127,13 @@ class _Names:
         text = self.called(node)
         return f"{indent}{self.shown(node)} = {text}{' -> memory' if node in kept else ''}"
 
-    def routines(self, unit: Registers) -> list[str]:
+    def routine(self, unit: Registers) -> list[str]:
         """The steps of register code."""
-        lines = []
-        for each in unit.routines:
-            body = body_of(each)
-            self.known |= {a: self.shown(b) for a, b in zip(body.inputs, each.inputs, strict=True)}
-            picks = {p: body.outputs[p.params[0]] for p in unit.picks if p.inputs[0] is each}
-            kept = {inner for pick, inner in picks.items() if pick in unit.outputs}
-            steps = [node for node in body.nodes if constant_value(node) is None]
-            lines += [self.line(node, kept, "  ") for node in steps]
-            self.known |= {pick: self.known[inner] for pick, inner in picks.items()}
+        body, operands = body_of(unit.routine), unit.routine.inputs
+        self.known |= {a: self.shown(b) for a, b in zip(body.inputs, operands, strict=True)}
+        steps = [node for node in body.nodes if constant_value(node) is None]
+        lines = [self.line(node, body.outputs, "  ") for node in steps]
+        self.known |= {pick: self.known[body.outputs[pick.params[0]]] for pick in unit.outputs}
         return lines
 
 
@@ -175,7 +171,7 @@ def _python_ops(tensors: tuple[Tensor | Variable, ...]) -> dict[object, frozense
     """For each kind of call, the ops that it calls in Python."""
     # At the first call: it loads the compiler.
     from gradtape.compiler.lower.lowered_program import LoweredProgram, kind_of
-    from gradtape.runtime.compiled_plan import body_of
+    from gradtape.runtime.compiled_plan import body_of, cost_of
 
     lowered = LoweredProgram(optimize(program_of(*tensors)), body_of)
     return {kind_of(node): native.python_ops for node, native in lowered.natives.items()}

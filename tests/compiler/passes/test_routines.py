@@ -129,16 +129,6 @@ def test_a_loop_waits_for_no_more_than_it_reads(always):
     assert kinds == [Registers, Loop, Registers]
 
 
-def test_routines_side_by_side_are_merged(always):
-    x, y = gt.asarray(np.ones(1000)), gt.asarray(np.ones(1000))
-    a = gt.asarray([1.0, 2.0, 3.0])
-    # In the order of nodes, the second sum comes between the two.
-    first = gt.max(a * gt.sum(x))
-    second = gt.max(a * gt.sum(y))
-    units = units_of(first, second)
-    assert sum(isinstance(unit, Registers) for unit in units) == 1
-
-
 def test_a_view_outside_needs_no_memory(always):
     a = gt.asarray([1.0, 2.0, 3.0])
     squares = a * a

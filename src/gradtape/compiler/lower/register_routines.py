@@ -42,13 +42,11 @@ def lower_routines(
     `beside` has arrays that always lie so many bytes behind another: they need no address.
     """
     steps = _Steps(access, constants, beside)
-    for each in unit.routines:
-        steps.add(each, [pick for pick in unit.picks if pick.inputs[0] is each])
-    return steps.lowered(unit.outputs)
+    return steps.lowered(unit.outputs, steps.results(unit.routine))
 
 
 class _Steps:
-    """The steps of register code while routines are added. Equal steps are one."""
+    """The steps of register code while they are found. Equal steps are one."""
 
     def __init__(
         self,
@@ -62,13 +60,11 @@ class _Steps:
         self._steps: list[Step] = []
         self._number: dict[Step, int] = {}
         self._literals: set[int] = set()
-        # The elements of results of routines.
-        self._results: dict[Node, Numbers] = {}
         # Arrays that are read.
         self._arrays: dict[Node, int] = {}
 
-    def add(self, routine: Node, picks: Sequence[Node]) -> None:
-        """Add the steps of a routine, with these results."""
+    def results(self, routine: Node) -> list[Numbers]:
+        """Add the steps of a routine; the elements of each of its results."""
         body = body_of(routine)
         values: dict[Node, Sequence[Numbers]] = {
             inner: (self._operand(outer),)
@@ -83,16 +79,15 @@ class _Steps:
                 # The elements of a known operand are literals of the template.
                 read = [() if is_known(each) else values[each][0] for each in node.inputs]
                 values[node] = self._applied(template, read)
-        for pick in picks:
-            self._results[pick] = values[body.outputs[pick.params[0]]][0]
+        return [values[node][0] for node in body.outputs]
 
-    def lowered(self, outputs: Sequence[Node]) -> Lowered:
-        """The routine that stores these results."""
-        arrays = [*self._arrays, *outputs]
+    def lowered(self, picks: Sequence[Node], results: Sequence[Numbers]) -> Lowered:
+        """The routine that stores those of its results that are picked."""
+        arrays = [*self._arrays, *picks]
         stores: list[Stored] = [
-            (len(self._arrays) + position, element * node.dtype.itemsize, number)
-            for position, node in enumerate(outputs)
-            for element, number in enumerate(self._results[node])
+            (len(self._arrays) + position, element * pick.dtype.itemsize, number)
+            for position, pick in enumerate(picks)
+            for element, number in enumerate(results[pick.params[0]])
         ]
         steps = _needed(self._steps, {number for _, _, number in stores})
         code = RegisterCode(tuple(steps), tuple(stores))
@@ -105,9 +100,7 @@ class _Steps:
             _, value, dtype = node.params
             content = np.array(value, dtype).tobytes()
             return _Repeated(self._added(Literal(content, code_of(dtype))))
-        found = self._access[node]
-        known = self._results.get(found.base)
-        return _Placed(found, _Memory(self, found.base) if known is None else known)
+        return _Placed(self, self._access[node])
 
     def load(self, base: Node, place: int) -> int:
         """The step that loads an element of an array."""
@@ -209,37 +202,23 @@ class _Repeated(Sequence[int]):
         return 0
 
 
-class _Memory(Sequence[int]):
-    """The elements of an array in memory, each loaded when it is first read."""
-
-    def __init__(self, steps: _Steps, base: Node) -> None:
-        self._steps = steps
-        self._base = base
-
-    def __getitem__(self, place: int) -> int:  # type: ignore[override]
-        return self._steps.load(self._base, place)
-
-    def __len__(self) -> int:
-        return self._base.size
-
-
 class _Placed(Sequence[int]):
-    """The elements of an operand, in its order, by its places in an array."""
+    """The elements of an operand, in its order, each loaded from memory when it is first read."""
 
-    def __init__(self, access: Access, elements: Numbers) -> None:
+    def __init__(self, steps: _Steps, access: Access) -> None:
+        self._steps = steps
         self._access = access
-        self._elements = elements
         self._contiguous = access.is_contiguous()
 
     def __getitem__(self, number: int) -> int:  # type: ignore[override]
         access = self._access
-        if self._contiguous:
-            return self._elements[access.offset + number]
         place = access.offset
-        steps = zip(access.shape, row_major(access.shape), access.strides, strict=True)
-        for n, step, stride in steps:
-            place += number // step % n * stride
-        return self._elements[place]
+        if self._contiguous:
+            place += number
+        else:
+            steps = zip(access.shape, row_major(access.shape), access.strides, strict=True)
+            place += sum(number // step % n * stride for n, step, stride in steps)
+        return self._steps.load(access.base, place)
 
     def __len__(self) -> int:
         return 0

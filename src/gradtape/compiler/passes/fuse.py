@@ -9,10 +9,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable
 
-from gradtape.compiler.passes.merge_routines import merge_routines
 from gradtape.compiler.passes.recompute import Recomputation
 from gradtape.compiler.passes.result_layouts import layouts
-from gradtape.compiler.passes.routine_op import ROUTINE, cost_of
+from gradtape.compiler.passes.routine_op import ROUTINE
 from gradtape.compiler.passes.scalar_steps import reduced_axes
 from gradtape.compiler.passes.units import Call, Fused, Loop, Registers, Unit, nodes_of
 from gradtape.ir import OPERATORS, PICK, Node, Program, Shape
@@ -52,7 +51,7 @@ class _Fusion:
             elif is_strided_view(node):
                 self._add_view(node)
             elif node.op is ROUTINE:
-                self._unit_of[node] = self._append(Registers([node], [], [], cost_of(node)))
+                self._unit_of[node] = self._append(Registers(node))
             elif node.op is PICK and node.inputs[0].op is ROUTINE:
                 self._add_result(node)
             else:
@@ -68,14 +67,13 @@ class _Fusion:
                 recomputation.into(unit)
         _mark_outputs(self._program, self._units, self._unit_of, self._access, self._constants)
         units = [unit for unit in self._units if not isinstance(unit, Loop) or unit.nodes]
-        return merge_routines(self._program, Fused(units, self._access, self._constants))
+        return Fused(units, self._access, self._constants)
 
     def _add_result(self, pick: Node) -> None:
         """One of the results of a routine."""
         index = self._unit_of[pick] = self._unit_of[pick.inputs[0]]
         unit = self._units[index]
         assert isinstance(unit, Registers)
-        unit.picks.append(pick)
         unit.outputs.append(pick)
         self._access[pick] = whole(pick)
 

@@ -138,10 +138,7 @@ def _resized_unit(unit: Unit, new: dict[Node, Node], sizes: dict[int, int]) -> U
         return Call(new[unit.node])
     if isinstance(unit, Loop):
         return _resized_loop(unit, new, sizes)
-    routines, picks, outputs = (
-        [new[node] for node in nodes] for nodes in (unit.routines, unit.picks, unit.outputs)
-    )
-    return Registers(routines, picks, outputs, unit.cost)
+    return Registers(new[unit.routine], [new[node] for node in unit.outputs])
 
 
 def _resized_loop(loop: Loop, new: dict[Node, Node], sizes: dict[int, int]) -> Loop:

@@ -54,15 +54,10 @@ class Call:
 
 @dataclass
 class Registers:
-    """Routines that register code computes; only `outputs`, picks of them, are in memory.
+    """A routine that register code computes, and its results, which are in memory."""
 
-    `cost` is about the number of scalar steps.
-    """
-
-    routines: list[Node]
-    picks: list[Node]
-    outputs: list[Node]
-    cost: int
+    routine: Node
+    outputs: list[Node] = field(default_factory=list)
 
 
 Unit = Loop | Call | Registers
@@ -80,12 +75,12 @@ class Fused:
 def nodes_of(unit: Unit) -> list[Node]:
     """The nodes of the program that a unit computes."""
     if isinstance(unit, Registers):
-        return [*unit.routines, *unit.picks]
+        return [unit.routine, *unit.outputs]
     return [unit.node] if isinstance(unit, Call) else unit.nodes
 
 
 def inner_nodes(unit: Unit) -> list[Node]:
     """The ops that a unit consists of; those of routines are inside their bodies."""
     if isinstance(unit, Registers):
-        return [node for routine in unit.routines for node in body_of(routine).nodes]
+        return list(body_of(unit.routine).nodes)
     return nodes_of(unit)
