@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Callable, Sequence
-from operator import itemgetter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -29,12 +28,7 @@ from gradtape.ir import Fact, Node, Program
 from gradtape.runtime.buffer_pool import allocate
 from gradtape.runtime.numpy_plan import NumpyPlan
 from gradtape.runtime.probe import note_compiled_plan
-from gradtape.runtime.written_out_plan import (
-    FORMATS,
-    python_number,
-    python_types,
-    unrolled_run,
-)
+from gradtape.runtime.written_out_plan import FORMATS, unrolled_run
 from gradtape.trace import Content, Value
 
 
@@ -119,37 +113,21 @@ class CompiledPlan:
         self._source = program
         self.lowered = lowered = LoweredProgram(program, body_of, fused, sizes_vary)
         self.program = lowered.program
-        self._ops = len(self.program.nodes)
         self.arena_size = lowered.arena_size
-        self._slot_bytes = 8 * lowered.slots
-        # Bytes of the outputs, whose slots follow those of the input arrays.
-        self._written = [node.spec.nbytes for node in lowered.outputs.written]
-        check_bytes(self.arena_size + sum(self._written))
+        written = [node.spec.nbytes for node in lowered.outputs.written]
+        check_bytes(self.arena_size + sum(written))
         self.stretch = stretch_of(lowered.items, kernel_codes(lowered.items))
         note_compiled_plan(self)
-        position = {node: index for index, node in enumerate(self.program.inputs)}
-        self._array_positions = [position[node] for node in lowered.arrays]
-        self._scalar_positions = [position[node] for node in lowered.scalars]
-        self._numbers = _picker(self._scalar_positions)
-        # `struct` takes anything for a boolean, a 0-d tensor included; and no complex number.
-        self._must_convert = any(node.dtype.kind in "bc" for node in lowered.scalars)
-        self._unset = self._later_slots()
-        formats = "".join(FORMATS[node.dtype.str[1:]] for node in lowered.scalars)
-        packer = struct.Struct(f"={lowered.slots}q{formats}")
-        self._pack = packer.pack_into
-        # The status of the run lies behind the numbers.
-        self._status = packer.size
         # The memory of earlier runs; a run of another thread may have taken all of it.
         self._idle: list[RunMemory] = []
-        number = {node: index for index, node in enumerate(lowered.outputs.written)}
-        same = lowered.outputs.same
-        self._order = [number[same.get(node, node)] for node in self.program.outputs]
+        self._own = self._layout(written)
         self.run = self._run
+        # `struct` takes anything for a boolean, a 0-d tensor included; and no complex number.
+        self._must_convert = any(node.dtype.kind in "bc" for node in lowered.scalars)
         if not self._must_convert:
-            layout = self._layout()
-            self.run = unrolled_run(layout, self._idle, self._run) or self._run
+            self.run = unrolled_run(self._own, self._idle, self._run) or self._run
             # Native calls run without Python.
-            self.layout = None if lowered.python_ops else layout
+            self.layout = None if lowered.python_ops else self._own
 
     def resized(
         self, inputs: tuple[Node, ...], sizes: dict[int, int], fast: bool
@@ -161,31 +139,34 @@ class CompiledPlan:
             found = resized(self.program, self.lowered.fused, inputs, sizes)
             return None if found is None else CompiledPlan(*found)
 
-    def _later_slots(self) -> list[int]:
-        """The contents of the slots after the outputs when a run begins: tables, or 0."""
+    def _layout(self, written: list[int]) -> Layout:
         lowered = self.lowered
-        preset = FIRST + len(lowered.arrays) + len(self._written)
-        found = [0] * (lowered.slots - preset)
+        scalars, slots = lowered.scalars, lowered.slots
+        position = {node: index for index, node in enumerate(self.program.inputs)}
+        # The slots after the outputs hold tables, or 0 when a run begins.
+        preset = FIRST + len(lowered.arrays) + len(written)
+        unset = [0] * (slots - preset)
         for node, content in lowered.fixed.items():
-            found[lowered.place[node][0] - preset] = content.ctypes.data
-        return found
-
-    def _layout(self) -> Layout:
-        lowered = self.lowered
-        scalars = lowered.scalars
+            unset[lowered.place[node][0] - preset] = content.ctypes.data
+        packer = struct.Struct(
+            f"={slots}q" + "".join(FORMATS[node.dtype.str[1:]] for node in scalars)
+        )
+        number = {node: index for index, node in enumerate(lowered.outputs.written)}
+        same = lowered.outputs.same
         return Layout(
-            arrays=self._array_positions,
-            scalars=[(self._scalar_positions[n], node.dtype) for n, node in enumerate(scalars)],
-            offsets=[self._slot_bytes + lowered.place[node][1] for node in scalars],
-            written=self._written,
-            order=self._order,
-            unset=self._unset,
-            status=self._status,
+            arrays=[position[node] for node in lowered.arrays],
+            scalars=[(position[node], node.dtype) for node in scalars],
+            offsets=[8 * slots + lowered.place[node][1] for node in scalars],
+            written=written,
+            order=[number[same.get(node, node)] for node in self.program.outputs],
+            unset=unset,
+            # The status of the run lies behind the numbers.
+            status=packer.size,
             arena=self.arena_size,
-            slots=lowered.slots,
-            ops=self._ops,
+            slots=slots,
+            ops=len(self.program.nodes),
             stretch=self.stretch,
-            pack=self._pack,
+            pack=packer.pack_into,
             converted=self._converted,
             new_memory=self._new_memory,
         )
@@ -194,40 +175,35 @@ class CompiledPlan:
 
     def _run(self, inputs: Sequence[Input]) -> list[Content]:
         """Evaluate on Values and Python numbers, with loops over inputs and outputs."""
+        layout = self._own
         try:
             memory, base = self._idle.pop()
         except IndexError:
             memory, base = self._new_memory()
-        arena = None
-        start = 0
-        if self.arena_size:
-            arena = allocate(self.arena_size)
-            start = arena
+        # Held until the run has ended.
+        arena = allocate(layout.arena) if layout.arena else 0
         try:
-            words = [inputs[position].address for position in self._array_positions]
+            words = [inputs[position].address for position in layout.arrays]
         except AttributeError:  # arrays, as tier 0 takes them
             inputs = self._as_values(inputs)
-            words = [inputs[position].address for position in self._array_positions]
-        buffers = [allocate(nbytes) for nbytes in self._written]
-        words += buffers
-        words += self._unset
-        numbers_at = base + self._slot_bytes
-        numbers = self._numbers(inputs)
-        if self._must_convert:
-            numbers = self._converted(numbers)
+            words = [inputs[position].address for position in layout.arrays]
+        buffers = [allocate(nbytes) for nbytes in layout.written]
+        head = (arena, base + 8 * layout.slots, base + layout.status)
+        words = [*head, *words, *buffers, *layout.unset]
+        numbers = [inputs[position] for position, _ in layout.scalars]
         try:
-            self._pack(memory, 0, start, numbers_at, base + self._status, *words, *numbers)
+            packed = self._converted(numbers) if self._must_convert else numbers
+            layout.pack(memory, 0, *words, *packed)
         except (OverflowError, struct.error):
-            numbers = self._converted(self._numbers(inputs))
-            self._pack(memory, 0, start, numbers_at, base + self._status, *words, *numbers)
+            layout.pack(memory, 0, *words, *self._converted(numbers))
         if self.stretch.run(base):
             # A kernel has failed, such as a factorisation of a singular matrix. NumPy raises the
             # error for it, or has the result.
             return NumpyPlan(self._source).run(inputs)
         self._idle.append((memory, base))
         COUNTS.plans_run += 1
-        COUNTS.ops_run += self._ops
-        return [buffers[position] for position in self._order]
+        COUNTS.ops_run += layout.ops
+        return [buffers[position] for position in layout.order]
 
     def _as_values(self, inputs: Sequence[Input]) -> list[Input]:
         return [
@@ -242,18 +218,16 @@ class CompiledPlan:
         found: list[Any] = []
         with np.errstate(over="ignore"):
             for node, number in zip(self.lowered.scalars, numbers, strict=True):
+                value = number.array.item() if type(number) is Value else number
+                kind = {"c": complex, "f": float, "b": bool}.get(node.dtype.kind, int)
+                parts = [kind(value)]
+                if kind is complex:
+                    parts = [parts[0].real, parts[0].imag]
                 # `struct` refuses a number that overflows float32; NumPy makes it infinite.
                 real = REAL_OF.get(node.dtype, node.dtype).type
-                found += [real(python_number(number, kind)).item() for kind in python_types(node)]
+                found += [real(part).item() for part in parts]
         return found
 
     def _new_memory(self) -> RunMemory:
-        memory = ctypes.create_string_buffer(self._status + 8)
+        memory = ctypes.create_string_buffer(self._own.status + 8)
         return memory, ctypes.addressof(memory)
-
-
-def _picker(positions: list[int]) -> Callable[[Sequence[Input]], Sequence[Input]]:
-    """A function that takes the items at some positions from a sequence, as a sequence."""
-    if len(positions) > 1:
-        return itemgetter(*positions)
-    return lambda inputs: [inputs[position] for position in positions]

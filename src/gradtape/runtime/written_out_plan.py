@@ -7,58 +7,33 @@ the outputs, packs addresses and numbers into the slots, calls the native code, 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from gradtape.compiler.counts import COUNTS
 from gradtape.compiler.lower.plan import Input, Layout, Run, RunMemory
-from gradtape.ir.node import Node
 from gradtape.runtime.buffer_pool import allocate
 from gradtape.runtime.source_text import SourceText
 from gradtape.trace import Value
 
-# By dtype, the letter that `struct` has for one number; and the format of one with its padding.
-_LETTERS = {
+# By dtype, the format that `struct` has for one number, with its padding.
+FORMATS = {
     "f8": "d",
-    "f4": "f",
+    "f4": "f4x",
     "i8": "q",
-    "i4": "i",
-    "i2": "h",
-    "i1": "b",
+    "i4": "i4x",
+    "i2": "h6x",
+    "i1": "b7x",
     "u8": "Q",
-    "u4": "I",
-    "u2": "H",
-    "u1": "B",
-    "b1": "?",
+    "u4": "I4x",
+    "u2": "H6x",
+    "u1": "B7x",
+    "b1": "?7x",
+    "c16": "dd",
+    "c8": "ff",
 }
-FORMATS = {kind: f"{letter}{8 - int(kind[1])}x" for kind, letter in _LETTERS.items()}
-FORMATS |= {"c16": "dd", "c8": "ff"}
-
-Conversion = Callable[[Input], complex]
-
-
-def python_types(node: Node) -> Sequence[Conversion]:
-    """Conversions of a scalar to the Python numbers that `struct` takes; two for a complex one."""
-    if node.dtype.kind == "c":
-        return (_real_part, _imaginary_part)
-    return ({"f": float, "b": bool}.get(node.dtype.kind, int),)
-
-
-def _real_part(value: Input) -> float:
-    return complex(value).real
-
-
-def _imaginary_part(value: Input) -> float:
-    return complex(value).imag
-
-
-def python_number(value: Input, conversion: Conversion) -> complex:
-    """A Python number for `struct`."""
-    return conversion(value.array.item() if type(value) is Value else value)
-
-
 # Plans with more inputs and outputs than this gain nothing.
 MOST = 96
 
