@@ -171,7 +171,7 @@ def _python_ops(tensors: tuple[Tensor | Variable, ...]) -> dict[object, frozense
     """For each kind of call, the ops that it calls in Python."""
     # At the first call: it loads the compiler.
     from gradtape.compiler.lower.lowered_program import LoweredProgram, kind_of
-    from gradtape.runtime.compiled_plan import body_of, cost_of
+    from gradtape.runtime.compiled_plan import body_of
 
     lowered = LoweredProgram(optimize(program_of(*tensors)), body_of)
     return {kind_of(node): native.python_ops for node, native in lowered.natives.items()}
