@@ -232,14 +232,14 @@ class TestConvergence:
         assert after.plans_run - before.plans_run == steps + 1
         assert after.plan_hits == before.plan_hits  # nothing was looked up, either
 
-    def test_a_longer_run_goes_on_where_the_known_one_ends(self):
-        """What the replay computed before it led nowhere is not computed again."""
+    def test_a_longer_run_is_captured_from_its_beginning(self):
+        """What the replay computed before it led nowhere is computed once more, and no more."""
         f = gt.function(newton)
         f(A(1.0)), f(A(1.0))
         before = gt.counters()
         _, steps = f(A(1e6))
         after = gt.counters()
-        assert after.plans_run - before.plans_run == steps + 1
+        assert steps < after.plans_run - before.plans_run <= 2 * (steps + 1)
 
     def test_fixed_point_of_a_variable(self):
         def make():

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 from gradtape.compiler.cpython import switch
 from gradtape.concurrency import is_interrupt
 from gradtape.ir.lines import warn
-from gradtape.ir.node import Node
 from gradtape.jit.capture.capture import MEANWHILE, Capture
 from gradtape.jit.capture.capture_run import CaptureRun, Refusal
 from gradtape.jit.check_schedule import NEVER, CheckSchedule, Recheck
@@ -43,7 +42,6 @@ from gradtape.ops.custom.callback import Outcome, journal
 from gradtape.runtime.flush import leave_full_table, release
 from gradtape.runtime.probe import PROBE
 from gradtape.trace.thread_state import state
-from gradtape.trace.value import Value
 
 _log = Log("jit")
 
@@ -156,7 +154,7 @@ class Captured:
         ):
             return self.function(*arguments.args, **arguments.kwargs)
         if not steps.is_replayed or self._arrays_changed or self._is_check_due():
-            return self._capture(arguments, leaves, {}, is_check=steps.is_replayed)
+            return self._capture(arguments, leaves, is_check=steps.is_replayed)
         call = ReplayedCall(leaves, arguments.passed)
         try:
             found = steps.replay(call)
@@ -166,11 +164,8 @@ class Captured:
             return self._run_in_python(arguments, error.with_traceback(None), call.outcomes)
         if found is not UNKNOWN:
             return found
-        # Values are taken over unless variables may have changed meanwhile; callbacks are not
-        # called again: they return what they returned.
-        is_known = not (call.outcomes or steps.read or steps.assigned)
-        fed = {node: Value(content, node.spec) for node, content in call.contents.items()}
-        return self._capture(arguments, leaves, fed if is_known else {}, call.outcomes)
+        # Callbacks are not called again: they return what they returned.
+        return self._capture(arguments, leaves, call.outcomes)
 
     def _is_check_due(self) -> bool:
         """Count down to the next check."""
@@ -207,7 +202,6 @@ class Captured:
         self,
         arguments: Arguments,
         leaves: InputValues,
-        fed: dict[Node, Value],
         outcomes: list[Outcome] | None = None,
         is_check: bool = False,
     ) -> Any:
@@ -219,7 +213,7 @@ class Captured:
                 returned = self.function(*arguments.args, **arguments.kwargs)
             self._refuse_for(*self._found.never)
             return returned
-        run = self._new_run(arguments, leaves, fed, is_check)
+        run = self._new_run(arguments, leaves, is_check)
         if run.is_aliased(arguments.passed()):
             with journal.use(None, outcomes):
                 return self.function(*arguments.args, **arguments.kwargs)
@@ -256,7 +250,7 @@ class Captured:
             if self.history.refused is not None:
                 return
             start = time.perf_counter()
-            run = self._new_run(arguments, leaves, {}, False)
+            run = self._new_run(arguments, leaves)
             try:
                 run.run(lasts=False)
                 self._learn(run, time.perf_counter() - start)
@@ -287,14 +281,13 @@ class Captured:
         self.refuse(Refusal(f"it uses {label}{where}, which {reason}", remedy_for(reason)))
 
     def _new_run(
-        self, arguments: Arguments, leaves: InputValues, fed: dict[Node, Value], is_check: bool
+        self, arguments: Arguments, leaves: InputValues, is_check: bool = False
     ) -> CaptureRun:
         pinned = set(range(len(leaves))) - self._free
         return CaptureRun(
             self.function,
             arguments,
             leaves,
-            fed,
             self.contract.fastmath,
             self._found,
             pinned,

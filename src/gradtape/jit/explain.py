@@ -22,18 +22,6 @@ VALUES = 5
 class History:
     """What happened to the calls of one signature so far."""
 
-    __slots__ = (
-        "calls",
-        "checks",
-        "differences",
-        "gap",
-        "latest",
-        "refused",
-        "remedy",
-        "seconds",
-        "why",
-    )
-
     def __init__(self, why: tuple[str, str, str] | None) -> None:
         # The argument that made it another signature, with what it was before and what it is.
         self.why = why

@@ -421,7 +421,7 @@ class Function(Generic[P, R], Displayed):
         too. Nothing is changed by asking.
         """
         _, leaves, arguments = self.signature.of(args, kwargs)
-        capture = Capture({}, self.contract.fastmath)
+        capture = Capture(self.contract.fastmath)
         try:
             stand_ins = StandIns(capture, arguments, leaves)
             with captured_run(capture, self.python_function, stand_ins) as box:

@@ -9,7 +9,7 @@ by `captured_draws`, `captured_variables` and `captured_tensors`.
 from __future__ import annotations
 
 import time
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -67,42 +67,12 @@ class _InPython(list[Any]):
 class Capture(Recording):
     """The recording of a captured run."""
 
-    __slots__ = (
-        "_arrays",
-        "_checked",
-        "_lines",
-        "_looked_at",
-        "_sources",
-        "broken",
-        "deferred",
-        "draws",
-        "escaped",
-        "failed",
-        "fallible",
-        "fastmath",
-        "fed",
-        "given",
-        "incomplete",
-        "is_frozen",
-        "labels",
-        "meant",
-        "number",
-        "number_guards",
-        "outside_arrays",
-        "root",
-        "seconds_of_plans",
-        "step",
-        "tensors",
-        "variables",
-    )
-
     @property
     def capturing(self) -> Capture:  # type: ignore[override]
         return self
 
     def __init__(
         self,
-        fed: Mapping[Node, Value],
         fastmath: bool,
         outside_arrays: Container[int] = (),
         notes_lines: bool = False,
@@ -123,8 +93,6 @@ class Capture(Recording):
         self.labels: dict[int, str] = {}
         self.number_guards = NumberGuards(self.guard_number)
         self.seconds_of_plans = 0.0
-        # Values that a replay had computed before it met an unknown value.
-        self.fed = fed
         # As if a tape were recording: nothing is cut, and a flush keeps the graph.
         self.active = 1
         self.tapes[id(self)] = True
@@ -138,7 +106,7 @@ class Capture(Recording):
         # Handles on ops that may fail or call Python: they run even if nobody reads the result.
         self.deferred: list[Handle] = []
         # Values of ops that were tried at once, and of their inputs.
-        self._checked: dict[Node, Value] = dict(fed)
+        self._checked: dict[Node, Value] = {}
         # How and where a value left for Python in a way that no guard can follow; and whether the
         # user meant it, as for a print.
         self.escaped: tuple[str, str] | None = None
@@ -311,16 +279,13 @@ class Capture(Recording):
         ]
 
     def run(self, bound: BoundPlan) -> dict[Node, Content]:
-        """Run a plan of this recording, or take the outputs that the replay before it computed."""
-        fed, start = self.fed, time.perf_counter()
-        if fed and all(node in fed for node in bound.outputs):
-            found = {node: fed[node].content for node in bound.outputs}
-        else:
-            try:
-                found = dict(zip(bound.outputs, bound.run(self), strict=True))
-            except Exception:
-                self.broken = True
-                raise
+        """Run a plan of this recording, and note it as a part of the step."""
+        start = time.perf_counter()
+        try:
+            found = dict(zip(bound.outputs, bound.run(self), strict=True))
+        except Exception:
+            self.broken = True
+            raise
         self.seconds_of_plans += time.perf_counter() - start
         self.fallible = self.fallible or bound.fallible is not None
         if not self.failed:

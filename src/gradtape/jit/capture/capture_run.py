@@ -41,7 +41,6 @@ from gradtape.tensor.variable import Variable
 from gradtape.trace.followed_number import Followed, plain
 from gradtape.trace.recording import Recording
 from gradtape.trace.thread_state import settle, state
-from gradtape.trace.value import Value
 
 # Classes of objects besides tensors that are taken to be the same in every call.
 PLAIN = (
@@ -82,7 +81,6 @@ class CaptureRun:
         function: Callable[..., Any],
         arguments: Arguments,
         leaves: InputValues,
-        fed: Mapping[Node, Value],
         fastmath: bool,
         outside: Outside | None,
         pinned: Container[int] = (),
@@ -94,7 +92,7 @@ class CaptureRun:
         # The result, if it has containers that have to be themselves.
         self._shared: SharedContainers | None = None
         arrays = () if outside is None else outside.guards.arrays
-        self.capture = Capture(fed, fastmath, arrays, is_check, is_frozen=outside is None)
+        self.capture = Capture(fastmath, arrays, is_check, is_frozen=outside is None)
         # A function that asks for the type of a number must not get a subclass.
         plain = outside is not None and outside.asks_for_types
         self.stand_ins = StandIns(self.capture, arguments, leaves, pinned, plain)

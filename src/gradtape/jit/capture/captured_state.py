@@ -37,8 +37,6 @@ _Meaning = tuple[Node | None, Recording | None, Value | None]
 class _Made:
     """Objects that the run has made, by weak references."""
 
-    __slots__ = ("_references",)
-
     def __init__(self) -> None:
         self._references: dict[int, weakref.ref[object]] = {}
 
@@ -57,8 +55,6 @@ class _Made:
 
 class CapturedDraws:
     """Notes where generators were moved by a captured run."""
-
-    __slots__ = ("_before", "_in_step", "_whole", "disturbed")
 
     def __init__(self) -> None:
         # The number of draws in earlier steps. In this step, for each generator: the number of its
@@ -134,8 +130,6 @@ class CapturedDraws:
 
 class CapturedVariables:
     """Notes how a captured run uses variables."""
-
-    __slots__ = ("_latest", "_leaves", "assigned", "disturbed", "made", "read")
 
     def __init__(self) -> None:
         # Variables that were assigned, with what each held before the run; and those read.
@@ -220,16 +214,6 @@ class _StandIn(NamedTuple):
 
 class CapturedTensors:
     """Notes the tensors that a captured run was given, made and changed in place."""
-
-    __slots__ = (
-        "_computed",
-        "_originals",
-        "_rebound",
-        "_stand_ins",
-        "changed_arguments",
-        "made",
-        "shares_argument",
-    )
 
     def __init__(self) -> None:
         # Stand-ins by the id of their handle, and by the id of what the caller passed.

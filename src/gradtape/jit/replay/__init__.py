@@ -1,6 +1,6 @@
 """Replay: captured runs as a tree of steps.
 
 `sources` say where a call finds each value, `steps` are the plans and guards between them,
-`same_path` compares two runs, `joined_path` turns a path that calls keep taking into a single step,
-and `captured_steps` holds all of it for one signature.
+`same_path` compares two runs, and `captured_steps` holds all of it for one signature; it turns a
+path that calls keep taking into a single step.
 """

@@ -2,25 +2,34 @@
 
 The tree grows by one path with every capture. When a signature begins anew, because a capture
 turned out not to hold for later calls, all of this is replaced.
+
+Every guard ends a plan. Where the values at the guards have been the same for a while, all steps up
+to the result are joined into one, with one more output that tells whether every guarded value was
+what it used to be. If not, nothing has happened yet, and the steps are replayed one by one.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gradtape.ir.lines import warn
+from gradtape.ir.node import Node, constant
+from gradtape.ir.operators import OPERATORS
+from gradtape.ir.program import program
+from gradtape.ir.spec import spec
 from gradtape.jit.capture.capture import Capture
 from gradtape.jit.capture.captured_state import is_view
 from gradtape.jit.guards.guards import LARGE, Guards
 from gradtape.jit.guards.search import Outside
-from gradtape.jit.replay.joined_path import joined_steps
-from gradtape.jit.replay.sources import ReplayedCall
-from gradtape.jit.replay.steps import UNKNOWN, Result, Step
+from gradtape.jit.replay.sources import ComputedNode, Element, ReplayedCall
+from gradtape.jit.replay.steps import UNKNOWN, Result, Run, Step
 from gradtape.ops.custom.callback import journal
+from gradtape.runtime.plan_cache import plan_for
+from gradtape.runtime.when_to_compile import work
 from gradtape.tensor.variable import Variable
 
 if TYPE_CHECKING:
@@ -28,6 +37,10 @@ if TYPE_CHECKING:
 
 # The number of calls in a row that take a path before its steps are joined.
 REPEATS = 32
+# Joined steps are computed in vain where a value differs: long and costly paths are not joined.
+MOST_NODES = 4000
+MOST_WORK = 1 << 18
+_BOOL = spec((), np.dtype(bool))
 
 
 class CapturedSteps:
@@ -167,3 +180,49 @@ def _shares_memory(passed: Sequence[object], position: int) -> bool:
         for number, each in enumerate(passed)
         if number != position
     )
+
+
+def joined_steps(root: Step, result: Result, fastmath: bool) -> Step | None:
+    """The steps that lead to a result as one step with one run and one guard.
+
+    None if there is a reason against it: random draws, ops that may fail, guards on other values
+    than booleans of tensors, or too much work.
+    """
+    steps = list(_path_to(root, result))
+    runs = [run for step, _ in steps for run in step.runs]
+    if any(step.draws for step, _ in steps) or any(run.lines is not None for run in runs):
+        return None
+    agrees = constant(True, _BOOL)
+    for step, key in steps[:-1]:
+        guard = step.guard
+        if not isinstance(guard, Element) or type(key) is not bool or guard.node.spec is not _BOOL:
+            return None
+        same = guard.node if key else Node(OPERATORS.logical_not, (guard.node,), (), _BOOL)
+        agrees = Node(OPERATORS.logical_and, (agrees, same), (), _BOOL)
+    joined = program((agrees, *result.computed()))
+    sources = {number: source for step, _ in steps for number, source in step.sources.items()}
+    inputs = tuple([sources.get(leaf.params[0]) for leaf in joined.inputs])
+    if (
+        len(joined.nodes) > MOST_NODES
+        or any(
+            op.opaque or op.may_fail or not op.self_contained
+            for op in {node.op for node in joined.nodes}
+        )
+        or work(joined) > MOST_WORK
+        or None in inputs
+    ):
+        return None
+    run = Run(plan_for(joined, fastmath), inputs, joined.outputs)
+    guard = Element(ComputedNode(agrees), agrees, bool)
+    return Step(runs=[run], guard=guard, branches={True: Step(result=result, is_replayed=True)})
+
+
+def _path_to(step: Step, result: Result) -> Iterator[tuple[Step, Hashable]]:
+    """The steps up to a result, each with the key of the branch that leads on."""
+    stack: list[tuple[Step, tuple[tuple[Step, Hashable], ...]]] = [(step, ())]
+    while stack:
+        step, before = stack.pop()
+        if step.result is result:
+            yield from (*before, (step, None))
+            return
+        stack += [(after, (*before, (step, key))) for key, after in step.branches.items()]

@@ -61,14 +61,11 @@ class ReplayedCall:
         # What callbacks returned, in order.
         self.outcomes: list[Outcome] = []
 
-    def give_back(self) -> bool:
-        """Move generators back to where they were; False if others have drawn meanwhile."""
-        gone = [
-            not generator.rewind(before[2], before[2] + blocks)
-            for generator, before, blocks in reversed(self.drawn)
-        ]
+    def give_back(self) -> None:
+        """Move generators back to where they were, unless others have drawn meanwhile."""
+        for generator, before, blocks in reversed(self.drawn):
+            generator.rewind(before[2], before[2] + blocks)
         self.drawn = []
-        return not any(gone)
 
 
 @dataclass_transform(eq_default=False)
@@ -84,13 +81,12 @@ class Record:
     what = "a value"
 
     def __init_subclass__(cls, what: str = "a value", compared: tuple[str, ...] = ()) -> None:
-        cls.names = tuple(cls.__annotations__)
+        cls.names = tuple([name for name in cls.__annotations__ if name[0] != "_"])
         cls.compared = compared or cls.names
         cls.what = what
 
     def __init__(self, *values: Any) -> None:
-        for name, value in zip(self.names, values, strict=True):
-            setattr(self, name, value)
+        self.__dict__.update(zip(self.names, values, strict=False))
 
 
 class Source(Record):

@@ -41,27 +41,20 @@ from gradtape.trace.value import Content, Value
 UNKNOWN = object()
 
 
-class Run:
+class Run(Record):
     """A plan, the sources of its inputs, and the nodes whose values it gives."""
 
-    def __init__(
-        self,
-        plan: TieredPlan,
-        inputs: tuple[Source, ...],
-        outputs: tuple[Node, ...],
-        lines: Lines | None = None,
-        effects: tuple[Node, ...] = (),
-    ) -> None:
-        self.plan = plan
-        self.inputs = inputs
-        self.outputs = outputs
-        # The lines where ops that may fail were recorded; None if nothing may fail.
-        self.lines = lines
-        # Callbacks with effects among the nodes.
-        self.effects = effects
-        # How the inputs are read; None before the first replay.
-        self._reads: list[Callable[[ReplayedCall], Any]] | None = None
-        self._arrays: list[np.ndarray] = []
+    plan: TieredPlan
+    inputs: tuple[Source, ...]
+    outputs: tuple[Node, ...]
+    # The lines where ops that may fail were recorded; None if nothing may fail.
+    lines: Lines | None = None
+    # Callbacks with effects among the nodes.
+    effects: tuple[Node, ...] = ()
+
+    # How the inputs are read, None before the first replay; and arrays from outside among them.
+    _reads: list[Callable[[ReplayedCall], Any]] | None = None
+    _arrays: Sequence[np.ndarray] = ()
 
     def callbacks(self) -> Iterator[CodeType]:
         """The code of functions of the user's that its ops call."""
@@ -122,25 +115,22 @@ def _functions_in(params: Any) -> Iterator[Any]:
             yield from _functions_in(node.params)
 
 
-class Result:
-    """The leaves that a call returns, and the changes that it makes, once all plans have run."""
+class Result(Record):
+    """The leaves that a call returns, and the changes that it makes, once all plans have run.
 
-    def __init__(
-        self,
-        structure: Structure,
-        leaves: tuple[Source, ...],
-        updates: tuple[tuple[Variable, Source], ...],
-        rebound: tuple[tuple[Callable[[], Handle | None], Source], ...] = (),
-        moved: tuple[tuple[int, Source], ...] = (),
-    ) -> None:
-        self.structure = structure
-        self.leaves = leaves
-        self._has_repeats = len(set(leaves)) < len(leaves)
-        # Variables, references to tensors from outside, and positions of arguments that are changed
-        # in place; each with its new value.
-        self.updates = updates
-        self.rebound = rebound
-        self.moved = moved
+    Variables (`updates`), references to tensors from outside (`rebound`) and positions of arguments
+    (`moved`) are changed in place; each is there with its new value.
+    """
+
+    structure: Structure
+    leaves: tuple[Source, ...]
+    updates: tuple[tuple[Variable, Source], ...]
+    rebound: tuple[tuple[Callable[[], Handle | None], Source], ...] = ()
+    moved: tuple[tuple[int, Source], ...] = ()
+
+    @cached_property
+    def _has_repeats(self) -> bool:
+        return len(set(self.leaves)) < len(self.leaves)
 
     @cached_property
     def assignment(self) -> Callable[..., None]:
@@ -267,9 +257,7 @@ class Step:
             # A call that fails has drawn nothing.
             call.give_back()
             raise
-        if not call.give_back():
-            # Others have drawn meanwhile: the values are of random numbers that were lost.
-            call.contents.clear()
+        call.give_back()
         return UNKNOWN
 
     @property
