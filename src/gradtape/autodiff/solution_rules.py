@@ -29,7 +29,7 @@ from gradtape.ops.arrays.movement import reshape_node
 from gradtape.ops.custom.custom import CUSTOM
 from gradtape.ops.families.batching import spread
 from gradtape.ops.matrices.contraction import adjoint
-from gradtape.ops.matrices.linalg import solve_matrix
+from gradtape.ops.matrices.linalg import SOLVE
 from gradtape.ops.matrices.sparse_solve import SYSTEM
 from gradtape.records import dataclass
 
@@ -193,7 +193,7 @@ class Implicit(Structural):
         (matrix,) = self._at_solution(rules, node, [matrix], (), back)
         matrix = adjoint(matrix) if by_adjoint else matrix
         column = reshape_node(right, (*matrix.shape[:-1], 1))
-        return reshape_node(solve_matrix(matrix, column), x.shape)
+        return reshape_node(apply(SOLVE, (matrix, column)), x.shape)
 
     def _unconnected(self) -> UndefinedRuleError:
         return UndefinedRuleError(

@@ -11,34 +11,31 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.ir import Op, Spec, declare, spec
+from gradtape.ir import Spec, spec
 from gradtape.ir.node import WRAPPERS, Node, apply, pick
-from gradtape.ops.custom.callback import callback_batch, checked, happens
+from gradtape.ops.custom.callback import (
+    EachExample,
+    callback_batch,
+    callback_op,
+    checked,
+    happens,
+)
 from gradtape.ops.elementwise.unary import sin
 from gradtape.ops.families.samples import Sample
-from gradtape.ops.families.sparsity import dense
+from gradtape.records import dataclass
 from gradtape.tape.gradient_tape import GradientTape
 from gradtape.tensor import Tensor, from_value
 from gradtape.trace import host_value
 
 
+@dataclass(frozen=True)
 class Pullback:
     """A callback's gradient as another callback, so that all orders of derivatives work alike."""
 
-    def __init__(self, function: Any, outputs: int, index: int, gradient: Any = None) -> None:
-        self.function = function
-        self.outputs = outputs
-        self.index = index
-        self.gradient = gradient
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Pullback) and self._key() == other._key()
-
-    def __hash__(self) -> int:
-        return hash(self._key())
-
-    def _key(self) -> tuple[object, ...]:
-        return self.function, self.outputs, self.index, self.gradient
+    function: Any
+    outputs: int
+    index: int
+    gradient: Any = None
 
     def __call__(self, *operands: Any) -> Any:
         cut = len(operands) - self.outputs
@@ -93,24 +90,34 @@ def _tensor_vjp(
     return pick(node, 0)
 
 
-PY_FUNCTION = declare(
-    Op(
-        "py_function",
-        "callback",
-        params=("function", "specs", "gradient"),
-        spec=lambda *inputs, function, specs, gradient: specs,
-        numpy=_tensor_kernel,
-        vjp=_tensor_vjp,
-        batch=callback_batch,
-        sparsity=dense,
-        expensive=True,
-        opaque=True,
-        may_fail=True,
-        samples=lambda: [
-            Sample(
-                (np.array([1.0, 0.5]),),
-                {"function": sin, "specs": (spec((2,), np.dtype("float64")),), "gradient": None},
-            )
-        ],
-    )
+def _batch(
+    inputs: tuple[Node, ...],
+    batched: tuple[bool, ...],
+    y: Node,
+    function: Any,
+    specs: tuple[Spec, ...],
+    gradient: Any,
+) -> Node:
+    """Call the function, or its gradient, once for each example."""
+    if gradient is not None:
+        # The gradient also takes a cotangent of each result, and returns one of each operand.
+        flags = (*batched, *(True,) * len(specs))
+        slopes = tuple(node.spec for node in y.inputs)
+        gradient = EachExample(gradient, flags, slopes, batched)
+    return callback_batch(inputs, batched, y, function, specs, gradient=gradient)
+
+
+PY_FUNCTION = callback_op(
+    "py_function",
+    "gradient",
+    numpy=_tensor_kernel,
+    vjp=_tensor_vjp,
+    batch=_batch,
+    opaque=True,
+    samples=lambda: [
+        Sample(
+            (np.array([1.0, 0.5]),),
+            {"function": sin, "specs": (spec((2,), np.dtype("float64")),), "gradient": None},
+        )
+    ],
 )

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.ir.node import WRAPPERS, Node, apply
-from gradtape.ir.op import Op, Undefined, declare
+from gradtape.ir.node import Node, apply
+from gradtape.ir.op import Op, Rule, Undefined, declare
 from gradtape.ir.operators import OPERATORS
 from gradtape.ir.spec import Spec, spec
 from gradtape.ops.control.bodies import held
@@ -66,18 +66,14 @@ def happens(function: Any, f: Callable[..., Any]) -> Any:
     written, given = journal.written, journal.given
     if given and given[0].function is function:
         found = given.pop(0)
-        if found.error is not None:
-            raise found.error
-        return found.result
-    if written is None and not given:
-        return isolated(f)
-    with journal.use(None, None):
-        try:
-            found = Outcome(function, isolated(f), None)
-        except Exception as error:
-            found = Outcome(function, None, error)
-    if written is not None:
-        written.append(found)
+    else:
+        with journal.use(None, None):
+            try:
+                found = Outcome(function, isolated(f), None)
+            except Exception as error:
+                found = Outcome(function, None, error)
+        if written is not None:
+            written.append(found)
     if found.error is not None:
         raise found.error
     return found.result
@@ -170,57 +166,62 @@ def _combined(results: list[Any], of: Spec, stacked: bool) -> Any:
 
 
 def callback_batch(
-    inputs: batching.Inputs, batched: batching.Flags, y: Node, **params: Any
+    inputs: batching.Inputs,
+    batched: batching.Flags,
+    y: Node,
+    function: Any,
+    specs: tuple[Spec, ...],
+    **others: Any,
 ) -> Node:
     """Call the function once for each example."""
+    each = EachExample(function, batched, specs, (True,) * len(specs))
+    return apply(y.op, inputs, (each, _of_all(inputs, batched, specs), *others.values()))
+
+
+def _of_all(
+    inputs: batching.Inputs, batched: batching.Flags, specs: tuple[Spec, ...]
+) -> tuple[Spec, ...]:
     size = batching.size_of(inputs, batched)
-    specs = params["specs"]
-    each = EachExample(params["function"], batched, specs, (True,) * len(specs))
-    later = (each, tuple(spec((size, *of.shape), of.dtype) for of in specs))
-    if y.op.name == "numpy_function":
-        return apply(y.op, inputs, later)
-    gradient = params["gradient"]
-    if gradient is not None:
-        # The gradient also takes a cotangent of each result, and returns one of each operand.
-        flags = (*batched, *(True,) * len(specs))
-        slopes = tuple(node.spec for node in y.inputs)
-        gradient = EachExample(gradient, flags, slopes, batched)
-    return apply(y.op, inputs, (*later, gradient))
+    return tuple(spec((size, *of.shape), of.dtype) for of in specs)
 
 
-NUMPY_FUNCTION = declare(
-    Op(
-        "numpy_function",
-        "callback",
-        params=("function", "specs"),
-        spec=lambda *inputs, function, specs: specs,
-        numpy=_numpy_kernel,
-        jvp=Undefined(
-            "numpy_function is a black box. Use py_function with tensor code, or wrap it in "
-            "custom_gradient."
-        ),
-        vjp=Undefined(
-            "numpy_function is a black box. Use py_function with tensor code, or wrap it in "
-            "custom_gradient."
-        ),
-        batch=callback_batch,
-        sparsity=dense,
-        expensive=True,
-        opaque=True,
-        may_fail=True,
-        samples=lambda: [
-            Sample((np.array([1.0, 4.0]),), {"function": _sample_root, "specs": _sample_specs()}, 0)
-        ],
+def callback_op(name: str, *params: str, numpy: Rule, why: str | None = None, **rules: Any) -> Op:
+    """Declare an op that calls its param `function`, whose results are as its param `specs` says.
+
+    `params` are further params, and `rules` further fields of Op. It has no derivative if `why`
+    says so.
+    """
+    rules = {"batch": callback_batch} | rules
+    if why is not None:
+        rules |= {"jvp": Undefined(why), "vjp": Undefined(why)}
+    return declare(
+        Op(
+            name,
+            "callback",
+            params=("function", "specs", *params),
+            spec=lambda *inputs, specs, **_: specs,
+            numpy=numpy,
+            sparsity=dense,
+            expensive=True,
+            may_fail=True,
+            **rules,
+        )
     )
+
+
+_SAMPLE = {"function": np.sqrt, "specs": (spec((2,), np.dtype("float64")),)}
+
+NUMPY_FUNCTION = callback_op(
+    "numpy_function",
+    numpy=_numpy_kernel,
+    why="numpy_function is a black box. Use py_function with tensor code, or wrap it in "
+    "custom_gradient.",
+    opaque=True,
+    samples=lambda: [Sample((np.array([1.0, 4.0]),), _SAMPLE, 0)],
 )
 
 
 METHODS = ("sequential", "expand_dims", "broadcast_all")
-
-_PURE = (
-    "pure_callback is a black box to derivatives. Give it one with custom_jvp or custom_gradient, "
-    "or use py_function with tensor code."
-)
 
 
 def _pure_kernel(*arrays: np.ndarray, function: Any, specs: tuple[Spec, ...], method: str) -> Any:
@@ -236,11 +237,8 @@ def _pure_batch(
     method: str,
 ) -> Node:
     """Call once for each example, or once for all if the function takes leading batch axes."""
-    size = batching.size_of(inputs, batched)
-    results = tuple(spec((size, *of.shape), of.dtype) for of in specs)
     if method == "sequential":
-        each = EachExample(function, batched, specs, (True,) * len(specs))
-        return apply(y.op, inputs, (each, results, method))
+        return callback_batch(inputs, batched, y, function, specs, method=method)
     if method == "expand_dims":
         given = tuple(
             node if flag else batching.reshaped(node, (1, *node.shape))
@@ -248,41 +246,18 @@ def _pure_batch(
         )
     else:
         given = batching.spread_all(inputs, batched)
-    return apply(y.op, given, (function, results, method))
+    return apply(y.op, given, (function, _of_all(inputs, batched, specs), method))
 
 
 # Pure: equal applications are shared, and an application without readers is dropped.
-PURE_CALLBACK = declare(
-    Op(
-        "pure_callback",
-        "callback",
-        params=("function", "specs", "method"),
-        spec=lambda *inputs, function, specs, method: specs,
-        numpy=_pure_kernel,
-        jvp=Undefined(_PURE),
-        vjp=Undefined(_PURE),
-        batch=_pure_batch,
-        sparsity=dense,
-        expensive=True,
-        may_fail=True,
-        samples=lambda: [
-            Sample(
-                (np.array([1.0, 4.0]),),
-                {"function": _sample_root, "specs": _sample_specs(), "method": method},
-                0,
-            )
-            for method in METHODS
-        ],
-    )
+PURE_CALLBACK = callback_op(
+    "pure_callback",
+    "method",
+    numpy=_pure_kernel,
+    why="pure_callback is a black box to derivatives. Give it one with custom_jvp or "
+    "custom_gradient, or use py_function with tensor code.",
+    batch=_pure_batch,
+    samples=lambda: [
+        Sample((np.array([1.0, 4.0]),), {**_SAMPLE, "method": method}, 0) for method in METHODS
+    ],
 )
-
-
-def _sample_specs() -> tuple[Spec, ...]:
-    return (spec((2,), np.dtype("float64")),)
-
-
-def _sample_root(x: np.ndarray) -> np.ndarray:
-    return np.sqrt(x)
-
-
-WRAPPERS.add(EachExample)

@@ -18,52 +18,8 @@ from gradtape.ops.families.sparsity import SAME, RuleInput, dense, elements
 _WHY = "it is a Python rule, which only a recording knows"
 
 
-def _custom_batch(
-    inputs: batching.Inputs, batched: batching.Flags, y: Node, count: int, key: Any
-) -> Node:
-    """Batch all outputs; the sources that the rule differentiates by stay as they are."""
-    own = getattr(key, "batch_rule", None)
-    if own is not None:
-        return own(inputs, batched, y)
-    size = batching.size_of(inputs, batched)
-    outputs = [
-        node if flag else batching.spread(node, size)
-        for node, flag in zip(inputs[:count], batched, strict=False)
-    ]
-    return apply(y.op, (*outputs, *inputs[count:]), y.params)
-
-
-def _custom_sparsity(
-    y: Node, operands: tuple[RuleInput, ...], count: int, key: object
-) -> list[Any]:
-    """Dense in the sources: a Python rule may mix all their elements."""
-    nowhere = (None,) * count
-    return [nowhere + answers[count:] for answers in dense(y, operands)]
-
-
-# Inputs are the computed outputs, then the sources that the rule differentiates by. `key`
-# identifies the function, not the call: the recording holds the closures of each call.
-CUSTOM = declare(
-    Op(
-        "custom_derivative",
-        "custom",
-        params=("count", "key"),
-        spec=lambda *specs, count, key: tuple(specs[:count]),
-        numpy=lambda *values, count, key: tuple(values[:count]),
-        jvp=Undefined(_WHY),
-        vjp=Undefined(_WHY),
-        batch=_custom_batch,
-        sparsity=_custom_sparsity,
-        transparent=True,
-        samples=lambda: [Sample((np.array([1.0]), np.array([2.0])), {"count": 1, "key": None}, 0)],
-    )
-)
-
-
-def _passing_batch(
-    inputs: batching.Inputs, batched: batching.Flags, y: Node, count: int, call: object
-) -> tuple[Node, ...]:
-    """Pass the batched outputs on: used where the Python rule cannot be called."""
+def with_examples(inputs: batching.Inputs, batched: batching.Flags, count: int) -> batching.Inputs:
+    """The first `count` operands, each with an axis of examples."""
     size = batching.size_of(inputs, batched)
     return tuple(
         node if flag else batching.spread(node, size)
@@ -71,35 +27,80 @@ def _passing_batch(
     )
 
 
-def _passing_sparsity(y: Node, operands: tuple[RuleInput, ...], count: int, call: Any) -> list[Any]:
+def _passing_batch(
+    inputs: batching.Inputs, batched: batching.Flags, y: Node, *, count: int, **_: Any
+) -> batching.Inputs:
+    """Pass the batched outputs on: used where the Python rule cannot be called."""
+    return with_examples(inputs, batched, count)
+
+
+def _passing_sparsity(
+    y: Node, operands: tuple[RuleInput, ...], *, count: int, **_: Any
+) -> list[Any]:
     return [
         tuple(SAME if at == number else None for at in range(len(operands)))
         for number in range(count)
     ]
 
 
-# Inputs are the outputs computed for one example, then the arguments; `call` has the rule for
-# many examples. See gradtape.control.custom_vmap.
-CUSTOM_BATCH = declare(
-    Op(
-        "custom_batch",
-        "custom",
-        params=("count", "call"),
-        spec=lambda *specs, count, call: tuple(specs[:count]),
-        numpy=lambda *values, count, call: tuple(values[:count]),
-        jvp=lambda tangents, y, inputs, count, call: tuple(tangents[:count]),
-        vjp=lambda index, g, y, inputs, count, call: g[index] if index < count else None,
-        batch=_passing_batch,
-        sparsity=_passing_sparsity,
-        transparent=True,
-        # Derivatives assume outputs computed from the arguments, so samples test values only.
-        samples=lambda: [Sample((np.array([1.0]), np.array([2.0])), {"count": 1, "call": None}, 0)],
-    )
+def by_rule(
+    y: Node, operands: tuple[RuleInput, ...], *, count: int, having: Any = None, **_: Any
+) -> list[Any]:
+    """Dense in the sources, which follow the outputs: a rule may mix all their elements.
+
+    There are as many as flags in `having`, or nothing follows them.
+    """
+    last = len(operands) if having is None else count + len(having)
+    after = (None,) * (len(operands) - last)
+    return [(None,) * count + answers[count:last] + after for answers in dense(y, operands)]
+
+
+def passing(name: str, *params: str, **rules: Any) -> Op:
+    """Declare an op whose outputs are its first `count` inputs, with the derivative of these.
+
+    `rules` are other fields of Op.
+    """
+    fields: dict[str, Any] = {
+        "spec": lambda *specs, count, **_: tuple(specs[:count]),
+        "numpy": lambda *values, count, **_: tuple(values[:count]),
+        "jvp": lambda tangents, y, inputs, *, count, **_: tuple(tangents[:count]),
+        "vjp": lambda index, g, y, inputs, *, count, **_: g[index] if index < count else None,
+        "batch": _passing_batch,
+        "sparsity": _passing_sparsity,
+    }
+    return declare(Op(name, "custom", params=params, transparent=True, **(fields | rules)))
+
+
+def _custom_batch(
+    inputs: batching.Inputs, batched: batching.Flags, y: Node, count: int, key: Any
+) -> Node:
+    """Batch all outputs; the sources that the rule differentiates by stay as they are."""
+    own = getattr(key, "batch_rule", None)
+    if own is not None:
+        return own(inputs, batched, y)
+    return apply(y.op, (*with_examples(inputs, batched, count), *inputs[count:]), y.params)
+
+
+# Inputs are the computed outputs, then the sources that the rule differentiates by. `key`
+# identifies the function, not the call: the recording holds the closures of each call.
+CUSTOM = passing(
+    "custom_derivative",
+    *("count", "key"),
+    jvp=Undefined(_WHY),
+    vjp=Undefined(_WHY),
+    batch=_custom_batch,
+    sparsity=by_rule,
+    samples=lambda: [Sample((np.array([1.0]), np.array([2.0])), {"count": 1, "key": None}, 0)],
 )
 
-
-def _barrier_spec(x: Spec) -> Spec:
-    return x
+# Inputs are the outputs computed for one example, then the arguments; `call` has the rule for
+# many examples. See gradtape.control.custom_vmap.
+CUSTOM_BATCH = passing(
+    "custom_batch",
+    *("count", "call"),
+    # Derivatives assume outputs computed from the arguments, so samples test values only.
+    samples=lambda: [Sample((np.array([1.0]), np.array([2.0])), {"count": 1, "call": None}, 0)],
+)
 
 
 # The same value as a different node: nodes computed from it are not shared with equal nodes
@@ -108,7 +109,7 @@ BARRIER = declare(
     Op(
         "recompute",
         "custom",
-        spec=_barrier_spec,
+        spec=lambda x: x,
         numpy=lambda x: x,
         jvp=lambda tangents, y, inputs: tangents[0],
         vjp=lambda index, g, y, inputs: g,

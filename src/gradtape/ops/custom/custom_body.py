@@ -7,25 +7,23 @@ recording, so the closure is called once while the body is traced.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from gradtape.errors import NoValueError
 from gradtape.ir.derived import of_structure
 from gradtape.ir.node import Node, apply, placeholder
-from gradtape.ir.op import REGISTRY, Op, declare
+from gradtape.ir.op import REGISTRY
 from gradtape.ir.program import Program, closed
 from gradtape.ir.spec import Spec, spec
 from gradtape.ops.control import bodies
+from gradtape.ops.custom.custom import by_rule, passing, with_examples
 from gradtape.ops.families.batching import Flags, Inputs, size_of, spread
 from gradtape.ops.families.samples import Sample
-from gradtape.ops.families.sparsity import SAME, RuleInput, dense
 
 # Inputs are three groups: the computed outputs, the sources of the derivative, and further values
 # that the rule reads. `body` takes the third group and the cotangents of the outputs, and returns
 # the cotangents of the sources with a flag in `having`.
-PARAMS = ("count", "having", "body")
 
 
 def _pullback(
@@ -56,10 +54,7 @@ def _batch(
 ) -> Node:
     size = size_of(inputs, flags)
     first = count + len(having)
-    values = [
-        node if flag else spread(node, size)
-        for node, flag in zip(inputs[:count], flags, strict=False)
-    ]
+    values = with_examples(inputs, flags, count)
     sources = [flag for flag, slope in zip(flags[count:first], having, strict=True) if slope]
 
     def build() -> Program:
@@ -77,16 +72,6 @@ def _batch(
     return apply(CUSTOM_BODY, (*values, *inputs[count:]), (count, having, made))
 
 
-def _reads(
-    y: Node, operands: tuple[RuleInput, ...], *, count: int, having: Flags, body: Program
-) -> list[Any]:
-    first = count + len(having)
-    return [
-        (None,) * count + answers[count:first] + (None,) * (len(operands) - first)
-        for answers in dense(y, operands)
-    ]
-
-
 def _samples() -> list[Sample]:
     of: Spec = spec((2,), np.dtype("float64"))
     read, seed = placeholder(of), placeholder(of)
@@ -96,19 +81,15 @@ def _samples() -> list[Sample]:
     return [Sample(arrays, params, 0)]
 
 
-CUSTOM_BODY = declare(
-    Op(
-        "custom_body",
-        "custom",
-        params=PARAMS,
-        spec=lambda *specs, count, having, body: tuple(specs[:count]),
-        numpy=lambda *values, count, having, body: tuple(values[:count]),
-        batch=_batch,
-        sparsity=_reads,
-        pullback=_pullback,
-        transparent=True,
-        samples=_samples,
-    )
+CUSTOM_BODY = passing(
+    "custom_body",
+    *("count", "having", "body"),
+    jvp=None,
+    vjp=None,
+    pullback=_pullback,
+    batch=_batch,
+    sparsity=by_rule,
+    samples=_samples,
 )
 
 
@@ -127,10 +108,7 @@ def _batch_by_rule(
     last = count + arguments
     body = dict(rules).get(size)
     if body is None or not any(flags[count:last]):
-        return tuple(
-            node if flag else spread(node, size)
-            for node, flag in zip(inputs[:count], flags, strict=False)
-        )
+        return with_examples(inputs, flags, count)
     if any(flags[last:]):
         raise NoValueError(
             f"custom_vmap: {name}: its rule reads a tensor that differs from example to example "
@@ -143,15 +121,6 @@ def _batch_by_rule(
     return tuple(bodies.inlined(body, (*inputs[last:], *many)))
 
 
-def _passing_reads(
-    y: Node, operands: tuple[RuleInput, ...], *, count: int, **_: object
-) -> list[tuple[Any, ...]]:
-    return [
-        tuple(SAME if at == number else None for at in range(len(operands)))
-        for number in range(count)
-    ]
-
-
 def _rule_samples() -> list[Sample]:
     arrays = (np.array([0.5, 1.5]), np.array([1.0, 2.0]))
     return [Sample(arrays, {"count": 1, "arguments": 1, "name": "f", "rules": ()}, 0)]
@@ -160,18 +129,9 @@ def _rule_samples() -> list[Sample]:
 # Inputs are three groups: the outputs computed for one example, the arguments, and further values
 # that the rule reads. `rules` has a program of the user's rule for each possible number of
 # examples; it takes the third group and the arguments of all examples.
-CUSTOM_BATCH_BODY = declare(
-    Op(
-        "custom_batch_body",
-        "custom",
-        params=("count", "arguments", "name", "rules"),
-        spec=lambda *specs, count, **_: tuple(specs[:count]),
-        numpy=lambda *values, count, **_: tuple(values[:count]),
-        jvp=lambda tangents, y, inputs, *, count, **_: tuple(tangents[:count]),
-        vjp=lambda index, g, y, inputs, *, count, **_: g[index] if index < count else None,
-        batch=_batch_by_rule,
-        sparsity=_passing_reads,
-        transparent=True,
-        samples=_rule_samples,
-    )
+CUSTOM_BATCH_BODY = passing(
+    "custom_batch_body",
+    *("count", "arguments", "name", "rules"),
+    batch=_batch_by_rule,
+    samples=_rule_samples,
 )

@@ -8,15 +8,9 @@ import numpy as np
 
 from gradtape.ir.node import Node, apply
 from gradtape.ir.op import Op, declare
-from gradtape.ir.spec import Spec
 from gradtape.ops.families import batching
 from gradtape.ops.families.samples import Sample
 from gradtape.ops.families.sparsity import RuleInput, elements, stretched
-
-
-def _same_spec(x: Spec, name: str) -> Spec:
-    return x
-
 
 # A value with a name, by which the policy of a checkpoint can choose to keep it.
 NAMED = declare(
@@ -24,7 +18,7 @@ NAMED = declare(
         "checkpoint_name",
         "custom",
         params=("name",),
-        spec=_same_spec,
+        spec=lambda x, name: x,
         numpy=lambda x, name: x,
         jvp=lambda tangents, y, inputs, name: tangents[0],
         vjp=lambda index, g, y, inputs, name: g,
@@ -37,14 +31,6 @@ NAMED = declare(
 )
 
 
-def _saved_spec(saved: Spec, again: Spec) -> Spec:
-    return saved
-
-
-def _saved_batch(inputs: batching.Inputs, batched: batching.Flags, y: Node, **params: Any) -> Node:
-    return apply(y.op, batching.spread_all(inputs, batched), ())
-
-
 def _saved_sparsity(y: Node, operands: tuple[RuleInput, ...]) -> tuple[Any, ...]:
     return None, stretched(operands[1].shape, y.shape)
 
@@ -55,12 +41,12 @@ USE_SAVED = declare(
     Op(
         "use_saved",
         "custom",
-        spec=_saved_spec,
+        spec=lambda saved, again: saved,
         numpy=lambda saved, again: saved,
         jvp=lambda tangents, y, inputs: tangents[1],
         vjp=lambda index, g, y, inputs: g if index else None,
         mask=lambda index, mask, y, inputs: mask if index else None,
-        batch=_saved_batch,
+        batch=lambda inputs, batched, y: apply(y.op, batching.spread_all(inputs, batched)),
         sparsity=_saved_sparsity,
         transparent=True,
         # Derivatives assume that both operands are equal, so only values are tested.

@@ -80,23 +80,12 @@ def _numpy(x: np.ndarray, kernel: np.ndarray, **params: Any) -> np.ndarray:
         if all(phase.taps.number for phase in block):
             target = tuple(_slice(phase.outputs) for phase in block)
             taps = kernel[(slice(None), *(_slice(phase.taps) for phase in block))]
-            product = _by_taps if kernel.shape[-2:] == (1, 1) else _by_rows
-            result[(slice(None), slice(None), *target)] = product(x, taps, block)
+            result[(slice(None), slice(None), *target)] = _by_rows(x, taps, block)
     return result
 
 
 def _slice(run: Any) -> slice:
     return slice(run.start, run.start + (run.number - 1) * run.step + 1, run.step)
-
-
-def _by_taps(x: np.ndarray, taps: np.ndarray, block: Block) -> np.ndarray:
-    """The outputs of a phase along each axis, of one channel: the sum of products with each tap."""
-    groups, *window, _, _ = taps.shape
-    total: Any = None
-    for at, part in zip(np.ndindex(*window), _sources(x, block), strict=True):
-        tap = taps[(slice(None), *at)].reshape(groups, *(1,) * (x.ndim - 1))
-        total = part * tap if total is None else np.add(total, part * tap, out=total)
-    return np.asarray(total)
 
 
 def _by_rows(x: np.ndarray, taps: np.ndarray, block: Block) -> np.ndarray:
@@ -144,17 +133,22 @@ def _vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...], **params: Any) 
     return _by_kernel(g, conjugate(x), kernel.shape, Steps(**params))
 
 
+def _margins(g: Node, shape: Shape, window: Shape, steps: Steps) -> list[tuple[int, int, int]]:
+    """For each spatial axis the reach of a window, and the padding of g in the derivative by x."""
+    sizes = zip(shape[2:-1], g.shape[2:-1], window, *steps, strict=True)
+    return [
+        (d * (w - 1), d * (w - 1) - before, e * (n - 1) - s * (count - 1) + before)
+        for n, count, w, s, d, e, (before, _) in sizes
+    ]
+
+
 def _by_x(g: Node, shape: Shape, kernel: Node, steps: Steps) -> Node:
     if 0 in shape:
         return constant(0, spec(shape, g.dtype))
-    padding = []
-    for n, count, w, s, d, e, (before, _) in zip(
-        shape[2:-1], g.shape[2:-1], kernel.shape[1:-2], *steps, strict=True
-    ):
-        reach = d * (w - 1)
-        padding.append((reach - before, e * (n - 1) - s * (count - 1) + before))
+    margins = _margins(g, shape, kernel.shape[1:-2], steps)
+    padding = tuple((low, high) for _, low, high in margins)
     turned = movement.matrix_transpose(_reversed(kernel, 1))
-    return convolve(g, turned, steps.spreads, steps.dilations, steps.strides, tuple(padding))
+    return convolve(g, turned, steps.spreads, steps.dilations, steps.strides, padding)
 
 
 def _reversed(x: Node, first: int) -> Node:
@@ -177,43 +171,18 @@ def _by_kernel(g: Node, x: Node, shape: Shape, steps: Steps) -> Node:
     of_x = min(inside, FULL) > min(outside, FULL)
     if min(inside, outside) >= FULL:
         of_x = math.prod(steps.strides) < math.prod(steps.spreads)
-    return (_by_kernel_of_x if of_x else _by_kernel_of_g)(g, x, shape, steps)
-
-
-def _by_kernel_of_g(g: Node, x: Node, shape: Shape, steps: Steps) -> Node:
-    padding = []
-    for n, count, w, s, d, e, (before, _) in zip(
-        x.shape[2:-1], g.shape[2:-1], shape[1:-2], *steps, strict=True
-    ):
-        padding.append((before, d * (w - 1) + s * (count - 1) - e * (n - 1) - before))
-    found = convolve(
-        _examples_last(x),
-        _examples_inside(g),
-        steps.dilations,
-        steps.strides,
-        steps.spreads,
-        tuple(padding),
-    )
-    return movement.permute_dims(found, (0, *range(2, found.ndim - 1), 1, found.ndim - 1))
-
-
-def _by_kernel_of_x(g: Node, x: Node, shape: Shape, steps: Steps) -> Node:
-    """Windows move over g, and x is the kernel: the result is found in reverse order."""
-    padding = []
-    for n, count, w, s, d, e, (before, _) in zip(
-        x.shape[2:-1], g.shape[2:-1], shape[1:-2], *steps, strict=True
-    ):
-        padding.append((d * (w - 1) - before, e * (n - 1) - s * (count - 1) + before))
-    found = convolve(
-        _examples_last(g),
-        _examples_inside(x),
-        steps.dilations,
-        steps.spreads,
-        steps.strides,
-        tuple(padding),
-    )
-    last = found.ndim - 1
-    return movement.permute_dims(_reversed(found, 2), (0, *range(2, last), last, 1))
+    margins = _margins(g, x.shape, shape[1:-2], steps)
+    last, spatial = x.ndim - 1, range(2, x.ndim - 1)
+    if of_x:
+        # Windows move over g, and x is the kernel: the result is found in reverse order.
+        padding = tuple((low, high) for _, low, high in margins)
+        orders = steps.dilations, steps.spreads, steps.strides
+        found = _reversed(convolve(_examples_last(g), _examples_inside(x), *orders, padding), 2)
+        return movement.permute_dims(found, (0, *spatial, last, 1))
+    padding = tuple((reach - low, reach - high) for reach, low, high in margins)
+    orders = steps.dilations, steps.strides, steps.spreads
+    found = convolve(_examples_last(x), _examples_inside(g), *orders, padding)
+    return movement.permute_dims(found, (0, *spatial, 1, last))
 
 
 def _examples_last(x: Node) -> Node:

@@ -33,21 +33,23 @@ _SHARED, _BLOCK = 192, 64
 _FEW_COLUMNS = 16
 
 
-def specs_of(y: Node) -> tuple[Spec, ...]:
+def _specs_of(y: Node) -> tuple[Spec, ...]:
     """The specs of all results of a node."""
     return y.spec if type(y.spec) is tuple else (y.spec,)
 
 
-def steps_of(specs: Sequence[Spec], cores: Sequence[int], total: int) -> tuple[int, ...] | None:
-    """The bytes from one item of each stack to the next; None for stacks that broadcast partly."""
-    found = []
-    for of, core in zip(specs, cores, strict=True):
-        cut = len(of.shape) - core
-        count = math.prod(of.shape[:cut])
-        if count not in (1, total):
-            return None
-        found.append(of.nbytes // count if count == total else 0)
-    return tuple(found)
+def _stack(y: Node, cores: Sequence[int]) -> tuple[int, tuple[int, ...] | None]:
+    """The items of the stack that results, and the bytes from one to the next in each operand.
+
+    None for stacks that broadcast partly.
+    """
+    specs = [*[parent.spec for parent in y.inputs], *_specs_of(y)]
+    counts = [math.prod(of.shape[: of.ndim - core]) for of, core in zip(specs, cores, strict=True)]
+    total = counts[-1]
+    if not {*counts} <= {1, total}:
+        return total, None
+    sizes = zip(specs, counts, strict=True)
+    return total, tuple(of.nbytes // count if count == total else 0 for of, count in sizes)
 
 
 class Areas:
@@ -70,11 +72,8 @@ def _call(
     *options: str,
 ) -> NativeCall | None:
     """The call of a routine for each item of the stack that results."""
-    specs = [*[parent.spec for parent in y.inputs], *specs_of(y)]
-    letter = LETTERS.get(specs[0].dtype.name)
-    last = specs[-1]
-    total = math.prod(last.shape[: len(last.shape) - cores[-1]])
-    steps = steps_of(specs, cores, total)
+    letter = LETTERS.get(y.inputs[0].dtype.name)
+    total, steps = _stack(y, cores)
     if letter is None or steps is None or max(sizes) > np.iinfo(library().integers).max:
         return None
     assert y.op.flops is not None
@@ -87,15 +86,12 @@ def _small_call(
     y: Node, routine: str, cores: Sequence[int], *options: str | int
 ) -> NativeCall | None:
     """The call of a routine whose text depends on the sizes."""
-    specs = [*[parent.spec for parent in y.inputs], *specs_of(y)]
-    last = specs[-1]
-    total = math.prod(last.shape[: len(last.shape) - cores[-1]])
-    steps = steps_of(specs, cores, total)
+    total, steps = _stack(y, cores)
     if steps is None:
         return None
     assert y.op.flops is not None
     work = int(y.op.flops(y)) + total * _SMALL_WORK
-    words = (LETTERS[specs[0].dtype.name], *map(str, options))
+    words = (LETTERS[y.inputs[0].dtype.name], *map(str, options))
     return NativeCall(routine, words, steps, total, work)
 
 
@@ -207,7 +203,7 @@ def qr(y: Node) -> NativeCall | None:
     if dtype.name not in LETTERS or not x.size:
         return None
     rows, columns = x.shape[-2:]
-    inner, short = specs_of(y)[0].shape[-1], min(rows, columns)
+    inner, short = _specs_of(y)[0].shape[-1], min(rows, columns)
     generate = "ungqr" if dtype.kind == "c" else "orgqr"
     first = _best_lengths("geqrf", dtype, rows, columns, "matrix", rows, "matrix")[0]
     second = _best_lengths(generate, dtype, rows, inner, short, "matrix", rows, "matrix")[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -96,19 +96,50 @@ def _system_sparsity(y: Node, operands: tuple[RuleInput, ...], **_: Any) -> tupl
     )
 
 
-def _solve_jvp(tangents: Any, y: Node, inputs: tuple[Node, ...]) -> Node:
+def _part_read(x: TensorOrNode, lower: bool | None, unit_diagonal: bool) -> TensorOrNode:
+    """The part of a matrix that a solve reads: all of it, or a triangle."""
+    if lower is None:
+        return x
+    beside = 1 if unit_diagonal else 0
+    return tril(x, k=-beside) if lower else triu(x, k=beside)
+
+
+def _system_jvp(
+    tangents: Sequence[Node | None],
+    y: Node,
+    inputs: tuple[Node, ...],
+    lower: bool | None = None,
+    unit_diagonal: bool = False,
+) -> Node:
     da, db = tangents
     right = db
     if da is not None:
-        right = -matmul(da, y) if db is None else db - matmul(da, y)
-    return solve_matrix(inputs[0], right)
+        change = matmul(_part_read(da, lower, unit_diagonal), y)
+        right = -change if db is None else db - change
+    return record(y.op, (inputs[0], right), y.params)
 
 
-def _solve_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...]) -> Node:
-    back = solve_matrix(adjoint(inputs[0]), g)
+def _system_vjp(
+    index: int,
+    g: Node,
+    y: Node,
+    inputs: tuple[Node, ...],
+    lower: bool | None = None,
+    unit_diagonal: bool = False,
+) -> Node:
+    params = () if lower is None else (not lower, unit_diagonal)
+    back = record(y.op, (adjoint(inputs[0]), g), params)
     if index == 0:
-        back = -matmul(back, adjoint(y))
+        back = -_part_read(matmul(back, adjoint(y)), lower, unit_diagonal)
     return reduce_to(back, inputs[index].shape)
+
+
+def by_columns(solve: Callable[[Any], Any], b: Any) -> Any:
+    """Solve for one vector, or for a stack of matrices of columns."""
+    if b.ndim != 1:
+        return solve(b)
+    found = solve(checks.as_column(b))
+    return own(movement.reshape(found, found.shape[:-1]))
 
 
 SOLVE = checks.of_matrices(
@@ -116,8 +147,8 @@ SOLVE = checks.of_matrices(
     lambda a, b: _system_spec("solve", a, b),
     np.linalg.solve,
     failure=checks.SINGULAR,
-    jvp=_solve_jvp,
-    vjp=_solve_vjp,
+    jvp=_system_jvp,
+    vjp=_system_vjp,
     mask=checks.batch_mask(2),
     batch=_system_batch,
     sparsity=_system_sparsity,
@@ -126,11 +157,6 @@ SOLVE = checks.of_matrices(
     solves=True,
     samples=lambda: _system_samples("solve"),
 )
-
-
-def solve_matrix(a: TensorOrNode, b: TensorOrNode) -> TensorOrNode:
-    """Solve a system whose right-hand side is a matrix of columns."""
-    return record(SOLVE, (a, b))
 
 
 @kind_of_operands
@@ -145,10 +171,7 @@ def solve(x1: TensorLike, x2: TensorLike, /) -> Tensor:
     if hasattr(x1, "tocsr"):
         return sparse_solve(x1, x2)
     a, b = record_operand(x1), record_operand(x2)
-    if b.ndim == 1:
-        found = solve_matrix(a, checks.as_column(b))
-        return own(movement.reshape(found, found.shape[:-1]))
-    return solve_matrix(a, b)
+    return by_columns(lambda columns: record(SOLVE, (a, columns)), b)
 
 
 def _triangular_kernel(
@@ -179,36 +202,6 @@ def _substituted(a: np.ndarray, b: np.ndarray, lower: bool, unit_diagonal: bool)
     return x
 
 
-def _triangle(x: TensorOrNode, lower: bool, unit_diagonal: bool) -> TensorOrNode:
-    """The part of a matrix that a triangular solve reads."""
-    beside = 1 if unit_diagonal else 0
-    return tril(x, k=-beside) if lower else triu(x, k=beside)
-
-
-def _triangular_jvp(
-    tangents: Sequence[Node | None],
-    y: Node,
-    inputs: tuple[Node, ...],
-    lower: bool,
-    unit_diagonal: bool,
-) -> Node:
-    da, db = tangents
-    right = db
-    if da is not None:
-        change = matmul(_triangle(da, lower, unit_diagonal), y)
-        right = -change if db is None else db - change
-    return record(TRIANGULAR_SOLVE, (inputs[0], right), (lower, unit_diagonal))
-
-
-def _triangular_vjp(
-    index: int, g: Node, y: Node, inputs: tuple[Node, ...], lower: bool, unit_diagonal: bool
-) -> Node:
-    back = record(TRIANGULAR_SOLVE, (adjoint(inputs[0]), g), (not lower, unit_diagonal))
-    if index == 0:
-        back = -_triangle(matmul(back, adjoint(y)), lower, unit_diagonal)
-    return reduce_to(back, inputs[index].shape)
-
-
 def _triangular_spec(a: Spec, b: Spec, lower: bool, unit_diagonal: bool) -> Spec:
     return _system_spec("triangular_solve", a, b)
 
@@ -227,8 +220,8 @@ TRIANGULAR_SOLVE = checks.of_matrices(
     _triangular_spec,
     _triangular_kernel,
     params=("lower", "unit_diagonal"),
-    jvp=_triangular_jvp,
-    vjp=_triangular_vjp,
+    jvp=_system_jvp,
+    vjp=_system_vjp,
     mask=checks.batch_mask(2),
     batch=_system_batch,
     sparsity=_system_sparsity,
@@ -255,10 +248,7 @@ def triangular_solve(
     """
     a, b = record_operand(x1), record_operand(x2)
     params = (bool(lower), bool(unit_diagonal))
-    if b.ndim == 1:
-        found = record(TRIANGULAR_SOLVE, (a, checks.as_column(b)), params)
-        return own(movement.reshape(found, found.shape[:-1]))
-    return record(TRIANGULAR_SOLVE, (a, b), params)
+    return by_columns(lambda columns: record(TRIANGULAR_SOLVE, (a, columns), params), b)
 
 
 INV = checks.of_matrices(

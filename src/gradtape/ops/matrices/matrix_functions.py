@@ -25,6 +25,7 @@ from gradtape.ops.families.signatures import Axis, DTypeLike, Tensor, TensorLike
 from gradtape.ops.families.sparsity import Reads, RuleInput, agreeing, each, nothing
 from gradtape.ops.matrices import checks, lapack_calls, operation_counts
 from gradtape.ops.matrices.contraction import adjoint, bilinear_jvp, conjugate, matmul, own
+from gradtape.ops.matrices.linalg import by_columns
 from gradtape.ops.matrices.product_difference import cross_by_components
 from gradtape.ops.matrices.spectral import SVD_OP, SVDVALS, svdvals
 from gradtape.ops.reductions.extrema import max, min
@@ -143,10 +144,7 @@ def lstsq(x1: TensorLike, x2: TensorLike, /, *, rtol: TensorLike | None = None) 
     """
     a, b = record_operand(x1), record_operand(x2)
     inverse = pinv(a, rtol=rtol)
-    if b.ndim > 1:
-        return matmul(inverse, b)
-    found = matmul(inverse, checks.as_column(b))
-    return own(movement.reshape(found, found.shape[:-1]))
+    return by_columns(lambda columns: matmul(inverse, columns), b)
 
 
 def _expm_kernel(x: np.ndarray) -> np.ndarray:
