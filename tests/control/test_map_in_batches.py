@@ -37,7 +37,7 @@ def test_no_elements():
 
 
 def test_wrong_sizes():
-    with pytest.raises(ValueError, match="batch_size is 0"):
+    with pytest.raises(ValueError, match="batch_size=0 is not a whole number of at least 1"):
         gt.map(f, X, batch_size=0)
     with pytest.raises(TypeError, match=r"batch_size=1\.5 is not a whole number"):
         gt.map(f, X, batch_size=1.5)
@@ -46,14 +46,14 @@ def test_wrong_sizes():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: gt.cond(True, 1.0, lambda: 2.0), "cond: true_fn is float, not a function"),
-        (lambda: gt.switch(0, [3]), "switch: branch 0 is int, not a function"),
+        (lambda: gt.cond(True, 1.0, lambda: 2.0), "cond: true_fn: 1.0 is not callable"),
+        (lambda: gt.switch(0, [3]), "switch: branch 0: 3 is not callable"),
         (lambda: gt.switch(0, 3), "switch: branches is int, not a sequence of functions"),
-        (lambda: gt.while_loop(True, f, 1.0), "while_loop: cond_fn is bool, not a function"),
-        (lambda: gt.while_loop(f, 1.0, 1.0), "while_loop: body_fn is float, not a function"),
-        (lambda: gt.fori_loop(0, 3, 1.0, 2.0), "fori_loop: body_fn is float, not a function"),
-        (lambda: gt.scan(X, 0.0, X), "scan: f is ndarray, not a function"),
-        (lambda: gt.map(X, f), "map: f is ndarray, not a function"),
+        (lambda: gt.while_loop(True, f, 1.0), "while_loop: cond_fn: True is not callable"),
+        (lambda: gt.while_loop(f, 1.0, 1.0), "while_loop: body_fn: 1.0 is not callable"),
+        (lambda: gt.fori_loop(0, 3, 1.0, 2.0), "fori_loop: body_fn: 1.0 is not callable"),
+        (lambda: gt.scan(X, 0.0, X), r"scan: f.*(is not callable|is not a function)"),
+        (lambda: gt.map(X, f), "map: f: .* is not callable"),
         (lambda: gt.checkpoint(3), "checkpoint: 3 is not callable"),
     ],
 )

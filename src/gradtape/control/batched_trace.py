@@ -15,6 +15,7 @@ from gradtape.autodiff.batch import Batching, PythonRule, Unbatched
 from gradtape.autodiff.python_rules import Checkpointed
 from gradtape.compiler.counts import COUNTS
 from gradtape.control.batched_rule import CarriedRule, all_examples
+from gradtape.control.traced_bodies import bind
 from gradtape.errors import NoValueError
 from gradtape.ir import (
     LEAF,
@@ -30,7 +31,7 @@ from gradtape.ir import (
 from gradtape.ir.provenance import provenance
 from gradtape.ops.families.batching import moved, spread
 from gradtape.tensor.tensor import Tensor
-from gradtape.trace import Handle, Recording, Trace, host_value, state
+from gradtape.trace import Handle, Recording, Trace, state
 
 
 class BatchedGraph:
@@ -162,23 +163,10 @@ class Carrier:
 
     def _bind(self, outer: Recording, node: Node) -> Node:
         """The node outside that a leaf of the batched graph stands for."""
-        ordinal = node.params[0]
-        source = self.trace.sources.get(ordinal)
-        if source is not None:
-            return source
-        one = self._ones.get(ordinal)
-        if one is None:
-            return outer.add_leaf(self.trace.leaves[ordinal], node.spec)
-        return self.given[one].enter(outer) if one in self.given else self._bind_draw(outer, one)
-
-    def _bind_draw(self, outer: Recording, one: Node) -> Node:
-        generator, positions = self.trace.draws[one], self.draws[one]
-        if isinstance(outer, Trace) and generator.number < outer.number:
-            start = self.trace.starts[generator]
-            return outer.draw(generator, start, positions).node
-        if outer.capturing:
-            return outer.capturing.enter_positions(generator, positions)
-        return outer.enter_value(host_value(positions))
+        one = self._ones.get(node.params[0])
+        if one in self.given:
+            return self.given[one].enter(outer)
+        return bind(self.trace, outer, node if one is None else one, self.draws.get(one))
 
     def _try(self, outer: Recording, nodes: Sequence[Node], handles: list[Tensor]) -> None:
         """Compute ops that can fail on values, as recording them outside a trace would have."""

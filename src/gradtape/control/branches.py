@@ -10,9 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from gradtape.control.carry import CarriedState
-from gradtape.control.checks import check_function, described
-from gradtape.control.traced_bodies import Body, BodyTrace, Returned, apply_outside, settled, trace
+from gradtape.argument_checks import check_function
+from gradtape.control.carry import CarriedState, described
+from gradtape.control.traced_bodies import (
+    BodyTrace,
+    Returned,
+    TracedBody,
+    apply_outside,
+    settled,
+    trace,
+)
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.ir.node import Node, numbered_placeholder
 from gradtape.ir.program import Program
@@ -83,14 +90,14 @@ def _branch(
     arguments: tuple[object, ...],
 ) -> R:
     for what, function in zip(names, functions, strict=True):
-        check_function(name, what, function)
+        check_function(f"{name}: {what}", function)
     settled()
     index = cast(index, INTEGER)
     leaves, structure = flatten(arguments)
     given = [asarray(leaf) for leaf in leaves]
     specs = [tensor.spec for tensor in given]
     carried = CarriedState(name)
-    traced: list[Body] = []
+    traced: list[TracedBody] = []
     try:
         while True:
             shapes = []
@@ -130,7 +137,7 @@ def _calling(
 
 
 def _check_branches(
-    name: str, names: Sequence[str], traced: Sequence[Body], shapes: Sequence[Structure]
+    name: str, names: Sequence[str], traced: Sequence[TracedBody], shapes: Sequence[Structure]
 ) -> None:
     for number in range(1, len(traced)):
         if shapes[number] != shapes[0]:
@@ -150,7 +157,7 @@ def _check_branches(
 
 
 def operands_and_programs(
-    outer: Recording, traced: Sequence[Body], given: Sequence[Tensor]
+    outer: Recording, traced: Sequence[TracedBody], given: Sequence[Tensor]
 ) -> tuple[list[Node], list[Program]]:
     """The operands of an op with several bodies, and their programs, which all take all of them.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from gradtape.argument_checks import check_function
 from gradtape.control.python_calls import PY_FUNCTION, on_tensors
 from gradtape.dtypes import as_dtype
 from gradtape.ir import Op, Spec, spec
@@ -62,7 +63,7 @@ def py_function(
     4.0
     """
     if gradient is not None:
-        _check_function("py_function: gradient", gradient)
+        check_function("py_function: gradient", gradient)
     return _called(
         "py_function", f, args, spec, PY_FUNCTION, lambda arrays: on_tensors(f, arrays), gradient
     )
@@ -78,7 +79,7 @@ def _called(
     *more: object,
 ) -> Any:
     """Record the call of a function whose results are as `spec` says."""
-    _check_function(f"{name}: f", f)
+    check_function(f"{name}: f", f)
     if not isinstance(args, (list, tuple)):
         raise TypeError(
             f"{name}: args is {type(args).__name__}, not a list of arguments. Pass [x], even if "
@@ -99,11 +100,6 @@ def _called(
     with contextlib.nullcontext() if known is None else journal.use(journal.written, known):
         results = record(op, operands, (f, specs, *more))
     return list(results) if several else results[0]
-
-
-def _check_function(what: str, f: object) -> None:
-    if not callable(f):
-        raise TypeError(f"{what} is {type(f).__name__}, which cannot be called. Give a function.")
 
 
 def pure_callback(
@@ -138,11 +134,7 @@ def pure_callback(
     >>> float(gt.grad(cube)(2.0))
     12.0
     """
-    if not callable(callback):
-        raise TypeError(
-            f"pure_callback: expected a function first, got {type(callback).__name__}. "
-            "Pass the callback, then the spec of its result, then its arguments."
-        )
+    check_function("pure_callback: callback", callback)
     if vmap_method not in METHODS:
         raise ValueError(
             f"pure_callback: vmap_method {vmap_method!r} is unknown. Use one of "

@@ -11,17 +11,23 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.control.checks import described
-from gradtape.control.traced_bodies import Body, BodyTrace
+from gradtape.control.traced_bodies import BodyTrace, TracedBody
 from gradtape.errors import DtypeError, NoValueError, ShapeError
 from gradtape.ir import Node, Spec, spec
-from gradtape.pytree import flatten, leaf_names, unflatten
+from gradtape.pytree import Structure, flatten, leaf_names, unflatten
 from gradtape.tensor import Tensor, TensorLike, Variable, asarray
 from gradtape.trace import SCALARS, Handle, enter, plain, state
 
 # A body that makes the variables it assigns may do so only at its first call: it is traced again so
 # often to see whether it makes more.
 ATTEMPTS = 3
+
+
+def described(structure: Structure) -> str:
+    """A nest in words, for errors."""
+    if structure.kind is None:
+        return "a tensor"
+    return f"a {structure.kind.__name__} with {structure.count} tensors"
 
 
 class CarriedState:
@@ -137,7 +143,7 @@ class Carry:
         self.state.assign(results[cut : self.count])
         return unflatten(self.structure, results[:cut])
 
-    def adapted(self, body: Body) -> bool:
+    def adapted(self, body: TracedBody) -> bool:
         """Check the values that came back; True if the body must be traced again.
 
         That is so if Python numbers at the start took the dtypes that came back, or if the body

@@ -90,7 +90,7 @@ class custom_vmap(Generic[P, R]):  # noqa: N801 - a decorator
         tensors = [asarray(output) for output in outputs]
         if not tensors:
             return unflatten(shape, tensors)
-        call = Call(self._f, self._rule, structure, others, shape)
+        call = RuleCall(self._f, self._rule, structure, others, shape)
         if trace.is_batched:
             found = record(CUSTOM_BATCH, (*tensors, *operands), (len(tensors), call))
         else:
@@ -113,7 +113,7 @@ class custom_vmap(Generic[P, R]):  # noqa: N801 - a decorator
         return bound.args
 
 
-class Call:
+class RuleCall:
     """A call of such a function, which calls its rule on the same arguments for many examples.
 
     It is a parameter of an op, so calls that are equal make one program.
@@ -137,7 +137,7 @@ class Call:
         return self.rule, self.structure, self.others, self.shape
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Call) and _same(self._key(), other._key())
+        return isinstance(other, RuleCall) and _same(self._key(), other._key())
 
     def __hash__(self) -> int:
         return hash((self.rule, self.structure))

@@ -11,11 +11,20 @@ from typing import Any, SupportsIndex, TypeGuard, TypeVar
 
 import numpy as np
 
-from gradtape.control import traced_bodies
+from gradtape.argument_checks import as_count, check_function
 from gradtape.control.branches import operands_and_programs
 from gradtape.control.carry import Carry
-from gradtape.control.checks import as_count, check_function
 from gradtape.control.scan import length_of, scanned
+from gradtape.control.traced_bodies import (
+    BodyTrace,
+    Returned,
+    TracedBody,
+    apply_outside,
+    count_of,
+    is_tracked,
+    settled,
+    trace,
+)
 from gradtape.control.vmap import vmap
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.ir.node import Node, outputs
@@ -62,12 +71,12 @@ def while_loop(
     """
     maximum = None
     if maximum_iterations is not None:
-        maximum = as_count("while_loop", "maximum_iterations", maximum_iterations)
-    check_function("while_loop", "cond_fn", cond_fn)
-    check_function("while_loop", "body_fn", body_fn)
-    traced_bodies.settled()
+        maximum = as_count("while_loop: maximum_iterations", maximum_iterations)
+    check_function("while_loop: cond_fn", cond_fn)
+    check_function("while_loop: body_fn", body_fn)
+    settled()
     carry = Carry("while_loop", "body_fn", init)
-    traced: list[traced_bodies.Body] = []
+    traced: list[TracedBody] = []
     try:
         while True:
             body = _traced_step("while_loop", carry, body_fn)
@@ -81,11 +90,11 @@ def while_loop(
         params = (condition, step, constants, maximum)
         if _needs_steps(outer, inputs):
             node = outer.application(WHILE, tuple(inputs), params)
-            length = traced_bodies.count_of(outer, outputs(node)[-1])
+            length = count_of(outer, outputs(node)[-1])
             fixed = (step, constants, carry.count, length, False, False)
-            results = traced_bodies.apply_outside(SCAN, inputs, fixed, traced)
+            results = apply_outside(SCAN, inputs, fixed, traced)
         else:
-            results = traced_bodies.apply_outside(WHILE, inputs, params, traced)[:-1]
+            results = apply_outside(WHILE, inputs, params, traced)[:-1]
         return carry.closed(results)
     finally:
         for body in traced:
@@ -100,16 +109,14 @@ def _needs_steps(outer: Recording, inputs: Sequence[Node]) -> bool:
     if isinstance(outer, Trace) or outer.capturing:
         return False
     reverses = any(isinstance(tape, GradientTape) for tape in state.tapes)
-    return reverses and traced_bodies.is_tracked(outer, inputs)
+    return reverses and is_tracked(outer, inputs)
 
 
-def _traced_step(name: str, carry: Carry, function: Callable[[Any], object]) -> traced_bodies.Body:
-    def call(
-        made: traced_bodies.BodyTrace, arguments: list[Tensor]
-    ) -> traced_bodies.Returned[None]:
+def _traced_step(name: str, carry: Carry, function: Callable[[Any], object]) -> TracedBody:
+    def call(made: BodyTrace, arguments: list[Tensor]) -> Returned[None]:
         return carry.returned(made, function(carry.opened(made, arguments))), None
 
-    body, _ = traced_bodies.trace(name, call, carry.all_specs, carries=True)
+    body, _ = trace(name, call, carry.all_specs, carries=True)
     if body.draws:
         body.end()
         raise ValueError(
@@ -119,10 +126,8 @@ def _traced_step(name: str, carry: Carry, function: Callable[[Any], object]) -> 
     return body
 
 
-def _traced_condition(carry: Carry, function: Callable[[Any], TensorLike]) -> traced_bodies.Body:
-    def call(
-        made: traced_bodies.BodyTrace, arguments: list[Tensor]
-    ) -> traced_bodies.Returned[None]:
+def _traced_condition(carry: Carry, function: Callable[[Any], TensorLike]) -> TracedBody:
+    def call(made: BodyTrace, arguments: list[Tensor]) -> Returned[None]:
         result = asarray(function(carry.opened(made, arguments)))
         if result.shape != ():
             raise ShapeError(
@@ -131,7 +136,7 @@ def _traced_condition(carry: Carry, function: Callable[[Any], TensorLike]) -> tr
             )
         return [result if result.dtype.kind == "b" else result != 0], None
 
-    return traced_bodies.trace("while_loop", call, carry.all_specs)[0]
+    return trace("while_loop", call, carry.all_specs)[0]
 
 
 def fori_loop(
@@ -147,7 +152,7 @@ def fori_loop(
 
     With bounds that are Python integers it is a `scan`, with tensors a `while_loop`.
     """
-    check_function("fori_loop", "body_fn", body_fn)
+    check_function("fori_loop: body_fn", body_fn)
     if _is_static(lower) and _is_static(upper):
         first, last = operator.index(lower), operator.index(upper)
         numbers = arange(first, max(first, last), dtype=np.int64)
@@ -183,12 +188,10 @@ def map(f: Callable[[Any], Row], xs: object, *, batch_size: int | None = None) -
     `vmap` computes the same for all elements at once; `map` takes the memory of one at a time, or
     of `batch_size` of them.
     """
-    check_function("map", "f", f)
+    check_function("map: f", f)
     if batch_size is None:
         return scanned("map", lambda _, x: (None, f(x)), None, xs)[1]
-    width = as_count("map", "batch_size", batch_size)
-    if width < 1:
-        raise ValueError("map: batch_size is 0. Pass 1 or more, or None.")
+    width = as_count("map: batch_size", batch_size, least=1)
     leaves, shape = flatten(xs)
     sequences = [asarray(leaf) for leaf in leaves]
     rounds, rest = divmod(length_of("map", shape, sequences, None), width)

@@ -7,7 +7,7 @@ op in the place of the closure.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from gradtape.autodiff.python_rules import Checkpointed, PythonRules
@@ -71,17 +71,10 @@ class RulePrograms:
         if isinstance(rule, Checkpointed):
             slopes, read = self._computed_again(node, slopes)
         else:
-            read = self._read(slopes, seeds)
+            read = _values_read(slopes, seeds)
         having = tuple(slope is not None for slope in dense)
         body = closed((*read, *seeds), slopes)
         return apply(CUSTOM_BODY, (*inputs, *read), (count, having, body))
-
-    def _read(self, slopes: Sequence[Node], seeds: Sequence[Node]) -> list[Node]:
-        """The values that a derivative reads: nodes that do not depend on its cotangents."""
-        order = topological(slopes)
-        moving = dependents(order, set(seeds))
-        needed = {parent for one in moving for parent in one.inputs} | set(slopes)
-        return _without_constants([one for one in order if one in needed and one not in moving])
 
     def _computed_again(self, node: Node, slopes: Sequence[Node]) -> tuple[list[Node], list[Node]]:
         """The derivative of a checkpoint, as a function of its inputs and of the values it saves.
@@ -97,9 +90,20 @@ class RulePrograms:
         return slopes, [one for one in topological(slopes, stop=ends) if one in ends]
 
 
-def _without_constants(nodes: Sequence[Node]) -> list[Node]:
-    """Nodes that have to be inputs: not constants, and not ops whose several outputs are picked."""
-    return [one for one in nodes if not one.op.constant and type(one.spec) is not tuple]
+def _values_read(results: Sequence[Node], seeds: Iterable[Node]) -> list[Node]:
+    """The values that results read beside their seeds, as far as they have to be inputs.
+
+    Constants have not, nor have ops whose several outputs are picked.
+    """
+    order = topological(results)
+    moving = dependents(order, set(seeds))
+    needed = {parent for one in moving for parent in one.inputs} | set(results)
+    return [
+        one
+        for one in order
+        if one in needed and one not in moving
+        if not one.op.constant and type(one.spec) is not tuple
+    ]
 
 
 def batch_programs(
@@ -131,11 +135,10 @@ def batch_programs(
             for found, flag in given
         ]
         made.append((size, many, RulePrograms(trace).of(results)))
-    order = topological([root for _, _, results in made for root in results])
-    moving = dependents(order, {node for _, many, _ in made for node in many})
-    needed = {parent for one in moving for parent in one.inputs}
-    needed |= {root for _, _, results in made for root in results}
-    read = _without_constants([one for one in order if one in needed and one not in moving])
+    read = _values_read(
+        [root for _, _, results in made for root in results],
+        [node for _, many, _ in made for node in many],
+    )
     rules = tuple((size, closed((*read, *many), results)) for size, many, results in made)
     held = trace.hold_all(read, Tensor)
     params = (len(roots), len(arguments), call.name, rules)

@@ -11,9 +11,17 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from gradtape.argument_checks import as_count, check_function
 from gradtape.control.carry import Carry
-from gradtape.control.checks import as_count, check_function
-from gradtape.control.traced_bodies import Body, BodyTrace, Returned, apply_outside, settled, trace
+from gradtape.control.traced_bodies import (
+    BodyTrace,
+    Returned,
+    TracedBody,
+    apply_outside,
+    bind,
+    settled,
+    trace,
+)
 from gradtape.errors import ShapeError
 from gradtape.ir import (
     Node,
@@ -30,6 +38,7 @@ from gradtape.ops.arrays.joining import concat
 from gradtape.ops.arrays.movement import reshape
 from gradtape.ops.arrays.slicing import along_axis
 from gradtape.ops.control.scan import SCAN
+from gradtape.ops.control.scan_params import Scan
 from gradtape.pytree import Structure, flatten, leaf_names, unflatten
 from gradtape.tensor import Tensor, asarray
 from gradtape.trace import state
@@ -43,71 +52,51 @@ def segment_length(checkpoint: bool | int | None, length: int) -> int | None:
         return None
     if checkpoint is True:
         return max(1, math.isqrt(length))
-    found = as_count("scan", "checkpoint", checkpoint)
-    if found < 1:
-        raise ValueError(
-            "scan: checkpoint is 0, but a segment has a step or more. Pass 1 or more, True or None."
-        )
-    return min(found, max(length, 1))
+    return min(as_count("scan: checkpoint", checkpoint, least=1), max(length, 1))
 
 
-class Segments:
-    """A scan over segments, whose body is a scan; only what is carried between them is saved."""
-
-    def __init__(self, body: Program, captured: Sequence[Tensor], reverse: bool) -> None:
-        self.body = body
-        self.captured = tuple(captured)
-        self.reverse = reverse
-
-    def record(
-        self, carry: Sequence[Tensor], sequences: Sequence[Tensor], length: int, segment: int
-    ) -> list[Tensor]:
-        """The results of segments of so many steps; steps left over are one more segment."""
-        count, rest = divmod(length, segment)
-        cut = len(carry)
-        # The steps left over are done last: in a reversed scan these are the first elements.
-        start = rest if self.reverse else 0
+def _in_segments(
+    body: Program,
+    captured: Sequence[Tensor],
+    carry: Sequence[Tensor],
+    sequences: Sequence[Tensor],
+    length: int,
+    reverse: bool,
+    segment: int,
+) -> list[Tensor]:
+    """The results of a scan over segments of steps; steps left over are one more segment."""
+    count, rest = divmod(length, segment)
+    cut, whole = len(carry), length - rest
+    # The steps left over are done last: in a reversed scan these are the first elements.
+    parts = [(rest if reverse else 0, count, segment), (0 if reverse else whole, 1, rest)]
+    finals, rows = list(carry), []
+    for start, rounds, steps in parts if rest else parts[:1]:
         split = [
-            reshape(_part(x, start, length - rest), (count, segment, *x.shape[1:]))
+            reshape(_part(x, start, rounds * steps), (rounds, steps, *x.shape[1:]))
             for x in sequences
         ]
-        found = self._scan(carry, split, count, segment)
+        operands = [x.enter(state.recording) for x in (*captured, *finals, *split)]
+        inner = _segment_body(body, len(captured), cut, steps, reverse)
+        params = (inner, len(captured), cut, rounds, reverse, True)
+        found = apply_outside(SCAN, operands, params)
         finals = found[:cut]
-        rows = [reshape(y, (length - rest, *y.shape[2:])) for y in found[cut:]]
-        if rest:
-            left = [_part(x, 0 if self.reverse else length - rest, rest) for x in sequences]
-            found = self._scan(finals, [reshape(x, (1, *x.shape)) for x in left], 1, rest)
-            finals = found[:cut]
-            more = [reshape(y, y.shape[1:]) for y in found[cut:]]
-            pairs = zip(rows, more, strict=True)
-            rows = [concat([b, a] if self.reverse else [a, b], axis=0) for a, b in pairs]
-        return [*finals, *rows]
+        rows.append([reshape(y, (rounds * steps, *y.shape[2:])) for y in found[cut:]])
+    ordered = zip(*(rows[::-1] if reverse else rows), strict=True)
+    return [*finals, *[concat(pair, axis=0) if rest else pair[0] for pair in ordered]]
 
-    def _scan(
-        self, carry: Sequence[Tensor], sequences: Sequence[Tensor], count: int, steps: int
-    ) -> list[Tensor]:
-        outer = state.recording
-        operands = [tensor.enter(outer) for tensor in (*self.captured, *carry, *sequences)]
-        body = self._segment_body(len(carry), steps)
-        params = (body, len(self.captured), len(carry), count, self.reverse, True)
-        return apply_outside(SCAN, operands, params)
 
-    def _segment_body(self, carries: int, steps: int) -> Program:
-        """The body that does several steps."""
-        first = len(self.captured) + carries
+def _segment_body(
+    body: Program, constants: int, carries: int, steps: int, reverse: bool
+) -> Program:
+    """The body that does several steps."""
 
-        def derive() -> Program:
-            with scratch():
-                own = self.body.inputs[:first]
-                rows = [
-                    placeholder(spec((steps, *node.shape), node.dtype))
-                    for node in self.body.inputs[first:]
-                ]
-                params = (self.body, len(self.captured), carries, steps, self.reverse, False)
-                return closed((*own, *rows), outputs(apply(SCAN, (*own, *rows), params)))
+    def derive() -> Program:
+        scan = Scan(body, constants, carries, steps, reverse, recompute=False)
+        with scratch():
+            inputs = [placeholder(of) for of in scan.specs(body.inputs)]
+            return closed(inputs, outputs(apply(SCAN, inputs, scan.params)))
 
-        key = of_structure("segment", carries, first, steps, self.reverse)
-        return self.body.derived.once(key, derive)
+    return body.derived.once(of_structure("segment", constants, carries, steps, reverse), derive)
 
 
 def _part(x: Tensor, start: int, length: int) -> Tensor:
@@ -166,7 +155,7 @@ def scanned(
     checkpoint: bool | int | None = None,
 ) -> tuple[Any, Any]:
     """`scan` under another name: its errors are those of the function that the user called."""
-    check_function(name, "f", f)
+    check_function(f"{name}: f", f)
     settled()
     leaves, shape = flatten(xs)
     sequences = [asarray(leaf) for leaf in leaves]
@@ -199,7 +188,7 @@ def scanned(
 
 def length_of(name: str, shape: Structure, sequences: Sequence[Tensor], length: int | None) -> int:
     """The number of steps, which must be the same for all sequences."""
-    count = None if length is None else as_count(name, "length", length)
+    count = None if length is None else as_count(f"{name}: length", length)
     for leaf, tensor in zip(leaf_names(shape, "xs"), sequences, strict=True):
         if not tensor.ndim:
             raise ShapeError(
@@ -219,7 +208,7 @@ def length_of(name: str, shape: Structure, sequences: Sequence[Tensor], length: 
 
 
 def _applied(
-    body: Body,
+    body: TracedBody,
     carry: Carry,
     sequences: list[Tensor],
     length: int,
@@ -234,7 +223,7 @@ def _applied(
     fixed = [leaf for leaf in body.leaves if leaf not in positions]
     captured = [body.bind(outer, leaf) for leaf in fixed]
     program = body.program([*fixed, *body.arguments, *positions])
-    drawn = [body.bind_draw(outer, leaf, rows) for leaf, rows in positions.items()]
+    drawn = [bind(body.trace, outer, leaf, rows) for leaf, rows in positions.items()]
     segment = segment_length(checkpoint, length)
     if segment is None:
         operands = [tensor.enter(outer) for tensor in (*carry.given, *sequences)]
@@ -243,11 +232,11 @@ def _applied(
     # Ops are recorded between the scans of segments, so nodes are held by handles meanwhile.
     held = outer.hold_all([*captured, *drawn], Tensor)
     outer.pending.lines.update(body.trace.pending.lines)
-    segments = Segments(program, held[: len(captured)], reverse)
-    return segments.record(carry.given, [*sequences, *held[len(captured) :]], length, segment)
+    rows = [*sequences, *held[len(captured) :]]
+    return _in_segments(program, held[: len(captured)], carry.given, rows, length, reverse, segment)
 
 
-def _positions(body: Body, length: int, reverse: bool) -> dict[Node, np.ndarray]:
+def _positions(body: TracedBody, length: int, reverse: bool) -> dict[Node, np.ndarray]:
     """For each random draw in the body its positions in all steps: one more sequence each."""
     if not body.trace.draws:
         return {}

@@ -94,7 +94,7 @@ class BodyTrace(Trace):
         )
 
 
-class Body:
+class TracedBody:
     """A traced function: the graph of its results over leaves of the trace."""
 
     def __init__(self, trace: BodyTrace, arguments: list[Node], roots: list[Node]) -> None:
@@ -113,22 +113,7 @@ class Body:
 
     def bind(self, outer: Recording, leaf: Node) -> Node:
         """The node outside that a leaf stands for."""
-        ordinal = leaf.params[0]
-        source = self.trace.sources.get(ordinal)
-        if source is not None:
-            return source
-        if leaf in self.trace.draws:
-            return self.bind_draw(outer, leaf, self.trace.leaves[ordinal].array)
-        return outer.add_leaf(self.trace.leaves[ordinal], leaf.spec)
-
-    def bind_draw(self, outer: Recording, leaf: Node, positions: np.ndarray) -> Node:
-        """The node outside of the positions of random draws; in a trace they are unknown again."""
-        generator = self.trace.draws[leaf]
-        if isinstance(outer, Trace) and generator.number < outer.number:
-            return outer.draw(generator, self.trace.starts[generator], positions).node
-        if outer.capturing:
-            return outer.capturing.enter_positions(generator, positions)
-        return outer.enter_value(host_value(positions))
+        return bind(self.trace, outer, leaf)
 
     def end(self) -> None:
         """Nothing more is asked of the trace."""
@@ -138,6 +123,27 @@ class Body:
         """The function will be traced once more."""
         self.trace.rewind()
         self.trace.end()
+
+
+def bind(trace: Trace, outer: Recording, leaf: Node, positions: np.ndarray | None = None) -> Node:
+    """The node outside that a leaf of a trace stands for; `positions` are those of random draws.
+
+    In a trace outside, positions are unknown again.
+    """
+    ordinal = leaf.params[0]
+    source = trace.sources.get(ordinal)
+    if source is not None:
+        return source
+    generator = trace.draws.get(leaf)
+    if generator is None:
+        return outer.add_leaf(trace.leaves[ordinal], leaf.spec)
+    if positions is None:
+        positions = trace.leaves[ordinal].array
+    if isinstance(outer, Trace) and generator.number < outer.number:
+        return outer.draw(generator, trace.starts[generator], positions).node
+    if outer.capturing:
+        return outer.enter_positions(generator, positions)  # type: ignore[attr-defined]
+    return outer.enter_value(host_value(positions))
 
 
 def settled() -> Recording:
@@ -153,7 +159,7 @@ def trace(
     function: Callable[[BodyTrace, list[Tensor]], Returned[More]],
     specs: Sequence[Spec],
     carries: bool = False,
-) -> tuple[Body, More]:
+) -> tuple[TracedBody, More]:
     """The body of a function, and the second part of what it returned.
 
     It is called on tensors without values. With `carries` it may assign variables, and the caller
@@ -166,7 +172,7 @@ def trace(
             results, more = function(made, [made.hold(n, Tensor) for n in arguments])
             roots = [_node(made, result) for result in results]
             roots = RulePrograms(made).of(roots)
-            return Body(made, arguments, roots), more
+            return TracedBody(made, arguments, roots), more
     except BaseException:
         made.end()
         raise
@@ -179,7 +185,7 @@ def _node(made: BodyTrace, result: Node | Handle | TensorLike) -> Node:
 
 
 def apply_outside(
-    op: Op, inputs: Sequence[Node], params: tuple[Any, ...], traced: Sequence[Body] = ()
+    op: Op, inputs: Sequence[Node], params: tuple[Any, ...], traced: Sequence[TracedBody] = ()
 ) -> list[Tensor]:
     """Apply an op that holds bodies in the recording outside them; handles on its outputs."""
     outer = state.recording

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from gradtape.argument_checks import check_function
+from gradtape.argument_checks import as_count, check_function
 from gradtape.autodiff.batch import Unbatched
 from gradtape.control.batched_trace import Carrier, ExampleTrace
 from gradtape.control.traced_bodies import settled
@@ -73,8 +73,10 @@ def vmap(
     inside `f`, or `seed=`, starts anew for every example, so all get the same numbers.
     """
     check_function("vmap", f)
-    chunk_size = _count("chunk_size", chunk_size, 1)
-    axis_size = _count("axis_size", axis_size, 0)
+    if chunk_size is not None:
+        chunk_size = as_count("vmap: chunk_size", chunk_size, least=1)
+    if axis_size is not None:
+        axis_size = as_count("vmap: axis_size", axis_size)
 
     @functools.wraps(f)
     def mapped(*args: object, **kwargs: object) -> object:
@@ -279,20 +281,6 @@ def _nothing_mapped(name: str, given: bool) -> str:
         f"{name}: nothing is mapped: in_axes is None for every argument. "
         "Name an axis of at least one, or pass axis_size."
     )
-
-
-def _count(name: str, given: object, least: int) -> int | None:
-    """A number of examples that a user gave."""
-    if given is None:
-        return None
-    if not isinstance(given, Integral) or isinstance(given, bool):
-        raise TypeError(f"vmap: {name}={given!r} is not a number of examples. Use an int, or None.")
-    count = int(given)
-    if count < least:
-        raise ValueError(
-            f"vmap: {name} {count} is less than {least}. Use {least} or more, or None."
-        )
-    return count
 
 
 def _for_arguments(in_axes: object, args: tuple[object, ...]) -> object:
