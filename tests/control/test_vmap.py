@@ -184,7 +184,11 @@ def test_differing_lengths_are_named():
         (lambda: gt.vmap(lambda x: x, out_axes=2)(ROWS), ShapeError, "out_axes: axis 2"),
         (lambda: gt.vmap(lambda x: x, out_axes=(0, 0))(ROWS), ValueError, "one leaf"),
         (lambda: gt.vmap(gt.sin, chunk_size=0), ValueError, "chunk_size=0 is not a whole number"),
-        (lambda: gt.vmap(gt.sin, chunk_size=True), TypeError, "chunk_size=True is not a whole number"),
+        (
+            lambda: gt.vmap(gt.sin, chunk_size=True),
+            TypeError,
+            "chunk_size=True is not",
+        ),
         (lambda: gt.vmap(lambda x: x)("text"), TypeError, "argument 0 .*cannot be mapped"),
     ],
 )

@@ -164,9 +164,11 @@ class Carrier:
     def _bind(self, outer: Recording, node: Node) -> Node:
         """The node outside that a leaf of the batched graph stands for."""
         one = self._ones.get(node.params[0])
+        if one is None:
+            return bind(self.trace, outer, node)
         if one in self.given:
             return self.given[one].enter(outer)
-        return bind(self.trace, outer, node if one is None else one, self.draws.get(one))
+        return bind(self.trace, outer, one, self.draws[one])
 
     def _try(self, outer: Recording, nodes: Sequence[Node], handles: list[Tensor]) -> None:
         """Compute ops that can fail on values, as recording them outside a trace would have."""

@@ -93,7 +93,7 @@ def _segment_body(
     def derive() -> Program:
         scan = Scan(body, constants, carries, steps, reverse, recompute=False)
         with scratch():
-            inputs = [placeholder(of) for of in scan.specs(body.inputs)]
+            inputs = tuple([placeholder(of) for of in scan.specs(body.inputs)])
             return closed(inputs, outputs(apply(SCAN, inputs, scan.params)))
 
     return body.derived.once(of_structure("segment", constants, carries, steps, reverse), derive)

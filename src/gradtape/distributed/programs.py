@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.caches import remembered
-from gradtape.control.traced_bodies import Body, settled, trace
+from gradtape.control.traced_bodies import TracedBody, settled, trace
 from gradtape.ir.node import PLACEHOLDER, Node
 from gradtape.ir.op import find, module_of
 from gradtape.ir.program import Program, closed
@@ -199,7 +199,7 @@ def trace_leaves(
         body.give_up()
 
 
-def _value_of(body: Body, leaf: Node) -> Any:
+def _value_of(body: TracedBody, leaf: Node) -> Any:
     """What a leaf from outside the function holds: an array or a Python number."""
     ordinal = leaf.params[0]
     value = body.trace.leaves[ordinal]
