@@ -19,9 +19,9 @@ from gradtape.autodiff.modes import forward
 from gradtape.caches import remembered
 from gradtape.compiler.passes import optimize
 from gradtape.dtypes import as_dtype
-from gradtape.ir.facts import View
 from gradtape.ir.node import Node, placeholder
 from gradtape.ir.op import REGISTRY, Op, Undefined, declare
+from gradtape.ir.op_facts import View
 from gradtape.ir.program import Program, program
 from gradtape.ir.spec import Spec, spec as make_spec
 from gradtape.ir.walk import substitute

@@ -22,7 +22,7 @@ SOURCES = sorted(SOURCE.rglob("*.py"))
 ASSIGNED_ANYWHERE = {
     "gradtape.trace.thread_state": {"state"},
     "gradtape.trace.modes": {"modes"},
-    "gradtape.trace.traffic": {"traffic"},
+    "gradtape.trace.recording": {"recorded"},
     "gradtape.compiler.counts": {"COUNTS"},
 }
 

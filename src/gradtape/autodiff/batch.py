@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from gradtape.errors import NoValueError
 from gradtape.ir import PICK, Node, Undefined, pick, topological
-from gradtape.ir.provenance import provenance
+from gradtape.ir.origin import provenance
 from gradtape.ops.custom.custom import CUSTOM, CUSTOM_BATCH
 from gradtape.ops.families.batching import spread
 from gradtape.records import dataclass

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from gradtape.ir import OPERATORS, PICK, Node, Op, Program, dependents, topological
-from gradtape.ir.facts import Accumulation, View
+from gradtape.ir.op_facts import Accumulation, View
 from gradtape.ops.control.branch import BRANCH
 from gradtape.ops.control.scan import SCAN
 from gradtape.ops.control.scan_params import Scan

@@ -18,10 +18,9 @@ from typing import Any, Protocol, TypeAlias
 from gradtape.autodiff.cotangent import Cotangent, Slope, dense
 from gradtape.errors import UndefinedRuleError
 from gradtape.ir import OPERATORS, Rows, Undefined, dependents, substitute, topological
-from gradtape.ir.facts import Spectrum
 from gradtape.ir.node import PICK, Node, apply, constant, derive_from, outputs, placeholder
-from gradtape.ir.provenance import provenance
-from gradtape.ir.recorded_lines import LINES
+from gradtape.ir.op_facts import Spectrum
+from gradtape.ir.origin import is_noting
 from gradtape.ops.custom.custom import CUSTOM
 from gradtape.ops.elementwise.arithmetic import IDENTITY
 
@@ -63,7 +62,7 @@ def reverse(
 
     pairs = zip(targets, cotangents, strict=True)
     collect((node, Cotangent(g)) for node, g in pairs if node in active and g is not None)
-    noted = provenance() is not None or LINES.noting
+    noted = is_noting()
     for node in reversed(order):
         # No cotangent passes a blocked node, not even a source, which collects its own before.
         if node in found and node.inputs and node not in blocked:

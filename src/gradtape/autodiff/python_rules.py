@@ -10,7 +10,7 @@ from gradtape.autodiff.cotangent import Slope
 from gradtape.autodiff.modes import forward, reverse
 from gradtape.errors import UndefinedRuleError
 from gradtape.ir import Node, Rows, apply, substitute, topological
-from gradtape.ir.provenance import provenance
+from gradtape.ir.origin import follow
 from gradtape.ops.custom.custom import BARRIER, CUSTOM
 from gradtape.ops.custom.saving import NAMED, USE_SAVED
 from gradtape.records import dataclass
@@ -130,9 +130,7 @@ def _rebuilt(node: Node, copies: dict[Node, Node]) -> Node:
     if all(a is b for a, b in zip(inputs, node.inputs, strict=True)):
         return node
     new = apply(node.op, inputs, node.params)
-    noted = provenance()
-    if noted is not None:
-        noted.copy(node, new)
+    follow(node, new)
     return new
 
 

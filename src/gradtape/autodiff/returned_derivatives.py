@@ -16,13 +16,12 @@ from gradtape.ir import Rows, of_structure, topological
 from gradtape.ir.hooks import hooks
 from gradtape.ir.node import PICK, Node, Params, is_slope, pick
 from gradtape.ir.op import Op
-from gradtape.ir.provenance import provenance
-from gradtape.ir.recorded_lines import LINES, follow
+from gradtape.ir.origin import LINES, follow, is_noting
 from gradtape.ops.custom.custom import BARRIER, CUSTOM
 from gradtape.ops.elementwise.arithmetic import IDENTITY
 from gradtape.runtime.probe import PROBE
-from gradtape.trace.parts import Parts
 from gradtape.trace.recording import Recording
+from gradtape.trace.returned_nodes import ReturnedNodes
 from gradtape.trace.thread_state import state
 
 # An op, its inputs and its params.
@@ -69,8 +68,7 @@ def _root(recording: Recording, result: Node, copies: dict[Node, Node]) -> Node:
         slope, whole = whole, recording.application(whole.op, inputs, whole.params)
         if LINES.noting:
             # It is made on the line that asks, and belongs to the line that is differentiated.
-            LINES.found.pop(whole, None)
-            follow(slope, whole)
+            follow(slope, whole, instead=True)
         return whole if result.op is not PICK else pick(whole, result.params[0])
     return recording.application(IDENTITY, (copies.get(result, result),), ())
 
@@ -137,9 +135,9 @@ class _Copies(NamedTuple):
 
 def _parted(recording: Recording, results: tuple[Node, ...], position: int) -> dict[Node, Node]:
     """Copies of all nodes of some derivatives that are not applied yet: now they are."""
-    if recording.log.parts is None:
-        recording.log.parts = Parts()
-    counts = recording.log.parts.counts
+    if recording.log.returned is None:
+        recording.log.returned = ReturnedNodes()
+    counts = recording.log.returned.counts
     count = counts[results] = counts.get(results, 0) + 1
     # As with twins, the next run of the program finds the same copies in the same order.
     key = of_structure("parts", results, count)
@@ -149,7 +147,7 @@ def _parted(recording: Recording, results: tuple[Node, ...], position: int) -> d
             rule = Replaced(recording.rules[node], node, found.copies)
             recording.rules[found.copies[node]] = rule
     if found.parts:
-        recording.log.parts.add(position, found.parts)
+        recording.log.returned.add(position, found.parts)
     return found.copies
 
 
@@ -163,7 +161,7 @@ class _Applied(Container[Node]):
 
 def _copied(recording: Recording, results: tuple[Node, ...]) -> _Copies:
     found = _Copies({}, {}, [])
-    applications, noted = _Applied(recording), provenance()
+    applications, noting = _Applied(recording), is_noting()
     for node in topological(results, stop=applications):
         if not node.inputs or node in applications:
             continue
@@ -178,8 +176,6 @@ def _copied(recording: Recording, results: tuple[Node, ...]) -> _Copies:
         recording.table.slopes["part", copy] = copy
         if node.op is CUSTOM and not isinstance(node.params[1], Structural):
             found.closures.append(node)
-        if noted is not None:
-            noted.copy(node, copy)
-        if LINES.noting:
+        if noting:
             follow(node, copy)
     return found

@@ -28,7 +28,7 @@ from gradtape.ir import (
     substitute,
     topological,
 )
-from gradtape.ir.provenance import provenance
+from gradtape.ir.origin import provenance
 from gradtape.ops.families.batching import moved, spread
 from gradtape.tensor.tensor import Tensor
 from gradtape.trace import Handle, Recording, Trace, state

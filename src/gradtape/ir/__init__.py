@@ -4,7 +4,7 @@ Other packages import:
 
 - `spec`: `Spec` and `spec`, shape and dtype of a value
 - `math_function`, `vector_code`: functions, and types of rules, by which kernels compute ops
-- `op`: `Op`, `declare` and the registry; `facts`: the words in which an Op describes itself
+- `op`: `Op`, `declare` and the registry; `op_facts`: the terms in which an Op describes itself
 - `operators`: the ops that graphs apply by themselves, filled by `ops`
 - `node`: `Node`, `apply`, `constant` and the tables in which nodes are interned
 - `program`: `Program`, a closed static graph, and how it is printed
@@ -12,13 +12,11 @@ Other packages import:
 - `walk`: `topological`, `dependents`, `substitute`, `rebuilt`
 - `rows`: `Rows`, a cotangent that is zero but for some rows
 - `hooks`: calls from a package into one that imports it
-- `lines`, `recorded_lines`, `provenance`: the user's line of an op, for errors, profiles, debugging
+- `origin`: the user's line of an op, for errors, profiles and debugging
 - `verify`: the check of programs in tests
 """
 
 from gradtape.ir.derived import Fact, of_structure
-from gradtape.ir.facts import Accumulation, Join, Linear, View
-from gradtape.ir.lines import user_line, warn
 from gradtape.ir.math_function import MathFunction, NotLowered
 from gradtape.ir.node import (
     LEAF,
@@ -34,7 +32,9 @@ from gradtape.ir.node import (
     scratch,
 )
 from gradtape.ir.op import REGISTRY, Op, Rule, Undefined, declare
+from gradtape.ir.op_facts import Accumulation, Join, Linear, View
 from gradtape.ir.operators import OPERATORS
+from gradtape.ir.origin import user_line, warn
 from gradtape.ir.program import Program, closed
 from gradtape.ir.rows import Rows
 from gradtape.ir.spec import Shape, Spec, spec

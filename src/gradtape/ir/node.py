@@ -26,8 +26,7 @@ from gradtape.errors import SizeError
 from gradtape.ir.derived import Derived
 from gradtape.ir.op import Op, Undefined, declare
 from gradtape.ir.operators import OPERATORS
-from gradtape.ir.provenance import provenance
-from gradtape.ir.recorded_lines import LINES, is_large, note, note_line
+from gradtape.ir.origin import LINES, is_large, note, note_line, provenance
 from gradtape.ir.spec import Shape, Spec
 
 Params = tuple[Any, ...]

@@ -14,8 +14,8 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from gradtape.errors import UndefinedRuleError
-from gradtape.ir.facts import Accumulation, Join, Linear, Spectrum, View
 from gradtape.ir.math_function import MathFunction
+from gradtape.ir.op_facts import Accumulation, Join, Linear, Spectrum, View
 
 if TYPE_CHECKING:
     from gradtape.ops.families.vector_code import LlvmRule

@@ -11,8 +11,7 @@ from gradtape.concurrency import WeakTable
 from gradtape.errors import GraphError
 from gradtape.ir.derived import Derived
 from gradtape.ir.node import LEAF, PLACEHOLDER, Key, Node
-from gradtape.ir.provenance import provenance
-from gradtape.ir.recorded_lines import LINES, follow
+from gradtape.ir.origin import follow, is_noting
 from gradtape.ir.walk import rebuilt, topological
 from gradtape.records import dataclass
 
@@ -146,11 +145,7 @@ def closed(inputs: Sequence[Node], outputs: Sequence[Node]) -> Program:
     if found is None:
         # setdefault: two threads that race here must end with the same object.
         found = _closed.setdefault(tuple(key), _copied(inputs, order, outputs))
-    noted = provenance()
-    if noted is not None:
-        for old, new in zip(order, found.nodes, strict=True):
-            noted.copy(old, new)
-    if LINES.noting:
+    if is_noting():
         for old, new in zip(order, found.nodes, strict=True):
             follow(old, new)
     return found

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 
 from gradtape.ir.node import Node, apply
-from gradtape.ir.provenance import provenance
-from gradtape.ir.recorded_lines import LINES, follow
+from gradtape.ir.origin import LINES, follow, is_noting
 
 _visits = [0]
 
@@ -104,15 +103,12 @@ def substitute(
     """The roots with nodes replaced and everything above them rebuilt."""
     new: dict[Node, Node] = dict(replacement)
     roots = list(roots)
-    noted = provenance()
+    noting = is_noting()
     for node in topological(roots, stop=replacement.keys()):
         if node in new:
             continue
         inputs = tuple(new[parent] for parent in node.inputs)
         new[node] = node if inputs == node.inputs else make(node.op, inputs, node.params)
-        if noted is not None:
-            noted.copy(node, new[node])
-        if LINES.noting and new[node] is not node:
-            LINES.found.pop(new[node], None)
-            follow(node, new[node])
+        if noting and new[node] is not node:
+            follow(node, new[node], instead=True)
     return [new[root] for root in roots]

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from gradtape.compiler.cpython import switch
 from gradtape.concurrency import is_interrupt
-from gradtape.ir.lines import warn
+from gradtape.ir.origin import warn
 from gradtape.jit.capture.capture import MEANWHILE, Capture
 from gradtape.jit.capture.capture_run import CaptureRun, Refusal
 from gradtape.jit.check_schedule import NEVER, CheckSchedule, Recheck

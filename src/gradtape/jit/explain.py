@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from gradtape.ir.lines import warn
+from gradtape.ir.origin import warn
 from gradtape.jit.check_schedule import NEVER
 from gradtape.jit.replay.steps import Step
 

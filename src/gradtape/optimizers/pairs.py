@@ -8,7 +8,7 @@ from typing import Any
 import gradtape as gt
 from gradtape import RowSparse, Tensor, Variable
 from gradtape.errors import DtypeError, ShapeError
-from gradtape.ir.lines import warn
+from gradtape.ir.origin import warn
 from gradtape.tensor import TensorLike
 
 VariablePair = tuple[Tensor, Variable]

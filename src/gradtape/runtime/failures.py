@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from gradtape.concurrency import is_interrupt
-from gradtape.ir.lines import mark, marked
 from gradtape.ir.node import Node
 from gradtape.ir.op import Op
+from gradtape.ir.origin import mark, marked
 from gradtape.ir.program import Program
 from gradtape.ops.arrays.positions import CHECKED
 from gradtape.ops.control.bodies import held

@@ -41,10 +41,9 @@ from gradtape.runtime.bound_plans import BoundPlan, plan_of_flush, program_of_fl
 from gradtape.runtime.plan_cache import forget_plans
 from gradtape.runtime.probe import PROBE
 from gradtape.trace.handle import Handle
-from gradtape.trace.recording import Recording
+from gradtape.trace.recording import Recording, recorded
 from gradtape.trace.thread_state import ended, settle, state
 from gradtape.trace.trace import Trace, leave_full_tables
-from gradtape.trace.traffic import traffic
 from gradtape.trace.value import Content, Value
 
 # Storing in many handles is one call of C code, in which no signal handler can run: after an
@@ -318,7 +317,7 @@ def retire(recording: Recording) -> None:
         if recording.handles and not recording.capturing and live(recording, recording.handles):
             return  # a signal handler or a callback of the garbage collector has recorded meanwhile
     recording.close()
-    if traffic.recordings >= traffic.due:
+    if recorded.recordings >= recorded.due:
         switch.consider_compiling()
 
 

@@ -15,7 +15,7 @@ from gradtape.compiler.counts import COUNTS
 from gradtape.compiler.lower.beyond_memory import check_specs
 from gradtape.compiler.lower.plan import Input
 from gradtape.ir import Node, Program
-from gradtape.ir.lines import mark
+from gradtape.ir.origin import mark
 from gradtape.trace.value import Content, Value
 
 # Programs whose results take no more than this together keep all of them until the run ends.

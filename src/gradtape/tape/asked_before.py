@@ -31,6 +31,7 @@ def question_of(
     its window, the sources are watched, and no tape records now. None for any other.
     """
     recording, windows = tape._recording, tape._windows
+    log = state.recording.log
     if (
         tape._active
         or tape._consumed
@@ -39,11 +40,14 @@ def question_of(
         or state.tapes
         or type(target) is not Tensor
         or target.recording is not recording
-        or (recording.log.parts is not None and not recording.log.parts.lie_before(windows[-1][1]))
-        or recording.log.placed
+        or (
+            recording.log.returned is not None
+            and not recording.log.returned.lie_before(windows[-1][1])
+        )
+        or log.placed
         or recording.rules
         or len(windows) != 1
-        or windows[0] != [0, len(recording.log)]
+        or windows[0] != [0, len(log)]
         or not target.node.spec.inexact
     ):
         return None

@@ -32,7 +32,7 @@ from gradtape.tensor.operators import Operators
 from gradtape.tensor.tensor import Tensor, asarray
 from gradtape.tensor.tensor_like import TensorLike
 from gradtape.tensor.variable import Variable
-from gradtape.trace.graft import can_be_joined, graft, join
+from gradtape.trace.between_recordings import can_be_joined, graft, join
 from gradtape.trace.handle import Handle
 from gradtape.trace.recording import Recording
 from gradtape.trace.thread_state import ended, settle, state
@@ -241,8 +241,8 @@ class Scope:
         outside += recording.log[position:]
         found = frozenset(outside)
         count_visits(len(found))
-        if recording.log.parts is not None:
-            found = found.union(*recording.log.parts.outside(self._windows))
+        if recording.log.returned is not None:
+            found = found.union(*recording.log.returned.outside(self._windows))
         if recording.log.placed:
             placed = recording.log.placed
             inside = {node for node in placed if self._recorded_at(placed[node])}
@@ -262,8 +262,8 @@ class Scope:
         for start, end in self._windows:
             assert start is not None
             inside += (recorded if end is None else max(end, 0)) - max(start, 0)
-        if recording.log.parts is not None:
-            recorded += recording.log.parts.size
+        if recording.log.returned is not None:
+            recorded += recording.log.returned.size
         if recorded - inside <= max(inside, FEW_OUTSIDE):
             return self._outside()
         aliases = recording.log.aliases or {}

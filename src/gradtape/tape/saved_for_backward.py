@@ -9,8 +9,8 @@ from gradtape.autodiff.gradient import derive_reverse
 from gradtape.compiler.passes import optimize
 from gradtape.dtypes import DType
 from gradtape.ir.node import PICK, Node, Table, exchange
+from gradtape.ir.origin import Provenance, note_into
 from gradtape.ir.program import program, sealed
-from gradtape.ir.provenance import Provenance, note_into
 from gradtape.ir.rows import Rows
 from gradtape.ops.control.scan import SCAN
 from gradtape.ops.custom.custom import passes_through

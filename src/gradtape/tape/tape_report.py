@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gradtape.ir.node import Node
-from gradtape.ir.recorded_lines import LINES
+from gradtape.ir.origin import LINES
 from gradtape.ir.walk import dependents, topological
 from gradtape.records import dataclass
 from gradtape.runtime.kept_for_backward import is_expensive

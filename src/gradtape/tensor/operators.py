@@ -11,9 +11,9 @@ import numpy as np
 
 from gradtape.dtypes import DType
 from gradtape.errors import ShapeError
-from gradtape.ir import lines
 from gradtape.ir.hooks import hooks
 from gradtape.ir.op import Op
+from gradtape.ir.origin import warn
 from gradtape.ops.arrays import indexing, joining, movement
 from gradtape.ops.elementwise import arithmetic, complexes, unary as elementwise
 from gradtape.ops.families.casting import cast
@@ -228,7 +228,7 @@ class Operators:
         """Warn if a number is taken out of a function that is being differentiated."""
         value: Any = getattr(self, "value", self)
         if any(tape.of_function for tape in state.tapes) and value.is_tracked():
-            lines.warn(
+            warn(
                 f"{name}: a tensor of a function that is being differentiated becomes a number, "
                 "through which no derivative passes. Use gt functions on the tensor (gt.sin, not "
                 "math.sin), or x.numpy() where only the value is meant."

@@ -12,8 +12,8 @@ import numpy as np
 from gradtape.errors import NonFiniteError
 from gradtape.ir import Node, Op, Program, user_line
 from gradtape.ir.node import LEAF, PICK, Table, exchange
+from gradtape.ir.origin import Provenance, note_into
 from gradtape.ir.program import program
-from gradtape.ir.provenance import Provenance, note_into
 from gradtape.ops.control.branch import BRANCH
 from gradtape.ops.control.scan import SCAN
 from gradtape.ops.control.scan_params import Scan

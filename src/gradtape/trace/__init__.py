@@ -2,16 +2,17 @@
 
 Other packages import:
 
-- `record`: `record`, which applies an op to operands of any kind; `enter` and the rules for Python
-  scalars and nests of tensors
+- `record`: `record`, which applies an op to operands of any kind, and `enter`, which gives the node
+  of an operand
 - `value`, `handle`, `recording`: the classes `Value`, `Handle` and `Recording`
 - `thread_state`: `state`, the recording and the entered tapes of the running thread
 - `modes`: switches of the running thread, such as the eager debug mode
 - `trace`: `Trace`, the recording of a function on arguments without values
 - `capturing`: the capture of a `gt.function` that is running, if there is one
 - `followed_number`: Python numbers that are inputs of a captured program
-- `graft`, `traffic`: graphs moved between recordings; counts of what was recorded
-- `parts`: copies of derivative nodes, made when a derivative is returned while a tape records
+- `between_recordings`: derivatives and applications of one recording copied into another
+- `returned_nodes`: copies of derivative nodes, made when a derivative is returned while a tape
+  records
 """
 
 from gradtape.trace.followed_number import Followed, plain

@@ -8,6 +8,7 @@ next flush needs to know (`Pending`), and the values of the leaves.
 from __future__ import annotations
 
 import itertools
+import math
 import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -17,7 +18,6 @@ import numpy as np
 from gradtape.concurrency import Process, new_lock
 from gradtape.dtypes import Array
 from gradtape.ir.hooks import hooks
-from gradtape.ir.lines import user_line
 from gradtape.ir.node import (
     PICK,
     Key,
@@ -31,13 +31,12 @@ from gradtape.ir.node import (
     table,
 )
 from gradtape.ir.op import Op
-from gradtape.ir.recorded_lines import note_line
+from gradtape.ir.origin import note_line, user_line
 from gradtape.ir.spec import Spec
 from gradtape.trace.followed_number import Followed
 from gradtape.trace.handle import Handle
 from gradtape.trace.modes import modes
-from gradtape.trace.parts import Parts
-from gradtape.trace.traffic import traffic
+from gradtape.trace.returned_nodes import ReturnedNodes
 from gradtape.trace.value import LeafValue, Value
 
 if TYPE_CHECKING:
@@ -50,6 +49,19 @@ _stamps = itertools.count(1)
 _reopening = new_lock()
 
 H = TypeVar("H", bound=Handle)
+
+
+class RecordingCounts:
+    """How much was recorded so far, to decide whether compiling the recorder pays."""
+
+    # Closed recordings, and their applications.
+    recordings = 0
+    applications = 0
+    # The count of recordings at which compiling is considered next.
+    due: float = math.inf
+
+
+recorded = RecordingCounts()
 
 
 class DerivativeRule(Protocol):
@@ -72,10 +84,10 @@ class Log(list[Node]):
         "asked_at",
         "edges",
         "joined",
-        "parts",
         "placed",
         "positions",
         "repeats",
+        "returned",
     )
 
     def __init__(self) -> None:
@@ -89,7 +101,7 @@ class Log(list[Node]):
         self.placed: dict[Node, int] = {}
         self.joined: dict[Recording, tuple[dict[Node, Node], int]] = {}
         # The nodes of the derivatives that were returned while tapes recorded, if any.
-        self.parts: Parts | None = None
+        self.returned: ReturnedNodes | None = None
         # Identity copies made by gt.grad, vjp, jvp; tapes treat them as the original arguments.
         self.aliases: dict[Node, None] | None = None
         # The latest twin of each application that was made more than once: see `Recording.twin`.
@@ -106,13 +118,15 @@ class Log(list[Node]):
             for position in range(len(known), len(self)):
                 known[self[position]] = position
         found = self.placed.get(node, known.get(node))
-        return self.parts.position(node) if found is None and self.parts is not None else found
+        return (
+            self.returned.position(node) if found is None and self.returned is not None else found
+        )
 
     def move(self, start: int, position: int) -> None:
         """Let all applications from a position on count as made at an earlier one."""
         self.placed.update(dict.fromkeys(self[start:], position))
-        if self.parts is not None:
-            self.parts.move(start, position)
+        if self.returned is not None:
+            self.returned.move(start, position)
 
     def add_alias(self, node: Node) -> None:
         """Note that every tape takes an application for its operand."""
@@ -244,8 +258,8 @@ class Recording:
     def close(self) -> None:
         """Release everything; handles that were computed keep their values."""
         self.closed = True
-        traffic.recordings += 1
-        traffic.applications += len(self.log)
+        recorded.recordings += 1
+        recorded.applications += len(self.log)
         # New containers, because a frame that is interrupted here may still read the old ones.
         self.log = Log()
         self.leaves = []

@@ -19,7 +19,6 @@ import numpy as np
 from gradtape.dtypes import Array
 from gradtape.errors import NoValueError
 from gradtape.ir.hooks import hooks
-from gradtape.ir.lines import user_line
 from gradtape.ir.node import (
     LEAF,
     PICK,
@@ -33,12 +32,12 @@ from gradtape.ir.node import (
     table,
 )
 from gradtape.ir.op import Op
-from gradtape.ir.provenance import provenance
+from gradtape.ir.origin import provenance, user_line
 from gradtape.ir.rows import Rows
 from gradtape.ir.spec import Spec
 from gradtape.ir.walk import dependents, substitute, topological
+from gradtape.trace.between_recordings import graft
 from gradtape.trace.followed_number import Followed, read_all
-from gradtape.trace.graft import graft
 from gradtape.trace.handle import Handle
 from gradtape.trace.recording import Recording
 from gradtape.trace.thread_state import state

@@ -39,7 +39,7 @@ def test_a_compiler_that_fails_is_a_warning(monkeypatch):
 
     monkeypatch.setattr(native, "install", fail)
     monkeypatch.setattr(switch, "MODE", "native")
-    monkeypatch.setattr(switch.traffic, "due", switch.traffic.due)
+    monkeypatch.setattr(switch.recorded, "due", switch.recorded.due)
     with pytest.warns(UserWarning, match="goes on in Python"):
         switch.consider_compiling()
 

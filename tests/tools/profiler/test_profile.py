@@ -10,7 +10,7 @@ import pytest
 import gradtape as gt
 from gradtape.compiler import thread_team
 from gradtape.compiler.emit.plans.interrupts import TIMED
-from gradtape.ir.recorded_lines import LINES
+from gradtape.ir.origin import LINES
 from gradtape.runtime import compiled_plan, tiers
 from gradtape.runtime.probe import PROBE
 from gradtape.tools.profiler import advice, sampler, tables

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from gradtape.ir.recorded_lines import Place
+from gradtape.ir.origin import Place
 from gradtape.tools.profiler import advice, steady
 from gradtape.tools.profiler.collector import Reading
 from gradtape.tools.profiler.groups import Group, PlanRecord

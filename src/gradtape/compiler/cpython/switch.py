@@ -16,7 +16,7 @@ from gradtape.compiler.objects import llvm_library
 from gradtape.concurrency import is_interrupt
 from gradtape.config import variable
 from gradtape.trace.handle import Handle
-from gradtape.trace.traffic import traffic
+from gradtape.trace.recording import recorded
 
 RECORDERS = ("auto", "python", "native")
 MODE = variable("RECORDER", "auto", RECORDERS)
@@ -48,7 +48,7 @@ def set_mode(mode: str) -> None:
             )
         _Process.failure = None
     MODE = mode
-    traffic.due = math.inf
+    recorded.due = math.inf
     if mode == "python":
         native_recorder.uninstall()
     elif not native_recorder.installed():
@@ -71,7 +71,7 @@ def offer(tensor: type[Handle], compiling: bool) -> None:
 def _consider() -> None:
     """Let `consider_compiling` be called, unless the mode is "python"."""
     if MODE != "python" and _Process.compiling:
-        traffic.due = traffic.recordings + (1 if MODE == "native" else SETTLED)
+        recorded.due = recorded.recordings + (1 if MODE == "native" else SETTLED)
 
 
 def why_python() -> str | None:
@@ -101,20 +101,20 @@ def _fail(error: BaseException) -> None:
 def consider_compiling() -> None:
     """Called every few recordings, until the native recorder is worth compiling."""
     if MODE == "python":
-        traffic.due = math.inf
+        recorded.due = math.inf
         return
-    pays = llvm_library.is_open() and traffic.applications >= PAID_FOR
+    pays = llvm_library.is_open() and recorded.applications >= PAID_FOR
     if MODE != "native" and not pays:
-        traffic.due = traffic.recordings + SETTLED
+        recorded.due = recorded.recordings + SETTLED
         return
-    traffic.due = math.inf
+    recorded.due = math.inf
     # A finaliser may come here in the middle of a compilation: it must not wait for others.
     if native_recorder.lock.acquire(blocking=False):
         try:
             _Process.failure = native_recorder.install()
         except BaseException as error:
             if is_interrupt(error):
-                traffic.due = traffic.recordings + SETTLED
+                recorded.due = recorded.recordings + SETTLED
                 raise
             _fail(error)
         finally:

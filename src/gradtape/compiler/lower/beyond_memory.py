@@ -10,9 +10,8 @@ from functools import lru_cache
 from typing import Any
 
 from gradtape.compiler.machine_limits import physical_memory
-from gradtape.ir.lines import user_line
 from gradtape.ir.node import Node
-from gradtape.ir.recorded_lines import line_of
+from gradtape.ir.origin import line_of, user_line
 
 # The memory of the machine, read once.
 memory = lru_cache(maxsize=1)(physical_memory)

@@ -47,7 +47,7 @@ from gradtape.compiler.passes.result_layouts import is_nest, layouts
 from gradtape.compiler.passes.routines import with_routines
 from gradtape.compiler.passes.units import Call, Fused, Loop, Registers, nodes_of
 from gradtape.ir import PICK, Node, NotLowered, Program, constant, constant_value, spec
-from gradtape.ir.facts import View
+from gradtape.ir.op_facts import View
 from gradtape.ops.blas_lapack import LETTERS
 from gradtape.ops.matrices.contraction import MATMUL
 

@@ -16,7 +16,7 @@ from gradtape.compiler.lower.native_stretches import PreparedInstruction
 from gradtape.compiler.lower.plan import CallMemory, Place
 from gradtape.compiler.objects.llvm import compile_ir
 from gradtape.ir import Node, Spec
-from gradtape.ir.lines import mark
+from gradtape.ir.origin import mark
 
 # A call of NumPy is long enough to give up the GIL.
 CALL_WORK = 1 << 14

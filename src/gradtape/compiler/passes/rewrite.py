@@ -7,7 +7,7 @@ from collections.abc import Callable
 from operator import is_
 
 from gradtape.ir import Node, Program, rebuilt, topological
-from gradtape.ir.recorded_lines import LINES, follow
+from gradtape.ir.origin import LINES, follow
 
 
 class Rewriting:

@@ -21,7 +21,7 @@ from gradtape.compiler.passes.scalar_steps import (
     template_of,
 )
 from gradtape.ir import PICK, Node, Program, Shape, rebuilt
-from gradtape.ir.recorded_lines import LINES, follow
+from gradtape.ir.origin import LINES, follow
 from gradtape.ops.elementwise.arithmetic import IDENTITY
 from gradtape.ops.families.strides import is_strided_view
 from gradtape.records import dataclass

@@ -10,7 +10,7 @@ from collections import Counter
 
 from gradtape.compiler.passes.rewrite import Rewriting, readers_of, rewrite
 from gradtape.ir import OPERATORS, Node, Program, View, rebuilt, spec
-from gradtape.ir.recorded_lines import LINES, follow
+from gradtape.ir.origin import LINES, follow
 from gradtape.ops.arrays.movement import PERMUTE_DIMS, RESHAPE
 
 Axes = tuple[int, ...]

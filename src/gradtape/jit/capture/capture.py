@@ -16,9 +16,9 @@ import numpy as np
 
 from gradtape.errors import InPlaceError
 from gradtape.ir.derived import digest_of
-from gradtape.ir.lines import user_line
 from gradtape.ir.node import LEAF, PICK, Node, Params, outputs
 from gradtape.ir.op import Op
+from gradtape.ir.origin import user_line
 from gradtape.ir.spec import Spec
 from gradtape.ir.walk import topological
 from gradtape.jit.capture.captured_state import CapturedDraws, CapturedTensors, CapturedVariables

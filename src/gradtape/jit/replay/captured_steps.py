@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradtape.ir.lines import warn
 from gradtape.ir.node import Node, constant
 from gradtape.ir.operators import OPERATORS
+from gradtape.ir.origin import warn
 from gradtape.ir.program import program
 from gradtape.ir.spec import spec
 from gradtape.jit.capture.capture import Capture

@@ -16,9 +16,8 @@ import numpy as np
 from gradtape.errors import ShapeError
 from gradtape.ir import Fact, Program, Spec, closed, dependents, of_structure, spec, substitute
 from gradtape.ir.hooks import hooks
-from gradtape.ir.lines import mark
 from gradtape.ir.node import Node, constant, placeholder, scratch
-from gradtape.ir.provenance import provenance
+from gradtape.ir.origin import mark, provenance
 from gradtape.ops.families.batching import Flags, spread
 
 

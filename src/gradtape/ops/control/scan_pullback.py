@@ -16,7 +16,7 @@ from typing import Any
 from gradtape.errors import UndefinedRuleError
 from gradtape.ir import REGISTRY, Program, closed, of_structure, substitute, topological
 from gradtape.ir.node import PICK, Node, apply, outputs, placeholder
-from gradtape.ir.provenance import provenance
+from gradtape.ir.origin import follow
 from gradtape.ops.control import bodies, loop_rules
 from gradtape.ops.control.scan_params import Scan
 from gradtape.ops.control.scan_products import Products
@@ -97,9 +97,7 @@ def residuals(node: Node) -> list[Node]:
     scan = Scan.of(node)
     whole, more = saved(scan)
     again = apply(node.op, node.inputs, replace(scan, body=whole).params)
-    noted = provenance()
-    if noted is not None:
-        noted.copy(node, again)
+    follow(node, again)
     return list(outputs(again)[len(scan.body.outputs) :]) if more else []
 
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from gradtape.errors import ShapeError
 from gradtape.ir import REGISTRY, Node, Op, Shape, Spec, apply, constant, declare, spec
-from gradtape.ir.facts import Nest, NestAxis
+from gradtape.ir.op_facts import Nest, NestAxis
 from gradtape.ops.arrays import movement
 from gradtape.ops.arrays.slicing import SLICE
 from gradtape.ops.families import batching, cast, independence, promotion

@@ -15,7 +15,7 @@ import numpy as np
 
 from gradtape.dtypes import REAL_OF, as_dtype
 from gradtape.ir import Node, Spec, Undefined, apply, spec
-from gradtape.ir.facts import Spectrum
+from gradtape.ir.op_facts import Spectrum
 from gradtape.ops.arrays.creation import ARANGE
 from gradtape.ops.arrays.triangles import diagonal
 from gradtape.ops.elementwise.arithmetic import (

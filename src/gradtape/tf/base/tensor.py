@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from gradtape.argument_checks import check_exports
-from gradtape.ir import lines
+from gradtape.ir.origin import warn
 from gradtape.pytree import flatten, unflatten
 from gradtape.tensor import tensor as core
 from gradtape.tensor.tensor_view import TensorView
@@ -165,7 +165,7 @@ class Tensor(core.Tensor):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         if self.is_tracked():
             # TensorFlow allows it without a word.
-            lines.warn(
+            warn(
                 "a tensor that a tape tracks becomes a NumPy array, through which no derivative "
                 "passes. Use TensorFlow's functions on it, or x.numpy() where only the value is "
                 "meant."

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from gradtape.ir import Node, topological
-from gradtape.ir.recorded_lines import Place
+from gradtape.ir.origin import Place
 from gradtape.ir.walk import dependents
 from gradtape.runtime.tiers import MODE
 from gradtape.tools.profiler import costs

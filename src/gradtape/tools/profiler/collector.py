@@ -18,7 +18,7 @@ import numpy as np
 
 from gradtape.compiler.objects.llvm import Counts
 from gradtape.ir import Node, Program
-from gradtape.ir.recorded_lines import LINES, Place, user_place
+from gradtape.ir.origin import LINES, Place, user_place
 from gradtape.runtime.kept_for_backward import is_expensive
 from gradtape.tools.profiler.sampler import Sampler
 from gradtape.trace.value import Value

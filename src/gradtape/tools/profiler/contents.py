@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gradtape.ir.recorded_lines import Place
+from gradtape.ir.origin import Place
 from gradtape.runtime.plan_cache import plan_holders
 from gradtape.runtime.probe import compiled_plans
 from gradtape.tools.profiler import advice, phases, tables

@@ -11,8 +11,8 @@ from gradtape.compiler.passes.routine_op import ROUTINE, body_of
 from gradtape.compiler.passes.routines import with_routines
 from gradtape.compiler.passes.units import Call, Fused, Unit
 from gradtape.ir import Node, Program
+from gradtape.ir.origin import LINES, Place, Recorded, following_passes
 from gradtape.ir.program import sealed
-from gradtape.ir.recorded_lines import LINES, Place, Recorded, following_passes
 from gradtape.runtime.tiers import for_numpy
 from gradtape.tools.profiler import costs
 from gradtape.tools.profiler.collector import BoundPlan, NumpyRuns

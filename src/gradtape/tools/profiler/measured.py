@@ -9,7 +9,7 @@ from typing import Any
 
 from gradtape.compiler.counts import Counters
 from gradtape.ir.node import retire_tables
-from gradtape.ir.recorded_lines import Place, note_lines, user_place
+from gradtape.ir.origin import Place, note_lines, user_place
 from gradtape.runtime.counters import counters
 from gradtape.runtime.flush import leave_full_table
 from gradtape.runtime.plan_cache import plan_holders

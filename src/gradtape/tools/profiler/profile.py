@@ -6,7 +6,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from gradtape.ir.recorded_lines import note_lines
+from gradtape.ir.origin import note_lines
 from gradtape.runtime.probe import PROBE
 from gradtape.tools.page.page import page
 from gradtape.tools.profiler import formats

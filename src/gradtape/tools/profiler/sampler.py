@@ -17,8 +17,7 @@ from collections import Counter
 from types import CodeType, FrameType
 from typing import Any
 
-from gradtape.ir.frames import current_line
-from gradtape.ir.recorded_lines import Place, is_library, place_of
+from gradtape.ir.origin import Place, current_line, is_library, place_of
 from gradtape.runtime.buffer_pool import pool_counts
 
 # Seconds of processor time between two looks.

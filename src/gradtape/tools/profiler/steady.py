@@ -14,7 +14,7 @@ from dataclasses import replace
 from math import inf
 from statistics import fmean, median
 
-from gradtape.ir.recorded_lines import Place
+from gradtape.ir.origin import Place
 from gradtape.tools.profiler.collector import Reading
 from gradtape.tools.profiler.groups import PlanRecord
 from gradtape.tools.profiler.plan_log import Runs

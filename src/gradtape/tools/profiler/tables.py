@@ -14,7 +14,7 @@ import numpy as np
 
 from gradtape.autodiff.sparse.pattern import Pattern
 from gradtape.compiler.thread_team import get_num_threads
-from gradtape.ir.recorded_lines import Place
+from gradtape.ir.origin import Place
 from gradtape.tools.profiler.advice import Advice
 from gradtape.tools.profiler.collector import Kept
 from gradtape.tools.profiler.groups import Group, PlanRecord

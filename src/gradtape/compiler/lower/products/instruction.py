@@ -11,7 +11,7 @@ from gradtape.compiler.lower.products import blas
 from gradtape.compiler.lower.products.bundled_products import bundled
 from gradtape.compiler.lower.products.tiled_products import Axis, Contraction
 from gradtape.ir import Node
-from gradtape.ir.facts import Nest, NestAxis
+from gradtape.ir.op_facts import Nest, NestAxis
 from gradtape.ops.families.strides import Strides, row_major
 
 # The slot of an operand, and its offset and strides in bytes.

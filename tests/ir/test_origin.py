@@ -3,8 +3,7 @@
 import sys
 from types import CodeType, SimpleNamespace
 
-from gradtape.ir.frames import current_line
-from gradtape.ir.recorded_lines import place_of
+from gradtape.ir.origin import current_line, place_of
 from gradtape.tools.profiler.tables import shown
 
 

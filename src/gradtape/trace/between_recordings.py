@@ -74,7 +74,7 @@ def join(into: Recording, source: Recording) -> tuple[dict[Node, Node], int]:
     # Handles hold the outputs of a node with several, which are not listed.
     several = [node for node in source.log if type(node.spec) is tuple]
     picks = [pick for node in several for pick in outputs(node)]
-    groups = source.log.parts.groups if source.log.parts is not None else []
+    groups = source.log.returned.groups if source.log.returned is not None else []
     parts = [part for group in groups for part in group]
     for node in topological([*source.log, *picks, *parts, *source.watched, *source.values]):
         position = None if node.op is PICK else source.log.position(node)
