@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import atexit
 import logging
-import logging.handlers
 import os
 import queue
 import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from logging.handlers import QueueListener
 
 
 class Log:
@@ -59,7 +62,7 @@ class _Loggers(logging.Handler):
 # A signal handler may log at any point.
 _lock = threading.RLock()
 _records: queue.SimpleQueue[logging.LogRecord] = queue.SimpleQueue()
-_listener: logging.handlers.QueueListener | None = None
+_listener: QueueListener | None = None
 
 
 def _listen() -> None:
@@ -67,7 +70,10 @@ def _listen() -> None:
     global _listener
     with _lock:
         if _listener is None:
-            _listener = logging.handlers.QueueListener(_records, _Loggers())
+            # With its imports it takes a twentieth of `import gradtape`, and few programs log.
+            from logging.handlers import QueueListener
+
+            _listener = QueueListener(_records, _Loggers())
             _listener.start()
             # Registered after `logging` was imported: called before its handlers are closed.
             atexit.register(drain)

@@ -10,7 +10,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from importlib.util import find_spec
 from typing import Any
 
 from gradtape.config import variable
@@ -96,6 +95,9 @@ def style_of(choice: Choice) -> str | Listener:
 
 
 def _has_rich() -> bool:
+    # Slow to import, and needed when work takes long.
+    from importlib.util import find_spec
+
     return find_spec("rich") is not None
 
 

@@ -10,21 +10,22 @@ changes.
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 import os
 import site
 import sys
 from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
 from importlib import import_module
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gradtape.config import variable
 from gradtape.dtypes import Array
 from gradtape.records import dataclass
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 CHOICES = ("auto", "openblas", "mkl")
 # The first letter of a routine's name.
@@ -166,8 +167,11 @@ def capsule_address(module: str, name: str, signatures: tuple[bytes, ...] = ()) 
 
 
 def _openblas_paths() -> Iterator[Path]:
-    # The package is found, not imported.
-    found = importlib.util.find_spec("scipy")
+    # Both are slow to import, and needed at the first product. The package is found, not imported.
+    from importlib.util import find_spec
+    from pathlib import Path
+
+    found = find_spec("scipy")
     if found is None or found.origin is None:
         return
     package = Path(found.origin).parent
@@ -180,6 +184,9 @@ def _openblas_paths() -> Iterator[Path]:
 
 
 def _mkl_paths() -> Iterator[Path]:
+    # Slow to import, and needed at the first product.
+    from pathlib import Path
+
     pattern = {"win32": "mkl_rt*.dll", "darwin": "libmkl_rt*.dylib"}.get(
         sys.platform, "libmkl_rt.so*"
     )

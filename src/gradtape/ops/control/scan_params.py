@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
 from typing import TypeVar
 
 from gradtape.ir import Node, Program, Spec, spec
@@ -64,4 +63,4 @@ class Scan:
         return range(self.length)[:: -1 if self.reverse else 1]
 
 
-PARAMS = tuple(one.name for one in fields(Scan))
+PARAMS = tuple(Scan.__annotations__)
