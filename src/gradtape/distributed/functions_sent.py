@@ -6,6 +6,7 @@ reads from outside: a worker would have a copy, whose changes nobody sees.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import importlib
@@ -64,6 +65,7 @@ def unpacked(sent: Sent) -> Any:
     return pickle.loads(sent.data)
 
 
+# By digest: the pickled bytes are not kept.
 _kept: OrderedDict[str, Any] = OrderedDict()
 
 
@@ -119,7 +121,7 @@ def parts_of(thing: Any) -> Iterator[tuple[str, Any]]:
         thing = thing.__func__
     if isinstance(thing, functools.partial):
         yield "func", thing.func
-        yield from ((str(number), value) for number, value in enumerate(thing.args))
+        yield from parts_of(thing.args)
         yield from thing.keywords.items()
     elif isinstance(thing, types.FunctionType):
         yield from _parts_of_function(thing)
@@ -137,12 +139,10 @@ def parts_of(thing: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _parts_of_function(f: types.FunctionType) -> Iterator[tuple[str, Any]]:
-    for label, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
-        try:
-            yield label, cell.cell_contents
-        except ValueError:  # it is not assigned yet
-            continue
     code = f.__code__
+    for label, cell in zip(code.co_freevars, f.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):  # it is not assigned yet
+            yield label, cell.cell_contents
     names = code.co_varnames[: code.co_argcount]
     defaults = f.__defaults__ or ()
     yield from zip(names[len(names) - len(defaults) :], defaults, strict=True)

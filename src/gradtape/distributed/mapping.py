@@ -18,6 +18,7 @@ from gradtape.distributed.functions_sent import Sent
 from gradtape.distributed.programs import NotAProgramError, compile_ahead, travelling
 from gradtape.distributed.ray_tasks import AHEAD, RayTasks
 from gradtape.distributed.report import Report
+from gradtape.distributed.shards import as_array, rows_in
 from gradtape.distributed.tasks import (
     ProgramOfItem,
     Settings,
@@ -29,7 +30,6 @@ from gradtape.distributed.tasks import (
 from gradtape.jit.function import Function
 from gradtape.progress import Choice, Progress, chosen
 from gradtape.pytree import flatten, unflatten
-from gradtape.tensor import Tensor
 
 __all__ = ["Results", "map"]
 
@@ -245,17 +245,9 @@ class rows_of(Sequence[Any]):  # noqa: N801 - it is called like a function
     """A nest of arrays as a sequence of slices of so many rows."""
 
     def __init__(self, tree: Any, size: int) -> None:
-        self._leaves, self._structure = flatten(tree)
-        self._leaves = [
-            leaf.numpy() if isinstance(leaf, Tensor) else np.asarray(leaf) for leaf in self._leaves
-        ]
-        lengths = {leaf.shape[0] if leaf.ndim else -1 for leaf in self._leaves}
-        if len(lengths) != 1 or -1 in lengths:
-            raise ValueError(
-                "map: batch= takes arrays with the same number of rows, got shapes "
-                f"{[leaf.shape for leaf in self._leaves]}."
-            )
-        self._count, self._size = lengths.pop(), size
+        leaves, self._structure = flatten(tree)
+        self._leaves = [as_array(leaf) for leaf in leaves]
+        self._count, self._size = rows_in("map: batch= takes arrays with", self._leaves), size
 
     def __len__(self) -> int:
         return -(-self._count // self._size)

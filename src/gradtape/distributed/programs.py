@@ -37,13 +37,6 @@ class NotAProgramError(Exception):
 
 
 @dataclass(frozen=True)
-class PackedBody:
-    """A body among the params of a packed program."""
-
-    content: PackedProgram
-
-
-@dataclass(frozen=True)
 class PackedProgram:
     """A program as plain data: ops by name, nodes by number."""
 
@@ -75,7 +68,7 @@ def packed(found: Program) -> PackedProgram:
 
 def _packed_params(params: Any) -> Any:
     if isinstance(params, Program):
-        return PackedBody(packed(params))
+        return packed(params)
     if type(params) is tuple:
         return tuple(_packed_params(each) for each in params)
     if callable(params) and not isinstance(params, (type, np.dtype)):
@@ -98,8 +91,8 @@ def unpacked(data: PackedProgram) -> Program:
 
 
 def _unpacked_params(params: Any) -> Any:
-    if isinstance(params, PackedBody):
-        body = unpacked(params.content)
+    if isinstance(params, PackedProgram):
+        body = unpacked(params)
         # Bodies are interned, so that equal loops are one node.
         return closed(body.inputs, body.outputs)
     if type(params) is tuple:
@@ -158,16 +151,6 @@ def compile_ahead(travelling: TravellingProgram) -> None:
     plan_for(_unpacked_once(travelling), travelling.fastmath).compile()
 
 
-def specs_of(leaves: Sequence[Any]) -> tuple[Spec, ...]:
-    """The specs of arrays and tensors. Raises NotAProgramError for anything else."""
-    found = []
-    for leaf in leaves:
-        if not isinstance(leaf, (np.ndarray, Tensor)) or leaf.dtype.kind not in "biufc":
-            raise NotAProgramError(f"an argument is of type {type(leaf).__name__}, not an array")
-        found.append(spec(tuple(leaf.shape), np.dtype(leaf.dtype)))
-    return tuple(found)
-
-
 def trace_leaves(
     name: str,
     function: Callable[[Any, list[Tensor]], tuple[list[Any], Any]],
@@ -216,7 +199,11 @@ def travelling(
 ) -> TravellingProgram:
     """The program of f for arguments like these. Raises NotAProgramError where there is none."""
     leaves, structure = flatten(args)
-    specs = specs_of(leaves)
+    specs = []
+    for leaf in leaves:
+        if not isinstance(leaf, (np.ndarray, Tensor)) or leaf.dtype.kind not in "biufc":
+            raise NotAProgramError(f"an argument is of type {type(leaf).__name__}, not an array")
+        specs.append(spec(tuple(leaf.shape), np.dtype(leaf.dtype)))
 
     def call(_: Any, tensors: list[Tensor]) -> tuple[list[Any], Structure]:
         results, kind = flatten(f(*unflatten(structure, tensors)))
@@ -225,9 +212,4 @@ def travelling(
                 raise NotAProgramError(f"it returns a {type(result).__name__}")
         return [asarray(result) for result in results], kind
 
-    return trace_leaves(name, call, specs, fastmath=fastmath)
-
-
-def as_operands(leaves: Sequence[Any]) -> list[Any]:
-    """Leaves of arguments as arrays, for a program."""
-    return [leaf.numpy() if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+    return trace_leaves(name, call, tuple(specs), fastmath=fastmath)

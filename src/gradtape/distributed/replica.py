@@ -46,6 +46,17 @@ def state_variables(model: Any, optimizer: Any) -> list[Variable]:
     return found + [v for _, v in optimizer.named_variables() if v.number not in seen]
 
 
+def values_of(variables: Sequence[Variable]) -> list[np.ndarray]:
+    """Copies of the values of variables."""
+    return [np.array(variable.numpy()) for variable in variables]
+
+
+def assign(variables: Sequence[Variable], arrays: Sequence[np.ndarray]) -> None:
+    """Give variables values: copies, because arrays of the object store are shared."""
+    for variable, array in zip(variables, arrays, strict=True):
+        variable.assign(np.array(array))
+
+
 def averaged(model: Any) -> list[Variable]:
     """The variables that are not trained, and averaged over shards: moving means and the like."""
     return [v for v in model.non_trainable_variables if v.dtype.kind in "fc"]
@@ -58,7 +69,7 @@ def counted(model: Any) -> list[Variable]:
 
 def gradients_of(
     loss: Callable[..., Any], model: Any, batch: Sequence[Any]
-) -> tuple[Tensor, list[Tensor | None]]:
+) -> tuple[Tensor, list[Any]]:
     """The loss of a batch, and its gradients by the parameters."""
     with GradientTape() as tape:
         value = asarray(loss(model, *batch))
@@ -111,13 +122,12 @@ class Replica:
             raise RuntimeError(
                 f"data_parallel: {len(arrays)} arrays for {len(variables)} variables."
             )
-        for variable, array in zip(variables, arrays, strict=True):
-            variable.assign(np.array(array))
+        assign(variables, arrays)
         self.position, self._layout, self._last_loss = position, layout, loss
 
     def state(self) -> list[np.ndarray]:
         """The values of all variables of the state."""
-        return [np.array(variable.numpy()) for variable in self._variables()]
+        return values_of(self._variables())
 
     def checksum(self) -> str:
         """A digest of the state, equal in all replicas."""
@@ -136,8 +146,7 @@ class Replica:
         random_streams.begin(self._seed, (0, 0))
         _, found = gradients_of(self._loss, self._model, self._batch(content))
         rows = [at for at, gradient in enumerate(found) if isinstance(gradient, RowSparse)]
-        for variable, array in zip(self._variables(), before, strict=True):
-            variable.assign(array)
+        assign(self._variables(), before)
         return rows
 
     # A step.
@@ -207,26 +216,24 @@ class Replica:
     def _in_python(self, step: int, shard: Shard) -> tuple[float, list[Any], dict[int, Any]]:
         """Loss, dense arrays and row-sparse ones of a shard, by the user's own function."""
         buffers, counts = averaged(self._model), counted(self._model)
-        before = [np.array(buffer.numpy()) for buffer in buffers]
-        counted_before = [np.array(variable.numpy()) for variable in counts]
+        before, counted_before = values_of(buffers), values_of(counts)
         random_streams.begin(self._seed, (step, shard.number))
         value, found = gradients_of(self._loss, self._model, self._batch(shard.content))
-        arrays: list[Any] = []
+        arrays: list[Any] = [None] * len(found)
         sparse: dict[int, Any] = {}
         assert self._layout is not None
         for at, gradient in enumerate(found):
-            arrays.append(None)
             if gradient is None:
                 continue
             if at not in self._layout.rows:
                 arrays[at] = np.array(gradient.numpy())
-            elif isinstance(gradient, RowSparse):
-                rows = gradient.indices.numpy(), gradient.values.numpy()
-                sparse[at] = self._rows(at, *rows)
-            else:
-                # It was row-sparse in the first step: all its rows, then.
-                sparse[at] = self._rows(at, np.arange(gradient.shape[0]), gradient.numpy())
-        arrays += [np.array(buffer.numpy()) for buffer in buffers]
+                continue
+            # One that was row-sparse in the first step and is not now has all its rows.
+            whole = not isinstance(gradient, RowSparse)
+            indices = np.arange(gradient.shape[0]) if whole else gradient.indices.numpy()
+            values = gradient.numpy() if whole else gradient.values.numpy()
+            sparse[at] = self._rows(at, indices, values)
+        arrays += values_of(buffers)
         number = float(value)
         for variable, was in zip(counts, counted_before, strict=True):
             if not np.array_equal(variable.numpy(), was):
@@ -234,9 +241,8 @@ class Replica:
                     f"data_parallel: the loss assigns {variable.name} of dtype {variable.dtype}, "
                     "which cannot be averaged over shards. Count in the optimizer or the driver."
                 )
-        for buffer, array in zip(buffers, before, strict=True):
-            # The next shard starts from the same averages.
-            buffer.assign(array)
+        # The next shard starts from the same averages.
+        assign(buffers, before)
         return number, arrays, sparse
 
     def _by_program(

@@ -31,6 +31,15 @@ def as_array(part: Any) -> np.ndarray:
     return part.numpy() if isinstance(part, Tensor) else np.asarray(part)
 
 
+def rows_in(what: str, arrays: Sequence[np.ndarray]) -> int:
+    """The number of rows that all arrays have."""
+    lengths = {len(part) if part.ndim else -1 for part in arrays}
+    if len(lengths) != 1 or -1 in lengths:
+        shapes = [part.shape for part in arrays]
+        raise ValueError(f"{what} the same number of rows, got shapes {shapes}.")
+    return lengths.pop()
+
+
 def divided(batch: Sequence[Any], count: int, by_rows: bool) -> list[Shard]:
     """The shards of a batch; with `by_rows` it is one array of row numbers.
 
@@ -43,13 +52,7 @@ def divided(batch: Sequence[Any], count: int, by_rows: bool) -> list[Shard]:
     if by_rows and len(batch) != 1:
         raise ValueError("step: data= was given, so a batch is one array of row numbers.")
     arrays = [as_array(part) for part in batch]
-    lengths = {len(part) if part.ndim else -1 for part in arrays}
-    if len(lengths) != 1 or -1 in lengths:
-        raise ValueError(
-            "step: the arrays of a batch need the same number of rows, got shapes "
-            f"{[part.shape for part in arrays]}."
-        )
-    total = lengths.pop()
+    total = rows_in("step: the arrays of a batch need", arrays)
     if total < count:
         raise ValueError(
             f"step: a batch of {total} rows cannot be divided into {count} shards. "

@@ -15,7 +15,7 @@ import numpy as np
 from gradtape.compiler.thread_team import set_num_threads
 from gradtape.distributed import functions_sent, kernel_files, random_streams
 from gradtape.distributed.functions_sent import Sent
-from gradtape.distributed.programs import TravellingProgram, as_operands
+from gradtape.distributed.programs import TravellingProgram
 from gradtape.distributed.report import Cost, cost_since
 from gradtape.pytree import flatten, map_leaves, unflatten
 from gradtape.runtime.counters import counters
@@ -58,7 +58,7 @@ class ProgramOfItem:
     programs: tuple[TravellingProgram, ...]
 
     def __call__(self, x: Any) -> Any:
-        leaves = as_operands(flatten(x)[0])
+        leaves = flatten(as_arrays(x))[0]
         shapes = [(tuple(leaf.shape), leaf.dtype) for leaf in leaves]
         for program in self.programs:
             if shapes == [(of.shape, of.dtype) for of in program.arguments]:
@@ -82,7 +82,7 @@ def run_tasks(
     traced = 0
     try:
         f = functions_sent.receive(function) if isinstance(function, Sent) else function
-        traced = 0 if _travelled(f) else len(items)
+        traced = 0 if getattr(f, "programs", None) else len(items)
         wants_generator = takes_generator(f)
         if is_apart:
             set_num_threads(settings.threads)
@@ -117,10 +117,6 @@ def _one(
     # Every run of a plan is compiled, so results do not depend on how many a worker ran before.
     with compiled_first():
         return as_arrays(f(item, **more))
-
-
-def _travelled(f: Any) -> bool:
-    return bool(getattr(f, "programs", None))
 
 
 def takes_generator(f: Any) -> bool:

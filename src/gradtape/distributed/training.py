@@ -30,8 +30,10 @@ from gradtape.distributed.replica import (
     UNKNOWN,
     Replica,
     StaleStepError,
+    assign,
     averaged,
     state_variables,
+    values_of,
 )
 from gradtape.distributed.report import RayMetrics, Report
 from gradtape.distributed.shards import Shard, as_array, divided
@@ -83,7 +85,6 @@ class DataParallel:
         self._layout: GradientLayout | None = None
         self._programs: dict[Any, Any] = {}
         self._kernels: Any = None
-        self._traced = False
         if checkpoints is not None:
             self._restore(checkpoints)
         self._ray = ray_cluster.connect("data_parallel", address)
@@ -109,9 +110,12 @@ class DataParallel:
 
     # Before the first step.
 
+    def _tree(self) -> dict[str, Any]:
+        """What a checkpoint holds."""
+        return {"model": self.model, "optimizer": self.optimizer, "seed": self._seed}
+
     def _restore(self, checkpoints: Checkpointer) -> None:
-        tree = {"model": self.model, "optimizer": self.optimizer, "seed": self._seed}
-        found = checkpoints.restore(into=tree)
+        found = checkpoints.restore(into=self._tree())
         if found is not None:
             self.steps, self._seed = found.step, int(found.tree["seed"])
 
@@ -191,15 +195,14 @@ class DataParallel:
         return rows
 
     def _send_state(self, replicas: Sequence[Any]) -> None:
-        state = [np.array(v.numpy()) for v in state_variables(self.model, self.optimizer)]
-        reference = self._ray.put(state)
-        self._ray.get(
-            [
-                each.load.remote(self.steps, self._layout, reference, 0.0, *self._equipment)
-                for each in replicas
-            ]
-        )
+        state = values_of(state_variables(self.model, self.optimizer))
+        self._load(replicas, self.steps, self._ray.put(state), 0.0)
         self.report.bytes_sent += sum(part.nbytes for part in state) * len(replicas)
+
+    def _load(self, replicas: Sequence[Any], position: int, state: Any, loss: float) -> None:
+        """Give workers a state, which is a reference."""
+        more = (position, self._layout, state, loss, *self._equipment)
+        self._ray.get([each.load.remote(*more) for each in replicas])
 
     # Steps.
 
@@ -216,21 +219,18 @@ class DataParallel:
             self._trace(shards)
         while True:
             try:
-                loss = self._attempt(shards)
-                break
+                loss: float | None = self._attempt(shards)
             except self._errors:
                 self.report.note_retries(1, f"step {self.steps}")
-                done = self._recover()
-                if done is not None:
-                    loss = done
-                    break
+                loss = self._recover()
+            if loss is not None:
+                break
         self.steps += 1
         if self._check_every and self.steps % self._check_every == 0:
             self.check()
         if self._checkpoints is not None and self._checkpoints.is_due(self.steps):
             self.sync()
-            tree = {"model": self.model, "optimizer": self.optimizer, "seed": self._seed}
-            self._checkpoints.save(self.steps, tree)
+            self._checkpoints.save(self.steps, self._tree())
         self._metrics.tell()
         return loss
 
@@ -242,13 +242,10 @@ class DataParallel:
         buckets = self._layout.buckets
         program = self._programs or None
         if len(self._replicas) == 1:
-            call = replicas[0].alone.remote(
-                self.steps, list(shards), len(shards), program, self._kernels
-            )
+            alone = replicas[0].alone
+            call = alone.remote(self.steps, list(shards), len(shards), program, self._kernels)
             cost, result = self._ray.get(call)
-            self.report.add(cost)
-            self._count(shards, [cost], [result], time.perf_counter() - start)
-            return float(result[0])
+            return self._count(shards, [cost], [result], time.perf_counter() - start)
         calls = []
         for at, replica in enumerate(replicas):
             low, high = (k * len(shards) // len(replicas) for k in (at, at + 1))
@@ -260,29 +257,26 @@ class DataParallel:
         parts: list[Any] = []
         for bucket in range(buckets):
             pieces = [each[2 + bucket] for each in calls]
-            if gathered:
-                parts += pieces
-            else:
-                owner = replicas[bucket % len(replicas)]
-                parts.append(owner.reduce.remote(len(shards), *pieces))
+            owner = replicas[bucket % len(replicas)]
+            parts += pieces if gathered else [owner.reduce.remote(len(shards), *pieces)]
         done = [
             replica.apply.remote(self.steps, len(shards), buckets, gathered, *notes, *parts)
             for replica in self._replicas
         ]
         results = self._ray.get(done)
         costs = self._ray.get([each[0] for each in calls])
-        for cost in costs:
-            self.report.add(cost)
-        self._count(shards, costs, results, time.perf_counter() - start)
-        return float(results[0][0])
+        return self._count(shards, costs, results, time.perf_counter() - start)
 
     def _count(
         self, shards: Sequence[Shard], costs: Sequence[Any], results: Sequence[Any], seconds: float
-    ) -> None:
-        sent = sum(shard.nbytes for shard in shards)
-        self.report.bytes_sent += sent
+    ) -> float:
+        """Count what a step cost; its loss."""
+        for cost in costs:
+            self.report.add(cost)
+        self.report.bytes_sent += sum(shard.nbytes for shard in shards)
         busy = max(cost.seconds for cost in costs) + max(each[1] for each in results)
         self.report.exchange_seconds += max(0.0, seconds - busy)
+        return float(results[0][0])
 
     # Workers that come and go.
 
@@ -311,12 +305,7 @@ class DataParallel:
         try:
             state = donor.state.remote()
             behind = [replica for replica, position, _ in positions if position != newest]
-            self._ray.get(
-                [
-                    each.load.remote(newest, self._layout, state, loss, *self._equipment)
-                    for each in behind
-                ]
-            )
+            self._load(behind, newest, state, loss)
         except self._errors:
             return self._recover()
         return loss if newest == self.steps + 1 else None
@@ -385,9 +374,7 @@ class DataParallel:
             except self._errors:
                 self._recover()
         self.report.bytes_received += sum(part.nbytes for part in arrays)
-        variables = state_variables(self.model, self.optimizer)
-        for variable, array in zip(variables, arrays, strict=True):
-            variable.assign(np.array(array))
+        assign(state_variables(self.model, self.optimizer), arrays)
 
     def close(self) -> None:
         """Give the driver the state, and end the workers."""
