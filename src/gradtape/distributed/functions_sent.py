@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from gradtape import Variable
 from gradtape.errors import shown
-from gradtape.tensor import Variable
 
 # How deep functions inside functions, and containers, are looked into.
 DEPTH = 8

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gradtape import RowSparse, Tensor
 from gradtape.distributed.programs import (
     NotAProgramError,
     TravellingProgram,
@@ -15,7 +16,6 @@ from gradtape.distributed.programs import (
 )
 from gradtape.distributed.replica import DENSE, NONE, ROWS, averaged, counted, gradients_of
 from gradtape.ir.spec import spec
-from gradtape.tensor import RowSparse, Tensor
 
 
 def gradient_program(

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from gradtape import Function
 from gradtape.annotated_kinds import Count
 from gradtape.argument_checks import as_count, as_flag
 from gradtape.control.vmap import vmap
@@ -27,7 +28,6 @@ from gradtape.distributed.tasks import (
     size_of,
     takes_generator,
 )
-from gradtape.jit.function import Function
 from gradtape.progress import Choice, Progress, chosen
 from gradtape.pytree import flatten, unflatten
 

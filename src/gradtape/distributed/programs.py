@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from gradtape import Tensor, asarray
 from gradtape.caches import remembered
 from gradtape.control.traced_bodies import TracedBody, settled, trace
 from gradtape.ir.node import PLACEHOLDER, Node
@@ -24,7 +25,6 @@ from gradtape.ops.control.bodies import calls_python
 from gradtape.pytree import Structure, flatten, unflatten
 from gradtape.runtime.flush import compute_handle
 from gradtape.runtime.plan_cache import plan_for
-from gradtape.tensor import Tensor, asarray
 from gradtape.trace import Handle
 from gradtape.trace.value import Value
 

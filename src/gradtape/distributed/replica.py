@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from gradtape import GradientTape, RowSparse, Tensor, Variable, asarray
 from gradtape.compiler.thread_team import set_num_threads
 from gradtape.distributed import functions_sent, gradient_parts, pairwise, random_streams
 from gradtape.distributed.functions_sent import Sent
@@ -23,8 +24,6 @@ from gradtape.distributed.report import cost_since
 from gradtape.distributed.shards import Shard
 from gradtape.distributed.tasks import install_kernels
 from gradtape.runtime.counters import counters
-from gradtape.tape.gradient_tape import GradientTape
-from gradtape.tensor import RowSparse, Tensor, Variable, asarray
 from gradtape.tensor.modes import compiled_first
 
 # How a gradient travels in the results of a program.

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.tensor import Tensor
+from gradtape import Tensor
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from gradtape import Tensor, Variable
 from gradtape.compiler.thread_team import set_num_threads
 from gradtape.distributed import functions_sent, kernel_files, random_streams
 from gradtape.distributed.functions_sent import Sent
@@ -19,7 +20,6 @@ from gradtape.distributed.programs import TravellingProgram
 from gradtape.distributed.report import Cost, cost_since
 from gradtape.pytree import flatten, map_leaves, unflatten
 from gradtape.runtime.counters import counters
-from gradtape.tensor import Tensor, Variable
 from gradtape.tensor.generator import Generator
 from gradtape.tensor.modes import compiled_first
 

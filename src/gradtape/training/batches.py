@@ -7,12 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from gradtape import pytree
+from gradtape import Tensor, Variable, pytree
 from gradtape.argument_checks import as_count, as_flag, check_exports
 from gradtape.errors import ShapeError, shown
 from gradtape.tensor.generator import Generator
-from gradtape.tensor.tensor import Tensor
-from gradtape.tensor.variable import Variable
 from gradtape.training.storage import registry
 
 __all__ = ["Batches"]

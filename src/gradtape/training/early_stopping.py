@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gradtape import Tensor
 from gradtape.annotated_kinds import Count, NonNegative
 from gradtape.argument_checks import check_exports
 from gradtape.ir.spec import spec
-from gradtape.tensor.tensor import Tensor
 from gradtape.trace.value import Value
 from gradtape.training.storage.decode import tree_into
 from gradtape.training.storage.encode import Snapshot, snapshot

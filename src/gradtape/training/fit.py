@@ -11,14 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from gradtape import pytree
+from gradtape import Tensor, Variable, pytree
 from gradtape.annotated_kinds import Count, Size
 from gradtape.argument_checks import as_count, as_flag, check_exports, check_function
 from gradtape.errors import DtypeError, ShapeError, is_of_this_line, shown
 from gradtape.progress import Choice
 from gradtape.tensor.modes import compiled_first
-from gradtape.tensor.tensor import Tensor
-from gradtape.tensor.variable import Variable
 from gradtape.training.batches import Batches, Shuffle, Stream
 from gradtape.training.early_stopping import BestEpoch, EarlyStopping
 from gradtape.training.history import History

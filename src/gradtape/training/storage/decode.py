@@ -14,12 +14,9 @@ from typing import Any, ClassVar, NamedTuple, NoReturn
 
 import numpy as np
 
-from gradtape import pytree
+from gradtape import RowSparse, Tensor, Variable, pytree
 from gradtape.errors import DamagedFileError, MismatchError, StorageError
 from gradtape.ir.spec import spec
-from gradtape.tensor.row_sparse import RowSparse
-from gradtape.tensor.tensor import Tensor
-from gradtape.tensor.variable import Variable
 from gradtape.trace.value import Value
 from gradtape.training.storage import registry
 from gradtape.training.storage.encode import DEEPEST, DTYPES, FACTORIES, PACKED_TYPES, TF_TENSOR

@@ -18,11 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from gradtape import pytree
+from gradtape import RowSparse, Tensor, Variable, pytree
 from gradtape.errors import UnsavableError
-from gradtape.tensor.row_sparse import KeptAsRows, RowSparse
-from gradtape.tensor.tensor import Tensor
-from gradtape.tensor.variable import Variable
+from gradtape.tensor.row_sparse import KeptAsRows
 from gradtape.trace.followed_number import FOLLOWED
 from gradtape.trace.thread_state import state
 from gradtape.training.storage import registry

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from gradtape import Tensor, Variable
 from gradtape.argument_checks import check_exports
 from gradtape.errors import MismatchError
 from gradtape.ir.spec import spec
-from gradtape.tensor.tensor import Tensor
-from gradtape.tensor.variable import Variable
 from gradtape.trace.value import Value
 from gradtape.training.storage.decode import new_tree
 from gradtape.training.storage.encode import snapshot
