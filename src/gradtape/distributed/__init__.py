@@ -14,8 +14,7 @@ from gradtape.argument_checks import check_exports as _check_exports
 from gradtape.distributed.derivative_blocks import Blocks, hessian, jacobian
 from gradtape.distributed.mapping import Results, map
 from gradtape.distributed.report import Report
-from gradtape.distributed.starting import data_parallel
-from gradtape.distributed.training import DataParallel
+from gradtape.distributed.training import DataParallel, data_parallel
 
 __all__ = [
     "Blocks",

@@ -10,10 +10,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from gradtape.annotated_kinds import Count, Size
 from gradtape.argument_checks import as_count
 from gradtape.distributed import (
     functions_sent,
@@ -22,8 +23,7 @@ from gradtape.distributed import (
     ray_cluster,
     ray_tasks,
 )
-from gradtape.distributed.gradient_parts import GradientLayout
-from gradtape.distributed.gradient_program import gradient_program
+from gradtape.distributed.gradient_parts import BUCKET, GradientLayout
 from gradtape.distributed.programs import NotAProgramError
 from gradtape.distributed.replica import (
     ROWS,
@@ -32,6 +32,7 @@ from gradtape.distributed.replica import (
     StaleStepError,
     assign,
     averaged,
+    gradient_program,
     state_variables,
     values_of,
 )
@@ -39,7 +40,7 @@ from gradtape.distributed.report import RayMetrics, Report
 from gradtape.distributed.shards import Shard, as_array, divided
 from gradtape.training.storage.checkpointer import Checkpointer
 
-__all__ = ["DataParallel"]
+__all__ = ["DataParallel", "data_parallel"]
 
 # Gradients of fewer bytes are gathered by every worker, larger ones are summed bucket by bucket.
 SMALL = 1 << 20
@@ -51,6 +52,91 @@ class WorkersLostError(RuntimeError):
     """All workers were lost, and with them the state since the last checkpoint."""
 
 
+def data_parallel(
+    loss: Callable[..., Any],
+    model: Any,
+    optimizer: Any,
+    *,
+    workers: int = 2,
+    shards: Size | None = None,
+    data: Sequence[Any] | None = None,
+    checkpoints: Checkpointer | None = None,
+    seed: int | None = None,
+    threads: Size = 1,
+    check_every: Count = 100,
+    bucket: Size = BUCKET,
+    address: str | None = None,
+) -> DataParallel:
+    """Train a model on many workers of Ray: `with data_parallel(...) as train: train.step(x, y)`.
+
+    >>> def loss(model, x, y):
+    ...     return gt.mean((model(x) - y) ** 2)
+    >>> model, optimizer = gt.nn.Dense(1, in_features=3), gt.optimizers.Adam(0.01)
+    >>> gt.distributed.data_parallel(loss, model, optimizer, workers=0)
+    Traceback (most recent call last):
+    ValueError: data_parallel: workers=0 is not a whole number of at least 1. Pass one.
+
+    `loss(model, *batch)` gives the loss of a batch, averaged over its rows. `step` divides a batch
+    among workers, averages gradients and takes a step of the optimizer on every worker; at the end
+    of the block, or after `sync`, model and optimizer here have the new state.
+
+    | argument | meaning |
+    |---|---|
+    | workers | how many there are at first; `resize` changes it |
+    | shards | parts of a batch, by default as many as workers; with a fixed number the results are equal to the last bit for any number of workers |
+    | data | arrays that all workers hold; batches are row numbers then |
+    | checkpoints | a `gt.Checkpointer`: a run goes on from its latest one, and writes when due |
+    | seed | of the random streams, one for each shard of each step |
+    | threads | CPUs of one worker |
+    | check_every | steps between two comparisons of the state of all workers; 0 for none |
+    | bucket | bytes of gradients that travel as one object |
+    | address | a cluster of Ray; without it the current one, or a new one on this machine |
+
+    A worker that dies is replaced: it gets the state of another, and the step is repeated unless it
+    was taken. `report` counts that, and `print(train.report)` shows it.
+    """  # noqa: E501 - rows of a table
+    workers = as_count("data_parallel: workers", workers, least=1)
+    if shards is not None:
+        shards = as_count("data_parallel: shards", shards, least=1)
+    for name, thing, method in (
+        ("model", model, "named_variables"),
+        ("optimizer", optimizer, "slots_of"),
+    ):
+        if not hasattr(thing, method):
+            raise TypeError(
+                f"data_parallel: {name} is a {type(thing).__name__}. Pass a gt.nn module and an "
+                "optimizer of gt.optimizers."
+            )
+    if not callable(loss):
+        raise TypeError("data_parallel: loss is not a function. Pass loss(model, *batch).")
+    options = Options(
+        workers,
+        workers if shards is None else shards,
+        data,
+        checkpoints,
+        random_streams.base_seed(seed),
+        as_count("data_parallel: threads", threads, least=1),
+        as_count("data_parallel: check_every", check_every),
+        as_count("data_parallel: bucket", bucket, least=1),
+        address,
+    )
+    return DataParallel(loss, model, optimizer, options)
+
+
+class Options(NamedTuple):
+    """The options of `data_parallel`, checked."""
+
+    workers: int
+    shards: int
+    data: Sequence[Any] | None
+    checkpoints: Checkpointer | None
+    seed: int
+    threads: int
+    check_every: int
+    bucket: int
+    address: str | None
+
+
 class DataParallel:
     """Data-parallel training; `data_parallel` makes it. Use it in a `with` block.
 
@@ -59,65 +145,41 @@ class DataParallel:
     """
 
     def __init__(
-        self,
-        loss: Callable[..., Any],
-        model: Any,
-        optimizer: Any,
-        *,
-        workers: int,
-        shards: int | None,
-        data: Sequence[Any] | None,
-        checkpoints: Checkpointer | None,
-        seed: int | None,
-        threads: int,
-        check_every: int,
-        bucket: int,
-        address: str | None,
+        self, loss: Callable[..., Any], model: Any, optimizer: Any, options: Options
     ) -> None:
-        self._loss, self.model, self.optimizer = loss, model, optimizer
-        self.shards = workers if shards is None else shards
-        self._threads, self._check_every, self._bucket = threads, check_every, bucket
-        self._checkpoints = checkpoints
-        self._seed = random_streams.base_seed(seed)
+        self._loss, self.model, self.optimizer, self._options = loss, model, optimizer, options
+        self.shards, self._wanted, self._seed = options.shards, options.workers, options.seed
         # Steps taken so far, those before a checkpoint included.
         self.steps = 0
         self.report = Report("data_parallel")
         self._layout: GradientLayout | None = None
         self._programs: dict[Any, Any] = {}
         self._kernels: Any = None
-        if checkpoints is not None:
-            self._restore(checkpoints)
-        self._ray = ray_cluster.connect("data_parallel", address)
-        self._errors = (
-            self._ray.exceptions.RayActorError,
-            self._ray.exceptions.ObjectLostError,
-            self._ray.exceptions.WorkerCrashedError,
-            StaleStepError,
-        )
-        ray_cluster.check_room("data_parallel", self._ray, workers, threads)
+        if options.checkpoints is not None:
+            found = options.checkpoints.restore(into=self._tree())
+            if found is not None:
+                self.steps, self._seed = found.step, int(found.tree["seed"])
+        self._ray = ray_cluster.connect("data_parallel", options.address)
+        errors = self._ray.exceptions
+        died = (errors.RayActorError, errors.ObjectLostError, errors.WorkerCrashedError)
+        self._errors = (*died, StaleStepError)
+        ray_cluster.check_room("data_parallel", self._ray, options.workers, options.threads)
         self._metrics = RayMetrics(self._ray.util.metrics, self.report)
         self._groups: list[Any] = []
         self._replicas: list[Any] = []
         self._data: Any = None
         self._example: list[np.ndarray] | None = None
-        if data is not None:
-            arrays = [as_array(part) for part in data]
-            self._example = arrays
-            self._data = self._ray.put(arrays)
+        if options.data is not None:
+            self._example = [as_array(part) for part in options.data]
+            self._data = self._ray.put(self._example)
         self._sent: Any = None
         self._equipment: tuple[Any, ...] = ()
-        self._wanted = workers
 
     # Before the first step.
 
     def _tree(self) -> dict[str, Any]:
         """What a checkpoint holds."""
         return {"model": self.model, "optimizer": self.optimizer, "seed": self._seed}
-
-    def _restore(self, checkpoints: Checkpointer) -> None:
-        found = checkpoints.restore(into=self._tree())
-        if found is not None:
-            self.steps, self._seed = found.step, int(found.tree["seed"])
 
     def _prepare(self, shards: Sequence[Shard]) -> None:
         """Build the model, start the workers, and find out how gradients travel."""
@@ -142,19 +204,19 @@ class DataParallel:
         arrays = [*self.model.parameters(), *averaged(self.model)]
         shapes = tuple(tuple(each.shape) for each in arrays)
         dtypes = tuple(each.dtype.name for each in arrays)
-        self._layout = GradientLayout(shapes, dtypes, frozenset(rows), self._bucket)
+        self._layout = GradientLayout(shapes, dtypes, frozenset(rows), self._options.bucket)
         self._send_state(self._replicas)
 
     def _start(self, count: int) -> None:
         """Start workers, all of them or none: a placement group of Ray has room for each."""
         ray = self._ray
-        bundle = {"CPU": float(self._threads)}
+        bundle = {"CPU": float(self._options.threads)}
         group = ray.util.placement_group([bundle] * count, strategy="PACK")
         if not group.wait(PATIENCE):
             ray.util.remove_placement_group(group)
             raise TimeoutError(
-                f"data_parallel: no room for {count} workers of {self._threads} CPUs: others use "
-                f"the cluster of {ray_cluster.cpus(ray)} CPUs. Ask for fewer, or wait."
+                f"data_parallel: no room for {count} workers of {self._options.threads} CPUs: "
+                f"others use the cluster of {ray_cluster.cpus(ray)} CPUs. Ask for fewer, or wait."
             )
         self._groups.append(group)
         for at in range(count):
@@ -163,9 +225,9 @@ class DataParallel:
             )
             # Ray starts a worker that died again; calls that were under way fail, and the driver
             # repeats the step, because the new worker has to be given the state first.
-            options = {"max_restarts": -1, "max_task_retries": 0, "num_cpus": self._threads}
+            options = {"max_restarts": -1, "max_task_retries": 0, "num_cpus": self._options.threads}
             actor = ray.remote(Replica).options(scheduling_strategy=strategy, **options)
-            self._replicas.append(actor.remote(self._seed, self._threads))
+            self._replicas.append(actor.remote(self._seed, self._options.threads))
             self.report.bytes_sent += len(self._sent.data)
 
     def _batch(self, content: Any) -> list[np.ndarray]:
@@ -226,11 +288,11 @@ class DataParallel:
             if loss is not None:
                 break
         self.steps += 1
-        if self._check_every and self.steps % self._check_every == 0:
+        if self._options.check_every and self.steps % self._options.check_every == 0:
             self.check()
-        if self._checkpoints is not None and self._checkpoints.is_due(self.steps):
+        if self._options.checkpoints is not None and self._options.checkpoints.is_due(self.steps):
             self.sync()
-            self._checkpoints.save(self.steps, self._tree())
+            self._options.checkpoints.save(self.steps, self._tree())
         self._metrics.tell()
         return loss
 
@@ -295,8 +357,8 @@ class DataParallel:
         newest = max((position for _, position, _ in positions), default=UNKNOWN)
         if newest == UNKNOWN:
             kept = "There are no checkpoints"
-            if self._checkpoints is not None:
-                kept = f"The latest checkpoint is of step {self._checkpoints.latest()}"
+            if self._options.checkpoints is not None:
+                kept = f"The latest checkpoint is of step {self._options.checkpoints.latest()}"
             raise WorkersLostError(
                 f"data_parallel: all workers were lost in step {self.steps}, and the state with "
                 f"them. {kept}: begin a new data_parallel with checkpoints= to go on from one."
@@ -341,7 +403,7 @@ class DataParallel:
         del self._replicas[workers:]
         missing = workers - len(self._replicas)
         if missing:
-            ray_cluster.check_room("resize", self._ray, workers, self._threads)
+            ray_cluster.check_room("resize", self._ray, workers, self._options.threads)
             self._start(missing)
             self._send_state(self._replicas[-missing:])
 
