@@ -19,11 +19,10 @@ from gradtape.concurrency import is_interrupt
 from gradtape.ir.origin import warn
 from gradtape.jit.capture.capture import MEANWHILE, Capture
 from gradtape.jit.capture.capture_run import CaptureRun, Refusal
-from gradtape.jit.check_schedule import NEVER, CheckSchedule, Recheck
-from gradtape.jit.explain import History, warn_of_paths
+from gradtape.jit.check_schedule import NEVER, CheckSchedule, History, Recheck
+from gradtape.jit.explain import warn_of_paths
 from gradtape.jit.guards.collect import collect
-from gradtape.jit.guards.names import unread_parameters
-from gradtape.jit.guards.never_replayed import remedy_for
+from gradtape.jit.guards.names import remedy_for, unread_parameters
 from gradtape.jit.guards.search import Outside
 from gradtape.jit.native.native_call import NativeCall
 from gradtape.jit.replay.captured_steps import CapturedSteps

@@ -1,4 +1,4 @@
-"""Check schedule: which calls of a replayed function run in Python again, to be compared.
+"""Check schedule: which calls of a replayed function run in Python again, and what happened so far.
 
 A check costs a captured run where a replay would do. Calls 3, 7, 17, 37 ... are checks while that
 takes less than a tenth of the time; later checks come at a rate that takes about 2 %. The schedule
@@ -7,6 +7,7 @@ counts calls; the two costs are measured by the runs and checks so far.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Literal
 
 from gradtape.config import variable
@@ -49,6 +50,31 @@ def checked_recheck(recheck: object) -> Recheck:
     raise ValueError(
         f"function: recheck={recheck!r} is no count of calls. Use a positive int, 'auto' or False."
     )
+
+
+class History:
+    """What happened to the calls of one signature so far."""
+
+    def __init__(self, why: tuple[str, str, str] | None) -> None:
+        # The argument that made it another signature, with what it was before and what it is.
+        self.why = why
+        # Calls that went through Python, native calls not counted.
+        self.calls = 0
+        # Why calls run in Python, if they do.
+        self.refused: str | None = None
+        self.remedy = ""
+        # Calls that ran in Python to be compared, what they found, and the replays before the next.
+        self.checks = 0
+        self.differences: list[str] = []
+        self.gap = 0
+        # Seconds that captures took: all of them, and each of the latest.
+        self.seconds = 0.0
+        self.latest: deque[float] = deque(maxlen=8)
+
+    def took(self, seconds: float) -> None:
+        """A capture took so long."""
+        self.seconds += seconds
+        self.latest.append(seconds)
 
 
 class CheckSchedule:

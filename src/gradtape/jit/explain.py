@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -17,31 +16,6 @@ if TYPE_CHECKING:
 MOST_VALUES = 12
 # A guard that has met so many values is worth a warning.
 VALUES = 5
-
-
-class History:
-    """What happened to the calls of one signature so far."""
-
-    def __init__(self, why: tuple[str, str, str] | None) -> None:
-        # The argument that made it another signature, with what it was before and what it is.
-        self.why = why
-        # Calls that went through Python, native calls not counted.
-        self.calls = 0
-        # Why calls run in Python, if they do.
-        self.refused: str | None = None
-        self.remedy = ""
-        # Calls that ran in Python to be compared, what they found, and the replays before the next.
-        self.checks = 0
-        self.differences: list[str] = []
-        self.gap = 0
-        # Seconds that captures took: all of them, and each of the latest.
-        self.seconds = 0.0
-        self.latest: deque[float] = deque(maxlen=8)
-
-    def took(self, seconds: float) -> None:
-        """A capture took so long."""
-        self.seconds += seconds
-        self.latest.append(seconds)
 
 
 def _milliseconds(spent: Sequence[float]) -> str:

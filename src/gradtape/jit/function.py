@@ -24,7 +24,7 @@ from gradtape.ir.program import Program, program
 from gradtape.jit.bound_function import BoundFunction
 from gradtape.jit.capture.capture import Capture
 from gradtape.jit.capture.capture_run import Refusal, captured_run, is_inside
-from gradtape.jit.capture.stand_ins import StandIns
+from gradtape.jit.capture.captured_state import StandIns
 from gradtape.jit.captured import DEFAULT_CONTRACT, Captured, Contract, first_look
 from gradtape.jit.check_schedule import Recheck, checked_recheck, default_recheck
 from gradtape.jit.explain import explained, warn_of_captures

@@ -18,8 +18,8 @@ from gradtape.autodiff.sparse.programs import is_pending
 from gradtape.concurrency import is_interrupt
 from gradtape.ir.node import Node
 from gradtape.jit.capture.capture import Capture
-from gradtape.jit.capture.stand_ins import StandIns, content, fill
-from gradtape.jit.guards.never_replayed import states_of_global_generators
+from gradtape.jit.capture.captured_state import StandIns, content, fill
+from gradtape.jit.guards.names import states_of_global_generators
 from gradtape.jit.guards.search import Outside
 from gradtape.jit.replay.sources import (
     CallersTensor,

@@ -25,8 +25,7 @@ import numpy as np
 
 from gradtape.ir.op import Op
 from gradtape.jit.guards.guards import FUNCTION_PARTS, ArrayContent, dictionary_of
-from gradtape.jit.guards.names import Chain, attributes_of, names_of
-from gradtape.jit.guards.never_replayed import module_of
+from gradtape.jit.guards.names import Chain, attributes_of, module_of, names_of
 from gradtape.jit.guards.search import (
     MISSING,
     GuardSearch,

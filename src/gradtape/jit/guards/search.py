@@ -17,7 +17,7 @@ import numpy as np
 from gradtape.caches import remembered
 from gradtape.concurrency import is_interrupt
 from gradtape.jit.guards.guards import PLAIN, Absent, GuardRow, Guards
-from gradtape.jit.guards.never_replayed import module_of, why_never
+from gradtape.jit.guards.names import module_of, why_never
 from gradtape.tensor.tensor import Tensor
 
 # So many objects are looked at.
