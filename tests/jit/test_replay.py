@@ -6,7 +6,7 @@ from tests.jit.agreement import Runs
 
 import gradtape as gt
 from gradtape.jit.replay.sources import Constant, NumberKey, ReplayedCall
-from gradtape.jit.replay.steps import UNKNOWN, Result, Step
+from gradtape.jit.replay.steps import UNKNOWN, PathStep, Result
 from gradtape.pytree import flatten
 from gradtape.trace.followed_number import Formula
 
@@ -22,11 +22,11 @@ def replay_of(step, note_path=None):
 def guarded(branches, position=0):
     """A step that looks at a number among the arguments."""
     guard = NumberKey(Formula.of_input(position))
-    return Step(guard=guard, branches=branches)
+    return PathStep(guard=guard, branches=branches)
 
 
 def ended(content):
-    return Step(result=Result(LEAF, (Constant(content),), ()), is_replayed=True)
+    return PathStep(result=Result(LEAF, (Constant(content),), ()), is_replayed=True)
 
 
 def test_every_branch_is_taken():
@@ -67,8 +67,8 @@ def test_a_binary_tree():
 
 
 def test_a_step_that_an_error_left_half_way_is_unknown():
-    assert replay_of(guarded({1: Step()}))([1]) is UNKNOWN
-    assert replay_of(Step())([]) is UNKNOWN
+    assert replay_of(guarded({1: PathStep()}))([1]) is UNKNOWN
+    assert replay_of(PathStep())([]) is UNKNOWN
 
 
 def test_paths_are_noted():
@@ -83,7 +83,7 @@ def test_paths_are_noted():
 @pytest.mark.parametrize("value", [0.0, -0.0, float("nan"), 1.5])
 def test_floats_are_told_apart_by_their_bits(value):
     replay = replay_of(
-        Step(
+        PathStep(
             guard=NumberKey(Formula.of_input(0)),
             branches={value.hex(): ended("same")},
         )

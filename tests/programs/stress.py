@@ -319,7 +319,7 @@ def stacks():
 
 # What belongs to threads, to their tapes or to their values. Plans and kernels are kept for others.
 OWN = (
-    "Buffer", "Capture", "Captured", "Generator", "GradientTape", "Recording", "Step", "Table",
+    "Buffer", "Capture", "Captured", "Generator", "GradientTape", "Recording", "PathStep", "Table",
     "Tensor", "TensorView", "Value", "Variable",
 )  # fmt: skip
 

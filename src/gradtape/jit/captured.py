@@ -24,7 +24,7 @@ from gradtape.jit.explain import warn_of_paths
 from gradtape.jit.guards.collect import collect
 from gradtape.jit.guards.names import remedy_for, unread_parameters
 from gradtape.jit.guards.search import Outside
-from gradtape.jit.native.native_call import NativeCall
+from gradtape.jit.native.native_call import CallContext
 from gradtape.jit.replay.captured_steps import CapturedSteps
 from gradtape.jit.replay.same_path import (
     Comparison,
@@ -34,7 +34,7 @@ from gradtape.jit.replay.same_path import (
     without_pins,
 )
 from gradtape.jit.replay.sources import ReplayedCall
-from gradtape.jit.replay.steps import UNKNOWN, Step
+from gradtape.jit.replay.steps import UNKNOWN, PathStep
 from gradtape.jit.signature import Arguments, InputValues
 from gradtape.logs import Log
 from gradtape.ops.custom.callback import Outcome, journal
@@ -120,7 +120,7 @@ class Captured:
         self.calls_before = -1
 
     @property
-    def native_call(self) -> NativeCall | None:
+    def native_call(self) -> CallContext | None:
         """The replay in native code."""
         return self.steps.native_call
 
@@ -392,7 +392,7 @@ class Captured:
         else:
             self._replace(known, capture)
 
-    def _begin_with(self, capture: Capture, path: Step) -> None:
+    def _begin_with(self, capture: Capture, path: PathStep) -> None:
         """The path of a run is the only one that is known."""
         if self.steps.root.complete:
             self._begin_anew(keeps_outside=True)
@@ -421,7 +421,7 @@ class Captured:
         elif missed is not None and self.history.refused is None:
             warn_of_paths(self.name, self.history.latest, missed)
 
-    def _keep(self, last: Step, capture: Capture) -> None:
+    def _keep(self, last: PathStep, capture: Capture) -> None:
         """Replay a path if enough runs have taken it."""
         self.steps.note(capture)
         if last.count < self._needed():

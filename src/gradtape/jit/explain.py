@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gradtape.ir.origin import warn
 from gradtape.jit.check_schedule import NEVER
-from gradtape.jit.replay.steps import Step
+from gradtape.jit.replay.steps import PathStep
 
 if TYPE_CHECKING:
     from gradtape.jit.captured import Captured
@@ -49,7 +49,7 @@ def _remedy(old: str, new: str) -> str:
     )
 
 
-def warn_of_paths(name: str, latest: Iterable[float], step: Step) -> None:
+def warn_of_paths(name: str, latest: Iterable[float], step: PathStep) -> None:
     """Warn that a guard keeps meeting new floats. Integers count or index, and come back."""
     if len(step.values) != VALUES + 1 or not isinstance(step.values[0], (float, complex)):
         return
@@ -126,7 +126,7 @@ def _checks(captured: Captured) -> list[str]:
     return lines
 
 
-def _guards(step: Step) -> list[str]:
+def _guards(step: PathStep) -> list[str]:
     """The guards of a tree, each with its line and the values seen."""
     found: dict[tuple[str, str], dict[str, None]] = {}
     stack = [step]

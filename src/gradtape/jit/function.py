@@ -29,11 +29,11 @@ from gradtape.jit.captured import DEFAULT_CONTRACT, Captured, Contract, first_lo
 from gradtape.jit.check_schedule import Recheck, checked_recheck, default_recheck
 from gradtape.jit.explain import explained, warn_of_captures
 from gradtape.jit.native.call_slot import MOST_CONTEXTS, compile_guards, is_coming, note_calls
-from gradtape.jit.native.native_call import NativeCall, native_call
+from gradtape.jit.native.native_call import CallContext, native_call
 from gradtape.jit.signature import (
     Arguments,
     CallKey,
-    Signature,
+    CallSignature,
     identities,
     key_difference,
     static_names,
@@ -245,7 +245,7 @@ class Function(Generic[P, R], Displayed):
         functools.update_wrapper(self, f)
         self.python_function = f
         self.contract = contract
-        self.signature = Signature(f, static_argnames, dynamic_ints)
+        self.signature = CallSignature(f, static_argnames, dynamic_ints)
         self._options = (static_argnames, dynamic_ints, contract)
         self._local = _ThreadCaptures()
         self._warned = False
@@ -353,7 +353,7 @@ class Function(Generic[P, R], Displayed):
             captured.look_at = calls + first_look()
         if made is not None:
             valid = [each for each in self.native_contexts[1:] if each.is_valid]
-            owners: list[NativeCall] = [*valid[1 - MOST_CONTEXTS :], made]
+            owners: list[CallContext] = [*valid[1 - MOST_CONTEXTS :], made]
             addresses = [each.address.to_bytes(8, "little") for each in owners]
             self.native_contexts = (b"".join(addresses), *owners)
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from gradtape.tape.tape_jacobians import SparseOption
 
     # The evaluated matrix, by whether it is dense or sparse.
-    HostMatrix: TypeAlias = np.ndarray | csr_array
+    _HostMatrix: TypeAlias = np.ndarray | csr_array
 
 # Of so many paths through the function the colours are remembered.
 MOST_PATHS = 64
@@ -172,7 +172,7 @@ class PreparedJacobian:
         if told or COUNTS.derivative_hits != hits:
             self._replayed = None
 
-    def _replay(self, args: tuple[object, ...]) -> HostMatrix | None:
+    def _replay(self, args: tuple[object, ...]) -> _HostMatrix | None:
         """The matrix by a captured evaluation, or None where one may not be used.
 
         A tape or a traced function around must not see the evaluation, and arguments of other
@@ -207,7 +207,7 @@ class PreparedJacobian:
     def _dense(self, point: Point) -> np.ndarray:
         return point.jacobian(self._mode)
 
-    def __call__(self, *args: object) -> HostMatrix:
+    def __call__(self, *args: object) -> _HostMatrix:
         """The matrix at these arguments: a CSR array, or a NumPy array if it is dense."""
         found = self._replay(args)
         if found is not None:

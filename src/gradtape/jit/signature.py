@@ -1,8 +1,8 @@
 """Signature: what two calls of a function must have in common to share a capture.
 
-The key of a signature has one entry for each argument: a part for a leaf, or a `Nest` of parts.
-Inputs are there by spec or class: tensors, arrays, floats, and ints of which several values were
-seen. Everything else is static, and is there by value or identity.
+The key of a signature has one entry for each argument: a part for a leaf, or a `NestEntry` of
+parts. Inputs are there by spec or class: tensors, arrays, floats, and ints of which several values
+were seen. Everything else is static, and is there by value or identity.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _STATIC = (bool, str, type(None))
 _SIMPLE = (bool, int, float, complex, str, type(None), tuple, Tensor)
 
 
-class Nest(NamedTuple):
+class NestEntry(NamedTuple):
     """The entry of an argument that is no leaf.
 
     Attributes that are not in the pytree tell one instance from another: these are kept `apart`.
@@ -72,7 +72,7 @@ class CallKey(NamedTuple):
     def described(self) -> Iterator[tuple[str, Structure, Sequence[Any]]]:
         """The name, structure and parts of each argument."""
         for name, entry in zip(self.names, self.entries, strict=True):
-            is_nest = type(entry) is Nest
+            is_nest = type(entry) is NestEntry
             yield (name, *((entry.structure, entry.parts) if is_nest else (_LEAF, (entry,))))
 
     def in_words(self) -> _Described:
@@ -243,7 +243,7 @@ class Arguments:
             yield from zip(leaf_names(structure, name), leaves, parts, strict=True)
 
 
-class Signature:
+class CallSignature:
     """Sorts the arguments of calls of one function into inputs and static values."""
 
     def __init__(
@@ -316,7 +316,7 @@ class Signature:
                     entries += parts
                 else:
                     apart = tuple([Identity(each) for each in with_more(argument, structure)])
-                    entries.append(Nest(structure, tuple(parts), apart))
+                    entries.append(NestEntry(structure, tuple(parts), apart))
         aliases = _aliases(passed) if len(passed) > 1 else ()
         key = CallKey(tuple(entries), names, aliases)
         return key, values, Arguments(args, kwargs, key)

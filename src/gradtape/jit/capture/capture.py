@@ -37,12 +37,12 @@ from gradtape.jit.replay.sources import (
     OutsideArray,
     OutsideTensor,
     RandomPosition,
-    Source,
+    ValueSource,
     VariableValue,
     branch_key,
     value_of,
 )
-from gradtape.jit.replay.steps import Run, Step
+from gradtape.jit.replay.steps import PathStep, PlanRun
 from gradtape.ops.custom.callback import is_effect
 from gradtape.runtime.bound_plans import BoundPlan, bind
 from gradtape.runtime.failures import Lines
@@ -100,7 +100,7 @@ class Capture(Recording):
         self.variables = CapturedVariables()
         self.tensors = CapturedTensors()
         # Sources of leaves by number. Leaves without one are constants.
-        self._sources: dict[int, Source] = {}
+        self._sources: dict[int, ValueSource] = {}
         # Objects whose guards are known already. They are kept: no other may get their id.
         self._looked_at: dict[tuple[int, str], object] = {}
         # Handles on ops that may fail or call Python: they run even if nobody reads the result.
@@ -122,7 +122,7 @@ class Capture(Recording):
         # The nodes whose values the plans of the run compute: a replay knows no others.
         self.given: set[Node] = set()
         # The chain of steps, and the one that is being recorded.
-        self.root = self.step = Step()
+        self.root = self.step = PathStep()
 
     @property
     def unrepeatable(self) -> str | None:
@@ -206,7 +206,7 @@ class Capture(Recording):
         """Whether a generator was made before the run."""
         return generator.number < self.number
 
-    def source(self, node: Node) -> Source:
+    def source(self, node: Node) -> ValueSource:
         """The source of the value of a node."""
         if node.op is not LEAF:
             return ComputedNode(node)
@@ -217,7 +217,7 @@ class Capture(Recording):
             else found
         )
 
-    def _source_of_leaf(self, ordinal: int) -> Source:
+    def _source_of_leaf(self, ordinal: int) -> ValueSource:
         found = self._sources.get(ordinal)
         if found is not None:
             return found
@@ -289,8 +289,8 @@ class Capture(Recording):
         self.seconds_of_plans += time.perf_counter() - start
         self.fallible = self.fallible or bound.fallible is not None
         if not self.failed:
-            sources: dict[int, Source] = {}
-            inputs: list[Source] = []
+            sources: dict[int, ValueSource] = {}
+            inputs: list[ValueSource] = []
             for binding in bound.bindings:
                 if isinstance(binding, Node):
                     inputs.append(self.source(binding))
@@ -303,13 +303,13 @@ class Capture(Recording):
             if bound.fallible is not None:
                 effects = tuple(node for node in bound.plan.program.nodes if is_effect(node))
             self._check_given(inputs)
-            run = Run(bound.plan, tuple(inputs), bound.outputs, lines, effects)
+            run = PlanRun(bound.plan, tuple(inputs), bound.outputs, lines, effects)
             self.step.runs.append(run)
             self.step.sources.update(sources)
             self.given.update(bound.outputs)
         return found
 
-    def _check_given(self, sources: Iterable[Source]) -> None:
+    def _check_given(self, sources: Iterable[ValueSource]) -> None:
         """A replay of this path has to have these values."""
         if any(isinstance(each, ComputedNode) and each.node not in self.given for each in sources):
             self.incomplete = True
@@ -365,14 +365,14 @@ class Capture(Recording):
         step = self.step
         step.guard, step.label, step.line = guard, label, user_line()
         step.values.append(value)
-        self.step = step.branches[branch_key(value)] = Step()
+        self.step = step.branches[branch_key(value)] = PathStep()
 
     def _end_draws(self) -> None:
         self.step.draws = self.draws.end_step()
 
-    def steps(self) -> Iterator[Step]:
+    def steps(self) -> Iterator[PathStep]:
         """The steps of the run, in order."""
-        step: Step | None = self.root
+        step: PathStep | None = self.root
         while step is not None:
             yield step
             step = next(iter(step.branches.values()), None)

@@ -29,7 +29,7 @@ from gradtape.jit.replay.sources import (
     NewTensor,
     OutsideTensorItself,
     RowSparseTensor,
-    Source,
+    ValueSource,
 )
 from gradtape.jit.replay.steps import Result
 from gradtape.jit.signature import Arguments, InputValues
@@ -256,16 +256,16 @@ def is_inside(leaf: object, capture: Capture) -> bool:
 
 def leaf_sources(
     capture: Capture, leaves: list[object], nodes: list[Node | None]
-) -> tuple[Source, ...]:
+) -> tuple[ValueSource, ...]:
     """The sources of all leaves that the function returned; one source for one tensor."""
-    found: dict[int, Source] = {}
+    found: dict[int, ValueSource] = {}
     for leaf, node in zip(leaves, nodes, strict=True):
         if id(leaf) not in found:
             found[id(leaf)] = _leaf_source(capture, leaf, node)
     return tuple(found[id(leaf)] for leaf in leaves)
 
 
-def _leaf_source(capture: Capture, leaf: Any, node: Node | None) -> Source:
+def _leaf_source(capture: Capture, leaf: Any, node: Node | None) -> ValueSource:
     """The source of one leaf that the function returned."""
     if isinstance(leaf, RowSparse):
         parts = [

@@ -25,7 +25,7 @@ import numpy as np
 
 from gradtape.ir.op import Op
 from gradtape.jit.guards.guards import FUNCTION_PARTS, ArrayContent, dictionary_of
-from gradtape.jit.guards.names import Chain, attributes_of, module_of, names_of
+from gradtape.jit.guards.names import NameChain, attributes_of, module_of, names_of
 from gradtape.jit.guards.search import (
     MISSING,
     GuardSearch,
@@ -217,7 +217,7 @@ def _read_globals(search: GuardSearch, scope: dict[str, Any], names: frozenset[s
         search.enter(scope, "globals()")
 
 
-def _resolve(search: GuardSearch, value: Any, chain: Chain, code: CodeType) -> None:
+def _resolve(search: GuardSearch, value: Any, chain: NameChain, code: CodeType) -> None:
     for position, name in enumerate(chain[1:], start=2):
         # Not by getattr, which may run code of the user's.
         if isinstance(value, types.ModuleType):

@@ -52,7 +52,7 @@ _NAMED = {
     number: _FLAG_BITS.get(name, 0) for name, number in dis.opmap.items() if number in dis.hasname
 }
 
-Chain = tuple[str, ...]
+NameChain = tuple[str, ...]
 
 
 class Import(NamedTuple):
@@ -80,7 +80,7 @@ class CodeNames(NamedTuple):
     globals: frozenset[str]
     attributes: frozenset[str]
     # Attributes read straight from a global or an imported module, such as `np.random.normal`.
-    chains: frozenset[Chain]
+    chains: frozenset[NameChain]
     imports: tuple[Import, ...]
     # The module that a local name stands for after an import inside the function.
     aliases: dict[str, Import]
@@ -92,8 +92,8 @@ class CodeNames(NamedTuple):
 def names_of(code: CodeType) -> CodeNames:
     """The names that a code object reads."""
     found: dict[str, set[str]] = {"globals": set(), "attributes": set()}
-    chains: set[Chain] = set()
-    chain: Chain = ()
+    chains: set[NameChain] = set()
+    chain: NameChain = ()
     for operation, argument, name in instructions(code):
         if operation in _ATTRIBUTE:
             found["attributes"].add(name)

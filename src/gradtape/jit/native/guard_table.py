@@ -34,8 +34,8 @@ from gradtape.jit.guards.guards import (
 )
 from gradtape.trace.change_counter import changes
 
-Words = tuple[int, int, int, int]
-_Make = Callable[[GuardRow, Any, list[Any]], Iterator[Words]]
+_Words = tuple[int, int, int, int]
+_Make = Callable[[GuardRow, Any, list[Any]], Iterator[_Words]]
 
 # Where dictionaries and lists keep their length, cells their content, lists their items.
 _LENGTH, _CONTENT, _ITEMS = 16, 16, 24
@@ -87,7 +87,7 @@ def _table(guards: Guards) -> tuple[list[int], list[Any], list[Guard]]:
     """The words, what they point to, and the guards that have none."""
     kept: list[Any] = [guards.holders.live, changes]
     rest: list[Guard] = []
-    rows: list[Words] = [(THE_WORD, guards.holders.live.buffer_info()[0], 0, 1)]
+    rows: list[_Words] = [(THE_WORD, guards.holders.live.buffer_info()[0], 0, 1)]
     if guards.announced:
         rows.append((THE_WORD, changes.buffer_info()[0], 0, guards.version))
     for each in (*guards.rows, *guards.compared):
@@ -98,7 +98,7 @@ def _table(guards: Guards) -> tuple[list[int], list[Any], list[Guard]]:
     return [number for row in rows for number in row], kept, rest
 
 
-def _words_of(guard: Guard, kept: list[Any]) -> Iterator[Words]:
+def _words_of(guard: Guard, kept: list[Any]) -> Iterator[_Words]:
     if isinstance(guard, Absent):
         dictionary = _dictionary_of(guard.dictionary())
         kept.append(dictionary)
@@ -116,7 +116,7 @@ def _words_of(guard: Guard, kept: list[Any]) -> Iterator[Words]:
     return make(guard, holder, kept)
 
 
-def _entries(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[Words]:
+def _entries(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[_Words]:
     dictionary = _dictionary_of(holder)
     kept.append(dictionary)
     for name, seen in zip(row.names, row.ids, strict=False):
@@ -124,7 +124,7 @@ def _entries(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[Words]:
         yield AN_ENTRY, id(dictionary), id(name), seen
 
 
-def _attributes(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[Words]:
+def _attributes(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[_Words]:
     """Attributes of an instance: in its dictionary, or plain ones of its class."""
     own = dictionary_of(holder)
     if type(own) is not dict or word(id(holder) + _MANAGED) != id(own):
@@ -150,7 +150,7 @@ def _attributes(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[Words]:
             yield AN_ENTRY, id(own), id(name), 0
 
 
-def _function(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[Words]:
+def _function(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[_Words]:
     if row.read is not FUNCTION_PARTS:
         raise NotNativeError
     for name, seen in zip(PART_NAMES, row.ids, strict=True):
@@ -162,11 +162,11 @@ def _function(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[Words]:
         yield THE_WORD, address, 0, found
 
 
-def _cell(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[Words]:
+def _cell(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[_Words]:
     yield THE_WORD, id(holder) + _CONTENT, 0, row.ids[0]
 
 
-def _list(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[Words]:
+def _list(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[_Words]:
     if len(row.ids) > MOST_ITEMS:
         raise NotNativeError
     items = word(id(holder) + _ITEMS)
@@ -176,7 +176,7 @@ def _list(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[Words]:
         yield THE_WORD, items + 8 * number, 0, seen
 
 
-def _keys(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[Words]:
+def _keys(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[_Words]:
     """The keys of a dictionary: it has as many, and none was removed and added again."""
     if not _has_texts(holder) or not _knows_keys():
         raise NotNativeError
@@ -186,7 +186,7 @@ def _keys(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[Words]:
     yield THE_WORD, keys + _ENTRIES, 0, word(keys + _ENTRIES)
 
 
-def _values(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[Words]:
+def _values(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[_Words]:
     if not _has_texts(holder) or len(row.ids) > MOST_ITEMS or len(row.ids) != len(holder):
         raise NotNativeError
     for key, seen in zip(holder, row.ids, strict=True):
@@ -207,7 +207,7 @@ def _knows_keys() -> bool:
     return (first, word(word(id(sample) + _KEYS) + _ENTRIES)) == (3, 4)
 
 
-def _array(guard: ArrayContent, kept: list[Any]) -> Iterator[Words]:
+def _array(guard: ArrayContent, kept: list[Any]) -> Iterator[_Words]:
     now, then = guard.array, guard.content
     if then is None or not now.flags.c_contiguous or type(now) is not np.ndarray:
         raise NotNativeError

@@ -34,10 +34,10 @@ from gradtape.jit.replay.sources import (
     Element,
     NewTensor,
     OutsideTensor,
-    Source,
+    ValueSource,
     VariableValue,
 )
-from gradtape.jit.replay.steps import Result, Run, Step
+from gradtape.jit.replay.steps import PathStep, PlanRun, Result
 from gradtape.jit.signature import Arguments, Identity, is_input
 from gradtape.pytree import Structure, unflatten
 from gradtape.runtime import buffer_pool as buffers
@@ -51,13 +51,13 @@ class LeftToPythonError(Exception):
     """This call has something that native code does not handle."""
 
 
-class NativeCall:
+class CallContext:
     """The context of one signature, with references to everything that its words point to."""
 
     def __init__(
         self,
         arguments: Arguments,
-        step: Step,
+        step: PathStep,
         steps: CapturedSteps,
         until_check: int,
         pins: dict[int, object],
@@ -104,7 +104,7 @@ class NativeCall:
         self._words[:] = [fields.get(name, 0) for name in call_context.CONTEXT]
         self.address = ctypes.addressof(self._words)
 
-    def _plan_fields(self, run: Run, layout: Layout, rows: ArgumentRows) -> dict[str, int]:
+    def _plan_fields(self, run: PlanRun, layout: Layout, rows: ArgumentRows) -> dict[str, int]:
         """How the slots of the plan are filled in each call, and how it is run."""
         fixed = run.constants()
         sources = _Sources(rows.inputs, run.inputs)
@@ -191,7 +191,7 @@ class NativeCall:
         return slot, pop, capacity, id(self._keep(nbytes))
 
     def _leaf_rows(
-        self, leaves: Sequence[Source], place: dict[Node, int], rows: ArgumentRows
+        self, leaves: Sequence[ValueSource], place: dict[Node, int], rows: ArgumentRows
     ) -> Iterator[tuple[int, int, int]]:
         for number, leaf in enumerate(leaves):
             first = leaves.index(leaf)
@@ -201,7 +201,7 @@ class NativeCall:
                 yield self._leaf_row(leaf, place, rows)
 
     def _leaf_row(
-        self, leaf: Source, place: dict[Node, int], rows: ArgumentRows
+        self, leaf: ValueSource, place: dict[Node, int], rows: ArgumentRows
     ) -> tuple[int, int, int]:
         if isinstance(leaf, Constant):
             return id(leaf.content), 0, call_context.THE_OBJECT
@@ -248,13 +248,13 @@ class NativeCall:
 
 def native_call(
     function: type, arguments: Arguments, steps: CapturedSteps, until_check: int
-) -> NativeCall | None:
+) -> CallContext | None:
     """The native call for calls like this one; None if they are left to Python."""
     step, pins = (steps.root.unpinned()) if steps.joined is None else (steps.joined, {})
     if step.only_result is None or step.runs[0].plan.layout is None or not install(function):
         return None
     try:
-        return NativeCall(arguments, step, steps, until_check, pins)
+        return CallContext(arguments, step, steps, until_check, pins)
     except LeftToPythonError:
         return None
 
@@ -262,7 +262,7 @@ def native_call(
 class _Sources:
     """The rows of the sources of values, each of them once."""
 
-    def __init__(self, passed: Sequence[int], inputs: Sequence[Source]) -> None:
+    def __init__(self, passed: Sequence[int], inputs: Sequence[ValueSource]) -> None:
         # How each input of the call is passed, and the source of each input of the plan.
         self._passed = passed
         self._inputs = inputs
@@ -385,7 +385,7 @@ class ArgumentRows:
             raise LeftToPythonError
 
 
-def _update_row(source: Source, place: dict[Node, int]) -> tuple[int, int]:
+def _update_row(source: ValueSource, place: dict[Node, int]) -> tuple[int, int]:
     if not isinstance(source, ComputedNode):
         raise LeftToPythonError
     return place[source.node], id(source.node.spec)

@@ -26,14 +26,14 @@ from gradtape.jit.capture.captured_state import is_view
 from gradtape.jit.guards.guards import LARGE, Guards
 from gradtape.jit.guards.search import Outside
 from gradtape.jit.replay.sources import ComputedNode, Element, ReplayedCall
-from gradtape.jit.replay.steps import UNKNOWN, Result, Run, Step
+from gradtape.jit.replay.steps import UNKNOWN, PathStep, PlanRun, Result
 from gradtape.ops.custom.callback import journal
 from gradtape.runtime.plan_cache import plan_for
 from gradtape.runtime.when_to_compile import work
 from gradtape.tensor.variable import Variable
 
 if TYPE_CHECKING:
-    from gradtape.jit.native.native_call import NativeCall
+    from gradtape.jit.native.native_call import CallContext
 
 # The number of calls in a row that take a path before its steps are joined.
 REPEATS = 32
@@ -47,7 +47,7 @@ class CapturedSteps:
     """The tree of steps of one signature, and what its paths have in common."""
 
     def __init__(self, fastmath: bool) -> None:
-        self.root = Step()
+        self.root = PathStep()
         # Names of variables that are read; variables that are assigned, in the order in which they
         # are locked; whether random numbers are drawn.
         self.read: tuple[str, ...] = ()
@@ -65,9 +65,9 @@ class CapturedSteps:
         self.tensors: tuple[weakref.ref[Any], ...] = ()
         self._fastmath = fastmath
         # The replay in native code; an earlier one may be at its end.
-        self.native_call: NativeCall | None = None
+        self.native_call: CallContext | None = None
         # The steps of a path as one step, and how often calls took that path, or another one.
-        self.joined: Step | None = None
+        self.joined: PathStep | None = None
         self._hits = self._misses = 0
         # The result of the latest calls, the number of calls in a row that had it, and the results
         # for which joining was tried.
@@ -182,7 +182,7 @@ def _shares_memory(passed: Sequence[object], position: int) -> bool:
     )
 
 
-def joined_steps(root: Step, result: Result, fastmath: bool) -> Step | None:
+def joined_steps(root: PathStep, result: Result, fastmath: bool) -> PathStep | None:
     """The steps that lead to a result as one step with one run and one guard.
 
     None if there is a reason against it: random draws, ops that may fail, guards on other values
@@ -212,14 +212,15 @@ def joined_steps(root: Step, result: Result, fastmath: bool) -> Step | None:
         or None in inputs
     ):
         return None
-    run = Run(plan_for(joined, fastmath), inputs, joined.outputs)
+    run = PlanRun(plan_for(joined, fastmath), inputs, joined.outputs)
     guard = Element(ComputedNode(agrees), agrees, bool)
-    return Step(runs=[run], guard=guard, branches={True: Step(result=result, is_replayed=True)})
+    end = PathStep(result=result, is_replayed=True)
+    return PathStep(runs=[run], guard=guard, branches={True: end})
 
 
-def _path_to(step: Step, result: Result) -> Iterator[tuple[Step, Hashable]]:
+def _path_to(step: PathStep, result: Result) -> Iterator[tuple[PathStep, Hashable]]:
     """The steps up to a result, each with the key of the branch that leads on."""
-    stack: list[tuple[Step, tuple[tuple[Step, Hashable], ...]]] = [(step, ())]
+    stack: list[tuple[PathStep, tuple[tuple[PathStep, Hashable], ...]]] = [(step, ())]
     while stack:
         step, before = stack.pop()
         if step.result is result:

@@ -30,7 +30,7 @@ from gradtape.jit.replay.sources import (
     OutsideTensor,
     Record,
 )
-from gradtape.jit.replay.steps import Result, Step
+from gradtape.jit.replay.steps import PathStep, Result
 from gradtape.trace.followed_number import Formula
 from gradtape.trace.value import Value
 
@@ -55,8 +55,8 @@ class Comparison(NamedTuple):
     """
 
     difference: RunDifference | None
-    last: Step
-    own: Step
+    last: PathStep
+    own: PathStep
     is_known: bool
     moved: frozenset[int] = frozenset()
     interned: bool = True
@@ -70,7 +70,7 @@ class DifferentError(Exception):
         self.difference = RunDifference(what, leaf)
 
 
-def compare(known: Step, run: Step, ignored: Container[int] = ()) -> Comparison:
+def compare(known: PathStep, run: PathStep, ignored: Container[int] = ()) -> Comparison:
     """Compare a run, which is a chain of steps, with the paths of a tree.
 
     Values of pinned numbers at the positions `ignored` may differ.
@@ -100,10 +100,10 @@ def compare(known: Step, run: Step, ignored: Container[int] = ()) -> Comparison:
         return Comparison(error.difference, known, run, False, frozenset(moved))
 
 
-def used_numbers(root: Step) -> set[int]:
+def used_numbers(root: PathStep) -> set[int]:
     """The positions of numbers that a path computes with, or compares."""
     found: set[int] = set()
-    step: Step | None = root
+    step: PathStep | None = root
     while step is not None:
         if step.pinned < 0 and isinstance(step.guard, NumberKey):
             found.update(step.guard.formula.inputs())
@@ -118,7 +118,7 @@ def used_numbers(root: Step) -> set[int]:
     return found
 
 
-def without_pins(root: Step, positions: Container[int]) -> Step:
+def without_pins(root: PathStep, positions: Container[int]) -> PathStep:
     """The path without the guards that pin numbers at these positions."""
     step = before = root
     while True:
@@ -150,7 +150,7 @@ class _Paths:
         """Whether both have the same nodes."""
         return all(one is other for one, other in self._pairs)
 
-    def compare_steps(self, known: Step, run: Step) -> bool:
+    def compare_steps(self, known: PathStep, run: PathStep) -> bool:
         """Compare two steps; says whether the path ends with them."""
         self._known |= known.sources
         self._run |= run.sources

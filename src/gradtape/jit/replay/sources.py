@@ -89,7 +89,7 @@ class Record:
         self.__dict__.update(zip(self.names, values, strict=False))
 
 
-class Source(Record):
+class ValueSource(Record):
     """Where a value is found."""
 
     def read(self, call: ReplayedCall) -> Any:
@@ -101,7 +101,7 @@ class Source(Record):
         value = self.read(call)
         return Value(value.content, value.spec)
 
-    def settled(self) -> Source:
+    def settled(self) -> ValueSource:
         """The source; a constant for a tensor that is gone, or for memory that stays the same."""
         return self
 
@@ -117,7 +117,7 @@ def value_of(handle: Handle) -> Value:
 # Inputs of plans.
 
 
-class Argument(Source, what="an argument"):
+class Argument(ValueSource, what="an argument"):
     """An input of the call, by its position among the inputs."""
 
     position: int
@@ -126,7 +126,7 @@ class Argument(Source, what="an argument"):
         return call.inputs[self.position]
 
 
-class ComputedNumber(Source, what="a number computed from the arguments"):
+class ComputedNumber(ValueSource, what="a number computed from the arguments"):
     """A Python number that is computed from the inputs of the call."""
 
     formula: Formula
@@ -135,7 +135,7 @@ class ComputedNumber(Source, what="a number computed from the arguments"):
         return self.formula.compute(call.inputs)
 
 
-class NumberAsTensor(Source, what="a number computed from the arguments"):
+class NumberAsTensor(ValueSource, what="a number computed from the arguments"):
     """A Python number that is computed from the inputs, as the value of a 0-d tensor."""
 
     formula: Formula
@@ -145,7 +145,7 @@ class NumberAsTensor(Source, what="a number computed from the arguments"):
         return host_value(self.formula.compute(call.inputs), self.dtype)
 
 
-class VariableValue(Source, what="a variable"):
+class VariableValue(ValueSource, what="a variable"):
     """The value that a variable holds at the time of the call."""
 
     variable: Variable
@@ -154,7 +154,7 @@ class VariableValue(Source, what="a variable"):
         return self.variable.current()
 
 
-class Constant(Source, what="the constant"):
+class Constant(ValueSource, what="the constant"):
     """An object that is the same in every call."""
 
     content: Any
@@ -163,7 +163,7 @@ class Constant(Source, what="the constant"):
         return self.content
 
 
-class OutsideTensor(Source, what="a tensor from outside", compared=("handle",)):
+class OutsideTensor(ValueSource, what="a tensor from outside", compared=("handle",)):
     """The value that a tensor from outside the function has at the time of the call.
 
     The tensor may be changed in place between calls. It is not kept alive by the capture.
@@ -184,11 +184,11 @@ class OutsideTensor(Source, what="a tensor from outside", compared=("handle",)):
     # For Python that reads the elements.
     key = read
 
-    def settled(self) -> Source:
+    def settled(self) -> ValueSource:
         return Constant(self.content) if self.handle() is None else self
 
 
-class OutsideArray(Source, what="an array from outside"):
+class OutsideArray(ValueSource, what="an array from outside"):
     """A NumPy array from outside that enters the program whole: a replay reads its memory."""
 
     array: np.ndarray
@@ -200,7 +200,7 @@ class OutsideArray(Source, what="an array from outside"):
     def own(self, call: ReplayedCall | None = None) -> Value:
         return host_value(self.array, self.spec.dtype)
 
-    def settled(self) -> Source:
+    def settled(self) -> ValueSource:
         return Constant(self.read()) if self._is_shared() else self
 
     def _is_shared(self) -> bool:
@@ -210,7 +210,7 @@ class OutsideArray(Source, what="an array from outside"):
         return plain and array.dtype == self.spec.dtype and array.dtype.isnative
 
 
-class ComputedNode(Source, what="a computed value"):
+class ComputedNode(ValueSource, what="a computed value"):
     """A value that an earlier plan of the same call computed."""
 
     node: Node
@@ -221,7 +221,7 @@ class ComputedNode(Source, what="a computed value"):
     own = read
 
 
-class RandomPosition(Source, what="a random number"):
+class RandomPosition(ValueSource, what="a random number"):
     """The position of random numbers: an offset from the generator's counter at a draw.
 
     The offsets of an array of positions are a Value.
@@ -250,7 +250,7 @@ class RandomPosition(Source, what="a random number"):
 class Element(Record, compared=("source", "kind")):
     """The only element of a tensor as a Python number."""
 
-    source: Source
+    source: ValueSource
     node: Node
     kind: type
 
@@ -288,7 +288,7 @@ class Attribute(Record):
 class IndexDigest(Record):
     """All elements of a tensor, as a digest: a proof or a sparsity pattern depends on them."""
 
-    source: Source
+    source: ValueSource
 
     def key(self, call: ReplayedCall) -> Hashable:
         return digest_of(self.source.read(call).array)
@@ -301,31 +301,31 @@ GuardSource = Element | NumberKey | Attribute | OutsideTensor | IndexDigest
 # Leaves that the function returns, besides plain sources.
 
 
-class NewTensor(Source):
+class NewTensor(ValueSource):
     """A tensor that the call makes around a value."""
 
-    source: Source
+    source: ValueSource
     kind: type[Handle]
 
     def read(self, call: ReplayedCall) -> Handle:
         return self.kind(None, None, self.source.own(call))
 
 
-class NewSparseMatrix(Source, compared=("source",)):
+class NewSparseMatrix(ValueSource, compared=("source",)):
     """A SciPy matrix that the call makes from the values of its entries."""
 
-    source: Source
+    source: ValueSource
     from_entries: Callable[[np.ndarray], object]
 
     def read(self, call: ReplayedCall) -> object:
         return self.from_entries(self.source.read(call).array)
 
 
-class RowSparseTensor(Source):
+class RowSparseTensor(ValueSource):
     """A RowSparse gradient that the call makes from its rows and values."""
 
     kind: type[RowSparse]
-    parts: tuple[Source, ...]
+    parts: tuple[ValueSource, ...]
     spec: Spec
 
     def read(self, call: ReplayedCall) -> RowSparse:
@@ -333,7 +333,7 @@ class RowSparseTensor(Source):
         return self.kind(*parts, self.spec)
 
 
-class CallersTensor(Source, compared=("position",)):
+class CallersTensor(ValueSource, compared=("position",)):
     """The caller's own tensor among the inputs; a new one if the caller passed an array."""
 
     position: int
@@ -344,7 +344,7 @@ class CallersTensor(Source, compared=("position",)):
         return own if isinstance(own, Tensor) else self.otherwise.read(call)
 
 
-class OutsideTensorItself(Source, compared=("handle",)):
+class OutsideTensorItself(ValueSource, compared=("handle",)):
     """The very tensor from outside that the function returned; a new one if it is gone."""
 
     handle: Callable[[], Handle | None]

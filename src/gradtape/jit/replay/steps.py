@@ -26,7 +26,7 @@ from gradtape.jit.replay.sources import (
     OutsideArray,
     Record,
     ReplayedCall,
-    Source,
+    ValueSource,
 )
 from gradtape.pytree import Structure, unflatten
 from gradtape.runtime.failures import Lines
@@ -41,11 +41,11 @@ from gradtape.trace.value import Content, Value
 UNKNOWN = object()
 
 
-class Run(Record):
+class PlanRun(Record):
     """A plan, the sources of its inputs, and the nodes whose values it gives."""
 
     plan: TieredPlan
-    inputs: tuple[Source, ...]
+    inputs: tuple[ValueSource, ...]
     outputs: tuple[Node, ...]
     # The lines where ops that may fail were recorded; None if nothing may fail.
     lines: Lines | None = None
@@ -123,10 +123,10 @@ class Result(Record):
     """
 
     structure: Structure
-    leaves: tuple[Source, ...]
-    updates: tuple[tuple[Variable, Source], ...]
-    rebound: tuple[tuple[Callable[[], Handle | None], Source], ...] = ()
-    moved: tuple[tuple[int, Source], ...] = ()
+    leaves: tuple[ValueSource, ...]
+    updates: tuple[tuple[Variable, ValueSource], ...]
+    rebound: tuple[tuple[Callable[[], Handle | None], ValueSource], ...] = ()
+    moved: tuple[tuple[int, ValueSource], ...] = ()
 
     @cached_property
     def _has_repeats(self) -> bool:
@@ -210,22 +210,22 @@ def _content_of(original: object) -> Any:
     return np.array(original) if isinstance(original, np.ndarray) else None
 
 
-class Step:
+class PathStep:
     """Draws and plans, then a guard that chooses the next step, or the result."""
 
     def __init__(
         self,
         guard: GuardSource | None = None,
-        branches: dict[Hashable, Step] | None = None,
+        branches: dict[Hashable, PathStep] | None = None,
         result: Result | None = None,
-        runs: Iterable[Run] = (),
+        runs: Iterable[PlanRun] = (),
         is_replayed: bool = False,
     ) -> None:
         # Random generators that the step draws from, with the number of blocks.
         self.draws: list[tuple[MovedGenerator, int]] = []
         self.runs = [*runs]
         # The sources of the leaves that the runs read, by number.
-        self.sources: dict[int, Source] = {}
+        self.sources: dict[int, ValueSource] = {}
         self.guard = guard
         # What the user calls the value of the guard, the line that reads it, and the values seen.
         self.label = self.line = ""
@@ -241,7 +241,7 @@ class Step:
 
         `note_path` is called with the result of the path that the call takes.
         """
-        step: Step | None = self
+        step: PathStep | None = self
         try:
             while step is not None and step.complete:
                 for generator, blocks in step.draws:
@@ -265,7 +265,7 @@ class Step:
         """Whether it is known how the step ends."""
         return self.guard is not None or self.result is not None
 
-    def ends(self) -> Iterator[Step]:
+    def ends(self) -> Iterator[PathStep]:
         """The last steps of all paths from here."""
         stack = [self]
         while stack:
@@ -274,7 +274,7 @@ class Step:
                 yield step
             stack += step.branches.values()
 
-    def become(self, other: Step) -> None:
+    def become(self, other: PathStep) -> None:
         """Be another step from now on, with all that follows it."""
         self.__dict__.update(other.__dict__)
 
@@ -286,7 +286,7 @@ class Step:
             return int(guard.formula.key[1])
         return -1
 
-    def unpinned(self) -> tuple[Step, dict[int, object]]:
+    def unpinned(self) -> tuple[PathStep, dict[int, object]]:
         """The step after guards that pin numbers to one value each, and these values."""
         step, values = self, {}
         while step.pinned >= 0 and len(step.branches) == 1:
