@@ -7,9 +7,14 @@ conjugate is real to the last bit.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from gradtape.dtypes import REAL_OF, DType
 from gradtape.ir.math_function import NotLowered
-from gradtape.ops.families.vector_code import Builder, Vector
+from gradtape.ops.families.vector_code import Vector
+
+if TYPE_CHECKING:
+    from gradtape.compiler.emit.builder import Builder
 
 
 def real(x: Vector) -> Vector:

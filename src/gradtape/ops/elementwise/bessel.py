@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,24 +12,15 @@ from gradtape.caches import remembered
 from gradtape.ir.math_function import Composition
 from gradtape.ir.node import Node
 from gradtape.ops.elementwise.arithmetic import equal, where
-from gradtape.ops.elementwise.compositions import BESSEL_I0, BESSEL_I1
-from gradtape.ops.families import lowering
 from gradtape.ops.families.elementwise import elementwise
 from gradtape.ops.families.math_functions import BESSEL, BESSEL_OF_ORDER, EXP, SQRT
 from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand
 
 if TYPE_CHECKING:
-    from gradtape.ops.families.vector_code import FunctionBody, V
+    from gradtape.ops.families.vector_code import Body, Value
 
 _POSITIVE = [(0.5, 4.0)]
 _ORDERS = ({"order": 0}, {"order": 1}, {"order": 2})
-
-
-def _scipy() -> ModuleType:
-    # SciPy is imported at first use: it takes longer than importing gradtape.
-    import scipy.special
-
-    return scipy.special
 
 
 def _checked(name: str, order: Any) -> float:
@@ -40,46 +30,23 @@ def _checked(name: str, order: Any) -> float:
     return int(order) if float(order).is_integer() else float(order)
 
 
-def _kernel(kind: str) -> Callable[[np.ndarray, float], np.ndarray]:
-    def kernel(x: np.ndarray, order: float) -> np.ndarray:
-        wide = np.asarray(x, np.float64) if order not in (0, 1) else x
-        if kind == "iv":  # SciPy's is NaN at infinity, and infinite long before
-            wide = np.clip(wide, -1e4, 1e4)
-        if order in (0, 1):
-            found = getattr(_scipy(), f"{kind[0]}{order}")(wide)
-        elif kind == "kv":  # SciPy's is 0 from 698 on, though the value is in range
-            found = _scipy().kve(order, np.minimum(wide, 1e5)) * np.exp(-wide)
-        else:
-            found = getattr(_scipy(), kind)(order, wide)
-        return np.where(_vanishes(kind, x), 0.0, found).astype(x.dtype)
-
-    return kernel
-
-
-def _vanishes(kind: str, x: np.ndarray) -> np.ndarray:
-    """Where oscillations have died out: at infinity."""
-    at_end = np.isinf(x) if kind == "jv" else np.isposinf(x)
-    return at_end & (kind in ("jv", "yv"))
-
-
 @remembered(512)
 def _function_of(kind: str, order: float) -> Composition:
-    """The same in kernels, of float64."""
+    """A Bessel function of one order."""
 
-    def write(body: FunctionBody[V], x: V) -> V:
+    def write(body: Body, x: Value) -> Value:
+        if kind == "iv":  # SciPy's is NaN at infinity, and infinite long before
+            x = body.select(body.absolute(x) > 1e4, body.copysign(body.lift(1e4), x), x)
         if order in (0, 1):
             found = body.apply(BESSEL_OF_ORDER[kind, int(order)], x)
-        elif kind == "kv":
-            small = body.select(x > 1e5, 1e5, x)
-            scaled = body.apply(BESSEL["kve"], body.lift(order), small)
+        elif kind == "kv":  # SciPy's is 0 from 698 on, though the value is in range
+            scaled = body.apply(BESSEL["kve"], body.lift(order), body.select(x > 1e5, 1e5, x))
             found = scaled * body.apply(EXP, -x)
-        elif kind == "iv":
-            near = body.select(body.absolute(x) > 1e4, body.copysign(body.lift(1e4), x), x)
-            found = body.apply(BESSEL["iv"], body.lift(order), near)
         else:
             found = body.apply(BESSEL[kind], body.lift(order), x)
         if kind in ("iv", "kv"):
             return found
+        # Oscillations have died out at infinity.
         at_end = (body.absolute(x) if kind == "jv" else x).equals(math.inf)
         return body.select(at_end, 0.0, found)
 
@@ -96,13 +63,12 @@ def _of_order(
         above = record(order + 1, x)
         return slope(x, None if order == 0 else record(order - 1, x), above)
 
-    more.setdefault("llvm", lowering.in_double(lambda order: _function_of(kind, order)))
     record = elementwise(
         name,
         doc,
         ("float(gt.i0(0.0))", "1.0"),
         [partial],
-        numpy=_kernel(kind),
+        function_of=lambda order: _function_of(kind, order),
         accepts="float",
         params=("order",),
         sample_params=_ORDERS,
@@ -128,12 +94,6 @@ iv = _of_order(
     "iv",
     "Modified Bessel function of the first kind.",
     lambda x, below, above: above if below is None else 0.5 * (below + above),
-    function=BESSEL_I0,
-    llvm=lowering.call_of_order(
-        BESSEL_I0,
-        BESSEL_I1,
-        otherwise=lowering.in_double(lambda order: _function_of("iv", order)),
-    ),
 )
 jv = _of_order(
     "bessel_j",
@@ -189,13 +149,6 @@ def _factors(order: float, times: int, sign: int) -> list[float]:
     return factors
 
 
-def _asymptotic(x: np.ndarray, order: float, times: int, sign: int) -> np.ndarray:
-    total = np.zeros_like(x)
-    for one in reversed(_factors(order, times, sign)):
-        total = total / x + one
-    return total / (np.sqrt(x) * x**times)
-
-
 def _weights(kind: str, order: float, times: int) -> dict[float, float]:
     """Each derivative is half of the neighbours, less the function (iₙ), or the reverse (kₙ)."""
     sign = 1.0 if kind == "ive" else -1.0
@@ -209,39 +162,14 @@ def _weights(kind: str, order: float, times: int) -> dict[float, float]:
     return weights
 
 
-def _recurrence(kind: str, x: np.ndarray, order: float, times: int) -> np.ndarray:
-    function, weights = getattr(_scipy(), kind), _weights(kind, order, times)
-    total = sum(weight * function(n, x) for n, weight in weights.items())
-    return np.asarray(total, np.float64)
-
-
-def _scaled_kernel(kind: str) -> Callable[..., np.ndarray]:
-    def kernel(x: np.ndarray, order: float, times: int) -> np.ndarray:
-        wide = np.asarray(x, np.float64)
-        whole = kind == "ive" and float(order).is_integer()
-        size = np.abs(wide) if whole else wide
-        far = size > max(30.0, 2.0 * order * order)
-        scale = 1.0 / math.sqrt(2.0 * math.pi) if kind == "ive" else math.sqrt(math.pi / 2.0)
-        series = _asymptotic(np.where(far, size, 1.0), order, times, -1 if kind == "ive" else 1)
-        near = _recurrence(kind, np.where(far, 1.0, size), order, times)
-        if kind == "kve":
-            near = np.where(size == 0, math.inf * (-1) ** times, near)
-        found = np.where(far, scale * np.where(np.isinf(size), 0.0, series), near)
-        if whole and (int(order) + times) % 2:  # odd, and at a kink the mean of both sides
-            found = found * np.sign(wide)
-        return found.astype(x.dtype)
-
-    return kernel
-
-
 @remembered(512)
 def _scaled_of(kind: str, order: float, times: int) -> Composition:
-    """The same in kernels, of float64."""
+    """A scaled Bessel function of one order, or one of its derivatives."""
     whole = kind == "ive" and float(order).is_integer()
     scale = 1.0 / math.sqrt(2.0 * math.pi) if kind == "ive" else math.sqrt(math.pi / 2.0)
     factors = _factors(order, times, -1 if kind == "ive" else 1)
 
-    def write(body: FunctionBody[V], x: V) -> V:
+    def write(body: Body, x: Value) -> Value:
         size = body.absolute(x) if whole else x
         far = size > max(30.0, 2.0 * order * order)
         large = body.select(far, size, 1.0)
@@ -259,6 +187,7 @@ def _scaled_of(kind: str, order: float, times: int) -> Composition:
             near = body.select(size.equals(0.0), math.inf * (-1) ** times, near)
         found = body.select(far, series, near)
         if whole and (int(order) + times) % 2:
+            # Odd, and at a kink the mean of both sides.
             sign = body.copysign(body.lift(1.0), x)
             found = found * body.select(x.equals(0.0), 0.0, body.select(x.isnan(), x, sign))
         return found
@@ -273,11 +202,10 @@ def _scaled(name: str, kind: str, doc: str, **more: Any) -> Callable[..., Any]:
         doc,
         ("float(gt.i0(0.0))", "1.0"),
         [lambda y, x, order, times: record(order, times + 1, x)],
-        numpy=_scaled_kernel(kind),
+        function_of=lambda order, times: _scaled_of(kind, order, times),
         accepts="float",
         params=("order", "times"),
         sample_params=[{"order": n, "times": m} for n, m in ((0, 0), (1, 0), (1, 1), (2, 2))],
-        llvm=lowering.in_double(lambda order, times: _scaled_of(kind, order, times)),
         **more,
     )
 

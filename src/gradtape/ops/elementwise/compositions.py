@@ -9,7 +9,7 @@ import math
 from typing import TYPE_CHECKING
 
 from gradtape.caches import remembered
-from gradtape.ir.math_function import Composition, MathFunction
+from gradtape.ir.math_function import Composition
 from gradtape.ops.families import math_functions as mathlib
 from gradtape.ops.families.math_functions import (
     COS,
@@ -25,41 +25,41 @@ from gradtape.ops.families.math_functions import (
 )
 
 if TYPE_CHECKING:
-    from gradtape.ops.families.vector_code import FunctionBody, V
+    from gradtape.ops.families.vector_code import Body, Value
 
 
-def _maximum(body: FunctionBody[V], x: V, y: V) -> V:
+def _maximum(body: Body, x: Value, y: Value) -> Value:
     return body.select(x.isnan(), x, body.select(x > y, x, y))
 
 
-def _minimum(body: FunctionBody[V], x: V, y: V) -> V:
+def _minimum(body: Body, x: Value, y: Value) -> Value:
     return body.select(x.isnan(), x, body.select(x < y, x, y))
 
 
-def two_sum(a: V, b: V) -> tuple[V, V]:
+def two_sum(a: Value, b: Value) -> tuple[Value, Value]:
     """a + b, and the rounding error of that sum (Knuth's two-sum)."""
     total = a + b
     back = total - a
     return total, (a - (total - back)) + (b - back)
 
 
-def _sigmoid(body: FunctionBody[V], x: V) -> V:
+def _sigmoid(body: Body, x: Value) -> Value:
     # exp(-|x|) never overflows, and both branches use it.
     small = body.apply(EXP, -body.absolute(x))
     return body.select(x >= 0.0, 1.0, small) / (small + 1.0)
 
 
-def _sigmoid_slope(body: FunctionBody[V], x: V) -> V:
+def _sigmoid_slope(body: Body, x: Value) -> Value:
     small = body.apply(EXP, -body.absolute(x))
     whole = small + 1.0
     return small / (whole * whole)
 
 
-def _tanh_slope(body: FunctionBody[V], x: V) -> V:
+def _tanh_slope(body: Body, x: Value) -> Value:
     return _sigmoid_slope(body, x + x) * 4.0
 
 
-def _sigmoid_and_slope(body: FunctionBody[V], x: V) -> tuple[V, V]:
+def _sigmoid_and_slope(body: Body, x: Value) -> tuple[Value, Value]:
     small = body.apply(EXP, -body.absolute(x))
     large_part = 1.0 / (small + 1.0)
     small_part = small * large_part
@@ -85,7 +85,7 @@ _TANH_NEAR_ZERO = {
 }
 
 
-def _tanh_and_slope(body: FunctionBody[V], x: V) -> tuple[V, V]:
+def _tanh_and_slope(body: Body, x: Value) -> tuple[Value, Value]:
     if not body.fused:
         return body.apply(TANH, x), _tanh_slope(body, x)
     magnitude = body.absolute(x)
@@ -99,16 +99,16 @@ def _tanh_and_slope(body: FunctionBody[V], x: V) -> tuple[V, V]:
     return value, small * inverse * inverse * 4.0
 
 
-def _softplus(body: FunctionBody[V], x: V) -> V:
+def _softplus(body: Body, x: Value) -> Value:
     positive = body.select(x < 0.0, 0.0, x)
     return positive + body.apply(LOG1P, body.apply(EXP, -body.absolute(x)))
 
 
-def _log_sigmoid(body: FunctionBody[V], x: V) -> V:
+def _log_sigmoid(body: Body, x: Value) -> Value:
     return -_softplus(body, -x)
 
 
-def _logaddexp(body: FunctionBody[V], x: V, y: V) -> V:
+def _logaddexp(body: Body, x: Value, y: Value) -> Value:
     largest, smallest = _maximum(body, x, y), _minimum(body, x, y)
     distance, dropped = two_sum(smallest, -largest)
     # inf - inf is NaN, but the difference of equal operands must be 0.
@@ -118,46 +118,34 @@ def _logaddexp(body: FunctionBody[V], x: V, y: V) -> V:
     return largest + body.apply(LOG1P, small)
 
 
-def _xlogy(body: FunctionBody[V], x: V, y: V) -> V:
+def _xlogy(body: Body, x: Value, y: Value) -> Value:
     zero = x.equals(0.0) & y.compare("ord", y)
     return body.select(zero, 0.0, x * body.apply(LOG, y))
 
 
-def _multiply_no_nan(body: FunctionBody[V], x: V, y: V) -> V:
+def _multiply_no_nan(body: Body, x: Value, y: Value) -> Value:
     return body.select(y.equals(0.0), 0.0, x * y)
 
 
-def _in_range(body: FunctionBody[V], x: V, function: MathFunction) -> V:
-    """A function that overflows long before 10,000, and that SciPy gives as NaN at infinity."""
-    huge = body.absolute(x) > 1e4
-    return body.apply(function, body.select(huge, body.copysign(body.lift(1e4), x), x))
-
-
-def _erfcinv(body: FunctionBody[V], x: V) -> V:
+def _erfcinv(body: Body, x: Value) -> Value:
     # SciPy gives -0.0 at 1; adding 0 gives 0.0.
     return body.apply(mathlib.ERFCINV, x) + 0.0
 
 
-def _erfcinv_slope(body: FunctionBody[V], x: V) -> V:
+def _erfcinv_slope(body: Body, x: Value) -> Value:
     # exp(y²) = erfcx(y) / erfc(y): the rounding error of y² is not multiplied by y².
     nearer = _minimum(body, x, 2.0 - x)
     found = body.apply(mathlib.ERFCX, body.apply(mathlib.ERFCINV, nearer)) / nearer
     return found * (-1.0 / (2.0 / math.sqrt(math.pi)))
 
 
-def _sinc(body: FunctionBody[V], x: V) -> V:
-    # sin(πx) = ± sin(π (x - n)) for the nearest integer n, and x - n is exact.
-    nearest = body.apply(RINT, x)
-    half = nearest * 0.5
-    odd = half.compare("une", body.apply(RINT, half))
-    sine = body.apply(SIN, (x - nearest) * math.pi)
-    value = body.select(odd, -sine, sine) / (x * math.pi)
-    return body.select(x.equals(0.0), 1.0, value)
-
-
 @remembered(64)
 def sinc_derivative(order: int) -> Composition:
-    """A derivative of sinc: a series near 0, a recurrence elsewhere; see `special._sinc_kernel`."""
+    """A derivative of sinc: a series near 0, a recurrence elsewhere.
+
+    The recurrence u sⁿ = sinⁿ(u) - n sⁿ⁻¹, where u = πx, multiplies errors by n / u at each step,
+    and the terms of the series Σ ±uʲ / (j! (j+n+1)) grow with u: at u = n / 2 both lose little.
+    """
     lowest = order % 2
     powers = range(lowest, lowest + 2 * (10 + order) + 1, 2)
     factors = [
@@ -165,7 +153,7 @@ def sinc_derivative(order: int) -> Composition:
         for j in powers
     ]
 
-    def write(body: FunctionBody[V], x: V) -> V:
+    def write(body: Body, x: Value) -> Value:
         u = x * math.pi
         near = body.absolute(u) < max(1.0, order / 2.0)
         small, large = body.select(near, u, 0.0), body.select(near, 1.0, u)
@@ -173,6 +161,7 @@ def sinc_derivative(order: int) -> Composition:
         for factor in factors[-2::-1]:
             series = series * square + factor
         series = series * small if lowest else series
+        # sin(πx) = ± sin(π (x - n)) for the nearest integer n, and x - n is exact.
         nearest = body.apply(RINT, x)
         half = nearest * 0.5
         odd = half.compare("une", body.apply(RINT, half))
@@ -188,7 +177,7 @@ def sinc_derivative(order: int) -> Composition:
     return Composition(f"sinc_{order}", write)
 
 
-def _fmod(body: FunctionBody[V], x: V, y: V) -> V:
+def _fmod(body: Body, x: Value, y: Value) -> Value:
     """Remainder with the sign of x, exact.
 
     If the integer part q of the quotient is exact, then so is x - q y, unless the quotient was
@@ -205,14 +194,14 @@ def _fmod(body: FunctionBody[V], x: V, y: V) -> V:
     return body.library_where(hard, FMOD, (x, y), rest)
 
 
-def _remainder(body: FunctionBody[V], x: V, y: V) -> V:
+def _remainder(body: Body, x: Value, y: Value) -> Value:
     rest = _fmod(body, x, y)
     exact = rest.equals(0.0)
     other = body.select((rest < 0.0) ^ (y < 0.0), rest + y, rest)
     return body.select(exact, body.copysign(body.lift(0.0), y), other)
 
 
-def _floor_divide(body: FunctionBody[V], x: V, y: V) -> V:
+def _floor_divide(body: Body, x: Value, y: Value) -> Value:
     rest = _fmod(body, x, y)
     quotient = x / y
     found = (x - rest) / y
@@ -226,7 +215,7 @@ def _floor_divide(body: FunctionBody[V], x: V, y: V) -> V:
     return body.select(plain, quotient, floor)
 
 
-def _nextafter(body: FunctionBody[V], x: V, y: V) -> V:
+def _nextafter(body: Body, x: Value, y: Value) -> Value:
     one = body.integer(1)
     # Floats of one sign are ordered like their bits as integers; larger bits are further from zero.
     outward = (y > x) ^ (x < 0.0)
@@ -244,14 +233,11 @@ SIGMOID_SLOPE = Composition(
 TANH_SLOPE = Composition("tanh_slope", _tanh_slope, beside=TANH, write_both=_tanh_and_slope)
 SOFTPLUS = Composition("softplus", _softplus)
 LOG_SIGMOID = Composition("log_sigmoid", _log_sigmoid)
-BESSEL_I0 = Composition("bessel_i0", lambda body, x: _in_range(body, x, mathlib.BESSEL_I0))
-BESSEL_I1 = Composition("bessel_i1", lambda body, x: _in_range(body, x, mathlib.BESSEL_I1))
 LOGADDEXP = Composition("logaddexp", _logaddexp, 2)
 XLOGY = Composition("xlogy", _xlogy, 2)
 MULTIPLY_NO_NAN = Composition("multiply_no_nan", _multiply_no_nan, 2)
 ERFCINV = Composition("erfcinv_of", _erfcinv)
 ERFCINV_SLOPE = Composition("erfcinv_slope", _erfcinv_slope)
-SINC = Composition("sinc", _sinc)
 REMAINDER = Composition("remainder", _remainder, 2)
 FLOOR_DIVIDE = Composition("floor_divide", _floor_divide, 2)
 NEXTAFTER = Composition("nextafter", _nextafter, 2)

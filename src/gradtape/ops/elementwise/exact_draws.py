@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.ir.math_function import MathFunction
+from gradtape.dtypes import Array, DType
 from gradtape.ops.families.math_functions import FLOOR, SQRT
+from gradtape.ops.families.numpy_body import computed
 
 # Terms of the series: by the number of bits of the fraction.
 _LOG_TERMS = {52: 10, 23: 5}
@@ -77,103 +78,15 @@ def _series(body: Any, x: Any, coefficients: list[float]) -> Any:
     return found
 
 
-def _operand(x: Numbers | float) -> Any:
-    # NumPy rounds a Python number to the dtype of the array.
-    return x.array if type(x) is Numbers else x
-
-
-class Numbers:
-    """An array as the formulas see it: floats, integers of the same size, or booleans."""
-
-    __slots__ = ("array",)
-
-    def __init__(self, array: np.ndarray) -> None:
-        self.array = array
-
-    def __add__(self, other: Numbers | float) -> Numbers:
-        return Numbers(self.array + _operand(other))
-
-    def __sub__(self, other: Numbers | float) -> Numbers:
-        return Numbers(self.array - _operand(other))
-
-    def __rsub__(self, other: float) -> Numbers:
-        return Numbers(_operand(other) - self.array)
-
-    def __mul__(self, other: Numbers | float) -> Numbers:
-        return Numbers(self.array * _operand(other))
-
-    def __truediv__(self, other: Numbers | float) -> Numbers:
-        return Numbers(self.array / _operand(other))
-
-    def __neg__(self) -> Numbers:
-        return Numbers(-self.array)
-
-    def __or__(self, other: Numbers) -> Numbers:
-        return Numbers(self.array | other.array)
-
-    def __lshift__(self, count: int) -> Numbers:
-        return Numbers(self.array << count)
-
-    def shift_right(self, count: int, signed: bool = False) -> Numbers:
-        """Bits moved down; the integers are signed."""
-        return Numbers(self.array >> count)
-
-    def equals(self, other: float) -> Numbers:
-        """Where two floats are equal."""
-        return Numbers(self.array == _operand(other))
-
-    def bits(self) -> Numbers:
-        """The same bits as integers."""
-        return Numbers(self.array.view(f"i{self.array.itemsize}"))
-
-    def floats(self) -> Numbers:
-        """The same bits as floats."""
-        return Numbers(self.array.view(f"f{self.array.itemsize}"))
-
-    def converted(self) -> Numbers:
-        """Integers as floats."""
-        return Numbers(self.array.astype(f"f{self.array.itemsize}"))
-
-
 # NumPy computes so many numbers at a time: those of all operations then stay in the caches.
 AT_ONCE = 1 << 12
 
 
-def in_parts(
-    formula: Callable[..., tuple[Any, ...]], dtype: np.dtype, *uniform: np.ndarray
-) -> np.ndarray:
+def in_parts(formula: Callable[..., tuple[Any, ...]], dtype: DType, *uniform: Array) -> Array:
     """The results of a formula of one-dimensional arrays, side by side along a last axis."""
-    body, size = NumpyBody(dtype), uniform[0].size
+    starts = range(0, max(uniform[0].size, 1), AT_ONCE)
     parts = [
-        np.stack(
-            [
-                each.array
-                for each in formula(body, *(Numbers(x[at : at + AT_ONCE]) for x in uniform))
-            ],
-            axis=-1,
-        )
-        for at in range(0, max(size, 1), AT_ONCE)
+        np.stack(computed(formula, dtype, *(x[at : at + AT_ONCE] for x in uniform)), axis=-1)
+        for at in starts
     ]
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-
-class NumpyBody:
-    """What the formulas apply to `Numbers` of one dtype."""
-
-    _functions: dict[MathFunction, np.ufunc] = {SQRT: np.sqrt, FLOOR: np.floor}  # noqa: RUF012
-
-    def __init__(self, dtype: np.dtype) -> None:
-        self._dtype = dtype
-        self.fraction = 23 if dtype == np.float32 else 52
-
-    def lift(self, value: float) -> Numbers:
-        """A number."""
-        return Numbers(np.asarray(value, self._dtype))
-
-    def apply(self, function: MathFunction, x: Numbers) -> Numbers:
-        """An exactly rounded function."""
-        return Numbers(self._functions[function](x.array))
-
-    def select(self, mask: Numbers, chosen: Numbers, other: Numbers) -> Numbers:
-        """`chosen` where a mask holds, `other` elsewhere."""
-        return Numbers(np.where(mask.array, chosen.array, other.array))
+    return np.asarray(np.concatenate(parts))

@@ -19,12 +19,10 @@ from gradtape.ops.elementwise.compositions import (
     ERFCINV_SLOPE,
     LOG_SIGMOID,
     MULTIPLY_NO_NAN,
-    SINC,
     XLOGY,
     sinc_derivative,
 )
 from gradtape.ops.elementwise.unary import exp, log, sigmoid, square
-from gradtape.ops.families import lowering
 from gradtape.ops.families.elementwise import Binary, Unary, elementwise
 from gradtape.ops.families.native_code import NativeCall
 from gradtape.ops.families.reductions import inexact_operand
@@ -82,11 +80,9 @@ _erfcinv_slope: Unary = elementwise(
     "Derivative of erfcinv.",
     ("float(gt.erfcinv(1.0))", "0.0"),
     [lambda y, x: 2.0 * erfcinv(x) * square(y)],
-    numpy=lambda x: _erfcinv_slope_kernel(x),
     accepts="float",
     domains=[(0.3, 1.7)],
-    function=ERFCINV_SLOPE,
-    llvm=lowering.in_double(lambda: ERFCINV_SLOPE),
+    function_of=lambda: ERFCINV_SLOPE,
 )
 ndtr: Unary = elementwise(
     "ndtr",
@@ -128,14 +124,6 @@ def _ndtr_kernel(x: np.ndarray) -> np.ndarray:
     top = tail.astype(np.float32).astype(np.float64)
     squares = np.exp(-0.5 * top * top) * np.exp(-0.5 * (tail - top) * (tail + top))
     return np.where(x < -1.0, 0.5 * special.erfcx(tail * -math.sqrt(0.5)) * squares, found)
-
-
-def _erfcinv_slope_kernel(x: np.ndarray) -> np.ndarray:
-    # exp(y²) = erfcx(y) / erfc(y): the rounding error of y² is not multiplied by y².
-    nearer = np.minimum(x, 2 - x)
-    special = _scipy()
-    found: np.ndarray = special.erfcx(special.erfcinv(nearer)) / nearer
-    return found * x.dtype.type(-1.0 / _SLOPE)
 
 
 lgamma: Unary = elementwise(
@@ -245,53 +233,14 @@ multiply_no_nan: Binary = elementwise(
 )
 
 
-def _sinc_kernel(x: np.ndarray, order: int) -> np.ndarray:
-    """The n-th derivative of sin(u)/u, u = πx, times πⁿ: a series near 0, a recurrence elsewhere.
-
-    The recurrence u sⁿ = sinⁿ(u) - n sⁿ⁻¹ multiplies errors by n / u at each step, and the terms
-    of the series Σ ±uʲ / (j! (j+n+1)) grow with u: at u = n / 2 both lose little.
-    """
-    wide = np.asarray(x, np.result_type(x, np.float64))
-    u = wide * math.pi
-    near = np.abs(u) < max(1.0, order / 2.0)
-    # Each formula gets only arguments at which it is accurate.
-    small, large = np.where(near, u, 0.0), np.where(near, 1.0, u)
-    far = _sinc_recurrence(np.where(near, 0.0, wide), large, order)
-    result = np.where(near, _sinc_series(small, order), far)
-    return (result * math.pi**order).astype(x.dtype)
-
-
-def _sinc_series(u: np.ndarray, order: int) -> np.ndarray:
-    lowest = order % 2
-    total = np.zeros_like(u)
-    for j in range(lowest + 2 * (10 + order), lowest - 1, -2):
-        sign = -1.0 if (j + order) // 2 % 2 else 1.0
-        total = total * (u * u) + sign / (math.factorial(j) * (j + order + 1))
-    return total * u if lowest else total
-
-
-def _sinc_recurrence(x: np.ndarray, u: np.ndarray, order: int) -> np.ndarray:
-    # sin(πx) = ± sin(π (x - n)) for the nearest integer n, and x - n is exact.
-    nearest = np.rint(np.real(x))
-    sign = 1.0 - 2.0 * np.mod(nearest, 2.0)
-    sine, cosine = sign * np.sin((x - nearest) * math.pi), sign * np.cos((x - nearest) * math.pi)
-    derivatives = (sine, cosine, -sine, -cosine)
-    found = sine / u
-    for n in range(1, order + 1):
-        found = (derivatives[n % 4] - n * found) / u
-    return found
-
-
 _record_sinc: Callable[..., Any] = elementwise(
     "sinc",
     "Derivative of sinc, of any order from 0.",
     ("float(gt.sinc(0.0))", "1.0"),
     [lambda y, x, order: _record_sinc(order + 1, x)],
-    numpy=_sinc_kernel,
     params=("order",),
     sample_params=({"order": 0}, {"order": 1}, {"order": 4}),
-    function=SINC,
-    llvm=lowering.call_of_order(SINC, otherwise=lowering.in_double(sinc_derivative)),
+    function_of=sinc_derivative,
 )
 
 

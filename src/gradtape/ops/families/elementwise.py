@@ -13,11 +13,13 @@ import numpy as np
 
 from gradtape.dtypes import REAL_OF
 from gradtape.ir import REGISTRY, MathFunction, Rule, Spec, spec
+from gradtape.ir.math_function import Composition
 from gradtape.ir.node import Node, apply, constant
 from gradtape.ops.families import lowering
 from gradtape.ops.families.casting import KINDS, promotion
 from gradtape.ops.families.define import define
 from gradtape.ops.families.math_functions import NAMED
+from gradtape.ops.families.numpy_body import kernel_of
 from gradtape.ops.families.recorders import RECORDERS, binary_function, parametric, unary_function
 from gradtape.ops.families.samples import DTYPES, Sample, generator, uniform
 from gradtape.ops.families.shapes import broadcast_shapes, broadcast_to
@@ -167,6 +169,7 @@ def elementwise(  # type: ignore[misc]
     sample_params: Sequence[dict[str, Any]] = ({},),
     function: MathFunction | None = None,
     of_complex: LlvmRule | None = None,
+    function_of: Callable[..., Composition] | None = None,
     llvm: LlvmRule | None = None,
     **fields: Any,
 ) -> Any:
@@ -177,8 +180,11 @@ def elementwise(  # type: ignore[misc]
 
     The kernel `numpy` is NumPy's function of that name by default. `function` is the mathematical
     function that computes the op in kernels, by default the one of that name, and `of_complex` the
-    rule for complex operands where it differs. Other ops pass `llvm`.
+    rule for complex operands where it differs. `function_of(**params)` is the formula of an op for
+    these params, which NumPy and kernels compute in double. Other ops pass `llvm`.
     """
+    if function_of is not None:
+        numpy, llvm = kernel_of(function_of), lowering.in_double(function_of)
     if function is None and llvm is None:
         function = NAMED.get(name)
     if llvm is None and function is not None:
@@ -202,7 +208,7 @@ def elementwise(  # type: ignore[misc]
         promote=promotion(name, _PROMOTED.get(accepts, "same"), accepts),
         function=function,
         llvm=llvm,
-        compiled_cost=1 if function is None else CALL_COST,
+        compiled_cost=CALL_COST if function or function_of else 1,
         samples=lambda: samples_of(name, arity, domains, dtypes, sample_params),
         doc=doc,
         **{**rules, **fields},

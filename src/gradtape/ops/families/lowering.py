@@ -14,10 +14,11 @@ import numpy as np
 from gradtape.dtypes import DType
 from gradtape.ir import Accumulation, MathFunction, NotLowered
 from gradtape.ops.families.math_functions import ATAN2, COPYSIGN, FABS, HYPOT, SQRT
-from gradtape.ops.families.vector_code import Builder, Combination, Vector
+from gradtape.ops.families.vector_code import LlvmRule, Vector
+from gradtape.records import dataclass
 
 if TYPE_CHECKING:
-    from gradtape.ops.families.vector_code import Builder, LlvmRule, Vector
+    from gradtape.ops.families.vector_code import Builder
 
 
 _BOOL = np.dtype(bool)
@@ -36,17 +37,6 @@ def call(function: MathFunction, of_complex: LlvmRule | None = None) -> LlvmRule
 def for_complex(rule: LlvmRule, otherwise: LlvmRule) -> LlvmRule:
     """A rule for complex operands, and another for all others."""
     return lambda b, *values: (rule if values[0].dtype.kind == "c" else otherwise)(b, *values)
-
-
-def call_of_order(*functions: MathFunction, otherwise: LlvmRule) -> LlvmRule:
-    """A rule with one function for each order from 0, and a rule for other orders."""
-
-    def rule(b: Builder, x: Vector, order: float) -> Vector:
-        if order not in range(len(functions)):
-            return otherwise(b, x, order=order)
-        return b.call(functions[int(order)], x)
-
-    return rule
 
 
 def in_double(function_of: Callable[..., MathFunction]) -> LlvmRule:
@@ -285,6 +275,22 @@ def _highest(dtype: DType) -> float:
     if dtype.kind == "b":
         return True
     return np.inf if dtype.kind == "f" else int(np.iinfo(dtype).max)
+
+
+@dataclass(frozen=True, eq=False)
+class Combination:
+    """How kernels accumulate: `join(builder, x, y)` combines two partial results.
+
+    `identity(dtype)` is the partial result of no values, and `kinds` are the kinds of dtype that
+    can be combined. Positions are found by comparing values: `better` is "gt" or "lt". A scan calls
+    `step(builder, state, *operands)` for each element; without a step, it joins.
+    """
+
+    identity: Callable[[DType], complex]
+    join: LlvmRule
+    kinds: str = "biufc"
+    better: str = ""
+    step: LlvmRule | None = None
 
 
 def _always(value: int) -> Callable[[DType], int]:

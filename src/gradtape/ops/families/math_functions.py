@@ -56,11 +56,9 @@ BESSEL = {
 }
 BESSEL_OF_ORDER = {
     (kind, order): ScipyFunction(f"{kind[0]}{order}", f"{kind[0]}{order}")
-    for kind in ("jv", "kv", "yv")
+    for kind in ("iv", "jv", "kv", "yv")
     for order in (0, 1)
 }
-BESSEL_I0 = ScipyFunction("i0", "i0")
-BESSEL_I1 = ScipyFunction("i1", "i1")
 
 # Functions that kernels call for the op of the same name.
 NAMED = {each.name: each for each in tuple(vars().values()) if isinstance(each, MathFunction)}
