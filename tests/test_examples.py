@@ -86,7 +86,8 @@ def test_bundle_adjustment_finds_the_truth():
 def test_demo_answers_its_questions_and_draws(monkeypatch, tmp_path, capsys):
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     monkeypatch.setattr(demo, "SECONDS", 0.0)
-    assert demo.questions()
+    monkeypatch.setattr(demo, "WARM", 0.0)
+    assert demo.questions(tmp_path)
     assert demo.sparse_jacobian(tmp_path)
     shown = capsys.readouterr().out
     assert shown.count("[ok]") == 6
@@ -97,8 +98,9 @@ def test_demo_answers_its_questions_and_draws(monkeypatch, tmp_path, capsys):
 @pytest.mark.slow
 def test_demo_fails_where_an_answer_is_wrong(monkeypatch, tmp_path):
     monkeypatch.setattr(demo, "SECONDS", 0.0)
+    monkeypatch.setattr(demo, "WARM", 0.0)
     monkeypatch.setattr(demo, "STEPS", 25)
-    monkeypatch.setattr(demo, "questions", lambda: True)
+    monkeypatch.setattr(demo, "questions", lambda folder: True)
     # A network that was hardly trained is not right in 97 of 100 cases.
     assert demo.main(tmp_path) == 1
 
