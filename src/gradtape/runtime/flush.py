@@ -201,7 +201,7 @@ def _compute(recording: Recording, handles: list[Handle], wanted: Handle | None)
 
 def _without_value(recording: Recording, held: list[Handle]) -> tuple[Node, ...]:
     """The nodes of handles that the recording has no value of, each once."""
-    values, found = recording.values, {}
+    values, found = recording.values, dict[Node, None]()
     for handle in held:
         if handle.node not in values:
             found[handle.node] = None

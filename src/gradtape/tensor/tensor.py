@@ -74,6 +74,11 @@ class Tensor(Handle, Operators, Displayed):
         """The element type."""
         return self.spec.dtype
 
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return self.spec.ndim
+
     def numpy(self) -> np.ndarray:
         """The value as a read-only NumPy array, computed now if it is pending.
 

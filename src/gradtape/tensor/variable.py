@@ -133,12 +133,11 @@ class Variable(Operators):
                 compute_handle(handle)
             self._note(state.recording)
             return self.value_class(None, None, _apart(handle.computed))
-        entered = None
-        while entered is None or recording is not state.recording:
-            recording = state.recording
-            entered = self._enter(recording)
-        # Node and handle were read together: another thread may have assigned since.
-        node, handle = entered
+        node = None
+        while node is None or recording is not state.recording:
+            # Read together with its node: another thread may assign meanwhile.
+            recording, handle = state.recording, self._handle
+            node = self.enter(recording, handle)
         if isinstance(recording, Trace) and recording.is_bound(self):
             return recording.hold(node, self.value_class)
         if recording.outer is None and (state.tapes or recording.capturing):
@@ -151,42 +150,44 @@ class Variable(Operators):
         # A signal handler that computes may have closed the recording: read once more.
         return self.value if recording.closed and found.computed is None else found
 
-    def enter(self, recording: Recording) -> Node:
-        """The node of the current value in `recording`; entered tapes are told of the read."""
-        return self._enter(recording)[0]
+    def enter(self, recording: Recording, handle: Tensor | None = None) -> Node:
+        """The node of the value in `recording`; entered tapes note the read.
 
-    def enter_unnoticed(self, recording: Recording) -> Node:
-        """The node of the current value; no tape is told of the read."""
-        if isinstance(recording, Trace) and self._handle.recording is not recording:
-            bound = recording.bound(self)
-            return recording.capture_unnoticed(self) if bound is None else bound.node
-        return self._node(recording, self._handle)
-
-    def _node(self, recording: Recording, handle: Tensor) -> Node:
-        if recording.capturing and handle.recording is not recording:
-            return recording.capturing.enter_variable(self, handle)
-        return handle.enter(recording)
-
-    def _enter(self, recording: Recording) -> tuple[Node, Tensor]:
-        """The node of the current value, and the handle that it was read from."""
-        handle = self._handle
-        if isinstance(recording, Trace) and handle.recording is not recording:
+        `handle` is what the variable holds, if the caller has read that already.
+        """
+        if handle is None:
+            handle = self._handle
+        traced = isinstance(recording, Trace) and handle.recording is not recording
+        pending = handle.computed is None and handle.recording is state.recording
+        if pending and not traced and self._begins_a_step(state.recording):
+            flush(state.recording)
+        if handle.recording is recording:
+            node: Node = handle.node
+        elif recording.capturing:
+            node = recording.capturing.enter_variable(self, handle)
+        elif isinstance(recording, Trace):
             bound = recording.bound(self)
             node = recording.capture(self) if bound is None else bound.node
-            if recording is state.recording:
-                for tape in state.tapes:
-                    tape.note_read(self, node)
-            return node, handle
-        pending = handle.computed is None and handle.recording is state.recording
-        if pending and self._begins_a_step(state.recording):
-            flush(state.recording)
-        node = self._node(recording, handle)
+        else:
+            node = recording.enter_other(handle)
         if recording is state.recording:
-            if not pending:
+            if not pending and not traced:
                 self._note(recording)
             for tape in state.tapes:
                 tape.note_read(self, node)
-        return node, handle
+        return node
+
+    def enter_unnoticed(self, recording: Recording) -> Node:
+        """The node of the current value; no tape notes the read."""
+        handle = self._handle
+        if handle.recording is recording:
+            return handle.node
+        if recording.capturing:
+            return recording.capturing.enter_variable(self, handle)
+        if isinstance(recording, Trace):
+            bound = recording.bound(self)
+            return recording.capture_unnoticed(self) if bound is None else bound.node
+        return recording.enter_other(handle)
 
     def _note(self, recording: Recording) -> None:
         """Remember the read if an update may follow in the same step."""

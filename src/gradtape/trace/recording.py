@@ -272,8 +272,10 @@ class Recording:
             self.rules = {}
         if self.values or self.values.recomputed or self.values.saved:
             self.values = KeptValues()
-        if self.pending.lines or self.pending.unassigned:
-            self.pending = Pending()
+        if self.pending.lines:
+            self.pending.lines = {}
+        if self.pending.unassigned:
+            self.pending.unassigned = set()
 
     def should_be_cut(self, op: Op, inputs: tuple[Node, ...], params: Params) -> bool:
         """Whether so much is pending that it should be flushed before this application.
@@ -357,7 +359,7 @@ class Recording:
         If this thread has recorded the same application before, in an earlier run of the program,
         the node exists. Its stamp tells whether it was already applied in this recording.
         """
-        key = structural_key(op, inputs, params)
+        key = (op, params, *inputs) if params else (op, *inputs)  # `structural_key`
         found = self.interned.get(key)
         if found is None:
             return self.first_application(key, op, inputs, params)
