@@ -8,11 +8,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from gradtape.compiler.passes.rewrite import Rewriting
-from gradtape.ir import OPERATORS, Op, Program, View, closed, dependents, topological
+from gradtape.ir import OPERATORS, Op, Program, View, closed, dependents, substitute, topological
 from gradtape.ir.node import PICK, Node, constant_value
 from gradtape.ops.arrays.movement import BROADCAST_TO, RESHAPE
 from gradtape.ops.control.branch import BRANCH
@@ -80,20 +80,31 @@ def _results(node: Node, positions: Sequence[int]) -> dict[int, Node]:
     return {old: _made(PICK, (node,), (number,)) for number, old in enumerate(positions)}
 
 
-def _copied(roots: Sequence[Node], image: Mapping[Node, Node]) -> dict[Node, Node]:
-    """What the roots, and the nodes that they are computed from, become over the image."""
-    new = dict(image)
-    for node in topological(roots, stop=image.keys()):
-        if node not in new:
-            inputs = tuple(new[parent] for parent in node.inputs)
-            new[node] = Node(node.op, inputs, node.params, node.spec)
-    return new
-
-
 def _reads(body: Program, roots: Sequence[Node]) -> set[Node]:
     """The inputs of a body that some of its nodes need."""
     given = set(body.inputs)
     return {node for node in topological(roots, stop=given) if node in given}
+
+
+def _live(
+    body: Program, carried: range, live: set[int], rows: Used = frozenset()
+) -> tuple[set[int], set[Node]]:
+    """The carried values that the live ones and some rows need, and the inputs that are read.
+
+    `carried` are the positions of the carried values among the inputs of the body.
+    """
+    while True:
+        read = _reads(body, [body.outputs[number] for number in sorted(live | rows)])
+        more = {number for number, at in enumerate(carried) if body.inputs[at] in read}
+        if more <= live:
+            return live, read
+        live |= more
+
+
+def _needed(body: Program, first: int, live: set[int], read: set[Node]) -> list[int]:
+    """The operands that live values and inputs that are read are."""
+    carried = {first + number for number in live}
+    return [p for p, given in enumerate(body.inputs) if p in carried or given in read]
 
 
 # Scans.
@@ -101,119 +112,95 @@ def _reads(body: Program, roots: Sequence[Node]) -> set[Node]:
 
 @dataclass(frozen=True)
 class _Scan:
-    """A scan that is being reduced: each operand with its input of the body."""
+    """A scan that is being reduced: operands by their inputs of the body."""
 
-    constants: list[tuple[Node, Node]]
+    constants: dict[Node, Node]
     # With the output of the body that is the next value.
-    carries: list[tuple[Node, Node, Node]]
-    sequences: list[tuple[Node, Node]]
+    carries: dict[Node, tuple[Node, Node]]
+    sequences: dict[Node, Node]
     rows: list[Node]
-    length: int
 
     def operands(self) -> list[Node]:
-        groups = (self.constants, self.carries, self.sequences)
-        return [item[0] for group in groups for item in group]
+        carried = [operand for operand, _ in self.carries.values()]
+        return [*self.constants.values(), *carried, *self.sequences.values()]
 
     def inputs(self) -> list[Node]:
-        groups = (self.constants, self.carries, self.sequences)
-        return [item[1] for group in groups for item in group]
+        return [*self.constants, *self.carries, *self.sequences]
 
     def outputs(self) -> list[Node]:
-        return [*[following for _, _, following in self.carries], *self.rows]
-
-    def body(self) -> Program:
-        return closed(self.inputs(), self.outputs())
+        return [*[following for _, following in self.carries.values()], *self.rows]
 
     def params(self, old: Scan) -> tuple[object, ...]:
+        body = closed(self.inputs(), self.outputs())
         constants, carries = len(self.constants), len(self.carries)
-        return replace(old, body=self.body(), constants=constants, carries=carries).params
+        return replace(old, body=body, constants=constants, carries=carries).params
 
-    def over(self, body: Program) -> _Scan:
-        """The same with another body of these inputs and outputs."""
-        inputs, outputs = iter(body.inputs), iter(body.outputs)
-        constants = [(operand, next(inputs)) for operand, _ in self.constants]
-        carries = [(operand, next(inputs), next(outputs)) for operand, _, _ in self.carries]
-        sequences = [(operand, next(inputs)) for operand, _ in self.sequences]
-        return replace(
-            self, constants=constants, carries=carries, sequences=sequences, rows=list(outputs)
+    def over(self, inputs: Iterable[Node], outputs: Sequence[Node]) -> _Scan:
+        """The same with other inputs and outputs of the body."""
+        new = dict(zip(self.inputs(), inputs, strict=True))
+        carried = zip(self.carries.items(), outputs, strict=False)
+        return _Scan(
+            {new[given]: operand for given, operand in self.constants.items()},
+            {new[given]: (operand, following) for (given, (operand, _)), following in carried},
+            {new[given]: operand for given, operand in self.sequences.items()},
+            list(outputs[len(self.carries) :]),
         )
 
     def without_unread(self) -> _Scan:
         """The same without operands that the body does not read."""
-        given = set(self.inputs())
-        read = {node for node in topological(self.outputs(), stop=given) if node in given}
-        return replace(
-            self,
-            constants=[pair for pair in self.constants if pair[1] in read],
-            sequences=[pair for pair in self.sequences if pair[1] in read],
-        )
+        read = set(topological(self.outputs(), stop=set(self.inputs())))
+        constants = {given: each for given, each in self.constants.items() if given in read}
+        sequences = {given: each for given, each in self.sequences.items() if given in read}
+        return replace(self, constants=constants, sequences=sequences)
 
 
-def _live_carries(scan: Scan, used: Used) -> tuple[set[int], set[Node]]:
-    """The carried values that the used results need, and all inputs of the body that they do."""
-    body = scan.body
+def _live_in_scan(scan: Scan, used: Used) -> tuple[set[int], set[Node]]:
     live = {position for position in used if position < scan.carries}
-    while True:
-        read = _reads(body, [body.outputs[p] for p in sorted(live | used)])
-        more = {n for n in range(scan.carries) if body.inputs[scan.constants + n] in read}
-        if more <= live:
-            return live, read
-        live |= more
+    return _live(scan.body, range(scan.constants, scan.first), live, used)
 
 
 def _scan_needs(node: Node, used: Used) -> list[int]:
     scan = Scan.of(node)
-    live, read = _live_carries(scan, used)
-    carried = {scan.constants + number for number in live}
-    return [p for p, given in enumerate(scan.body.inputs) if p in carried or given in read]
+    return _needed(scan.body, scan.constants, *_live_in_scan(scan, used))
 
 
 def _reduced_scan(
     optimized: Optimize, node: Node, operands: Sequence[Node | None], used: Used
 ) -> dict[int, Node]:
     old = Scan.of(node)
-    body, constants = old.body, old.constants
-    live, read = _live_carries(old, used)
+    body = old.body
+    live, read = _live_in_scan(old, used)
+    operand_of = dict(zip(body.inputs, operands, strict=True))
+    known = {given: _known(operand_of[given]) for given in body.inputs if given in read}
+    fixed, carried, elements = old.parts(body.inputs)
+    following = dict(zip(carried, body.outputs, strict=False))
     # A value that is handed on unchanged is a constant.
-    same = {n for n in live if body.outputs[n] is body.inputs[constants + n]}
-    fixed = [p for p in range(constants) if body.inputs[p] in read]
-    fixed += [constants + n for n in sorted(same)]
-    moving = sorted(live - same)
+    same = [n for n in sorted(live) if following[carried[n]] is carried[n]]
+    moving = sorted(live.difference(same))
     rows = sorted(position for position in used if position >= old.carries)
     scan = _Scan(
-        [(_known(operands[p]), body.inputs[p]) for p in fixed],
-        [
-            (_known(operands[constants + n]), body.inputs[constants + n], body.outputs[n])
-            for n in moving
-        ],
-        [
-            (_known(operands[p]), body.inputs[p])
-            for p in range(old.first, len(body.inputs))
-            if body.inputs[p] in read
-        ],
+        {given: known[given] for given in (*fixed, *[carried[n] for n in same]) if given in known},
+        {carried[n]: (_known(operand_of[carried[n]]), following[carried[n]]) for n in moving},
+        {given: known[given] for given in elements if given in known},
         [body.outputs[position] for position in rows],
-        old.length,
     )
     scan = _with_constants(scan)
-    scan = scan.over(optimized(scan.body())).without_unread()
-    scan = _hoisted(scan)
-    found = {n: _known(operands[constants + n]) for n in same if n in used}
+    small = optimized(closed(scan.inputs(), scan.outputs()))
+    scan = _hoisted(scan.over(small.inputs, small.outputs).without_unread(), old.length)
+    found = {n: _known(operand_of[carried[n]]) for n in same if n in used}
     # A result that is an operand, or another result, is not written again.
-    sequence = {given: operand for operand, given in scan.sequences}
     kept: dict[Node, list[int]] = {}
     for position, row in zip(rows, scan.rows, strict=True):
-        if row in sequence:
-            found[position] = sequence[row]
+        if row in scan.sequences:
+            found[position] = scan.sequences[row]
         else:
             kept.setdefault(row, []).append(position)
     scan = replace(scan, rows=list(kept)).without_unread()
     if not moving and not kept:
         return found
     made = _made(SCAN, scan.operands(), scan.params(old))
-    numbered = _results(made, range(len(moving) + len(kept)))
-    found.update((number, numbered[at]) for at, number in enumerate(moving))
-    for at, positions in enumerate(kept.values(), start=len(moving)):
-        found.update((position, numbered[at]) for position in positions)
+    for at, positions in enumerate([*[[n] for n in moving], *kept.values()]):
+        found |= dict.fromkeys(positions, _made(PICK, (made,), (at,)))
     return found
 
 
@@ -225,29 +212,19 @@ def _known(operand: Node | None) -> Node:
 def _with_constants(scan: _Scan) -> _Scan:
     """Operands that are the same in every element, as constants; those of one number, inside."""
     inside: dict[Node, Node] = {}
-    constants: list[tuple[Node, Node]] = []
-    for operand, given in scan.constants:
-        if constant_value(operand) is not None:
-            inside[given] = _full(operand, given)
-        else:
-            constants.append((operand, given))
-    sequences: list[tuple[Node, Node]] = []
-    for operand, given in scan.sequences:
+    constants: dict[Node, Node] = {}
+    sequences: dict[Node, Node] = {}
+    for given, operand in (scan.constants | scan.sequences).items():
         if constant_value(operand) is not None:
             inside[given] = _full(operand, given)
             continue
-        element = _equal_element(operand, given)
+        element = operand if given in scan.constants else _equal_element(operand, given)
         if element is None:
-            sequences.append((operand, given))
+            sequences[given] = operand
         else:
-            constants.append((element, given))
-    if not inside:
-        return replace(scan, constants=constants, sequences=sequences)
-    known = {node for _, node in (*constants, *sequences)} | {node for _, node, _ in scan.carries}
-    found = _copied(scan.outputs(), {**inside, **{node: node for node in known}})
-    carries = [(operand, given, found[following]) for operand, given, following in scan.carries]
-    rows = [found[row] for row in scan.rows]
-    return replace(scan, constants=constants, carries=carries, sequences=sequences, rows=rows)
+            constants[given] = element
+    scan = replace(scan, constants=constants, sequences=sequences)
+    return scan.over(scan.inputs(), substitute(scan.outputs(), inside, _made)) if inside else scan
 
 
 def _full(operand: Node, given: Node) -> Node:
@@ -269,13 +246,12 @@ def _equal_element(operand: Node, given: Node) -> Node | None:
     return _made(BROADCAST_TO, (source,), (given.shape,))
 
 
-def _hoisted(scan: _Scan) -> _Scan:
+def _hoisted(scan: _Scan, length: int) -> _Scan:
     """Nodes that depend on constants alone move before the loop; views, which are free, stay."""
     roots = scan.outputs()
     given = set(scan.inputs())
     order = topological(roots, stop=given)
-    moving = {node for _, node in scan.sequences} | {node for _, node, _ in scan.carries}
-    varying = dependents(order, moving)
+    varying = dependents(order, [*scan.sequences, *scan.carries])
     wanted: dict[Node, None] = {}
     for node in order:
         if node in varying or node in roots:
@@ -283,16 +259,13 @@ def _hoisted(scan: _Scan) -> _Scan:
             for parent in parents:
                 if parent not in varying:
                     source = _source(parent)
-                    if source not in given and _may_move(source, scan.length):
+                    if source not in given and _may_move(source, length):
                         wanted[source] = None
     if not wanted:
         return scan
-    image = {node: operand for operand, node in scan.constants}
-    copies = _copied(list(wanted), image)
-    outside = [copies[node] for node in wanted]
-    return replace(
-        scan, constants=[*scan.constants, *zip(outside, wanted, strict=True)]
-    ).without_unread()
+    outside = substitute(wanted, scan.constants, _made)
+    moved = dict(zip(wanted, outside, strict=True))
+    return replace(scan, constants=scan.constants | moved).without_unread()
 
 
 def _source(node: Node) -> Node:
@@ -315,34 +288,26 @@ def _may_move(node: Node, length: int) -> bool:
 # Loops without a fixed length.
 
 
-def _while_live(node: Node, used: Used) -> tuple[set[int], set[Node]]:
+def _live_in_while(node: Node, used: Used) -> tuple[set[int], set[Node]]:
     condition, body, constants, _ = node.params
-    carries = len(body.outputs)
+    carried = range(constants, len(body.inputs))
     tested = _reads(condition, condition.outputs)
-    live = {position for position in used if position < carries}
-    live |= {n for n in range(carries) if condition.inputs[constants + n] in tested}
-    while True:
-        read = _reads(body, [body.outputs[position] for position in sorted(live)])
-        more = {n for n in range(carries) if body.inputs[constants + n] in read}
-        if more <= live:
-            break
-        live |= more
+    live = {number for number, at in enumerate(carried) if condition.inputs[at] in tested}
+    live, read = _live(body, carried, live | {n for n in used if n < len(carried)})
     own = dict(zip(condition.inputs, body.inputs, strict=True))
     return live, read | {own[one] for one in tested}
 
 
 def _while_needs(node: Node, used: Used) -> list[int]:
     _, body, constants, _ = node.params
-    live, read = _while_live(node, used)
-    carried = {constants + number for number in live}
-    return [p for p, given in enumerate(body.inputs) if p in carried or given in read]
+    return _needed(body, constants, *_live_in_while(node, used))
 
 
 def _reduced_while(
     optimized: Optimize, node: Node, operands: Sequence[Node | None], used: Used
 ) -> dict[int, Node]:
     condition, body, constants, maximum = node.params
-    live, read = _while_live(node, used)
+    live, read = _live_in_while(node, used)
     fixed = [p for p in range(constants) if body.inputs[p] in read]
     moving = sorted(live)
     kept = [*fixed, *[constants + n for n in moving]]
