@@ -10,7 +10,8 @@ other's, and its bodies, which are interned, are the other's restricted to these
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from graphlib import CycleError, TopologicalSorter
 
 from gradtape.errors import GraphError
 from gradtape.ir import PICK, Node, Op, Program, closed, rebuilt, topological
@@ -98,37 +99,28 @@ def _merges(program: Program) -> Merges:
         own_firsts = [group[0] if group else None for group in own.operands]
         for large in by_first[own.fixed, *own_firsts]:
             other = forms[large]
-            if large is small or large in found or not _may_contain(own, other):
-                continue
-            if _contains(own, other):
-                found[small] = large, _positions(own, other)
+            if large is not small and large not in found and _contains(own, other):
+                found[small] = large, _firsts(zip(own.results, other.results, strict=True))
                 break
     return {small: merge for small, merge in found.items() if merge[0] not in found}
 
 
-def _may_contain(small: Form, large: Form) -> bool:
-    if small.fixed != large.fixed:
-        return False
-    groups = zip(small.operands, large.operands, strict=True)
-    more = all(a <= b for a, b in zip(small.results, large.results, strict=True))
-    return more and all(b[: len(a)] == a for a, b in groups)
-
-
 def _contains(small: Form, large: Form) -> bool:
-    """Whether the bodies of the large one, restricted to the groups of the small, are its own."""
-    for (own, _), (other, gives) in zip(small.bodies, large.bodies, strict=True):
-        inputs: list[Node] = []
-        start = 0
-        for a, b in zip(small.operands, large.operands, strict=True):
-            inputs += other.inputs[start : start + len(a)]
-            start += len(b)
-        outputs = list(other.outputs)
+    """Whether the groups of the small one are the first of those of the large one.
+
+    Restricted to them, the bodies of the large one must be those of the small one.
+    """
+    groups = list(zip(small.operands, large.operands, strict=True))
+    results = list(zip(small.results, large.results, strict=True))
+    if any(b[: len(a)] != a for a, b in groups) or any(a > b for a, b in results):
+        return False
+    kept = _firsts((len(a), len(b)) for a, b in groups)
+    for (own, gives), (other, _) in zip(small.bodies, large.bodies, strict=True):
+        inputs, outputs = [other.inputs[number] for number in kept], list(other.outputs)
         if gives:
             # A loop's last result may be the number of steps, which no body gives.
-            outputs, start = [], 0
-            for count, width in zip(small.results, large.results, strict=True):
-                outputs += other.outputs[start : start + count]
-                start += width
+            numbers = [number for number in _firsts(results) if number < len(outputs)]
+            outputs = [outputs[number] for number in numbers]
         try:
             if closed(inputs, outputs) is not own:
                 return False
@@ -137,13 +129,13 @@ def _contains(small: Form, large: Form) -> bool:
     return True
 
 
-def _positions(small: Form, large: Form) -> list[int]:
-    """For each result of the small one, its number among those of the large one."""
+def _firsts(lengths: Iterable[tuple[int, int]]) -> list[int]:
+    """The numbers of the first items of each group, given how many of how many these are."""
     found: list[int] = []
     start = 0
-    for a, b in zip(small.results, large.results, strict=True):
-        found += range(start, start + a)
-        start += b
+    for count, width in lengths:
+        found += range(start, start + count)
+        start += width
     return found
 
 
@@ -162,35 +154,19 @@ def _replaced(program: Program, merges: Merges) -> Program | None:
     def parents(node: Node) -> list[Node]:
         return [instead.get(parent, parent) for parent in node.inputs]
 
-    if _has_circle(roots, parents):
+    waiting = list(roots)
+    read: dict[Node, list[Node]] = {}
+    while waiting:
+        node = waiting.pop()
+        if node not in read:
+            read[node] = parents(node)
+            waiting += read[node]
+    try:
+        TopologicalSorter(read).prepare()
+    except CycleError:
         return None
     for node in topological(roots, stop=new.keys(), parents=parents):
         if node not in new:
-            new[node] = rebuilt(node, tuple([new[parent] for parent in parents(node)]))
+            new[node] = rebuilt(node, tuple([new[parent] for parent in read[node]]))
             nodes.append(new[node])
     return Program(program.inputs, tuple(nodes), tuple(new[node] for node in roots))
-
-
-def _has_circle(roots: list[Node], parents: Callable[[Node], list[Node]]) -> bool:
-    """Whether some node is read on the way to itself."""
-    waiting: dict[Node, int] = {}
-    readers: dict[Node, list[Node]] = {}
-    stack = list(roots)
-    while stack:
-        node = stack.pop()
-        if node in waiting:
-            continue
-        read = parents(node)
-        waiting[node] = len(read)
-        for parent in read:
-            readers.setdefault(parent, []).append(node)
-        stack += read
-    ready = [node for node, count in waiting.items() if not count]
-    done = 0
-    while ready:
-        done += 1
-        for reader in readers.get(ready.pop(), ()):
-            waiting[reader] -= 1
-            if not waiting[reader]:
-                ready.append(reader)
-    return done < len(waiting)
