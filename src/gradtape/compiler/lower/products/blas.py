@@ -22,7 +22,7 @@ from gradtape.caches import remembered
 from gradtape.compiler.emit.plans import gemm
 from gradtape.compiler.emit.plans.gemm import GemmArguments, Operand
 from gradtape.compiler.emit.plans.instructions import Instruction
-from gradtape.compiler.lower.products.tiled_products import matrix_product
+from gradtape.compiler.lower.products.tiled_products import leading_strides, matrix_product
 from gradtape.compiler.objects.emission import Source
 from gradtape.compiler.objects.llvm import Function, Module, add_symbol, callable_at
 from gradtape.compiler.thread_team import get_num_threads
@@ -104,7 +104,7 @@ def _library_product(
 def _batch(a: Operand, b: Operand, c: Operand) -> tuple[int, tuple[int, int, int]] | None:
     """The leading axes as one: its length, and the step of each operand along it."""
     shape = c.shape[:-2]
-    steps = [_outer_strides(each, shape) for each in (a, b, c)]
+    steps = [leading_strides(each, len(shape)) for each in (a, b, c)]
     count, step = 1, (0, 0, 0)
     for axis in reversed(range(len(shape))):
         here = (steps[0][axis], steps[1][axis], steps[2][axis])
@@ -117,13 +117,6 @@ def _batch(a: Operand, b: Operand, c: Operand) -> tuple[int, tuple[int, int, int
         else:
             return None
     return (0, (0, 0, 0)) if 0 in shape else (count, step)
-
-
-def _outer_strides(operand: Operand, shape: tuple[int, ...]) -> list[int]:
-    missing = len(shape) - (len(operand.shape) - 2)
-    sizes = (1,) * missing + operand.shape[:-2]
-    strides = (0,) * missing + operand.strides[:-2]
-    return [0 if size == 1 else stride for size, stride in zip(sizes, strides, strict=True)]
 
 
 def _read_as(rows: int, columns: int, operand: Operand, item: int) -> tuple[int, int] | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -10,17 +9,19 @@ from gradtape.compiler.emit.plans import frame
 from gradtape.compiler.emit.plans.bundles import BundleArguments, bundle_ir
 from gradtape.compiler.emit.plans.dots import DotArguments
 from gradtape.compiler.emit.plans.instructions import Instruction
-from gradtape.compiler.emit.plans.lanes import LaneArguments
-from gradtape.compiler.emit.plans.tiles import TileArguments
 from gradtape.compiler.lower.products.dot_products import dot_instruction
 from gradtape.compiler.lower.products.lane_products import lane_instruction
-from gradtape.compiler.lower.products.tiled_products import PARALLEL_WORK, Axis, Contraction
+from gradtape.compiler.lower.products.tiled_products import (
+    PARALLEL_WORK,
+    Axis,
+    Contraction,
+    Words,
+    module_of,
+)
 from gradtape.compiler.machine_limits import second_cache
 from gradtape.compiler.objects import llvm
-from gradtape.compiler.objects.emission import Source
 from gradtape.compiler.thread_team import get_num_threads
 
-Words = TileArguments | DotArguments | LaneArguments
 # What the range of several instructions is cut into: the same share of each for every thread.
 SHARES = 5040
 # The second cache, where it is not known; and the fewest tiles of the largest contraction that are
@@ -52,7 +53,7 @@ def bundled(products: Sequence[Contraction], nbytes: int) -> Instruction:
     words = BundleArguments(len(parts), SHARES, SHARES // max(times, 1))
     work = sum(part.work for part in parts)
     parallel = work >= PARALLEL_WORK
-    function = llvm.Function(_module(), "bundle")
+    function = llvm.Function(module_of(bundle_ir), "bundle")
     code = (function, [part.code for part in parts])
     return Instruction(function, words, SHARES, 1, parallel, work, code=code, parts=tuple(parts))
 
@@ -130,9 +131,3 @@ def _count(part: Instruction, split: int) -> int:
         frame.SPLIT_TILES: words.tiles,
     }
     return counts[split]
-
-
-@functools.cache
-def _module() -> llvm.Module:
-    # Not for good: instructions hold it.
-    return llvm.Module(Source(bundle_ir(), for_good=False))

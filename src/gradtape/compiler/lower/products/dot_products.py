@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from gradtape.caches import remembered
 from gradtape.compiler.emit.plans.dots import (
     NOTHING,
     PACKED,
@@ -18,18 +17,17 @@ from gradtape.compiler.emit.plans.dots import (
 )
 from gradtape.compiler.emit.plans.instructions import Instruction
 from gradtape.compiler.lower.products.tiled_products import (
-    PARALLEL_WORK,
     Axes,
     Axis,
     Contraction,
     count_of,
-    cut,
     filled_up,
     longer,
+    module_of,
     offsets_along,
+    shared_instruction,
 )
 from gradtape.compiler.objects import llvm
-from gradtape.compiler.objects.emission import Source
 
 # Lanes must be used so many times better than by tiles, whose sums need not be added up, and the
 # right operand must be packed for so many rows.
@@ -83,11 +81,8 @@ def _instruction(product: Contraction, shape: DotShape, apart: Axes, run: Axes) 
         *(row.length, row.a, row.c, count, rows_a, rows_c, columns_b),
         *(runs * steps, runs if rest else 0, rest, depth_a, depth_b, 0),
     )
-    split, total = cut(words, 1)
-    parallel = product.work >= PARALLEL_WORK and total > 1
-    words, function = words._replace(split=split), llvm.Function(_module(shape), "dots")
-    code = (tables, function)
-    return Instruction(function, words, total, 1, parallel, product.work, code=code)
+    function = llvm.Function(module_of(dots_ir, shape), "dots")
+    return shared_instruction(function, words, 1, product.work, tables)
 
 
 def _depth_tables(shape: DotShape, apart: Axes, run: Axes) -> tuple[np.ndarray, np.ndarray]:
@@ -104,9 +99,3 @@ def _depth_tables(shape: DotShape, apart: Axes, run: Axes) -> tuple[np.ndarray, 
         parts_a.append((in_a + whole * shape.size).reshape(-1))
         parts_b.append(rest.reshape(-1))
     return np.concatenate(parts_a), np.concatenate(parts_b)
-
-
-@remembered(16)
-def _module(shape: DotShape) -> llvm.Module:
-    # Not for good: instructions hold it.
-    return llvm.Module(Source(dots_ir(shape), for_good=False))

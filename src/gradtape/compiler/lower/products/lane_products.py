@@ -7,21 +7,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from gradtape.caches import remembered
 from gradtape.compiler.emit.plans.instructions import Instruction
 from gradtape.compiler.emit.plans.lanes import LaneArguments, lane_shape, lanes_ir
-from gradtape.compiler.emit.plans.packing import Shape
 from gradtape.compiler.lower.products.tiled_products import (
-    PARALLEL_WORK,
     Contraction,
     count_of,
-    cut,
     filled_up,
     longer,
+    module_of,
     offsets_along,
+    shared_instruction,
 )
 from gradtape.compiler.objects import llvm
-from gradtape.compiler.objects.emission import Source
 
 # The fewest items of a batch, as a share of a vector.
 LEAST = 0.25
@@ -51,15 +48,5 @@ def lane_instruction(product: Contraction) -> Instruction | None:
         *(lane.length, count_of(depth), depth_a, depth_b, 0, int(product.adds)),
         -(-lane.length // shape.width),
     )
-    split, total = cut(words, words.panels)
-    parallel = product.work >= PARALLEL_WORK and total > 1
-    module = _module(shape, lane.b == 0)
-    words, function = words._replace(split=split), llvm.Function(module, "lanes")
-    code = (tables, function)
-    return Instruction(function, words, total, 1, parallel, product.work, code=code)
-
-
-@remembered(32)
-def _module(shape: Shape, spreads: bool) -> llvm.Module:
-    # Not for good: instructions hold it.
-    return llvm.Module(Source(lanes_ir(shape, spreads), for_good=False))
+    function = llvm.Function(module_of(lanes_ir, shape, lane.b == 0), "lanes")
+    return shared_instruction(function, words, words.panels, product.work, tables)

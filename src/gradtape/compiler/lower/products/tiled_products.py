@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 
 import numpy as np
@@ -69,6 +69,8 @@ SHALLOW_WORK = 2_000_000
 # Multiplications below which a second thread costs more than it brings.
 PARALLEL_WORK = 100_000
 
+Words = TileArguments | DotArguments | LaneArguments
+
 
 @dataclass(frozen=True)
 class Axis:
@@ -103,13 +105,9 @@ class Contraction:
 
     def fits(self) -> bool:
         """Whether its tables are of a bearable size, and no axis is empty."""
-        lengths = [count_of(axes) for axes in (self.batch, self.rows, self.columns, self.depth)]
-        return 0 not in lengths and self.has_short_tables()
-
-    def has_short_tables(self) -> bool:
-        """Whether its tables are of a bearable size."""
         (_, rows), (_, depth) = self.row_axes(), self.depth_axes()
-        return max(map(count_of, (self.batch, rows, self.columns, depth))) <= LONGEST
+        longest = max(map(count_of, (self.batch, rows, self.columns, depth)))
+        return self.work > 0 and longest <= LONGEST
 
     def row_axes(self) -> tuple[Axis, list[Axis]]:
         """The outer axis of rows, which is in no table, and the inner ones."""
@@ -144,10 +142,7 @@ class Contraction:
         in_runs = across == item or (item == 4 and _turns(n, across))
         if n <= (64 if in_runs else 32):
             return True
-        if item == 4 and in_runs and m * packing.DEPTH * item <= BLOCK:
-            return True
-        held = HELD_IN_HALVES if host.bits == 512 else HELD
-        return k <= DEEPEST and m * k * item <= (held[item] if in_runs else HELD_APART)
+        return _is_held(m, k, item, in_runs, HELD_IN_HALVES if host.bits == 512 else HELD)
 
     def instruction(self, narrow: bool = False) -> Instruction:
         """The instruction that computes it; no axis but those of the depth may be empty.
@@ -197,11 +192,8 @@ class Contraction:
             *(deep.length, deep.a, deep.b, count_of(depth), depth_a, depth_b, 0),
             *(int(turns), panel_depth, int(self.adds), -(-n // shape.width)),
         )
-        split, total = cut(words, words.panels)
-        parallel = self.work >= PARALLEL_WORK and total > 1
-        words, function = words._replace(split=split), llvm.Function(_module(shape), "tiles")
-        code = (tables, function)
-        return Instruction(function, words, total, 1, parallel, self.work, code=code)
+        function = llvm.Function(module_of(tiles.tiles_ir, shape), "tiles")
+        return shared_instruction(function, words, words.panels, self.work, tables)
 
     def _shape(self, item: int, columns: int, rows: Axes, depth: np.ndarray) -> Shape:
         """The shape of tiles for elements of some bytes, and offsets of the depth in a."""
@@ -227,7 +219,7 @@ def matrix_product(dtype: DTypeLike, a: Operand, b: Operand, c: Operand) -> Cont
     (m, n), k, leading = c.shape[-2:], a.shape[-1], c.shape[:-2]
     if n > 1 and c.strides[-1] != item:
         return None
-    steps = [_leading_strides(each, len(leading)) for each in (a, b, c)]
+    steps = [leading_strides(each, len(leading)) for each in (a, b, c)]
     outer = [Axis(n, *step) for n, *step in zip(leading, *steps, strict=True) if n != 1]
     found = Contraction(
         dtype,
@@ -243,7 +235,7 @@ def matrix_product(dtype: DTypeLike, a: Operand, b: Operand, c: Operand) -> Cont
     return found if found.fits() else None
 
 
-def _leading_strides(operand: Operand, count: int) -> list[int]:
+def leading_strides(operand: Operand, count: int) -> list[int]:
     """Steps along the axes of a batch, 0 where the operand is broadcast."""
     own = [
         0 if n == 1 else stride
@@ -263,6 +255,13 @@ def _is_shallow(m: int, n: int, k: int, item: int, dense: bool) -> bool:
         and 10 * panels * width <= 11 * n
         and m * n * k >= SHALLOW_WORK
     )
+
+
+def _is_held(m: int, k: int, item: int, in_runs: bool, held: Mapping[int, int]) -> bool:
+    """Whether the left operand, or in float32 a block of it, stays in the second cache."""
+    if item == 4 and in_runs and m * packing.DEPTH * item <= BLOCK:
+        return True
+    return k <= DEEPEST and m * k * item <= (held[item] if in_runs else HELD_APART)
 
 
 def count_of(axes: Axes) -> int:
@@ -335,7 +334,7 @@ def filled_up(table: np.ndarray, length: int) -> np.ndarray:
     return np.ascontiguousarray(np.pad(table, (0, length - len(table)), mode="edge"))
 
 
-def cut(words: TileArguments | DotArguments | LaneArguments, panels: int) -> tuple[int, int]:
+def _cut(words: Words, panels: int) -> tuple[int, int]:
     """What the threads share, and how many of it there are: what divides most evenly.
 
     Of equals, panels: threads that share tiles pack every panel each.
@@ -356,7 +355,17 @@ def cut(words: TileArguments | DotArguments | LaneArguments, panels: int) -> tup
     return split, counts[split]
 
 
-@remembered(8)
-def _module(shape: Shape) -> llvm.Module:
+def shared_instruction(
+    function: llvm.Function, words: Words, panels: int, work: int, tables: object
+) -> Instruction:
+    """The instruction whose range is what the threads share; it holds the tables."""
+    split, total = _cut(words, panels)
+    parallel, words = work >= PARALLEL_WORK and total > 1, words._replace(split=split)
+    return Instruction(function, words, total, 1, parallel, work, code=(tables, function))
+
+
+@remembered(64)
+def module_of(text_of: Callable[..., str], *shape: object) -> llvm.Module:
+    """The module of a kernel of some shape."""
     # Not for good: instructions hold it.
-    return llvm.Module(Source(tiles.tiles_ir(shape), for_good=False))
+    return llvm.Module(Source(text_of(*shape), for_good=False))
