@@ -58,17 +58,17 @@ class TieredPlan:
 
     __slots__ = (
         "__weakref__",
-        "_compiled",
         "_expected",
         "_failed",
-        "_fast",
         "_least",
         "_loops",
         "_outline",
-        "_plain",
         "_runs",
         "_sizes",
         "_work",
+        "compiled",
+        "fast",
+        "in_numpy",
         "program",
     )
 
@@ -80,14 +80,14 @@ class TieredPlan:
         sizes: tuple[int, ...] = (),
     ) -> None:
         self.program = program
-        self._fast = fast
+        self.fast = fast
         self._outline = Outline() if outline is None else outline
         # The lengths of axes in which programs of the outline differ.
         self._sizes = sizes
         self._runs = 0
         self._work: int | None = None
-        self._plain: NumpyPlan | None = None
-        self._compiled: CompiledPlan | None = None
+        self.in_numpy: NumpyPlan | None = None
+        self.compiled: CompiledPlan | None = None
         self._failed = False
         # What NumPy has to have cost before it is worth a look at what compiling costs; and that.
         self._least = when_to_compile.least_cost(program)
@@ -97,16 +97,16 @@ class TieredPlan:
 
     def run(self, inputs: Sequence[Input]) -> list[Content]:
         """Evaluate on Values and Python numbers."""
-        compiled = self._compiled
+        compiled = self.compiled
         if compiled is None and self._should_compile():
             compiled = self._try_to_compile()
         if compiled is not None and MODE != "off":
             return compiled.run(inputs)
         self._runs += 1
-        if self._plain is None:
-            self._plain = uncollected(self._planned_in_numpy)
+        if self.in_numpy is None:
+            self.in_numpy = uncollected(self._planned_in_numpy)
         begin = Policy.clock()
-        results = self._run_in_numpy(self._plain, inputs)
+        results = self._run_in_numpy(self.in_numpy, inputs)
         self._outline.pay(Policy.clock() - begin)
         return results
 
@@ -119,7 +119,7 @@ class TieredPlan:
         return results
 
     def _planned_in_numpy(self) -> NumpyPlan:
-        return NumpyPlan(for_numpy(self.program, self._fast, self.work()))
+        return NumpyPlan(for_numpy(self.program, self.fast, self.work()))
 
     def work(self) -> int:
         """A rough count of the element-ops of the program."""
@@ -153,7 +153,7 @@ class TieredPlan:
             # Imported here because it is part of the compiler.
             from gradtape.compiler.lower.fused_loops import fusible
 
-            program = uncollected(optimize, self.program, self._fast)
+            program = uncollected(optimize, self.program, self.fast)
             vary = self._sizes_vary()
             self._loops = program, uncollected(loops_of, program, fusible, vary)[1]
         if self._loops is not None:
@@ -191,7 +191,7 @@ class TieredPlan:
     def compile(self) -> CompiledPlan:
         """Compile the plan now, unless it is compiled."""
         with _lock:
-            if self._compiled is None:
+            if self.compiled is None:
                 begin, processor = time.perf_counter_ns(), time.process_time()
                 with llvm.importing():
                     # Imported here because it loads the compiler.
@@ -200,13 +200,13 @@ class TieredPlan:
                 optimised = (
                     self._loops[0]
                     if self._loops
-                    else uncollected(optimize, self.program, self._fast)
+                    else uncollected(optimize, self.program, self.fast)
                 )
                 vary = self._sizes_vary()
-                self._compiled = uncollected(compiled_plan, optimised, self._fast, vary)
+                self.compiled = uncollected(compiled_plan, optimised, self.fast, vary)
                 self._outline.model = self, self._sizes
                 self._outline.note_compiled()
-                when_to_compile.note_compiled(self._compiled.lowered.fused)
+                when_to_compile.note_compiled(self.compiled.lowered.fused)
                 if self._expected is not None and not first:
                     # Several processors compile; and other processes may take them meanwhile.
                     wall = (time.perf_counter_ns() - begin) * 1e-9
@@ -220,37 +220,22 @@ class TieredPlan:
                 )
                 if PROBE.sink is not None:
                     PROBE.sink.compiled(self, begin)
-            return self._compiled
-
-    @property
-    def compiled(self) -> CompiledPlan | None:
-        """The compiled plan, if there is one already."""
-        return self._compiled
-
-    @property
-    def in_numpy(self) -> NumpyPlan | None:
-        """The NumPy plan, if it has run in NumPy."""
-        return self._plain
-
-    @property
-    def fast(self) -> bool:
-        """Whether its kernels may round as is quickest."""
-        return self._fast
+            return self.compiled
 
     @property
     def layout(self) -> Layout | None:
         """How the slots of the compiled plan are filled, if it is compiled and one stretch."""
-        return None if self._compiled is None or MODE == "off" else self._compiled.layout
+        return None if self.compiled is None or MODE == "off" else self.compiled.layout
 
     def resized(self, inputs: tuple[Node, ...], sizes: dict[int, int]) -> TieredPlan | None:
         """The plan of the program with other sizes, if compiled code does not depend on them."""
-        if self._compiled is None or MODE == "off":
+        if self.compiled is None or MODE == "off":
             return None
-        compiled = self._compiled.resized(inputs, sizes, self._fast)
+        compiled = self.compiled.resized(inputs, sizes, self.fast)
         if compiled is None:
             return None
-        found = TieredPlan(compiled.program, self._fast, self._outline)
-        found._compiled = compiled
+        found = TieredPlan(compiled.program, self.fast, self._outline)
+        found.compiled = compiled
         return found
 
     def _is_huge(self) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 from gradtape.compiler.counts import COUNTS
 from gradtape.compiler.lower.plan import Input, Layout, Run, RunMemory
 from gradtape.runtime.buffer_pool import allocate
-from gradtape.runtime.source_text import SourceText
+from gradtape.runtime.source_text import written_out
 from gradtape.trace import Value
 
 # By dtype, the format that `struct` has for one number, with its padding.
@@ -45,7 +45,51 @@ def unrolled_run(layout: Layout, idle: list[RunMemory], slow: Run) -> Run | None
     """
     if len(layout.arrays) + len(layout.scalars) + len(layout.written) > MOST:
         return None
-    text = SourceText(
+    numbers: list[str] = []
+    names: dict[str, Any] = {}
+    for number, (position, dtype) in enumerate(layout.scalars):
+        # A Python number as it is, or read from the memory of a 0-d tensor.
+        given, kind, read = f"x{number}", f"kind{number}", f"read{number}"
+        names[kind] = float if dtype.kind == "f" else int
+        names[read] = _reader(dtype)
+        read_from = f"({given} := inputs[{position}])"
+        numbers.append(f"{given} if type{read_from} is {kind} else {read}({given})")
+    packed = [
+        "arena" if layout.arena else "0",
+        "base + slots",
+        "base + status",
+        *[f"inputs[{position}].address" for position in layout.arrays],
+        *[f"b{number}" for number in range(len(layout.written))],
+        *(["*unset"] if layout.unset else []),
+        *numbers,
+    ]
+    lines = [
+        "def run(inputs):",
+        # Another thread may have taken the memory of the last run.
+        "    try:",
+        "        memory, base = pop()",
+        "    except IndexError:",
+        "        memory, base = new_memory()",
+        *(["    arena = allocate(arena_size)"] if layout.arena else []),
+        # A size is a name, so that plans of other sizes share the code object.
+        *[f"    b{number} = allocate(size{number})" for number in range(len(layout.written))],
+        "    try:",
+        f"        pack(memory, 0, {', '.join(packed)})",
+        "    except (AttributeError, OverflowError, error):",
+        "        return slow(inputs)",
+        # A kernel has failed: `slow` finds out why.
+        "    if stretch(base):",
+        "        return slow(inputs)",
+        "    push((memory, base))",
+        "    counts.plans_run += 1",
+        "    counts.ops_run += ops",
+        f"    return [{', '.join(f'b{position}' for position in layout.order)}]",
+    ]
+    names |= {f"size{number}": nbytes for number, nbytes in enumerate(layout.written)}
+    return written_out(
+        "run",
+        lines,
+        **names,
         allocate=allocate,
         counts=COUNTS,
         error=struct.error,
@@ -61,49 +105,6 @@ def unrolled_run(layout: Layout, idle: list[RunMemory], slow: Run) -> Run | None
         slow=slow,
         pack=layout.pack,
     )
-    packed = [
-        "arena" if layout.arena else "0",
-        "base + slots",
-        "base + status",
-        *[f"inputs[{position}].address" for position in layout.arrays],
-        *[f"b{number}" for number in range(len(layout.written))],
-        *(["*unset"] if layout.unset else []),
-        *[
-            _number(text, dtype, f"x{number}", f"inputs[{position}]")
-            for number, (position, dtype) in enumerate(layout.scalars)
-        ],
-    ]
-    text.line("def run(inputs):")
-    with text.block():
-        # Another thread may have taken the memory of the last run.
-        text.line("try:")
-        text.line("    memory, base = pop()")
-        text.line("except IndexError:")
-        text.line("    memory, base = new_memory()")
-        if layout.arena:
-            text.line("arena = allocate(arena_size)")
-        for number, nbytes in enumerate(layout.written):
-            # A size is a name, so that plans of other sizes share the code object.
-            text.line(f"b{number} = allocate({text.name(nbytes, 'size')})")
-        text.line("try:")
-        text.line(f"    pack(memory, 0, {', '.join(packed)})")
-        text.line("except (AttributeError, OverflowError, error):")
-        text.line("    return slow(inputs)")
-        # A kernel has failed: `slow` finds out why.
-        text.line("if stretch(base):")
-        text.line("    return slow(inputs)")
-        text.line("push((memory, base))")
-        text.line("counts.plans_run += 1")
-        text.line("counts.ops_run += ops")
-        text.line(f"return [{', '.join(f'b{position}' for position in layout.order)}]")
-    return text.compiled("run")
-
-
-def _number(text: SourceText, dtype: np.dtype[Any], local: str, source: str) -> str:
-    """A Python number as it is, or read from the memory of a 0-d tensor."""
-    kind = text.name(float if dtype.kind == "f" else int, "kind")
-    read = text.name(_reader(dtype), "read")
-    return f"{local} if type({local} := {source}) is {kind} else {read}({local})"
 
 
 def _reader(dtype: np.dtype[Any]) -> Callable[[Input], float | int]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from gradtape.runtime.source_text import SourceText
+from gradtape.runtime.source_text import written_out
 from gradtape.tensor.variable import Variable
 from gradtape.trace.thread_state import state
 
@@ -23,20 +23,19 @@ def written_assignment(variables: Sequence[Variable]) -> Callable[..., None]:
     """
     for variable in variables:
         variable._assigned = True  # from now on, so no call has to say it again
-    text = SourceText(state=state, variables=tuple(variables))
-    names = [text.name(variable, f"variable{n}") for n, variable in enumerate(variables)]
-    handles = [f"handle{n}" for n in range(len(names))]
+    named = {f"variable{n}": variable for n, variable in enumerate(variables)}
+    handles = [f"handle{n}" for n in range(len(named))]
     # On one line, so that a debugger that raises between lines finds all of them or none as well.
     stores = [
         f"{name}._handle = {handle}; {name}._epoch = epoch; {name}._steady = False"
-        for name, handle in zip(names, handles, strict=True)
+        for name, handle in zip(named, handles, strict=True)
     ]
-    text.line(f"def assign({', '.join(handles)}):")
-    with text.block():
-        text.line(f"before = ({''.join(f'{name}._handle, ' for name in names)})")
-        text.line("epoch, unassigned = state.epoch, state.recording.pending.unassigned")
-        text.line("; ".join(stores))
-        text.line("if unassigned:")
-        with text.block():
-            text.line("unassigned.difference_update(variables)")
-    return text.compiled("assign")
+    lines = [
+        f"def assign({', '.join(handles)}):",
+        f"    before = ({''.join(f'{name}._handle, ' for name in named)})",
+        "    epoch, unassigned = state.epoch, state.recording.pending.unassigned",
+        f"    {'; '.join(stores)}",
+        "    if unassigned:",
+        "        unassigned.difference_update(variables)",
+    ]
+    return written_out("assign", lines, state=state, variables=tuple(variables), **named)

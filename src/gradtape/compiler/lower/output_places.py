@@ -95,39 +95,42 @@ def place_parts(
     `results` have memory of their own. `makes` says of a node whether a unit can write it to any
     place; `kept` nodes need memory of their own as well.
     """
+    movements = [u for u in reversed(fused.units) if isinstance(u, Loop) and u.pieces is not None]
+    if not movements:
+        return {}, {}
     parts: Parts = {}
     steps: PartSteps = {}
-    rows_of: Callable[[Piece], Node | None] | None = None
-    readers: Counter[Node] = Counter()
-    for unit in reversed(fused.units):
-        if not isinstance(unit, Loop) or unit.pieces is None:
-            continue
+    readers = _readers(fused, kept)
+    rows_of = _row_by_row(fused, readers)
+
+    def is_placed(base: Node | None, joined: Node, offset: int) -> bool:
+        if base is None or base in parts or base in kept or not makes(base):
+            return False
+        parts[base] = (joined, offset)
+        return True
+
+    for unit in movements:
         joined = unit.nodes[0]
         if not (joined in results or joined in parts):
             continue
+        assert unit.pieces is not None
         if joined.op.join is None:
-            readers = readers or _readers(fused, kept)
-            base = _overwritten(unit, fused, readers)
-            if base is not None and base not in parts and base not in kept and makes(base):
-                parts[base] = (joined, 0)
+            if is_placed(_overwritten(unit, fused, readers), joined, 0):
                 unit.pieces = unit.pieces[1:]
             continue
         copies = []
         for piece in unit.pieces:
-            base = _base(piece, fused)
-            if base is None and joined in results:
-                readers = readers or _readers(fused, kept)
-                rows_of = rows_of or _row_by_row(fused, readers)
-                base = rows_of(piece)
-                if base is not None and base not in parts:
-                    steps[base] = piece.target
-            if base is None or base in parts or base in kept or not makes(base):
-                copies.append(piece)
+            start = piece.start * joined.dtype.itemsize
+            if is_placed(_base(piece, fused), joined, start):
+                continue
+            in_rows = rows_of(piece) if joined in results else None
+            if in_rows is not None and is_placed(in_rows, joined, start):
+                steps[in_rows] = piece.target
             else:
-                parts[base] = (joined, piece.start * joined.dtype.itemsize)
+                copies.append(piece)
         unit.pieces = copies
     fused.units = [u for u in fused.units if not (isinstance(u, Loop) and u.pieces == [])]
-    return parts, {part: step for part, step in steps.items() if part in parts}
+    return parts, steps
 
 
 def _readers(fused: Fused, kept: Collection[Node]) -> Counter[Node]:
