@@ -1,4 +1,4 @@
-"""Chunks: a dense Jacobian whose intermediates do not fit in memory, some seeds at a time.
+"""Chunks: a derivative whose intermediates do not fit in memory, some seeds at a time.
 
 One program gives the products with seeds number `offset` to `offset` + c, and `offset` is an input:
 all chunks run the same plan, and so do all later calls. The forward pass, which depends on no seed,
@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from numbers import Integral, Real
+from typing import Any
 
 from gradtape.autodiff.jacobian import either_way, fewer_seeds, jacobian_dtype, products
 from gradtape.autodiff.python_rules import PythonRules
@@ -18,6 +20,7 @@ from gradtape.autodiff.seeded import Seeded, numbered
 from gradtape.autodiff.window import Window
 from gradtape.compiler.machine_limits import parse_bytes, physical_memory
 from gradtape.config import variable
+from gradtape.dtypes import Array
 from gradtape.ir import PICK, Fact, Node, dependents, of_structure, placeholder, spec, user_line
 from gradtape.ir.program import Program, program
 from gradtape.ops.arrays.movement import reshape_node
@@ -90,47 +93,106 @@ def default_budget() -> int:
     return physical_memory() // SHARE
 
 
-@dataclass(frozen=True)
-class Chunks:
-    """A Jacobian as a plan for `count` seeds at a time; `before` computes the forward pass."""
+# The products of a derivative with a batch of seeds; None if nothing connects the two.
+ProductWith = Callable[[Seeded, int], Node | None]
 
-    way: str
+
+@dataclass(frozen=True)
+class Seeds:
+    """The seeds of one mode: seed number k is 1 at the elements of number k."""
+
+    like: Node
     count: int
-    target: Node
-    source: Node
+    product: ProductWith
+    # The number of each element, and its value if it is an input of the plan.
+    numbers: Node
+    given: Mapping[Node, Value]
+
+    def products(self, count: int, offset: Node | None = None) -> Node | None:
+        """The products with `count` seeds along a new axis 0."""
+        chosen = numbered(0, count) if offset is None else numbered(0, count) + offset
+        # Comparing costs less than reading seeds.
+        column = reshape_node(chosen, (count, *(1,) * self.like.ndim))
+        start = Seeded(cast(equal(self.numbers, column), self.like.dtype), (0,), ())
+        return self.product(start, count)
+
+
+@dataclass(frozen=True)
+class SeedChunks:
+    """The plan of one mode for `count` seeds at a time; `before` computes the forward pass."""
+
+    seeds: Seeds
+    count: int
     offset: Node
     before: BoundPlan
     bound: BoundPlan
+
+    def run(self, recording: Recording, title: str) -> Iterator[tuple[int, Array]]:
+        """The number of the first seed of each chunk, and the products with its seeds."""
+        known: dict[Node, Any] = dict(self.seeds.given)
+        contents = self.before.contents(recording, known)
+        pairs = zip(self.before.outputs, contents, strict=True)
+        known.update((node, Value(content, node.spec)) for node, content in pairs)
+        total = self.seeds.count
+        with Progress(title, total) as progress:
+            for start in range(0, total, self.count):
+                # The last chunk ends with the last seed, and may compute some seeds again.
+                first = min(start, total - self.count)
+                (part,) = self.bound.arrays(recording, {**known, self.offset: first})
+                yield first, part.reshape(self.count, -1)
+                progress.update(first + self.count)
+
+
+def seed_chunks(recording: Recording, seeds: Seeds, wanted: Limits) -> SeedChunks | None:
+    """The plan for as many seeds at a time as the limits allow."""
+    count = wanted.chunk_size
+    if count is None:
+        tried = min(PROBE, seeds.count)
+        found = _part(recording, seeds, tried, wanted)
+        if found is None:
+            return None
+        # The output of a chunk is copied into the result: it counts as an intermediate.
+        one = intermediate_bytes(found.bound.plan.program) + found.bound.outputs[0].spec.nbytes
+        count = wanted.budget * tried // max(1, one)
+    return _part(recording, seeds, max(1, min(count, seeds.count)), wanted)
+
+
+def _part(recording: Recording, seeds: Seeds, count: int, wanted: Limits) -> SeedChunks | None:
+    """The plan for `count` seeds."""
+    offset = placeholder(spec((), numbered(0, 1).dtype))
+    found = seeds.products(count, offset)
+    if found is None:
+        return None
+    steps = program([found], recording.values.keys())
+    held = frontier(recording, steps, offset, wanted.budget)
+    before = [node for node in held if type(node.spec) is not tuple]
+    plans = bind(recording, before), bind(recording, [found], before)
+    return SeedChunks(seeds, count, offset, *plans)
+
+
+@dataclass(frozen=True)
+class DenseChunks:
+    """A dense Jacobian in chunks of its rows (`reverse`) or columns (`forward`)."""
+
+    way: str
+    target: Node
+    source: Node
+    chunks: SeedChunks
 
     def run(self, recording: Recording, title: str = "jacobian") -> Value:
         """The whole Jacobian, computed now; progress is shown under the title."""
         of = spec(self.target.shape + self.source.shape, jacobian_dtype(self.target, self.source))
         buffer = allocate(of.nbytes)
         whole = buffer.array((self.target.size, self.source.size), of.dtype)
-        seeds = whole.shape[0 if self.way == "reverse" else 1]
-        known = self._known(recording)
-        with Progress(title, seeds) as progress:
-            for start in range(0, seeds, self.count):
-                # The last chunk ends with the last seed, and may compute some seeds again.
-                first = min(start, seeds - self.count)
-                (part,) = self.bound.arrays(recording, {**known, self.offset: first})
-                rows = slice(first, first + self.count)
-                if self.way == "reverse":
-                    whole[rows] = part.reshape(self.count, -1)
-                else:
-                    whole[:, rows] = part.reshape(self.count, -1).T
-                progress.update(first + self.count)
+        rows = whole if self.way == "reverse" else whole.T
+        for first, part in self.chunks.run(recording, title):
+            rows[first : first + len(part)] = part
         return Value(buffer, of)
-
-    def _known(self, recording: Recording) -> Mapping[Node, Value]:
-        contents = self.before.contents(recording)
-        pairs = zip(self.before.outputs, contents, strict=True)
-        return {node: Value(content, node.spec) for node, content in pairs}
 
 
 def chunks_for(
     window: Window, target: Node, source: Node, mode: str, whole: Node, wanted: Limits
-) -> Chunks | None:
+) -> DenseChunks | None:
     """The plan that computes the Jacobian `whole` in chunks; None if not needed or not possible.
 
     Chunks give numbers. An outer tape, a capture or a trace needs the graph.
@@ -141,11 +203,24 @@ def chunks_for(
     if state.tapes or needs_graph(recording):
         return None
 
-    def derive(rules: PythonRules) -> Chunks | None:
+    def derive(rules: PythonRules) -> DenseChunks | None:
         steps = program([whole], recording.values.keys())
         if wanted.chunk_size is None and intermediate_bytes(steps) <= wanted.budget:
             return None
-        return _chunks(window, rules, target, source, mode, wanted)
+        return either_way(fewer_seeds(target, source, mode), mode, partial(one, rules))
+
+    def one(rules: PythonRules, way: str) -> DenseChunks | None:
+        like = source if way == "forward" else target
+        if like.size <= 1:
+            return None
+        question = window.question(source, "auto", rules)
+
+        def product(start: Seeded, count: int) -> Node | None:
+            return products(target, question, way, start, (count,))
+
+        numbers = reshape_node(numbered(0, like.size), like.shape)
+        found = seed_chunks(recording, Seeds(like, like.size, product, numbers, {}), wanted)
+        return None if found is None else DenseChunks(way, target, source, found)
 
     budget = None if wanted.chunk_size is not None else wanted.budget
     settings = (wanted.chunk_size, budget, *plan_settings(recording))
@@ -181,69 +256,6 @@ def needs_graph(recording: Recording) -> bool:
 def _total(recording: Recording, whole: Node) -> int:
     key = of_structure("bytes", whole)
     return recording.table.derived.once(key, lambda: total_bytes(program([whole])))
-
-
-def _chunks(
-    window: Window, rules: PythonRules, target: Node, source: Node, mode: str, wanted: Limits
-) -> Chunks | None:
-    def one(way: str) -> Chunks | None:
-        return _chunks_one_way(window, rules, target, source, way, wanted)
-
-    return either_way(fewer_seeds(target, source, mode), mode, one)
-
-
-def _chunks_one_way(
-    window: Window, rules: PythonRules, target: Node, source: Node, way: str, wanted: Limits
-) -> Chunks | None:
-    seeds = (source if way == "forward" else target).size
-    if seeds <= 1:
-        return None
-    count = wanted.chunk_size
-    if count is None:
-        tried = min(PROBE, seeds)
-        found = _part(window, rules, target, source, way, tried, wanted)
-        if found is None:
-            return None
-        # The output of a chunk is copied into the result: it counts as an intermediate.
-        one = intermediate_bytes(found.bound.plan.program) + found.bound.outputs[0].spec.nbytes
-        count = wanted.budget * tried // max(1, one)
-    return _part(window, rules, target, source, way, max(1, min(count, seeds)), wanted)
-
-
-def _part(
-    window: Window,
-    rules: PythonRules,
-    target: Node,
-    source: Node,
-    way: str,
-    count: int,
-    wanted: Limits,
-) -> Chunks | None:
-    """The plan for `count` seeds."""
-    like = source if way == "forward" else target
-    numbers = numbered(0, like.size)
-    offset = placeholder(spec((), numbers.dtype))
-    column = reshape_node(numbered(0, count) + offset, (count, *(1,) * like.ndim))
-    chosen = equal(reshape_node(numbers, like.shape), column)
-    start = Seeded(cast(chosen, like.dtype), (0,), ())
-    found = products(
-        target, window.question(source, mode="auto", rules=rules), way, start, (count,)
-    )
-    if found is None:
-        return None
-    recording = window.recording
-    steps = program([found], recording.values.keys())
-    held = frontier(recording, steps, offset, wanted.budget)
-    before = [node for node in held if type(node.spec) is not tuple]
-    return Chunks(
-        way,
-        count,
-        target,
-        source,
-        offset,
-        bind(recording, before),
-        bind(recording, [found], before),
-    )
 
 
 def frontier(recording: Recording, steps: Program, offset: Node, budget: int) -> list[Node]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.autodiff.chunks import UNLIMITED, Limits, needs_graph
+from gradtape.autodiff.chunks import UNLIMITED, Limits, SeedChunks, Seeds, needs_graph
 from gradtape.autodiff.dense_jacobians import derive_slope
 from gradtape.autodiff.jacobian import either_way, jacobian_dtype, products
 from gradtape.autodiff.modes import forward
@@ -20,12 +20,7 @@ from gradtape.autodiff.returned_derivatives import hold_results
 from gradtape.autodiff.seeded import Seeded
 from gradtape.autodiff.sparse import known_patterns as sparse_patterns
 from gradtape.autodiff.sparse.choose_colouring import Coloured, colour, colour_symmetric
-from gradtape.autodiff.sparse.chunks import (
-    ColourChunks,
-    ColourSeeds,
-    colour_chunks,
-    entries_by_chunks,
-)
+from gradtape.autodiff.sparse.chunks import colour_chunks, colour_seeds, entries_by_chunks
 from gradtape.autodiff.sparse.colouring import Colours
 from gradtape.autodiff.sparse.pattern import Pattern, SparseMatrix
 from gradtape.autodiff.window import Window
@@ -118,7 +113,7 @@ class SparseProgram:
     # Whether the pattern depends on the program alone, not on integers that index.
     of_structure: bool = False
     # If the products with all colours are too large: the plans for some colours at a time.
-    chunks: tuple[ColourChunks, ...] = ()
+    chunks: tuple[SeedChunks, ...] = ()
 
     @property
     def pattern(self) -> Pattern:
@@ -222,9 +217,7 @@ def prepare_sparse_jacobian(
 
     def derive(rules: PythonRules) -> SparseProgram:
         def of(found: Coloured) -> SparseProgram:
-            outputs = _Products(window, rules, target, source, found)
-            outputs.add_jacobian()
-            return outputs.prepared(given, limits)
+            return _prepared(window, rules, target, source, found, given, limits)
 
         found = coloured(METHODS[_possible_mode(target, source, mode)])
         if mode != "auto":
@@ -261,12 +254,11 @@ def prepare_sparse_hessian(
         by_pattern = key._replace(kind="coloured_hessian", settings=())
         found = window.remembered(by_pattern, coloured)
         slope = derive_slope(window, target, source, source)
-        like = source if slope is None else slope.node
-        inner = window.of_derivative(None if slope is None else slope.isolated)
-        outputs = _Products(inner, rules, like, source, found)
-        if slope is not None:
-            outputs.add_forward()
-        return outputs.prepared(given, limits)
+        if slope is None:
+            empty = bind(window.recording, [])
+            return SparseProgram(found, empty, {}, source.dtype)
+        inner = window.of_derivative(slope.isolated)
+        return _prepared(inner, rules, slope.node, source, found, given, limits)
 
     key = _key("sparse_hessian", window, (target, source, method, order), given, limits)
     return window.remembered(key, derive)
@@ -290,82 +282,55 @@ def _possible_mode(target: Node, source: Node, mode: str) -> str:
     return "reverse" if source.dtype.kind == "c" else "forward"
 
 
-class _Products:
-    """Builds the products of a derivative with the seeds of all colours, as one program."""
+def _prepared(
+    window: Window,
+    rules: PythonRules,
+    target: Node,
+    source: Node,
+    coloured: Coloured,
+    given: Pattern | None,
+    limits: Limits,
+) -> SparseProgram:
+    """The products of a derivative with the seeds of all colours, as one program."""
+    recording = window.recording
+    question = window.question(source, "auto", rules)
 
-    def __init__(
-        self, window: Window, rules: PythonRules, target: Node, source: Node, coloured: Coloured
-    ) -> None:
-        self.window = window
-        self.recording = window.recording
-        self.question = window.question(source, "auto", rules)
-        self.target = target
-        self.source = source
-        self.coloured = coloured
-        self.dtype = jacobian_dtype(target, source)
-        self.outputs: list[Node] = []
-        self.seeds: list[ColourSeeds] = []
-        self.connected = True
-
-    def add_jacobian(self) -> None:
-        if self.coloured.forward_count:
-            self.add_forward()
-        if self.coloured.reverse_count:
-            self._add(self._coloured("reverse", self.target, self.coloured.rows))
-        if not self.coloured.pattern.nnz:
-            self.connected = self._pushed(placeholder(self.source.spec)) is not None
-
-    def add_forward(self) -> None:
-        if self.coloured.forward_count:
-            self._add(self._coloured("forward", self.source, self.coloured.columns))
-
-    def _coloured(self, way: str, like: Node, colours: Colours | None) -> Node | None:
-        """The products with the seeds of each colour, along a new axis 0."""
-        assert colours is not None
-
+    def seeds_of(way: str, like: Node, colours: Colours) -> Seeds:
         def product(start: Seeded, count: int) -> Node | None:
-            return products(self.target, self.question, way, start, (count,))
+            return products(target, question, way, start, (count,))
 
-        self.seeds.append(ColourSeeds.of(like, colours, product))
-        return self.seeds[-1].products(colours.count)
+        return colour_seeds(like, colours, product)
 
-    def _pushed(self, seed: Node) -> Node | None:
-        question = self.question
-        return forward([self.target], [self.source], [seed], question.blocked, question.rules)[0]
-
-    def _add(self, found: Node | None) -> None:
-        if found is None:
-            self.connected = False
-        else:
-            self.outputs.append(found)
-
-    def prepared(self, given: Pattern | None, limits: Limits) -> SparseProgram:
-        outputs = self.outputs if self.connected else []
-        chunks: tuple[ColourChunks, ...] = ()
-        # A capture or a trace needs the graph, and substitution all products at once.
-        if self.coloured.substitution is None and not needs_graph(self.recording):
-            chunks = colour_chunks(self.recording, self.seeds, outputs, limits)
-        bound = bind(self.recording, [] if chunks else self.window.restored(outputs))
-        seeds = {one.chosen: one.value() for one in self.seeds}
-        trials = [] if given is None or not self.connected else self._trials()
-        contents = sparse_patterns.index_contents(self.window, self.target, self.source)
-        of_structure = not contents.values
-        return SparseProgram(
-            self.coloured, bound, seeds, self.dtype, self.connected, trials, of_structure, chunks
-        )
-
-    def _trials(self) -> list[PatternTrial]:
-        # Between real and complex values a product is not a directional derivative.
-        if self.source.dtype.kind != self.target.dtype.kind:
-            return []
-        seed = placeholder(self.source.spec)
-        pushed = self._pushed(seed)
-        if pushed is None:
-            return []
-        direction = np.random.default_rng(0).uniform(0.5, 1.5, self.source.shape)
-        direction = direction.astype(self.source.dtype)
-        bound = bind(self.recording, self.window.restored([cast(pushed, self.dtype)]))
-        return [PatternTrial(bound, {seed: Value(direction, seed.spec)}, direction.reshape(-1))]
+    seed = placeholder(source.spec)
+    seeds = []
+    if coloured.columns is not None and coloured.columns.count:
+        seeds.append(seeds_of("forward", source, coloured.columns))
+    if coloured.rows is not None and coloured.rows.count:
+        seeds.append(seeds_of("reverse", target, coloured.rows))
+    found = [one.products(one.count) for one in seeds]
+    outputs = [node for node in found if node is not None]
+    pushed = None
+    if not coloured.pattern.nnz or given is not None:
+        (pushed,) = forward([target], [source], [seed], question.blocked, rules)
+    connected = len(outputs) == len(found) and (coloured.pattern.nnz > 0 or pushed is not None)
+    outputs = outputs if connected else []
+    chunks: tuple[SeedChunks, ...] = ()
+    # A capture or a trace needs the graph, and substitution all products at once.
+    if coloured.substitution is None and not needs_graph(recording):
+        chunks = colour_chunks(recording, seeds, outputs, limits)
+    bound = bind(recording, [] if chunks else window.restored(outputs))
+    values = {node: value for one in seeds for node, value in one.given.items()}
+    dtype = jacobian_dtype(target, source)
+    trials = []
+    # Between real and complex values a product is not a directional derivative.
+    is_tried = given is not None and connected and source.dtype.kind == target.dtype.kind
+    if is_tried and pushed is not None:
+        direction = np.random.default_rng(0).uniform(0.5, 1.5, source.shape).astype(source.dtype)
+        along = bind(recording, window.restored([cast(pushed, dtype)]))
+        value = Value(direction, seed.spec)
+        trials.append(PatternTrial(along, {seed: value}, direction.reshape(-1)))
+    of_structure = not sparse_patterns.index_contents(window, target, source).values
+    return SparseProgram(coloured, bound, values, dtype, connected, trials, of_structure, chunks)
 
 
 def _key(
