@@ -11,7 +11,7 @@ from gradtape.ir import Rows, Spec, spec
 from gradtape.ir.node import Node, apply, leaf
 from gradtape.ops.families.batching import spread
 from gradtape.ops.reductions.reduction import SUM
-from gradtape.tape.custom_rules import PythonRule
+from gradtape.tape.custom_rules import CustomRule
 from gradtape.trace.recording import Recording
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class CarriedRule:
         carrier: Carrier,
         batching: Batching,
         image: Mapping[Node, Node],
-        rule: PythonRule,
+        rule: CustomRule,
         one: Node,
     ) -> None:
         self.carrier = carrier

@@ -13,7 +13,7 @@ from gradtape.ops.custom.saving import NAMED
 from gradtape.pytree import flatten, unflatten
 from gradtape.records import dataclass
 from gradtape.runtime.kept_for_backward import is_expensive
-from gradtape.tape.custom_rules import check_callable, with_rule
+from gradtape.tape.custom_rules import not_callable, with_rule
 from gradtape.tensor.tensor import Tensor, asarray
 from gradtape.trace.record import record
 from gradtape.trace.thread_state import state
@@ -104,7 +104,8 @@ def checkpoint(
     chosen = _as_policy(policy)
     if f is None:
         return functools.partial(checkpoint, policy=chosen)
-    check_callable("checkpoint", f)
+    if not callable(f):
+        raise not_callable("checkpoint", f)
 
     @functools.wraps(f)
     def recomputed(*args: object, **kwargs: object) -> object:

@@ -5,25 +5,24 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from gradtape.argument_checks import check_function
 from gradtape.autodiff.modes import reverse
 from gradtape.autodiff.python_rules import PythonRules, as_nodes, inside
 from gradtape.ir.node import Node, placeholder
 from gradtape.ir.rows import Rows
-from gradtape.pytree import Structure, flatten, flatten_up_to, unflatten
+from gradtape.pytree import flatten, flatten_up_to, unflatten
 from gradtape.tape.custom_rules import (
-    Reads,
-    check_callable,
+    ArgumentTree,
+    CustomFunction,
     check_count,
+    fitted,
     is_operand,
-    key_of,
-    like,
     placed,
     with_rule,
 )
-from gradtape.tensor.tensor import Tensor, asarray
+from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
 
 __all__ = ["custom_gradient", "grad_pass_through"]
@@ -32,7 +31,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class custom_gradient(Generic[P, R]):  # noqa: N801 - a decorator
+class custom_gradient(CustomFunction[P, R]):  # noqa: N801 - a decorator
     """Give a function its own gradient: it returns (y, grad_fn).
 
     >>> @gt.custom_gradient
@@ -46,25 +45,13 @@ class custom_gradient(Generic[P, R]):  # noqa: N801 - a decorator
     """
 
     def __init__(self, f: Callable[P, tuple[R, Callable[..., object]]]) -> None:
-        check_callable("custom_gradient", f)
-        # First, because it copies attributes, those of another decorator too.
-        functools.update_wrapper(self, f)
-        self._f = f
-        self._key = key_of(f)
-
-    def __get__(self, instance: object, owner: type | None = None) -> Callable[..., R]:
-        bound: Callable[..., R] = self
-        return self if instance is None else functools.partial(bound, instance)
+        super().__init__(f)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         by_place, by_name = placed("custom_gradient", self._f, args, kwargs)
-        leaves, structure = flatten(by_place)
-        operands = [asarray(leaf) for leaf in leaves if is_operand(leaf)]
-        fresh = iter(operands)
-        given = unflatten(structure, [next(fresh) if is_operand(leaf) else leaf for leaf in leaves])
-        reads = Reads()
-        with reads.noted():
-            result: object = self._f(*given, **by_name)
+        arguments = ArgumentTree(by_place)
+        given = arguments.filled(arguments.operands)
+        result, variables = self._called(given, by_name, by_place)
         if not isinstance(result, tuple) or len(result) != 2 or not callable(result[1]):
             raise ValueError(
                 "custom_gradient: the function must return (y, grad_fn), a value and a function. "
@@ -72,11 +59,9 @@ class custom_gradient(Generic[P, R]):  # noqa: N801 - a decorator
             )
         y, grad_fn = result
         outputs, shape = flatten(y)
-        variables = reads.besides(leaves)
-        differentiable = [is_operand(leaf) for leaf in leaves]
-        rule = _GradientRule(grad_fn, len(outputs), structure, differentiable, variables)
-        sources: list[Tensor | Variable] = [*operands, *variables]
-        return unflatten(shape, with_rule(self._key, [asarray(o) for o in outputs], sources, rule))
+        rule = _GradientRule(grad_fn, len(outputs), arguments, variables)
+        sources: list[Tensor | Variable] = [*arguments.operands, *variables]
+        return unflatten(shape, with_rule(self._key, outputs, sources, rule))
 
 
 class _GradientRule:
@@ -86,15 +71,14 @@ class _GradientRule:
         self,
         grad_fn: Callable[..., Any],
         outputs: int,
-        structure: Structure,
-        differentiable: Sequence[bool],
+        arguments: ArgumentTree,
         variables: Sequence[Variable],
     ) -> None:
         self.grad_fn = grad_fn
         self.outputs = outputs
-        self.structure = structure
+        self.structure = arguments.structure
         # For each leaf of the arguments, whether it is a tensor.
-        self.differentiable = list(differentiable)
+        self.differentiable = [other is None for other in arguments.others]
         self.variables = list(variables)
         if self.variables and not _takes_variables(grad_fn):
             names = ", ".join(v.name for v in self.variables)
@@ -147,17 +131,10 @@ class _GradientRule:
                 slopes, extra = self._slopes(self.grad_fn(*dys)), []
             check_count("variables", len(self.variables), extra)
             found = as_nodes(recording, [*slopes, *extra])
-        for position, (slope, source) in enumerate(
-            zip(found, node.inputs[self.outputs :], strict=True)
-        ):
-            if slope is not None and slope.shape != source.shape:
-                raise ValueError(
-                    f"custom_gradient: gradient {position} has shape {slope.shape}, its argument "
-                    f"{source.shape}. Return one of the same shape."
-                )
-            if isinstance(slope, Node) and source.spec.inexact:
-                found[position] = like(slope, source)
-        return [None] * self.outputs + found
+        sources = node.inputs[self.outputs :]
+        return [None] * self.outputs + fitted(
+            "custom_gradient: gradient", "argument", found, sources
+        )
 
     def push(
         self, rules: PythonRules, node: Node, tangents: Sequence[Node | None]

@@ -5,27 +5,24 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from gradtape.autodiff.modes import forward, reverse
 from gradtape.autodiff.python_rules import PythonRules, as_nodes, inside
 from gradtape.ir.node import Node, constant, placeholder
 from gradtape.ir.rows import Rows
 from gradtape.ops.arrays.creation import zeros_like
-from gradtape.pytree import Structure, flatten, unflatten
+from gradtape.pytree import flatten, unflatten
 from gradtape.tape.custom_rules import (
-    Reads,
-    check_callable,
+    ArgumentTree,
+    CustomFunction,
     check_count,
+    fitted,
     is_operand,
-    key_of,
-    like,
     placed,
     with_rule,
 )
-from gradtape.tensor.tensor import Tensor, asarray
-from gradtape.tensor.variable import Variable
-from gradtape.trace.recording import Recording
+from gradtape.tensor.tensor import Tensor
 
 __all__ = ["custom_jvp"]
 
@@ -34,7 +31,7 @@ R = TypeVar("R")
 Rule = TypeVar("Rule", bound=Callable[..., object])
 
 
-class custom_jvp(Generic[P, R]):  # noqa: N801 - a decorator
+class custom_jvp(CustomFunction[P, R]):  # noqa: N801 - a decorator
     """Give a function its own forward derivative; reverse mode follows by transposition.
 
     >>> @gt.custom_jvp
@@ -54,10 +51,7 @@ class custom_jvp(Generic[P, R]):  # noqa: N801 - a decorator
     """
 
     def __init__(self, f: Callable[P, R], nondiff_argnums: int | Sequence[int] = ()) -> None:
-        check_callable("custom_jvp", f)
-        functools.update_wrapper(self, f)
-        self._f = f
-        self._key = key_of(f)
+        super().__init__(f)
         self._rule: Callable[..., object] | None = None
         self._apart = frozenset(
             [nondiff_argnums] if isinstance(nondiff_argnums, int) else nondiff_argnums
@@ -88,10 +82,6 @@ class custom_jvp(Generic[P, R]):  # noqa: N801 - a decorator
 
         self._rule = rule
 
-    def __get__(self, instance: object, owner: type | None = None) -> Callable[..., R]:
-        bound: Callable[..., R] = self
-        return self if instance is None else functools.partial(bound, instance)
-
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if self._rule is None:
             name = getattr(self._f, "__name__", "f")
@@ -99,22 +89,15 @@ class custom_jvp(Generic[P, R]):  # noqa: N801 - a decorator
         by_place, by_name = placed("custom_jvp", self._f, args, kwargs)
         apart = self._apart or _left_to_rule(self._rule, by_place)
         first = [x for place, x in enumerate(by_place) if place in apart]
-        leaves, structure = flatten([x for place, x in enumerate(by_place) if place not in apart])
-        operands = [asarray(leaf) for leaf in leaves if is_operand(leaf)]
-        fresh, fixed = iter(operands), iter(first)
-        given = iter(
-            unflatten(structure, [next(fresh) if is_operand(leaf) else leaf for leaf in leaves])
-        )
-        every: list[Any] = [next(fixed if p in apart else given) for p in range(len(by_place))]
-        reads = Reads()
-        with reads.noted():
-            outputs, shape = flatten(self._f(*every, **by_name))
-        others = [None if is_operand(leaf) else (leaf,) for leaf in leaves]
-        rule = _TangentRule(
-            functools.partial(self._rule, *first), len(outputs), others, structure, by_name
-        )
-        sources: list[Tensor | Variable] = [*operands, *reads.besides(flatten(by_place)[0])]
-        return unflatten(shape, with_rule(self._key, [asarray(o) for o in outputs], sources, rule))
+        arguments = ArgumentTree([x for place, x in enumerate(by_place) if place not in apart])
+        fixed, given = iter(first), iter(arguments.filled(arguments.operands))
+        every = [next(fixed if place in apart else given) for place in range(len(by_place))]
+        result, variables = self._called(every, by_name, by_place)
+        outputs, shape = flatten(result)
+        called = functools.partial(self._rule, *first)
+        rule = _TangentRule(called, len(outputs), arguments, by_name)
+        sources: list[Tensor | Variable] = [*arguments.operands, *variables]
+        return unflatten(shape, with_rule(self._key, outputs, sources, rule))
 
 
 def _left_to_rule(rule: Callable[..., object], args: tuple[object, ...]) -> frozenset[int]:
@@ -137,15 +120,12 @@ class _TangentRule:
         self,
         rule: Callable[..., object],
         outputs: int,
-        others: list[tuple[object] | None],
-        structure: Structure,
+        arguments: ArgumentTree,
         kwargs: dict[str, Any],
     ) -> None:
         self.rule = rule
         self.outputs = outputs
-        # For each leaf of the arguments: None for a tensor, anything else in a tuple of one.
-        self.others = others
-        self.structure = structure
+        self.arguments = arguments
         self.kwargs = kwargs
 
     def push(
@@ -156,7 +136,7 @@ class _TangentRule:
         By arguments they are those of the rule; by variables that the function reads besides, those
         of the graph that it recorded.
         """
-        last = self.outputs + sum(other is None for other in self.others)
+        last = self.outputs + self.arguments.others.count(None)
         primals, variables = node.inputs[self.outputs : last], node.inputs[last:]
         given, moving = tangents[self.outputs : last], tangents[last:]
         slopes: list[Node | None] = [None] * self.outputs
@@ -184,8 +164,10 @@ class _TangentRule:
         recording = rules.recording
         with inside(recording):
             result = self.rule(
-                self._arguments(recording, primals),
-                self._arguments(recording, directions),
+                *(
+                    tuple(self.arguments.filled([recording.hold(node, Tensor) for node in nodes]))
+                    for nodes in (primals, directions)
+                ),
                 **self.kwargs,
             )
             if not isinstance(result, tuple) or len(result) != 2:
@@ -195,20 +177,7 @@ class _TangentRule:
             found = flatten(result[1])[0]
             check_count("outputs", self.outputs, found)
             slopes = as_nodes(recording, found)
-        for position, (slope, value) in enumerate(zip(slopes, outputs, strict=True)):
-            if slope is not None and slope.shape != value.shape:
-                raise ValueError(
-                    f"custom_jvp: tangent {position} has shape {slope.shape}, its value "
-                    f"{value.shape}. Return one of the same shape."
-                )
-            if slope is not None and value.spec.inexact:
-                slopes[position] = like(slope, value)
-        return slopes
-
-    def _arguments(self, recording: Recording, nodes: Sequence[Node]) -> tuple[Any, ...]:
-        handles = iter([recording.hold(node, Tensor) for node in nodes])
-        leaves = [next(handles) if other is None else other[0] for other in self.others]
-        return tuple(unflatten(self.structure, leaves))
+        return fitted("custom_jvp: tangent", "value", slopes, outputs)
 
     def pull(
         self, rules: PythonRules, node: Node, cotangents: tuple[Node, ...]

@@ -6,10 +6,10 @@ A function with such a derivative is recorded as it is, and its results are pass
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import inspect
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
 from gradtape.autodiff.python_rules import PythonRules
 from gradtape.ir.node import Node
@@ -17,14 +17,18 @@ from gradtape.ir.rows import Rows
 from gradtape.ops.custom.custom import CUSTOM
 from gradtape.ops.elementwise.complexes import real
 from gradtape.ops.families.casting import cast
-from gradtape.pytree import flatten
-from gradtape.tensor.tensor import Tensor
+from gradtape.pytree import flatten, unflatten
+from gradtape.tensor.tensor import Tensor, asarray
+from gradtape.tensor.tensor_like import TensorLike
 from gradtape.tensor.variable import Variable
 from gradtape.trace.record import record
 from gradtape.trace.thread_state import state
 
+P = ParamSpec("P")
+R = TypeVar("R")
 
-class PythonRule(Protocol):
+
+class CustomRule(Protocol):
     """A derivative written in Python: the rule of a `custom_derivative` node of a recording."""
 
     def pull(
@@ -38,8 +42,8 @@ class PythonRule(Protocol):
         """Tangents of its outputs."""
 
 
-class Reads:
-    """A stand-in for a tape, which learns which variables a function reads."""
+class _VariableReads:
+    """A stand-in for a tape that notes which variables a function reads."""
 
     def __init__(self) -> None:
         self.variables: dict[int, Variable] = {}
@@ -48,39 +52,81 @@ class Reads:
         if variable.trainable:
             self.variables.setdefault(variable.number, variable)
 
-    @contextlib.contextmanager
-    def noted(self) -> Iterator[None]:
-        """Note the reads while this is entered."""
-        state.tapes.append(self)
+
+class ArgumentTree:
+    """Arguments whose tensors a rule differentiates by; other leaves, as integers, stay."""
+
+    def __init__(self, tree: object) -> None:
+        leaves, self.structure = flatten(tree)
+        self.operands = [asarray(leaf) for leaf in leaves if is_operand(leaf)]
+        # For each leaf: None for a tensor, anything else in a tuple of one.
+        self.others = [None if is_operand(leaf) else (leaf,) for leaf in leaves]
+
+    def filled(self, tensors: Sequence[Tensor]) -> Any:
+        """The arguments with these tensors."""
+        fresh = iter(tensors)
+        leaves = [next(fresh) if other is None else other[0] for other in self.others]
+        return unflatten(self.structure, leaves)
+
+
+class CustomFunction(Generic[P, R]):
+    """A function whose results get a derivative written by hand, as a decorator."""
+
+    def __init__(self, f: Callable[P, Any]) -> None:
+        if not callable(f):
+            raise not_callable(type(self).__name__, f)
+        # First, because it copies attributes, those of another decorator too.
+        functools.update_wrapper(self, f)
+        self._f = f
+        # The part of the function that belongs to the structure of a program: its code. A closure
+        # made anew in every step has the same code, so its steps find one plan.
+        self._key = getattr(f, "__code__", f)
+
+    def __get__(self, instance: object, owner: type | None = None) -> Callable[..., R]:
+        bound: Callable[..., R] = self
+        return self if instance is None else functools.partial(bound, instance)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        raise NotImplementedError
+
+    def _called(
+        self, given: Sequence[Any], by_name: dict[str, Any], passed: object
+    ) -> tuple[Any, list[Variable]]:
+        """The result of the function, and the variables that it read and that were not passed."""
+        reads = _VariableReads()
+        state.tapes.append(reads)
         try:
-            yield
+            result: Any = self._f(*given, **by_name)
         finally:
-            state.tapes.remove(self)
-
-    def besides(self, leaves: Sequence[object]) -> list[Variable]:
-        """The variables that were read, without those among the arguments."""
-        passed = {leaf.number for leaf in leaves if isinstance(leaf, Variable)}
-        return [v for v in self.variables.values() if v.number not in passed]
+            state.tapes.remove(reads)
+        numbers = {leaf.number for leaf in flatten(passed)[0] if isinstance(leaf, Variable)}
+        return result, [v for v in reads.variables.values() if v.number not in numbers]
 
 
-def key_of(f: Callable[..., object]) -> object:
-    """The part of a function that belongs to the structure of a program: its code.
-
-    A closure made anew in every step has the same code, so its steps find one plan.
-    """
-    return getattr(f, "__code__", f)
+def fitted(name: str, of: str, slopes: Sequence[Node | None], nodes: Sequence[Node]) -> list[Any]:
+    """The derivatives that a rule gave for nodes, in their dtypes; raises for other shapes."""
+    found = list(slopes)
+    for position, (slope, node) in enumerate(zip(slopes, nodes, strict=True)):
+        if slope is not None and slope.shape != node.shape:
+            raise ValueError(
+                f"{name} {position} has shape {slope.shape}, its {of} {node.shape}. Return one of "
+                "the same shape."
+            )
+        if isinstance(slope, Node) and node.spec.inexact and slope.dtype != node.dtype:
+            found[position] = cast(real(slope) if node.dtype.kind == "f" else slope, node.dtype)
+    return found
 
 
 def with_rule(
     key: object,
-    outputs: Sequence[Tensor],
+    outputs: Sequence[TensorLike],
     inputs: Sequence[Tensor | Variable],
-    rule: PythonRule,
+    rule: CustomRule,
 ) -> list[Tensor]:
     """The outputs again, whose derivatives by the inputs are those of `rule`."""
     if not outputs:
         return []
-    handles = record(CUSTOM, (*outputs, *inputs), (len(outputs), key))
+    handles = record(CUSTOM, (*map(asarray, outputs), *inputs), (len(outputs), key))
     node = handles[0].node
     # In the eager mode the results are computed now. Without a tape that closes the recording: no
     # derivative of them can be asked for.
@@ -132,17 +178,9 @@ def is_operand(leaf: object) -> bool:
     return isinstance(leaf, (Tensor, Variable, float)) or hasattr(leaf, "__array__")
 
 
-def check_callable(name: str, f: object) -> None:
-    """Raise a TypeError if a decorator was applied to something that cannot be called."""
-    if not callable(f):
-        raise TypeError(f"{name}: {f!r} is not callable. Decorate a function or a method.")
-
-
-def like(slope: Node, value: Node) -> Node:
-    """A derivative cast to the dtype of the value it belongs to."""
-    if slope.dtype == value.dtype:
-        return slope
-    return cast(real(slope) if value.dtype.kind == "f" else slope, value.dtype)
+def not_callable(name: str, f: object) -> TypeError:
+    """The error for a decorator that was applied to something that cannot be called."""
+    return TypeError(f"{name}: {f!r} is not callable. Decorate a function or a method.")
 
 
 def check_count(what: str, expected: int, got: Sequence[object]) -> None:

@@ -100,6 +100,7 @@ class Coloured:
         flat = parts[0] if len(parts) == 1 else np.concatenate(parts)
         if self.substitution is not None:
             return self.substitution.apply(flat)
+        assert self.positions is not None
         return flat.take(self.positions)
 
     def __repr__(self) -> str:
