@@ -11,7 +11,8 @@ from tests.ops.cases import Case, at_samples
 import gradtape as gt
 from gradtape import ops
 from gradtape.autodiff.independence import check_independence
-from gradtape.autodiff.jacobian import Question, jacobian
+from gradtape.autodiff.jacobian import jacobian
+from gradtape.autodiff.window import Request
 from gradtape.errors import MixedExamplesError, UndefinedRuleError
 from gradtape.ir.node import apply, outputs, placeholder
 from gradtape.ir.program import program
@@ -307,7 +308,7 @@ def check_proof(op: Any, sample: Any, arrays: Any, position: int) -> None:
             continue
         try:
             check_independence(target, source)
-            found = jacobian(target, Question(source, "reverse"))
+            found = jacobian(target, Request(source, "reverse"))
         except (DependenceError, UndefinedRuleError):
             continue
         if found is None:

@@ -213,10 +213,10 @@ def chunks_for(
         like = source if way == "forward" else target
         if like.size <= 1:
             return None
-        question = window.question(source, "auto", rules)
+        request = window.request(source, "auto", rules)
 
         def product(start: Seeded, count: int) -> Node | None:
-            return products(target, question, way, start, (count,))
+            return products(target, request, way, start, (count,))
 
         numbers = reshape_node(numbered(0, like.size), like.shape)
         found = seed_chunks(recording, Seeds(like, like.size, product, numbers, {}), wanted)

@@ -8,11 +8,10 @@ from gradtape.autodiff.python_rules import PythonRules
 from gradtape.autodiff.window import Isolated, Window
 from gradtape.ir import Node, constant, of_structure, spec
 from gradtape.records import dataclass
-from gradtape.trace.uncollected import uncollected
 
 
 @dataclass(frozen=True)
-class Slope:
+class IsolatedGradient:
     """A gradient of an isolated target, to be differentiated by the source `by` in it."""
 
     node: Node
@@ -24,9 +23,9 @@ def derive_jacobian(window: Window, target: Node, source: Node, mode: str) -> No
     """The dense Jacobian of one node by another; None where nothing connects them."""
 
     def derive(rules: PythonRules) -> Node | None:
-        if not _differentiable(target, source) or not window.connected(source, (target,)):
+        if not window.differentiable(target, source):
             return None
-        return uncollected(jacobian, target, window.question(source, mode, rules))
+        return jacobian(target, window.request(source, mode, rules))
 
     return window.remembered(of_structure("jacobian", target, source, mode), derive)
 
@@ -35,9 +34,9 @@ def derive_batch_jacobian(window: Window, target: Node, source: Node, mode: str)
     """The Jacobian of each example; the caller knows that examples are independent."""
 
     def derive(rules: PythonRules) -> Node | None:
-        if not _differentiable(target, source) or not window.connected(source, (target,)):
+        if not window.differentiable(target, source):
             return None
-        return batch_jacobian(target, window.question(source, mode, rules))
+        return batch_jacobian(target, window.request(source, mode, rules))
 
     return window.remembered(of_structure("batch_jacobian", target, source, mode), derive)
 
@@ -48,16 +47,16 @@ def derive_gradient(window: Window, target: Node, source: Node) -> Node | None:
     return None if slope is None else slope.isolated.restored([slope.node])[0]
 
 
-def derive_slope(window: Window, target: Node, source: Node, by: Node) -> Slope | None:
+def derive_slope(window: Window, target: Node, source: Node, by: Node) -> IsolatedGradient | None:
     """The gradient of the sum of a target by `source`, to be differentiated by another source."""
 
-    def derive(rules: PythonRules) -> Slope | None:
-        if not _differentiable(target, source) or not window.connected(source, (target,)):
+    def derive(rules: PythonRules) -> IsolatedGradient | None:
+        if not window.differentiable(target, source):
             return None
         isolated = window.isolated(target, (source, by))
         inner, (first, second) = isolated.target, isolated.sources
         found = dense_vjp(inner, constant(1, inner.spec), first, (), rules)
-        return None if found is None else Slope(found, second, isolated)
+        return None if found is None else IsolatedGradient(found, second, isolated)
 
     return window.remembered(of_structure("slope", target, source, by), derive)
 
@@ -72,13 +71,9 @@ def derive_hessian(window: Window, target: Node, first: Node, second: Node) -> N
         slope = derive_slope(window, target, first, second)
         if slope is None or derive_slope(window, target, second, second) is None:
             return None
-        found = jacobian(slope.node, window.of_derivative().question(slope.by, "auto", rules))
+        found = jacobian(slope.node, window.of_derivative().request(slope.by, "auto", rules))
         if found is None:
             return constant(0, spec(first.shape + second.shape, second.dtype))
         return slope.isolated.restored([found])[0]
 
     return window.remembered(of_structure("hessian", target, first, second), derive)
-
-
-def _differentiable(target: Node, source: Node) -> bool:
-    return target.spec.inexact and source.spec.inexact

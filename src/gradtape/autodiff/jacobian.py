@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import TypeVar
 
 from gradtape.autodiff import seeded
-from gradtape.autodiff.modes import CustomRules, dense_vjp, forward
+from gradtape.autodiff.modes import dense_vjp, forward
 from gradtape.autodiff.seeded_values import respond, spread
+from gradtape.autodiff.window import Request
 from gradtape.dtypes import COMPLEX_OF, DType
 from gradtape.errors import UndefinedRuleError
 from gradtape.ir import (
@@ -39,7 +40,6 @@ from gradtape.ops.arrays.movement import permute, reshape_node
 from gradtape.ops.families import broadcast_to, cast
 from gradtape.ops.families.elementwise import conjugate
 from gradtape.ops.matrices.contraction import matmul
-from gradtape.records import dataclass
 
 # A mode is not tried when the other one has so many times fewer seeds.
 CLEARLY_FEWER = 16
@@ -59,21 +59,10 @@ _Made = TypeVar("_Made")
 Factor = complex | None
 
 
-@dataclass(frozen=True)
-class Question:
-    """By which node to differentiate, in which mode, and which nodes count as constants."""
-
-    source: Node
-    mode: str = "auto"
-    blocked: Collection[Node] = ()
-    # The derivatives of custom nodes.
-    rules: CustomRules | None = None
-
-
-def jacobian(target: Node, question: Question) -> Node | None:
+def jacobian(target: Node, request: Request) -> Node | None:
     """The Jacobian of shape target.shape + source.shape; None if the target does not depend."""
-    found = _jacobian(target, question)
-    return found if found is None else cast(found, jacobian_dtype(target, question.source))
+    found = _jacobian(target, request)
+    return found if found is None else cast(found, jacobian_dtype(target, request.source))
 
 
 def jacobian_dtype(target: Node, source: Node) -> DType:
@@ -81,20 +70,20 @@ def jacobian_dtype(target: Node, source: Node) -> DType:
     return COMPLEX_OF.get(source.dtype, source.dtype) if target.dtype.kind == "c" else source.dtype
 
 
-def _jacobian(target: Node, question: Question) -> Node | None:
-    source = question.source
-    active = _active(target, question)
+def _jacobian(target: Node, request: Request) -> Node | None:
+    source = request.source
+    active = _active(target, request)
     if target not in active:
         return None
     if target is source:
         return seeded.jacobian_forward(seeded.identity_seeds(source.spec), source, source)
-    if _is_joined(target) and not _repeats(target, question, len(active)):
-        return _of_joined(target, question)
+    if _is_joined(target) and not _repeats(target, request, len(active)):
+        return _of_joined(target, request)
     real = source.dtype.kind == target.dtype.kind == "f"
-    waist = _waist(target, source, active) if question.mode == "auto" and real else None
+    waist = _waist(target, source, active) if request.mode == "auto" and real else None
     if waist is not None:
-        return _through_waist(target, waist, question)
-    found = _by_ways(_ways(target, question), target, question)
+        return _through_waist(target, waist, request)
+    found = _by_ways(_ways(target, request), target, request)
     connected = [node for node in found if node is not None]
     if len(connected) < len(found):
         return None  # all paths end, as at a stop_gradient
@@ -104,17 +93,17 @@ def _jacobian(target: Node, question: Question) -> Node | None:
     return min(connected, key=lambda node: _cost(node, known))
 
 
-def _active(target: Node, question: Question) -> set[Node]:
-    wanted = {question.source}
+def _active(target: Node, request: Request) -> set[Node]:
+    wanted = {request.source}
     order = topological([target])
-    return dependents((n for n in order if n not in question.blocked or n in wanted), wanted)
+    return dependents((n for n in order if n not in request.blocked or n in wanted), wanted)
 
 
-def _ways(target: Node, question: Question) -> tuple[str, ...]:
+def _ways(target: Node, request: Request) -> tuple[str, ...]:
     """The modes worth building."""
-    source = question.source
-    if question.mode != "auto":
-        return (question.mode,)
+    source = request.source
+    if request.mode != "auto":
+        return (request.mode,)
     by_dtype = _ways_by_dtype(target, source)
     if by_dtype is not None:
         return (by_dtype,)
@@ -133,14 +122,14 @@ def _ways_by_dtype(target: Node, source: Node) -> str | None:
     return "reverse" if source.dtype.kind == "c" else "forward"
 
 
-def _by_ways(ways: tuple[str, ...], target: Node, question: Question) -> list[Node | None]:
+def _by_ways(ways: tuple[str, ...], target: Node, request: Request) -> list[Node | None]:
     """The Jacobian in each mode for which all ops have rules; at least one, or the reason."""
 
     def one(way: str) -> Node | None:
-        return _forward(target, question) if way == "forward" else _reverse(target, question)
+        return _forward(target, request) if way == "forward" else _reverse(target, request)
 
     if len(ways) == 1:
-        return [either_way(ways[0], question.mode, one)]
+        return [either_way(ways[0], request.mode, one)]
     found = []
     for way in ways:
         with contextlib.suppress(UndefinedRuleError):
@@ -166,40 +155,40 @@ def either_way(way: str, mode: str, make: Callable[[str], _Made]) -> _Made:
         raise
 
 
-def _forward(target: Node, question: Question) -> Node | None:
-    source = question.source
+def _forward(target: Node, request: Request) -> Node | None:
+    source = request.source
     start = seeded.identity_seeds(source.spec)
 
     def along(factor: Factor) -> Node | None:
-        pushed = _response(target, question, "forward", factor, start, source.shape)
+        pushed = _response(target, request, "forward", factor, start, source.shape)
         return None if pushed is None else seeded.jacobian_forward(*pushed, target, source)
 
     return _both_parts(along, target, source, "forward")
 
 
-def _reverse(target: Node, question: Question) -> Node | None:
-    source = question.source
+def _reverse(target: Node, request: Request) -> Node | None:
+    source = request.source
     start = seeded.identity_seeds(target.spec)
 
     def along(factor: Factor) -> Node | None:
-        pulled = _response(target, question, "reverse", factor, start, target.shape)
+        pulled = _response(target, request, "reverse", factor, start, target.shape)
         return None if pulled is None else seeded.jacobian_reverse(*pulled, target, source)
 
     return _both_parts(along, target, source, "reverse")
 
 
 def products(
-    target: Node, question: Question, way: str, start: seeded.Seeded, space: Shape
+    target: Node, request: Request, way: str, start: seeded.Seeded, space: Shape
 ) -> Node | None:
     """Products of the Jacobian (`forward`) or of its transpose (`reverse`) with all seeds.
 
     Seeds are elements of `space`, whose axes come first in the result.
     """
-    source = question.source
+    source = request.source
     result = target if way == "forward" else source
 
     def along(factor: Factor) -> Node | None:
-        found = _response(target, question, way, factor, start, space)
+        found = _response(target, request, way, factor, start, space)
         if found is None:
             return None
         (response,) = found
@@ -228,19 +217,19 @@ def _both_parts(
 
 
 def _response(
-    target: Node, question: Question, way: str, factor: Factor, start: seeded.Seeded, space: Shape
+    target: Node, request: Request, way: str, factor: Factor, start: seeded.Seeded, space: Shape
 ) -> tuple[seeded.Seeded | None] | None:
     """The response of the other end to all seeds times a factor; None if it does not depend."""
-    source, blocked = question.source, question.blocked
+    source, blocked = request.source, request.blocked
     end = source if way == "forward" else target
     # A single seed is known: the derivative along it is the response.
     single = math.prod(space) == 1
     seed = _only(start, end, space) if single else placeholder(end.spec)
     given = seed if factor is None else seed * factor
     if way == "forward":
-        (found,) = forward([target], [source], [given], blocked, question.rules)
+        (found,) = forward([target], [source], [given], blocked, request.rules)
     else:
-        found = dense_vjp(target, given, source, blocked, question.rules)
+        found = dense_vjp(target, given, source, blocked, request.rules)
     if found is None:
         return None
     return (
@@ -262,14 +251,14 @@ def fewer_seeds(target: Node, source: Node, mode: str) -> str:
     return by_dtype or ("forward" if source.size < target.size else "reverse")
 
 
-def batch_jacobian(target: Node, question: Question) -> Node | None:
+def batch_jacobian(target: Node, request: Request) -> Node | None:
     """Row b of the target by row b of the source, for examples known to be independent.
 
     Seeds are the elements of one row. Every example takes them at once, because the seed of one
     example reaches no other example.
     """
-    source = question.source
-    if target not in _active(target, question):
+    source = request.source
+    if target not in _active(target, request):
         return None
 
     def one(way: str) -> Node | None:
@@ -277,14 +266,14 @@ def batch_jacobian(target: Node, question: Question) -> Node | None:
         space = like.shape[1:]
 
         def along(factor: Factor) -> Node | None:
-            found = _response(target, question, way, factor, seeded.row_seeds(like.spec), space)
+            found = _response(target, request, way, factor, seeded.row_seeds(like.spec), space)
             if found is None:
                 return None
             return _batch_first(found[0], result, space, seeds_last=way == "forward")
 
         return _both_parts(along, target, source, way)
 
-    found = either_way(fewer_seeds(target, source, question.mode), question.mode, one)
+    found = either_way(fewer_seeds(target, source, request.mode), request.mode, one)
     return None if found is None else cast(found, jacobian_dtype(target, source))
 
 
@@ -303,13 +292,13 @@ def _batch_first(
     return full if order == tuple(range(full.ndim)) else permute(full, order)
 
 
-def _of_joined(target: Node, question: Question) -> Node | None:
+def _of_joined(target: Node, request: Request) -> Node | None:
     """The Jacobian of a stack or concatenation, or of one that was reshaped."""
-    source = question.source
+    source = request.source
     if target.op.view is View.RESHAPE:
-        inner = jacobian(target.inputs[0], question)
+        inner = jacobian(target.inputs[0], request)
         return None if inner is None else reshape_node(inner, target.shape + source.shape)
-    parts = [jacobian(part, question) for part in target.inputs]
+    parts = [jacobian(part, request) for part in target.inputs]
     if all(part is None for part in parts):
         return None
     of = jacobian_dtype(target, source)
@@ -320,13 +309,13 @@ def _of_joined(target: Node, question: Question) -> Node | None:
     return apply(target.op, filled, target.params)
 
 
-def _repeats(target: Node, question: Question, whole: int) -> bool:
+def _repeats(target: Node, request: Request, whole: int) -> bool:
     """Whether part by part the same nodes would be differentiated again and again."""
     while target.op.view is View.RESHAPE:
         (target,) = target.inputs
     if len(target.inputs) <= MOST_REPEATED:
         return False
-    parts = sum(len(_active(part, question)) for part in target.inputs)
+    parts = sum(len(_active(part, request)) for part in target.inputs)
     return parts > MOST_REPEATED * whole
 
 
@@ -361,15 +350,15 @@ def _narrower(node: Node, than: Node | None) -> bool:
     return than is None or node.size < than.size
 
 
-def _through_waist(target: Node, waist: Node, question: Question) -> Node | None:
+def _through_waist(target: Node, waist: Node, request: Request) -> Node | None:
     """dt/dw · dw/ds, as one matrix product."""
-    inner = jacobian(waist, question)
-    outer = jacobian(target, Question(waist, "auto", question.blocked, question.rules))
+    inner = jacobian(waist, request)
+    outer = jacobian(target, Request(waist, "auto", request.blocked, request.rules))
     if inner is None or outer is None:
         return None
     rows = reshape_node(outer, (target.size, waist.size))
-    columns = reshape_node(inner, (waist.size, question.source.size))
-    return reshape_node(matmul(rows, columns), target.shape + question.source.shape)
+    columns = reshape_node(inner, (waist.size, request.source.size))
+    return reshape_node(matmul(rows, columns), target.shape + request.source.shape)
 
 
 def _cost(node: Node, known: set[Node]) -> float:

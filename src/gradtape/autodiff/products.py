@@ -69,7 +69,7 @@ def _linear(
     window: Window, rules: PythonRules, kind: str, target: Node, source: Node, seed: Node
 ) -> Node | None:
     """The graph that is linear in `seed`; None where nothing connects target and source."""
-    if not (target.spec.inexact and source.spec.inexact and window.connected(source, (target,))):
+    if not window.differentiable(target, source):
         return None
     if kind == "pull":
         return dense_vjp(target, seed, source, window.outside, rules)

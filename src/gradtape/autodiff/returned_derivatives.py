@@ -29,7 +29,7 @@ _Application = tuple[Op, tuple[Node, ...], Params]
 
 
 def hold_results(recording: Recording, results: Sequence[Node | Rows | None]) -> list[Any]:
-    """Handles on the derivatives that answer one question; None where nothing connects."""
+    """Handles on the derivatives that one call returns; None where nothing connects."""
     kind = hooks.handle_class
     values = [result.values if isinstance(result, Rows) else result for result in results]
     nodes = iter(applied(recording, [value for value in values if value is not None]))
@@ -73,54 +73,50 @@ def _root(recording: Recording, result: Node, copies: dict[Node, Node]) -> Node:
     return recording.application(IDENTITY, (copies.get(result, result),), ())
 
 
-# Kinds of questions that are remembered.
-GRADIENT = "gradient answer"
-JACOBIAN = "jacobian answer"
+# Kinds of derivatives that are remembered.
+GRADIENT = "returned gradient"
+JACOBIAN = "returned jacobian"
 
 
-def remember_answer(
-    recording: Recording,
-    kind: str,
-    question: tuple[Node, ...],
-    results: Sequence[Node | Rows | None],
+def remember(
+    recording: Recording, kind: str, key: tuple[Node, ...], results: Sequence[Node | Rows | None]
 ) -> None:
-    """Note how the derivatives that answer a question are applied if no tape records.
+    """Note how derivatives are applied if no tape records, under their target and sources.
 
-    The question must have one answer: a recording without rules in Python, of which nothing is a
-    constant to the tape. It is kept unless something in it needs more than one application.
+    The key must determine them: a recording without rules in Python, of which nothing is a constant
+    to the tape. They are kept unless something in them needs more than one application.
     """
-    answer: list[_Application | None] = []
+    applications: list[_Application | None] = []
     for result in results:
         if result is None:
-            answer.append(None)
+            applications.append(None)
         elif isinstance(result, Rows) or result.op is PICK:
             return
         elif is_slope(result) and result.inputs:
-            answer.append((result.op, result.inputs, result.params))
+            applications.append((result.op, result.inputs, result.params))
         else:
-            answer.append((IDENTITY, (result,), ()))
-    recording.table.derived[of_structure(kind, *question)] = answer
+            applications.append((IDENTITY, (result,), ()))
+    recording.table.derived[of_structure(kind, *key)] = applications
 
 
-def hold_answer(
-    recording: Recording, kind: str, question: tuple[Node, ...], complete: bool
+def hold_remembered(
+    recording: Recording, kind: str, key: tuple[Node, ...], complete: bool
 ) -> list[Any] | None:
-    """What `hold_results` gives for a question that was asked before, in one look-up; or None.
+    """What `hold_results` gives for derivatives that are remembered, in one look-up; or None.
 
-    A `complete` answer has no None in it.
+    If they must be `complete`, there is no None among them.
     """
-    answer: list[_Application | None] | None
-    answer = recording.table.derived.get(of_structure(kind, *question))
-    if answer is None or (complete and None in answer):
+    known: list[_Application | None] | None
+    known = recording.table.derived.get(of_structure(kind, *key))
+    # The long way notes the derivation in a profile.
+    if known is None or (complete and None in known) or PROBE.sink is not None:
         return None
-    if PROBE.sink is not None:
-        return None  # the long way tells the profile
     COUNTS.derivative_hits += 1
-    target = question[0]
+    target = key[0]
     if kind is GRADIENT and target.spec.size == 1:
         recording.targets[target] = None
     tensor, apply = hooks.handle_class, recording.application
-    return [None if each is None else recording.hold(apply(*each), tensor) for each in answer]
+    return [None if each is None else recording.hold(apply(*each), tensor) for each in known]
 
 
 class _Copies(NamedTuple):

@@ -17,11 +17,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gradtape.autodiff.cotangent import dense
-from gradtape.autodiff.jacobian import Question, batch_jacobian, jacobian
+from gradtape.autodiff.jacobian import batch_jacobian, jacobian
 from gradtape.autodiff.linear_systems import LinearMap, System
 from gradtape.autodiff.modes import dense_vjp, forward, reverse
 from gradtape.autodiff.python_rules import PythonRules, Structural, replaced
 from gradtape.autodiff.sparse.choose_colouring import Coloured
+from gradtape.autodiff.window import Request
 from gradtape.errors import UndefinedRuleError
 from gradtape.ir import dependents, spec, substitute, topological
 from gradtape.ir.node import LEAF, Node, apply, pick, placeholder
@@ -178,15 +179,15 @@ class Implicit(Structural):
         """`_solve` with a dense matrix, or one for each example."""
         x, residual, *_ = node.inputs
         if not self.examples:
-            matrix = jacobian(residual, Question(x, "auto", (), rules))
+            matrix = jacobian(residual, Request(x, "auto", (), rules))
             back = {}
         else:
             size = x.shape[-1]
             count = math.prod(x.shape[: self.examples])
             flat = placeholder(spec((count, size), x.dtype))
             (moved,) = replaced(rules.recording, [residual], {x: reshape_node(flat, x.shape)})
-            question = Question(flat, "auto", (), rules)
-            matrix = batch_jacobian(reshape_node(moved, flat.shape), question)
+            request = Request(flat, "auto", (), rules)
+            matrix = batch_jacobian(reshape_node(moved, flat.shape), request)
             back = {flat: reshape_node(pick(node, 0), flat.shape)}
         if matrix is None:
             raise self._unconnected()

@@ -2,27 +2,41 @@
 
 A tape differentiates what was recorded while it was recording, its window. Nodes recorded outside
 count as constants. `Window` holds these nodes with the watched sources; together with the nodes of
-a question they are the key under which a derivative is kept in the table of interned nodes.
+a request they are the key under which a derivative is kept in the table of interned nodes.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeVar
 
-from gradtape.autodiff.gradient import reached
-from gradtape.autodiff.jacobian import Question
+from gradtape.autodiff.modes import CustomRules, forward, reverse
 from gradtape.autodiff.python_rules import PythonRules, replaced
 from gradtape.compiler.counts import COUNTS
+from gradtape.ir import Rows, dependents, of_structure
 from gradtape.ir.derived import Fact
 from gradtape.ir.node import PICK, Node, apart_from_recorded, apply
 from gradtape.ir.walk import topological
 from gradtape.ops.elementwise.arithmetic import STOP_GRADIENT
 from gradtape.records import dataclass
+from gradtape.runtime.probe import PROBE
 from gradtape.trace.recording import Recording
+from gradtape.trace.uncollected import uncollected
 
 R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Request:
+    """By which node to differentiate, in which mode, and which nodes count as constants."""
+
+    source: Node
+    mode: str = "auto"
+    blocked: Collection[Node] = ()
+    # The derivatives of custom nodes.
+    rules: CustomRules | None = None
 
 
 class _Deriving(threading.local):
@@ -84,6 +98,11 @@ class Window:
             return True
         return source in reached((*targets, source), self.outside, self.watched)
 
+    def differentiable(self, target: Node, source: Node) -> bool:
+        """Whether both have a dtype with derivatives, and the source counts."""
+        inexact = target.spec.inexact and source.spec.inexact
+        return bool(inexact and self.connected(source, (target,)))
+
     def isolated(self, target: Node, sources: tuple[Node, ...]) -> Isolated:
         """The target with the nodes outside the window made constants.
 
@@ -131,7 +150,8 @@ class Window:
         _deriving.rules.append(rules)
         try:
             with apart_from_recorded():
-                found = derive(rules)
+                # Rules are code of the user's, which may take long.
+                found = derive(rules) if self.recording.rules else uncollected(derive, rules)
         finally:
             _deriving.rules.pop()
         if not rules.used:
@@ -141,6 +161,62 @@ class Window:
             _deriving.rules[-1].used = True
         return found
 
-    def question(self, source: Node, mode: str, rules: PythonRules) -> Question:
+    def request(self, source: Node, mode: str, rules: PythonRules) -> Request:
         """The arguments of a Jacobian by one source."""
-        return Question(source, mode, self.outside, rules)
+        return Request(source, mode, self.outside, rules)
+
+
+def derive_reverse(
+    recording: Recording,
+    targets: Sequence[Node],
+    cotangents: Sequence[Node],
+    sources: Sequence[Node],
+    outside: frozenset[Node],
+    watched: tuple[Node, ...] | None,
+) -> list[Node | Rows | None]:
+    """Cotangents of the sources. A source counts if it is watched or depends on one that is."""
+    sink = PROBE.sink
+    begin = 0 if sink is None else time.perf_counter_ns()
+    recording.targets.update((target, None) for target in targets if target.spec.size == 1)
+    if watched is not None and all(source in watched for source in sources):
+        watched = None
+    is_new = False
+
+    def derive(rules: PythonRules) -> list[Node | Rows | None]:
+        nonlocal is_new
+        is_new = True
+        wanted = list(sources)
+        if watched is not None:
+            connected = reached((*targets, *sources), outside, watched)
+            # The derivative of a target by itself is one, watched or not.
+            wanted = [source for source in sources if source in connected or source in targets]
+        results = reverse(targets, cotangents, wanted, outside, rules)
+        by_source = dict(zip(wanted, results, strict=True))
+        return [by_source.get(source) for source in sources]
+
+    fact = of_structure("reverse", tuple(targets), tuple(cotangents), tuple(sources))
+    found = Window(recording, outside, watched).remembered(fact, derive)
+    if sink is not None:
+        sink.derived(recording, targets, begin, found=not is_new)
+    return found
+
+
+def derive_forward(
+    recording: Recording,
+    targets: Sequence[Node],
+    sources: Sequence[Node],
+    tangents: Sequence[Node],
+    outside: frozenset[Node],
+) -> list[Node | None]:
+    """Tangents of the targets."""
+    fact = of_structure("forward", tuple(targets), tuple(sources), tuple(tangents))
+    return Window(recording, outside, None).remembered(
+        fact, lambda rules: forward(targets, sources, tangents, outside, rules)
+    )
+
+
+def reached(nodes: Sequence[Node], outside: Collection[Node], watched: Sequence[Node]) -> set[Node]:
+    """The watched nodes, and the nodes that depend on them through nodes inside the window."""
+    sources = frozenset(watched)
+    order = (node for node in topological(nodes) if node not in outside or node in sources)
+    return dependents(order, sources)

@@ -23,6 +23,7 @@ from gradtape.tape.custom_rules import (
     with_rule,
 )
 from gradtape.tensor.tensor import Tensor
+from gradtape.tensor.variable import Variable
 
 __all__ = ["custom_jvp"]
 

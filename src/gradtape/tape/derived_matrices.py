@@ -1,14 +1,13 @@
 """Matrices of derivatives of a window, whole or in chunks, dense or sparse.
 
-`tape_jacobians` loads this at the first question for a matrix: it needs thirty modules that
-gradients do not.
+`tape_jacobians` loads this when a matrix is wanted: it needs thirty modules that gradients do not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from gradtape.autodiff.chunks import UNLIMITED, Limits, check_memory, chunks_for, fits, limits
 from gradtape.autodiff.dense_jacobians import (
@@ -19,31 +18,164 @@ from gradtape.autodiff.dense_jacobians import (
 )
 from gradtape.autodiff.independence import check_independence
 from gradtape.autodiff.jacobian import jacobian_dtype
-from gradtape.autodiff.returned_derivatives import JACOBIAN, remember_answer
-from gradtape.autodiff.sparse.jacobians import (
-    known_sparse_jacobian,
-    no_entries,
-    remember_sparse_jacobian,
-    sparse_hessian,
-    sparse_jacobian,
+from gradtape.autodiff.returned_derivatives import JACOBIAN, remember
+from gradtape.autodiff.sparse.known_patterns import (
+    Wanted,
+    follows,
+    given_pattern,
+    hessian_pattern,
+    is_block_diagonal,
+    is_smaller,
+    jacobian_pattern,
 )
-from gradtape.autodiff.sparse.known_patterns import follows, is_block_diagonal
+from gradtape.autodiff.sparse.pattern import Pattern
+from gradtape.autodiff.sparse.programs import (
+    SparseProgram,
+    prepare_sparse_hessian,
+    prepare_sparse_jacobian,
+)
 from gradtape.autodiff.window import Window
-from gradtape.errors import MixedExamplesError
+from gradtape.errors import MixedExamplesError, NoValueError
 from gradtape.ir.derived import of_structure
 from gradtape.ir.node import Node, slope_constant
 from gradtape.ir.spec import spec
 from gradtape.ops.families.independence import DependenceError
-from gradtape.tape.asked_before import AUTO
-from gradtape.tape.recording_scope import Scope, finish
+from gradtape.records import dataclass
+from gradtape.tape.recording_scope import finish
 from gradtape.tensor.tensor import Tensor, from_value
-from gradtape.trace.recording import Recording
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
     Matrix: TypeAlias = Tensor | csr_array
-    Block: TypeAlias = Callable[[Node, Node], Matrix | None]
+
+
+def limits_of(name: str, chunk_size: int | None, memory_budget: int | str | None) -> Limits:
+    """The limits of memory that a user gave."""
+    if chunk_size is None and memory_budget is None:
+        return UNLIMITED
+    return limits(name, chunk_size, memory_budget)
+
+
+@dataclass(frozen=True)
+class DerivedMatrices:
+    """The Jacobians and Hessians of a window, in the form and within the limits wanted."""
+
+    window: Window
+    # False for dense ones.
+    wanted: Wanted
+    limits: Limits
+
+    def jacobian(self, mode: str, target: Node, source: Node) -> Matrix | None:
+        """The Jacobian of a target by a source; None where nothing connects the two."""
+
+        def dense() -> Tensor | None:
+            whole = derive_jacobian(self.window, target, source, mode)
+            return self._whole(whole, self.window, target, source, mode, "jacobian")
+
+        return dense() if self.wanted is False else self._sparse(mode, target, source, dense)
+
+    def hessian(self, target: Node, first: Node, second: Node) -> Matrix | None:
+        """The derivative by `second` of the gradient of a target by `first`."""
+        window = self.window
+        slope = derive_slope(window, target, first, second)
+        if slope is None or derive_slope(window, target, second, second) is None:
+            return None
+        node, by, isolated = slope.node, slope.by, slope.isolated
+
+        def dense() -> Tensor | None:
+            whole = derive_hessian(window, target, first, second)
+            return self._whole(whole, window.of_derivative(), node, by, "auto", "hessian")
+
+        if self.wanted is False:
+            return dense()
+        if first is second:
+            prepare = partial(prepare_sparse_hessian, window, target, first, "star")
+            pattern = partial(hessian_pattern, window, target, first)
+            return self._prepared((first, first), dense, pattern, prepare)
+        alone = Window(window.recording, frozenset(), None, isolated)
+        found = DerivedMatrices(alone, self.wanted, self.limits)._sparse("auto", node, by, dense)
+        return self.zeros(first, second) if found is None else found
+
+    def zeros(self, target: Node, source: Node) -> Matrix:
+        """The derivative where nothing connects target and source."""
+        dtype = jacobian_dtype(target, source)
+        if self.wanted is False:
+            return _handle(self.window, slope_constant(0, spec(target.shape + source.shape, dtype)))
+        from scipy.sparse import csr_array  # slow to import
+
+        return csr_array((target.size, source.size), dtype=dtype)
+
+    def _whole(
+        self,
+        whole: Node | None,
+        window: Window,
+        target: Node,
+        source: Node,
+        mode: str,
+        title: str,
+    ) -> Tensor | None:
+        """A dense matrix, computed now if it has to be in chunks."""
+        if whole is None:
+            return None
+        check_memory(target, source)
+        chunks = chunks_for(window, target, source, mode, whole, self.limits)
+        if chunks is not None:
+            return from_value(chunks.run(window.recording, title))
+        return _handle(window, whole)
+
+    def _sparse(
+        self, mode: str, target: Node, source: Node, dense: Callable[[], Tensor | None]
+    ) -> Matrix | None:
+        if not self.window.differentiable(target, source):
+            return None
+        prepare = partial(prepare_sparse_jacobian, self.window, target, source, mode)
+        pattern = partial(jacobian_pattern, self.window, target, source)
+        return self._prepared((target, source), dense, pattern, prepare)
+
+    def _prepared(
+        self,
+        shape: tuple[Node, Node],
+        dense: Callable[[], Tensor | None],
+        pattern_of: Callable[[Pattern | None], Pattern],
+        prepare: Callable[..., SparseProgram],
+    ) -> Matrix | None:
+        """A CSR array, or the dense matrix if `auto` prefers it or there are no values."""
+        given, is_auto = given_pattern(self.wanted), isinstance(self.wanted, str)
+        if is_auto:
+            pattern = pattern_of(given)
+            if not is_smaller(pattern, jacobian_dtype(*shape)):
+                check_memory(*shape, pattern.notes)
+                return dense()
+        prepared = prepare(given, limits=self.limits)
+        if not prepared.connected:
+            return None
+        try:
+            return prepared.matrix(self.window.recording)
+        except NoValueError:  # as inside vmap
+            if not is_auto:
+                raise
+            return dense()
+
+
+def remember_jacobian(window: Window, key: tuple[Node, ...]) -> None:
+    """Note the Jacobian for the next time, unless it may have to be computed in chunks."""
+    target, source = key
+    whole = derive_jacobian(window, target, source, "auto")
+    if whole is not None and fits(window.recording, target, source, whole):
+        remember(window.recording, JACOBIAN, key, [whole])
+
+
+def batch_jacobian(
+    window: Window, y: Node, x: Node, mode: str, zero: bool, check: bool
+) -> Tensor | None:
+    """The Jacobian of each example; `zero` gives zeros where nothing connects `x` and `y`."""
+    if check and y.spec.inexact and x.spec.inexact:
+        _prove_independence(window, y, x)
+    result = derive_batch_jacobian(window, y, x, mode)
+    if result is None and zero:
+        result = slope_constant(0, spec((*y.shape, *x.shape[1:]), jacobian_dtype(y, x)))
+    return None if result is None else _handle(window, result)
 
 
 def _prove_independence(window: Window, y: Node, x: Node) -> None:
@@ -70,116 +202,7 @@ def _prove_independence(window: Window, y: Node, x: Node) -> None:
         )
 
 
-def limits_of(name: str, chunk_size: int | None, memory_budget: int | str | None) -> Limits:
-    """The limits of memory that were asked for."""
-    if chunk_size is None and memory_budget is None:
-        return UNLIMITED
-    return limits(name, chunk_size, memory_budget)
-
-
-def remember_jacobian(window: Window, question: tuple[Node, ...], sparse: bool) -> None:
-    """Note the answer for the next time, unless it may have to be computed in chunks."""
-    target, source = question
-    if sparse:
-        remember_sparse_jacobian(window, target, source)
-        return
-    whole = derive_jacobian(window, target, source, AUTO)
-    if whole is not None and fits(window.recording, target, source, whole):
-        remember_answer(window.recording, JACOBIAN, question, [whole])
-
-
-def _dense_jacobian(
-    window: Window, target: Node, source: Node, mode: str, wanted: Limits
-) -> Tensor | None:
-    """The Jacobian of one target by one source, computed now if it has to be in chunks."""
-    whole = derive_jacobian(window, target, source, mode)
-    if whole is None:
-        return None
-    check_memory(target, source)
-    chunks = chunks_for(window, target, source, mode, whole, wanted)
-    if chunks is not None:
-        return from_value(chunks.run(window.recording))
-    return _handle(window, whole)
-
-
-def _dense_hessian(
-    window: Window, target: Node, first: Node, second: Node, wanted: Limits
-) -> Tensor | None:
-    """One block of a Hessian, computed now if it has to be in chunks."""
-    whole = derive_hessian(window, target, first, second)
-    if whole is None:
-        return None
-    check_memory(first, second)
-    slope = derive_slope(window, target, first, second)
-    assert slope is not None
-    chunks = chunks_for(window.of_derivative(), slope.node, slope.by, "auto", whole, wanted)
-    if chunks is not None:
-        return from_value(chunks.run(window.recording, "hessian"))
-    return _handle(window, whole)
-
-
 def _handle(window: Window, result: Node) -> Tensor:
-    found: Tensor
     (found,) = finish(window.recording, [None], [result], "none")
-    return found
-
-
-def zeros_of(window: Window, sparse: object) -> Callable[[Node, Node], Matrix]:
-    """The derivative where nothing connects target and source."""
-    if sparse is not False:
-        return no_entries
-
-    def dense(target: Node, source: Node) -> Tensor:
-        of = spec(target.shape + source.shape, jacobian_dtype(target, source))
-        return _handle(window, slope_constant(0, of))
-
-    return dense
-
-
-def batch_jacobian(
-    window: Window, y: Node, x: Node, mode: str, zero: bool, check: bool
-) -> Tensor | None:
-    """The Jacobian of each example; `zero` gives zeros where nothing connects `x` and `y`."""
-    if check and y.spec.inexact and x.spec.inexact:
-        _prove_independence(window, y, x)
-    result = derive_batch_jacobian(window, y, x, mode)
-    if result is None and zero:
-        result = slope_constant(0, spec((*y.shape, *x.shape[1:]), jacobian_dtype(y, x)))
-    found: Tensor | None
-    (found,) = finish(window.recording, [None], [result], "none")
-    return found
-
-
-def window_of(tape: Scope, recording: Recording) -> Window:
-    """What a tape can derive."""
-    return Window(recording, tape._outside(), tape._watched_nodes())
-
-
-def known_sparse_matrix(recording: Recording, question: tuple[Node, ...]) -> csr_array | None:
-    """The sparse Jacobian that answers a question, if that was asked before."""
-    program = known_sparse_jacobian(recording, question)
-    return None if program is None else program.matrix(recording)
-
-
-def jacobian_of(window: Window, mode: str, wanted: Any, chunks: Limits) -> Block:
-    """The function that gives the Jacobian of a target by a source."""
-
-    def block(y: Node, x: Node) -> Matrix | None:
-        dense = partial(_dense_jacobian, window, y, x, mode, chunks)
-        if wanted is False:
-            return dense()
-        return sparse_jacobian(window, y, x, mode, wanted, dense, chunks)
-
-    return block
-
-
-def hessian_of(window: Window, y: Node, wanted: Any, chunks: Limits) -> Block:
-    """The function that gives the block of a Hessian by two sources."""
-
-    def block(first: Node, second: Node) -> Matrix | None:
-        dense = partial(_dense_hessian, window, y, first, second, chunks)
-        if wanted is False:
-            return dense()
-        return sparse_hessian(window, y, first, second, wanted, dense, chunks)
-
-    return block
+    tensor: Tensor = found
+    return tensor

@@ -6,8 +6,8 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any, Self, overload
 
-from gradtape.autodiff.gradient import derive_forward
 from gradtape.autodiff.returned_derivatives import applied
+from gradtape.autodiff.window import derive_forward
 from gradtape.errors import NotRecordingError
 from gradtape.ir.node import PICK, Node
 from gradtape.ir.walk import topological

@@ -8,15 +8,14 @@ from collections.abc import Iterator
 from typing import Any, overload
 
 from gradtape.argument_checks import as_flag
-from gradtape.autodiff.gradient import derive_reverse
-from gradtape.autodiff.returned_derivatives import GRADIENT, hold_answer, remember_answer
+from gradtape.autodiff.returned_derivatives import GRADIENT, hold_remembered, remember
+from gradtape.autodiff.window import derive_reverse
 from gradtape.errors import NotRecordingError, TapeConsumedError
 from gradtape.ir.node import Node
 from gradtape.ir.rows import Rows
 from gradtape.pytree import flatten, unflatten
-from gradtape.tape.asked_before import NONE, ZERO, question_of
 from gradtape.tape.recording_scope import check_unconnected, direction, directions, finish, push
-from gradtape.tape.tape_jacobians import Jacobians, check_real
+from gradtape.tape.tape_jacobians import NONE, ZERO, Jacobians, check_real
 from gradtape.tape.tape_report import TapeReport, tape_report
 from gradtape.tensor.tensor import Tensor, asarray
 from gradtape.tensor.variable import Variable
@@ -209,17 +208,16 @@ class GradientTape(Jacobians):
         Where nothing connects a source with the targets its gradient is None, or zeros with
         `unconnected_gradients="zero"`.
         """
-        question = None
+        key = None
         leaves, structure = flatten(sources)
         # By identity: anything may be passed here, and `check_unconnected` refuses it below.
         zeros = unconnected_gradients is ZERO
         if output_gradients is None and (zeros or unconnected_gradients is NONE):
-            question = question_of(self, target, leaves)
-            if question is not None:
-                known = hold_answer(state.recording, GRADIENT, question, zeros)
-                if known is not None:
-                    self._answered()
-                    return unflatten(structure, known)
+            key = self._key_of(target, leaves)
+            known = key and hold_remembered(state.recording, GRADIENT, key, zeros)
+            if known:
+                self._answered()
+                return unflatten(structure, known)
         check_unconnected(unconnected_gradients)
         recording = self._ask()
         targets, shape = flatten(target)
@@ -232,8 +230,8 @@ class GradientTape(Jacobians):
             nodes.append(node)
             cotangents.append(direction(recording, node, weights[position]))
         found = self._reverse(nodes, cotangents, leaves)
-        if question is not None:
-            remember_answer(recording, GRADIENT, question, found)
+        if key is not None:
+            remember(recording, GRADIENT, key, found)
         results = finish(recording, leaves, found, unconnected_gradients)
         self._answered()
         return unflatten(structure, results)

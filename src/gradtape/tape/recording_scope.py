@@ -15,8 +15,8 @@ from operator import itemgetter
 from typing import Any, Self
 
 from gradtape.argument_checks import is_choice
-from gradtape.autodiff.gradient import derive_forward
 from gradtape.autodiff.returned_derivatives import hold_results
+from gradtape.autodiff.window import derive_forward
 from gradtape.concurrency import method_in_c
 from gradtape.errors import ShapeError, shown
 from gradtape.ir.node import PICK, Node, apart_from_recorded, slope_constant

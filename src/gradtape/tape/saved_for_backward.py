@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeGuard
 
-from gradtape.autodiff.gradient import derive_reverse
+from gradtape.autodiff.window import derive_reverse
 from gradtape.compiler.passes import optimize
 from gradtape.dtypes import DType
 from gradtape.ir.node import PICK, Node, Table, exchange

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
 
 from gradtape.argument_checks import check_methods, is_choice
-from gradtape.autodiff.returned_derivatives import JACOBIAN, hold_answer
+from gradtape.autodiff.returned_derivatives import JACOBIAN, hold_remembered
+from gradtape.autodiff.window import Window
 from gradtape.errors import DtypeError, shown
 from gradtape.ir.node import Node
 from gradtape.pytree import Structure, flatten, unflatten
-from gradtape.tape.asked_before import AUTO, NONE, ZERO, question_of
 from gradtape.tape.recording_scope import Scope, check_unconnected
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.tensor_like import NestedSequence
@@ -25,13 +26,15 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array, sparray, spmatrix
 
     from gradtape.autodiff.sparse.pattern import Pattern
-    from gradtape.autodiff.window import Window
 
     # The entries that can be nonzero: a pattern, a sparse matrix, an array or nested lists.
     PatternLike: TypeAlias = Pattern | sparray | spmatrix | np.ndarray | NestedSequence[complex]
     # How a matrix is asked for: dense, sparse, whichever is smaller ("auto"), or by its pattern.
     SparseOption: TypeAlias = bool | str | PatternLike
     Matrix: TypeAlias = Tensor | csr_array
+
+# Defaults of arguments: an argument that was left out is one of these objects.
+NONE, ZERO, AUTO = "none", "zero", "auto"
 
 MODES = (AUTO, "forward", "reverse")
 
@@ -113,21 +116,20 @@ class Jacobians(Scope):
         for some seeds at a time; `chunk_size` says for how many. Where an outer tape records, it
         is not: the result has to stay differentiable.
         """
-        question = None
+        key = None
         # By identity: anything may be passed here, and the checks below refuse it.
         if (
-            (sparse is False or sparse is True)
+            sparse is False
             and chunk_size is None
             and memory_budget is None
             and mode is AUTO
             and (unconnected_gradients is NONE or unconnected_gradients is ZERO)
         ):
-            question = question_of(self, target, (sources,))
-            if question is not None:
-                known = _asked_before(state.recording, question, sparse)
-                if known is not None:
-                    self._answered()
-                    return known
+            key = self._key_of(target, (sources,))
+            known = key and hold_remembered(state.recording, JACOBIAN, key, True)
+            if known:
+                self._answered()
+                return known[0]
         check_unconnected(unconnected_gradients)
         check_mode("jacobian", mode)
         wanted = check_sparse("jacobian", sparse)
@@ -141,11 +143,13 @@ class Jacobians(Scope):
         nodes = [self._source(leaf) for leaf in leaves]
         rows = [self._enter(one, "jacobian: target") for one in targets]
 
-        block = matrices.jacobian_of(window, mode, wanted, chunks)
-        zeros = matrices.zeros_of(window, wanted) if unconnected_gradients == "zero" else None
-        if question is not None:
-            matrices.remember_jacobian(window, question, sparse is True)
-        return self._blocks(block, zeros, (rows, shape), (nodes, structure))
+        derived = matrices.DerivedMatrices(window, wanted, chunks)
+        if key is not None:
+            matrices.remember_jacobian(window, key)
+        zeros = derived.zeros if unconnected_gradients == "zero" else None
+        return self._blocks(
+            partial(derived.jacobian, mode), zeros, (rows, shape), (nodes, structure)
+        )
 
     def batch_jacobian(
         self,
@@ -245,9 +249,10 @@ class Jacobians(Scope):
         nodes = [self._source(leaf) for leaf in leaves]
         check_real("hessian", y, nodes)
 
-        block = matrices.hessian_of(window, y, wanted, chunks)
-        zeros = matrices.zeros_of(window, wanted) if unconnected_gradients == "zero" else None
-        return self._blocks(block, zeros, (nodes, structure), (nodes, structure))
+        derived = matrices.DerivedMatrices(window, wanted, chunks)
+        zeros = derived.zeros if unconnected_gradients == "zero" else None
+        both = nodes, structure
+        return self._blocks(partial(derived.hessian, y), zeros, both, both)
 
     def _blocks(
         self,
@@ -268,21 +273,44 @@ class Jacobians(Scope):
         return unflatten(rows[1], found)
 
     def _window_of(self, recording: Recording) -> Window:
-        # It needs thirty modules that gradients do not.
-        from gradtape.tape.derived_matrices import window_of
+        return Window(recording, self._outside(), self._watched_nodes())
 
-        return window_of(self, recording)
+    def _key_of(self, target: object, sources: Sequence[object]) -> tuple[Node, ...] | None:
+        """The nodes of a target and its sources, if they alone determine the derivatives.
 
-
-def _asked_before(recording: Recording, question: tuple[Node, ...], sparse: bool) -> Matrix | None:
-    """The answer to a question that was asked before."""
-    if sparse:
-        # It needs thirty modules that gradients do not.
-        from gradtape.tape.derived_matrices import known_sparse_matrix
-
-        return known_sparse_matrix(recording, question)
-    known = hold_answer(recording, JACOBIAN, question, True)
-    return None if known is None else known[0]
+        A training loop records the same graph again, and its nodes are the same objects, because a
+        table interns them. They determine the derivatives of the usual tape: it was entered once
+        and is left, all of its recording is in its window, the sources are watched, and no tape
+        records now. None for any other tape.
+        """
+        recording, windows, log = self._recording, self._windows, state.recording.log
+        if (
+            self._active
+            or self._consumed
+            or type(recording) is not Recording
+            or recording is not state.recording
+            or state.tapes
+            or type(target) is not Tensor
+            or target.recording is not recording
+            or (log.returned is not None and not log.returned.lie_before(windows[-1][1]))
+            or log.placed
+            or recording.rules
+            or len(windows) != 1
+            or windows[0] != [0, len(log)]
+            or not target.node.spec.inexact
+        ):
+            return None
+        nodes: list[Node] = [target.node]
+        for leaf in sources:
+            entry = self._watched.get(id(leaf))
+            if entry is None or entry[0] is not leaf:
+                return None
+            if type(leaf) is not Tensor:
+                variable = self._variables.get(getattr(leaf, "number", -1))
+                if variable is None or variable[1] is not entry[1]:
+                    return None
+            nodes.append(entry[1])
+        return tuple(nodes)
 
 
 def check_mode(name: str, mode: str) -> None:

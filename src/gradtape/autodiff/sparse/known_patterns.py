@@ -69,11 +69,6 @@ def given_pattern(wanted: Wanted) -> Pattern | None:
     return wanted if isinstance(wanted, Pattern) else pattern_of(wanted)
 
 
-def is_auto(wanted: Wanted) -> bool:
-    """Whether the user leaves the choice between sparse and dense to the library."""
-    return isinstance(wanted, str)
-
-
 def jacobian_pattern(window: Window, target: Node, source: Node, given: Pattern | None) -> Pattern:
     """The given pattern, checked, or the one detected in the graph."""
     if given is not None:

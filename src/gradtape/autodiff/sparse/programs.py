@@ -293,11 +293,11 @@ def _prepared(
 ) -> SparseProgram:
     """The products of a derivative with the seeds of all colours, as one program."""
     recording = window.recording
-    question = window.question(source, "auto", rules)
+    request = window.request(source, "auto", rules)
 
     def seeds_of(way: str, like: Node, colours: Colours) -> Seeds:
         def product(start: Seeded, count: int) -> Node | None:
-            return products(target, question, way, start, (count,))
+            return products(target, request, way, start, (count,))
 
         return colour_seeds(like, colours, product)
 
@@ -311,7 +311,7 @@ def _prepared(
     outputs = [node for node in found if node is not None]
     pushed = None
     if not coloured.pattern.nnz or given is not None:
-        (pushed,) = forward([target], [source], [seed], question.blocked, rules)
+        (pushed,) = forward([target], [source], [seed], request.blocked, rules)
     connected = len(outputs) == len(found) and (coloured.pattern.nnz > 0 or pushed is not None)
     outputs = outputs if connected else []
     chunks: tuple[SeedChunks, ...] = ()

@@ -9,8 +9,7 @@ import gradtape as gt
 from gradtape import Tensor as CoreTensor, Variable
 from gradtape.argument_checks import check_exports
 from gradtape.autodiff.dense_jacobians import derive_hessian
-from gradtape.autodiff.gradient import derive_reverse
-from gradtape.autodiff.window import Window
+from gradtape.autodiff.window import Window, derive_reverse
 from gradtape.errors import NotRecordingError
 from gradtape.ir.node import Node
 from gradtape.pytree import flatten, unflatten
