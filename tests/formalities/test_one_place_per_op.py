@@ -56,7 +56,6 @@ WORDS = {
     "compiler/emit/plans/tiles.py": {"split"},  # a field
     "compiler/emit/writer.py": {"add"},  # an instruction of LLVM
     "control/callbacks.py": {"numpy_function", "py_function"},  # functions, in their errors
-    "control/python_calls.py": {"py_function"},  # declared there: it runs under a tape
     "control/scan.py": {"scan"},  # the function, in its errors
     "extend.py": {"any", "real"},  # dtypes that an op accepts and gives
     "jit/capture/captured_state.py": {"assigned"},  # an attribute

@@ -11,8 +11,7 @@ from gradtape.autodiff.modes import forward, reverse
 from gradtape.errors import UndefinedRuleError
 from gradtape.ir import Node, Rows, apply, substitute, topological
 from gradtape.ir.origin import follow
-from gradtape.ops.custom.custom import BARRIER, CUSTOM
-from gradtape.ops.custom.saving import NAMED, USE_SAVED
+from gradtape.ops.custom.custom import ASSIGNED, BARRIER, CUSTOM, NAMED
 from gradtape.records import dataclass
 from gradtape.trace import enter
 from gradtape.trace.recording import DerivativeRule, Recording
@@ -105,10 +104,10 @@ class Checkpointed(Structural):
             original = rules.saved(found)
             if original is not None:
                 rules.originals[copy] = original
-                saved[copy] = apply(USE_SAVED, (original, copy))
+                saved[copy] = apply(ASSIGNED, (original, copy))
                 if found.op is NAMED:  # its operand has the same value
                     operand = copies[found.inputs[0]]
-                    saved.setdefault(operand, apply(USE_SAVED, (original, operand)))
+                    saved.setdefault(operand, apply(ASSIGNED, (original, operand)))
         roots = [copies[root] for root in node.inputs[:count]]
         slopes = reverse(roots, cotangents, list(again.values()), (), rules)
         if saved:

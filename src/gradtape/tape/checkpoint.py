@@ -9,7 +9,7 @@ from typing import ParamSpec, TypeVar, overload
 from gradtape.autodiff.python_rules import Checkpointed
 from gradtape.ir.node import PICK, Node
 from gradtape.ir.op import Op
-from gradtape.ops.custom.saving import NAMED
+from gradtape.ops.custom.custom import NAMED
 from gradtape.pytree import flatten, unflatten
 from gradtape.records import dataclass
 from gradtape.runtime.kept_for_backward import is_expensive

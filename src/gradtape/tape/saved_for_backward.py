@@ -13,8 +13,7 @@ from gradtape.ir.origin import Provenance, note_into
 from gradtape.ir.program import program, sealed
 from gradtape.ir.rows import Rows
 from gradtape.ops.control.scan import SCAN
-from gradtape.ops.custom.custom import passes_through
-from gradtape.ops.custom.saving import NAMED
+from gradtape.ops.custom.custom import NAMED, passes_through
 from gradtape.pytree import flatten, map_leaves
 from gradtape.records import dataclass
 from gradtape.runtime.flush import compute_pending, flush

@@ -80,26 +80,25 @@ def depends(body: Program, sources: Sequence[Node]) -> set[Node]:
     return dependents((*body.inputs, *body.nodes), set(sources))
 
 
-def may_fail(body: Program) -> bool:
-    """Whether an op in a body, or in a body nested in it, can fail on values."""
+def any_node(body: Program, name: str, test: Callable[[Node], bool]) -> bool:
+    """Whether a node of a body, or of a body nested in it, passes a test of this name."""
     return body.derived.once(
-        of_structure("may_fail"),
+        of_structure(name),
         lambda: any(
-            node.op.may_fail or any(may_fail(inner) for inner in held(node)) for node in body.nodes
+            test(node) or any(any_node(inner, name, test) for inner in held(node))
+            for node in body.nodes
         ),
     )
+
+
+def may_fail(body: Program) -> bool:
+    """Whether an op in a body, or in a body nested in it, can fail on values."""
+    return any_node(body, "may_fail", lambda node: node.op.may_fail)
 
 
 def calls_python(body: Program) -> bool:
     """Whether a program, or a body in it, calls a function of the user while it runs."""
-    return body.derived.once(
-        of_structure("calls_python"),
-        lambda: any(
-            node.op.calls_python or any(calls_python(inner) for inner in held(node))
-            for node in body.nodes
-            if node.params  # the function that it calls, or the bodies that it runs
-        ),
-    )
+    return any_node(body, "calls_python", lambda node: node.op.calls_python)
 
 
 def held(node: Node) -> list[Program]:
@@ -184,10 +183,6 @@ def batched(body: Program, flags: Flags, size: int, least: Flags) -> tuple[Progr
         return closed(inputs, results), tuple(having)
 
     return remembered(body, of_structure("batched", flags, size, least), build)
-
-
-def zeros(of: Spec) -> Node:
-    return constant(0, of)
 
 
 def zero_if_absent(node: Node | None, of: Spec) -> Node:

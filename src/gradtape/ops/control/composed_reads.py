@@ -15,7 +15,7 @@ import numpy as np
 
 from gradtape.ir import Node, Program, of_structure, placeholder, scratch, spec
 from gradtape.ir.hooks import hooks
-from gradtape.ops.control.bodies import held
+from gradtape.ops.control.bodies import any_node
 from gradtape.ops.control.scan_params import Scan
 from gradtape.ops.families.batching import spread
 from gradtape.ops.families.sparsity import SAME, Listed, RuleInput, dense, everything
@@ -130,14 +130,11 @@ def _given_up(y: Node, operands: tuple[RuleInput, ...], why: str = "") -> list[t
 
 def indexes(body: Program) -> bool:
     """Whether a body moves elements to places that its integer inputs may decide."""
-    return body.derived.once(
-        of_structure("indexes"),
-        lambda: any(
-            (node.op.moves and any(not of.spec.inexact for of in node.inputs))
-            or any(indexes(inner) for inner in held(node))
-            for node in body.nodes
-        ),
-    )
+
+    def by_integers(node: Node) -> bool:
+        return node.op.moves and any(not of.spec.inexact for of in node.inputs)
+
+    return any_node(body, "indexes", by_integers)
 
 
 def _uses_carry(scan: Scan, pattern: Any) -> bool:

@@ -103,6 +103,24 @@ CUSTOM_BATCH = passing(
 )
 
 
+# A value with a name, by which the policy of a checkpoint can choose to keep it.
+NAMED = declare(
+    Op(
+        "checkpoint_name",
+        "custom",
+        params=("name",),
+        spec=lambda x, name: x,
+        numpy=lambda x, name: x,
+        jvp=lambda tangents, y, inputs, name: tangents[0],
+        vjp=lambda index, g, y, inputs, name: g,
+        mask=lambda index, mask, y, inputs, name: mask,
+        batch=batching.leading,
+        sparsity=elements,
+        transparent=True,
+        samples=lambda: [Sample((np.array([1.0, 2.0]),), {"name": "x"})],
+    )
+)
+
 # The same value as a different node: nodes computed from it are not shared with equal nodes
 # computed from the operand, so they are recomputed, as a checkpoint wants.
 BARRIER = declare(
@@ -130,8 +148,9 @@ def _assigned_spec(new: Spec, old: Spec) -> Spec:
     return new
 
 
-# The value of a variable after an assignment at which derivatives stop: `new` is the value, and
-# the derivative is that of `old`, since all reads of a variable count as one source.
+# The value of `new` with the derivative of `old`: a variable after an assignment at which
+# derivatives stop, since all its reads count as one source; or a value that a checkpoint saved,
+# with the derivative of what computes it again.
 ASSIGNED = declare(
     Op(
         "assigned",
@@ -145,6 +164,7 @@ ASSIGNED = declare(
         examples=independence.elementwise,
         sparsity=lambda y, operands: (None, SAME),
         llvm=lambda b, new, old: new,
+        transparent=True,
         samples=lambda: [
             Sample((np.array([1.0, -2.0]), np.array([3.0, 4.0])), order=0),
             Sample((np.array(3), np.array(4)), order=0),

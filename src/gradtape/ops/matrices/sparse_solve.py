@@ -11,13 +11,13 @@ from gradtape.dtypes import Array, default_dtype
 from gradtape.errors import MatrixError, ShapeError
 from gradtape.ir import Node, Op, Spec, apply, constant, declare
 from gradtape.ops.arrays.gathering import GATHER, SCATTER_ADD
-from gradtape.ops.arrays.movement import matrix_transpose, reshape_node, swapaxes
+from gradtape.ops.arrays.movement import swapaxes
 from gradtape.ops.elementwise.arithmetic import record_operand
 from gradtape.ops.families import Sample, batching, cast, independence
 from gradtape.ops.families.signatures import Tensor, TensorLike
 from gradtape.ops.families.sparsity import dense
 from gradtape.ops.matrices.checks import sample_matrices
-from gradtape.ops.matrices.contraction import adjoint, conjugate, matmul
+from gradtape.ops.matrices.contraction import conjugate
 from gradtape.ops.reductions.reduction import sum as total
 from gradtape.records import dataclass
 from gradtape.trace.record import record
@@ -76,48 +76,18 @@ def _batch(inputs: batching.Inputs, batched: batching.Flags, y: Node, system: Li
     return apply(SYSTEM, inputs, (system,))
 
 
-@dataclass(frozen=True)
-class MatrixSystem:
-    """The system of a matrix that is an operand; the generated tests use it."""
-
-    turned: bool = False
-
-    def _matrix(self, others: tuple[Node, ...]) -> Node:
-        return adjoint(others[0]) if self.turned else others[0]
-
-    def solve(self, b: np.ndarray, others: tuple[np.ndarray, ...]) -> np.ndarray:
-        matrix = np.conj(others[0].T) if self.turned else others[0]
-        return np.linalg.solve(matrix, b.reshape(-1, b.shape[-1]).T).T
-
-    def adjoint(self) -> MatrixSystem:
-        return MatrixSystem(not self.turned)
-
-    def push(self, x: Node, others: tuple[Node, ...], tangents: tuple[Node, ...]) -> Node:
-        return matmul(x, _transposed(self._matrix(tangents)))
-
-    def pull(self, index: int, g: Node, x: Node, others: tuple[Node, ...]) -> Node:
-        rows, columns = (_as_rows(part) for part in (g, x))
-        found = matmul(_transposed(rows), conjugate(columns))
-        return adjoint(found) if self.turned else found
-
-
-def _transposed(node: Node) -> Node:
-    return matrix_transpose(node)
-
-
-def _as_rows(node: Node) -> Node:
-    return reshape_node(node, (node.size // node.shape[-1], node.shape[-1]))
-
-
 def _samples() -> list[Sample]:
-    found = []
-    for dtype in ("float64", "complex128", "float32"):
-        (matrix,) = sample_matrices("solve_system", ((3, 3),), (dtype,))
-        (sides,) = sample_matrices("solve_system right", ((2, 3),), (dtype,))
-        for right in (sides[0], sides):
-            for turned in (False, True):
-                found.append(Sample((right, matrix), {"system": MatrixSystem(turned)}))
-    return found
+    places = np.divmod(np.arange(9), 3)
+    return [
+        Sample((right, matrix.reshape(9), *places), {"system": SparseSystem(3, turned)})
+        for (matrix, sides) in zip(
+            sample_matrices("solve_system", ((3, 3),)),
+            sample_matrices("solve_system right", ((2, 3),)),
+            strict=True,
+        )
+        for right in (sides[0], sides)
+        for turned in (False, True)
+    ]
 
 
 SYSTEM = declare(
