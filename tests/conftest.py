@@ -21,8 +21,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 import gradtape as gt
-from gradtape.trace.recording import Recording
-from gradtape.trace.thread_state import state
+from gradtape.trace.recording import Recording, state
 
 # Cases of one parametrized test that `make test` runs; `make test-full` runs all.
 QUICK_CASES = 8

@@ -10,7 +10,7 @@ from gradtape.compiler.passes.units import Call
 from gradtape.runtime.compiled_plan import CompiledPlan
 from gradtape.runtime.numpy_plan import NumpyPlan
 from gradtape.tensor.tensor import program_of
-from gradtape.trace.thread_state import state
+from gradtape.trace.recording import state
 from gradtape.trace.value import Value
 
 

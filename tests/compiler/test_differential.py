@@ -24,8 +24,7 @@ from gradtape.concurrency import WeakTable
 from gradtape.runtime import tiers
 from gradtape.runtime.compiled_plan import CompiledPlan
 from gradtape.runtime.numpy_plan import NumpyPlan
-from gradtape.trace.recording import Recording
-from gradtape.trace.thread_state import state
+from gradtape.trace.recording import Recording, state
 from gradtape.trace.value import Value
 
 PROGRAMS = int(os.environ.get("GRADTAPE_FUZZ", "160"))

@@ -22,8 +22,7 @@ from gradtape.compiler.passes.units import Registers
 from gradtape.errors import DtypeError
 from gradtape.runtime.compiled_plan import CompiledPlan
 from gradtape.runtime.numpy_plan import NumpyPlan
-from gradtape.trace.recording import Recording
-from gradtape.trace.thread_state import state
+from gradtape.trace.recording import Recording, state
 
 
 @pytest.fixture(autouse=True)

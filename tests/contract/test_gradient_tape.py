@@ -7,7 +7,7 @@ import pytest
 from tests.growth import least_growth
 
 import gradtape as gt
-from gradtape.trace.thread_state import state
+from gradtape.trace.recording import state
 
 
 def square_gradient(tape, x):

@@ -12,7 +12,7 @@ import pytest
 import gradtape as gt
 from gradtape.errors import NoValueError, ShapeError
 from gradtape.pytree import register_pytree
-from gradtape.trace.thread_state import state
+from gradtape.trace.recording import state
 
 RNG = np.random.default_rng(0)
 ROWS = RNG.normal(size=(4, 3))

@@ -9,7 +9,7 @@ import pytest
 
 import gradtape as gt
 from gradtape.runtime import tiers
-from gradtape.trace.thread_state import state
+from gradtape.trace.recording import state
 
 RNG = np.random.default_rng(0)
 ROWS = RNG.normal(size=(4, 3))

@@ -20,9 +20,8 @@ SOURCES = sorted(SOURCE.rglob("*.py"))
 # Objects that exist to be assigned from other rooms, by module: what a thread is doing, its modes,
 # and counters. Their attributes are numbers, lists and recordings, not behaviour.
 ASSIGNED_ANYWHERE = {
-    "gradtape.trace.thread_state": {"state"},
+    "gradtape.trace.recording": {"recorded", "state"},
     "gradtape.trace.modes": {"modes"},
-    "gradtape.trace.recording": {"recorded"},
     "gradtape.compiler.counts": {"COUNTS"},
 }
 
@@ -115,7 +114,7 @@ def test_intrusions_are_found(statement):
     [
         "from gradtape.ir.hooks import hooks\nhooks.evaluator = max",
         "from gradtape.runtime.failures import Lines\nLines.explain = max",
-        "from gradtape.trace.thread_state import state\nstate.recording = None",
+        "from gradtape.trace.recording import state\nstate.recording = None",
         "class A:\n    pass\nA.b = 1",
     ],
 )

@@ -26,8 +26,7 @@ from gradtape.runtime.numpy_plan import NumpyPlan
 from gradtape.tensor.tensor import asarray
 from gradtape.testing import check_gradients
 from gradtape.trace.record import record
-from gradtape.trace.recording import Recording
-from gradtape.trace.thread_state import state
+from gradtape.trace.recording import Recording, state
 
 
 @pytest.fixture(autouse=True)

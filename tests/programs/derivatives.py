@@ -24,8 +24,7 @@ from gradtape.errors import UndefinedRuleError
 from gradtape.ops.families.samples import Sample
 from gradtape.pytree import flatten
 from gradtape.runtime import tiers
-from gradtape.trace.recording import Recording
-from gradtape.trace.thread_state import state
+from gradtape.trace.recording import Recording, state
 
 Arrays = list[np.ndarray]
 # Jacobians and batches of larger problems would take most of the time.

@@ -19,7 +19,7 @@ from collections.abc import Callable
 import numpy as np
 
 import gradtape as gt
-from gradtape.trace.thread_state import settle, state
+from gradtape.trace.recording import settle, state
 
 # How long a loop may go on after the signal was sent before the interrupt counts as lost.
 PATIENCE = 2.0

@@ -11,7 +11,7 @@ from tests.programs.delivery import instructions, interrupted_at, interrupts, wo
 from tests.programs.interrupts import Training, adapt, decorated, descend, observed, undecorated
 
 import gradtape as gt
-from gradtape.trace.thread_state import settle, state
+from gradtape.trace.recording import settle, state
 
 # Cases for each program: all points of a step would take a minute.
 CASES = 50

@@ -10,7 +10,7 @@ import gradtape as gt
 from gradtape.compiler.lower.native_stretches import PlacedKernel
 from gradtape.compiler.passes import optimize
 from gradtape.runtime.compiled_plan import CompiledPlan
-from gradtape.trace.thread_state import state
+from gradtape.trace.recording import state
 from gradtape.trace.value import Value
 
 JOINTS = 6

@@ -6,7 +6,7 @@ import pytest
 import gradtape as gt
 from gradtape.ir.node import placeholder
 from gradtape.runtime.bound_plans import bind
-from gradtape.trace.thread_state import state
+from gradtape.trace.recording import state
 from gradtape.trace.value import Value
 
 

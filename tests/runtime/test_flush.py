@@ -9,8 +9,7 @@ import pytest
 import gradtape as gt
 from gradtape.ir.walk import visits
 from gradtape.runtime.flush import flush
-from gradtape.trace.recording import PENDING_LIMIT
-from gradtape.trace.thread_state import state
+from gradtape.trace.recording import PENDING_LIMIT, state
 
 
 def deltas(f):

@@ -135,7 +135,7 @@ def test_locks_that_other_threads_hold_are_open_in_the_child(tmp_path):
 from gradtape import random
 from gradtape.compiler.cpython import native_recorder
 from gradtape.compiler.emit import kernels as compile
-from gradtape.trace.thread_state import state
+from gradtape.trace.recording import state
 from gradtape.runtime import plan_cache as cache
 from gradtape.compiler import thread_team as threads
 from gradtape.runtime import tiers

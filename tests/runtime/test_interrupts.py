@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-from gradtape.trace.thread_state import settle, state
+from gradtape.trace.recording import settle, state
 
 
 class Stop(BaseException):

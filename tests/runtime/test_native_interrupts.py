@@ -11,7 +11,7 @@ import pytest
 import gradtape as gt
 from gradtape.runtime import tiers
 from gradtape.runtime.flush import live
-from gradtape.trace.thread_state import state
+from gradtape.trace.recording import state
 
 needs_signals = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs timers")
 pytestmark = needs_signals

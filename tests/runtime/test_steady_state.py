@@ -10,7 +10,7 @@ import pytest
 from tests.growth import least_growth_in_bytes
 
 import gradtape as gt
-from gradtape.trace.thread_state import state
+from gradtape.trace.recording import state
 
 STEPS = 10_000
 WARM_UP = 500

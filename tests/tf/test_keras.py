@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import gradtape.tf as tf
-from gradtape.trace.thread_state import state
+from gradtape.trace.recording import state
 
 keras = tf.keras
 

@@ -5,9 +5,8 @@ import pytest
 import gradtape as gt
 from gradtape.ir.node import structural_key, table
 from gradtape.trace import recording
-from gradtape.trace.handle import Handle
-from gradtape.trace.recording import Recording
-from gradtape.trace.thread_state import state
+from gradtape.trace.recording import Recording, state
+from gradtape.trace.value import Handle
 
 
 def test_recording_again_walks_the_same_graph():

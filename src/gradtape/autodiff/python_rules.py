@@ -14,8 +14,7 @@ from gradtape.ir.origin import follow
 from gradtape.ops.custom.custom import ASSIGNED, BARRIER, CUSTOM, NAMED
 from gradtape.records import dataclass
 from gradtape.trace import enter
-from gradtape.trace.recording import DerivativeRule, Recording
-from gradtape.trace.thread_state import state
+from gradtape.trace.recording import DerivativeRule, Recording, state
 
 
 class Structural:

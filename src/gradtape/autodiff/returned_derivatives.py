@@ -20,9 +20,8 @@ from gradtape.ir.origin import LINES, follow, is_noting
 from gradtape.ops.custom.custom import BARRIER, CUSTOM
 from gradtape.ops.elementwise.arithmetic import IDENTITY
 from gradtape.runtime.probe import PROBE
-from gradtape.trace.recording import Recording
+from gradtape.trace.recording import Recording, state
 from gradtape.trace.returned_nodes import ReturnedNodes
-from gradtape.trace.thread_state import state
 
 # An op, its inputs and its params.
 _Application = tuple[Op, tuple[Node, ...], Params]

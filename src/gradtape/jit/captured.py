@@ -40,7 +40,7 @@ from gradtape.logs import Log
 from gradtape.ops.custom.callback import Outcome, journal
 from gradtape.runtime.flush import leave_full_table, release
 from gradtape.runtime.probe import PROBE
-from gradtape.trace.thread_state import state
+from gradtape.trace.recording import state
 
 _log = Log("jit")
 

@@ -42,8 +42,7 @@ from gradtape.pytree import flatten
 from gradtape.runtime.plan_cache import note_holder
 from gradtape.tensor.display import Displayed, Fields
 from gradtape.trace.modes import modes
-from gradtape.trace.recording import Recording
-from gradtape.trace.thread_state import state
+from gradtape.trace.recording import Recording, state
 
 __all__ = ["Function", "function"]
 

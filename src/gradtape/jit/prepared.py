@@ -25,8 +25,7 @@ from gradtape.tape.grad_vjp_jvp import argument_position, chosen_arguments
 from gradtape.tape.point import LARGE, NotPendingError, Point, Preparation, pays, recorded_matrix
 from gradtape.tape.tape_jacobians import check_mode, check_sparse
 from gradtape.tensor.tensor import Tensor
-from gradtape.trace.recording import Recording
-from gradtape.trace.thread_state import state
+from gradtape.trace.recording import Recording, state
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

@@ -22,7 +22,7 @@ from gradtape.optimizers.rate import LearningRate, Rate, as_rate, rate_config, r
 from gradtape.optimizers.rows import update_rows
 from gradtape.tensor import TensorLike, saved_state
 from gradtape.trace.change_counter import TellsChanges
-from gradtape.trace.thread_state import state
+from gradtape.trace.recording import state
 
 __all__ = ["Optimizer"]
 

@@ -40,11 +40,9 @@ from gradtape.ir.walk import topological
 from gradtape.runtime.bound_plans import BoundPlan, plan_of_flush, program_of_flush, unknowns_of
 from gradtape.runtime.plan_cache import forget_plans
 from gradtape.runtime.probe import PROBE
-from gradtape.trace.handle import Handle
-from gradtape.trace.recording import Recording, recorded
-from gradtape.trace.thread_state import ended, settle, state
+from gradtape.trace.recording import Recording, ended, recorded, settle, state
 from gradtape.trace.trace import Trace, leave_full_tables
-from gradtape.trace.value import Content, Value
+from gradtape.trace.value import Content, Handle, Value
 
 # Storing in many handles is one call of C code, in which no signal handler can run: after an
 # interrupt either all handles of a flush have their values or none. If some had, the others would

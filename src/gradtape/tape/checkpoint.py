@@ -16,7 +16,7 @@ from gradtape.runtime.kept_for_backward import is_expensive
 from gradtape.tape.custom_rules import not_callable, with_rule
 from gradtape.tensor.tensor import Tensor, asarray
 from gradtape.trace.record import record
-from gradtape.trace.thread_state import state
+from gradtape.trace.recording import state
 
 __all__ = ["Policy", "checkpoint", "checkpoint_name", "save_any_except", "save_only"]
 

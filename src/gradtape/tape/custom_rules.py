@@ -22,7 +22,7 @@ from gradtape.tensor.tensor import Tensor, asarray
 from gradtape.tensor.tensor_like import TensorLike
 from gradtape.tensor.variable import Variable
 from gradtape.trace.record import record
-from gradtape.trace.thread_state import state
+from gradtape.trace.recording import state
 
 P = ParamSpec("P")
 R = TypeVar("R")

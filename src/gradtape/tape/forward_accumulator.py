@@ -20,8 +20,7 @@ from gradtape.tape.recording_scope import (
     finish,
 )
 from gradtape.tensor.tensor import Tensor
-from gradtape.trace.recording import Recording
-from gradtape.trace.thread_state import state
+from gradtape.trace.recording import Recording, state
 from gradtape.trace.trace import Trace
 
 __all__ = ["ForwardAccumulator"]

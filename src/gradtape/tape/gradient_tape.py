@@ -19,9 +19,8 @@ from gradtape.tape.tape_jacobians import NONE, ZERO, Jacobians, check_real
 from gradtape.tape.tape_report import TapeReport, tape_report
 from gradtape.tensor.tensor import Tensor, asarray
 from gradtape.tensor.variable import Variable
-from gradtape.trace.handle import Handle
-from gradtape.trace.recording import Recording
-from gradtape.trace.thread_state import state
+from gradtape.trace.recording import Recording, state
+from gradtape.trace.value import Handle
 
 __all__ = ["GradientTape", "gradients"]
 

@@ -29,8 +29,7 @@ from gradtape.tape.flat_vector import Layout, join
 from gradtape.tape.gradient_tape import function_tape
 from gradtape.tensor.tensor import Tensor, asarray, from_value
 from gradtape.trace.capturing import capturing
-from gradtape.trace.recording import Recording
-from gradtape.trace.thread_state import state
+from gradtape.trace.recording import Recording, state
 from gradtape.trace.value import host_value
 
 if TYPE_CHECKING:

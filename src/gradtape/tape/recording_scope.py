@@ -33,10 +33,9 @@ from gradtape.tensor.tensor import Tensor, asarray
 from gradtape.tensor.tensor_like import TensorLike
 from gradtape.tensor.variable import Variable
 from gradtape.trace.between_recordings import can_be_joined, graft, join
-from gradtape.trace.handle import Handle
-from gradtape.trace.recording import Recording
-from gradtape.trace.thread_state import ended, settle, state
+from gradtape.trace.recording import Recording, ended, settle, state
 from gradtape.trace.trace import Trace, adopt
+from gradtape.trace.value import Handle
 
 # So many nodes outside its windows cost a tape next to nothing.
 FEW_OUTSIDE = 16

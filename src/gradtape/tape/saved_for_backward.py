@@ -23,8 +23,7 @@ from gradtape.tape.recording_scope import direction
 from gradtape.tensor.tensor import Tensor, asarray
 from gradtape.tensor.variable import Variable
 from gradtape.trace.modes import modes
-from gradtape.trace.recording import Recording
-from gradtape.trace.thread_state import state
+from gradtape.trace.recording import Recording, state
 from gradtape.trace.trace import NotedHandles
 
 __all__ = ["Saved", "SavedValues", "saved_for_backward"]

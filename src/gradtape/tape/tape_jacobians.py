@@ -19,8 +19,7 @@ from gradtape.tape.recording_scope import Scope, check_unconnected
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.tensor_like import NestedSequence
 from gradtape.tensor.variable import Variable
-from gradtape.trace.recording import Recording
-from gradtape.trace.thread_state import state
+from gradtape.trace.recording import Recording, state
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array, sparray, spmatrix

@@ -24,9 +24,9 @@ from gradtape.tensor.modes import is_deterministic
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.tensor_like import TensorLike
 from gradtape.trace.capturing import capturing
-from gradtape.trace.handle import Handle
-from gradtape.trace.thread_state import state as recording_state
+from gradtape.trace.recording import state as recording_state
 from gradtape.trace.trace import Trace, next_number
+from gradtape.trace.value import Handle
 
 if TYPE_CHECKING:
     from gradtape.dtypes import DTypeLike

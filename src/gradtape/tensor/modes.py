@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from gradtape.errors import NoValueError
 from gradtape.runtime.flush import compute_handle, compute_pending
-from gradtape.trace.handle import Handle
 from gradtape.trace.modes import modes
-from gradtape.trace.thread_state import state
+from gradtape.trace.recording import state
+from gradtape.trace.value import Handle
 
 __all__ = ["deterministic", "eager", "is_deterministic"]
 

@@ -24,7 +24,7 @@ from gradtape.ops.reductions import reduction
 from gradtape.trace.capturing import note_text
 from gradtape.trace.followed_number import FOLLOWED
 from gradtape.trace.record import record
-from gradtape.trace.thread_state import state
+from gradtape.trace.recording import state
 
 if TYPE_CHECKING:
     from gradtape.dtypes import DTypeLike

@@ -9,9 +9,9 @@ from gradtape.ops.arrays.gathering import SCATTER_ADD
 from gradtape.runtime.flush import compute_handle
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.tensor_view import TensorView
-from gradtape.trace.handle import Handle
 from gradtape.trace.record import record
 from gradtape.trace.recording import Recording
+from gradtape.trace.value import Handle
 
 __all__ = ["RowSparse"]
 

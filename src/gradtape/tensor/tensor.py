@@ -26,10 +26,9 @@ from gradtape.tensor.display import Displayed, Fields, as_html
 from gradtape.tensor.operators import Operators
 from gradtape.trace.capturing import note_text
 from gradtape.trace.followed_number import Followed
-from gradtape.trace.handle import Handle
 from gradtape.trace.record import any_handle, entered_array, scalar_spec, stack_nest
-from gradtape.trace.thread_state import state
-from gradtape.trace.value import Value, host_value
+from gradtape.trace.recording import state
+from gradtape.trace.value import Handle, Value, host_value
 
 if TYPE_CHECKING:
     from gradtape.dtypes import DTypeLike

@@ -23,8 +23,7 @@ from gradtape.tensor.operators import Operators
 from gradtape.tensor.tensor import Tensor, asarray
 from gradtape.trace.capturing import capturing, note_text
 from gradtape.trace.change_counter import tell_change
-from gradtape.trace.recording import Recording
-from gradtape.trace.thread_state import state
+from gradtape.trace.recording import Recording, state
 from gradtape.trace.trace import Trace
 from gradtape.trace.value import UNENTERED, Value
 

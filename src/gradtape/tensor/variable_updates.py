@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from gradtape.runtime.source_text import written_out
 from gradtape.tensor.variable import Variable
-from gradtape.trace.thread_state import state
+from gradtape.trace.recording import state
 
 
 def written_assignment(variables: Sequence[Variable]) -> Callable[..., None]:

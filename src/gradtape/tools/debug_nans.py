@@ -21,7 +21,7 @@ from gradtape.ops.control.while_loop import WHILE
 from gradtape.runtime.flush import compute_handle, compute_pending
 from gradtape.trace import Handle, Recording, Value
 from gradtape.trace.modes import modes
-from gradtape.trace.thread_state import state
+from gradtape.trace.recording import state
 from gradtape.trace.trace import note_line
 
 IsBad: TypeAlias = Callable[[np.ndarray], bool]

@@ -4,8 +4,8 @@ Other packages import:
 
 - `record`: `record`, which applies an op to operands of any kind, and `enter`, which gives the node
   of an operand
-- `value`, `handle`, `recording`: the classes `Value`, `Handle` and `Recording`
-- `thread_state`: `state`, the recording and the entered tapes of the running thread
+- `value`: the classes `Value` and `Handle`
+- `recording`: `Recording`, and `state`, the recording and the entered tapes of the running thread
 - `modes`: switches of the running thread, such as the eager debug mode
 - `trace`: `Trace`, the recording of a function on arguments without values
 - `capturing`: the capture of a `gt.function` that is running, if there is one
@@ -16,12 +16,10 @@ Other packages import:
 """
 
 from gradtape.trace.followed_number import Followed, plain
-from gradtape.trace.handle import Handle
 from gradtape.trace.record import SCALARS, any_handle, enter, record
-from gradtape.trace.recording import Recording
-from gradtape.trace.thread_state import state
+from gradtape.trace.recording import Recording, state
 from gradtape.trace.trace import Trace
-from gradtape.trace.value import Content, LeafValue, Value, host_value
+from gradtape.trace.value import Content, Handle, LeafValue, Value, host_value
 
 __all__ = [
     "Content",

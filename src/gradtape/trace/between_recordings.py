@@ -9,9 +9,8 @@ from gradtape.ir.hooks import hooks
 from gradtape.ir.node import LEAF, PICK, Node, apart_from_recorded, apply, outputs
 from gradtape.ir.spec import Spec
 from gradtape.ir.walk import substitute, topological
-from gradtape.trace.handle import Handle
 from gradtape.trace.recording import Recording
-from gradtape.trace.value import Value
+from gradtape.trace.value import Handle, Value
 
 
 def graft(

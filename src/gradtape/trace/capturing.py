@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradtape.trace.recording import Recording
-from gradtape.trace.thread_state import state
+from gradtape.trace.recording import Recording, state
 
 
 def read_state(thing: object, name: str, label: str) -> Any:

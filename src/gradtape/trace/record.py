@@ -18,10 +18,8 @@ from gradtape.ir.operators import OPERATORS
 from gradtape.ir.spec import Spec, spec
 from gradtape.trace.capturing import capturing
 from gradtape.trace.followed_number import FOLLOWED, read_all
-from gradtape.trace.handle import Handle
-from gradtape.trace.recording import Recording
-from gradtape.trace.thread_state import state
-from gradtape.trace.value import Value, host_value
+from gradtape.trace.recording import Recording, state
+from gradtape.trace.value import Handle, Value, host_value
 
 # Tensors, variables, numbers, arrays, nests of these, and objects with `__gradtape__`.
 Operands = tuple[object, ...]

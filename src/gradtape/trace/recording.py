@@ -34,10 +34,9 @@ from gradtape.ir.op import Op
 from gradtape.ir.origin import note_line, user_line
 from gradtape.ir.spec import Spec
 from gradtape.trace.followed_number import Followed
-from gradtape.trace.handle import Handle
 from gradtape.trace.modes import modes
 from gradtape.trace.returned_nodes import ReturnedNodes
-from gradtape.trace.value import LeafValue, Value
+from gradtape.trace.value import Handle, LeafValue, Value
 
 if TYPE_CHECKING:
     from gradtape.jit.capture.capture import Capture
@@ -443,3 +442,34 @@ class Recording:
         for handle in handles[-1:]:
             self.handles.append(handle)
         return handles
+
+
+class State(threading.local):
+    """What each thread has of its own. The native recorder reads `recording` in its dictionary."""
+
+    def __init__(self) -> None:
+        self.thread = threading.get_ident()
+        self.recording = Recording()
+        # Entered tapes, innermost last, and how many times any tape was entered.
+        self.tapes: list[Any] = []
+        self.epoch = 0
+
+
+state = State()
+# Tapes that died, in any thread, and the ends of `with tape` statements. Finalisers put them here,
+# and the next flush or tape settles them: a finaliser in Python would lose interrupts.
+ended: list[Any] = []
+
+
+def settle() -> None:
+    """Let go of the recordings of dead tapes, and leave tapes that an interrupt kept from it."""
+    of_other_threads = []
+    while ended:
+        try:
+            each = ended.pop()
+        except IndexError:  # another thread has settled it
+            break
+        if not each.settle():
+            of_other_threads.append(each)
+        del each
+    ended.extend(of_other_threads)

@@ -38,10 +38,8 @@ from gradtape.ir.spec import Spec
 from gradtape.ir.walk import dependents, substitute, topological
 from gradtape.trace.between_recordings import graft
 from gradtape.trace.followed_number import Followed, read_all
-from gradtape.trace.handle import Handle
-from gradtape.trace.recording import Recording
-from gradtape.trace.thread_state import state
-from gradtape.trace.value import Value, host_value
+from gradtape.trace.recording import Recording, state
+from gradtape.trace.value import Handle, Value, host_value
 
 _numbers = itertools.count(1)
 

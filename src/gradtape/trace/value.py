@@ -1,8 +1,12 @@
-"""Values: computed contents, as NumPy arrays or buffers of the runtime's pool."""
+"""Values and handles: what is computed, and what users hold on it before and after.
+
+A value is a NumPy array or a buffer of the runtime's pool.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -11,6 +15,9 @@ from gradtape.dtypes import Array, DType, DTypeLike, as_dtype, is_masked, masks_
 from gradtape.errors import DtypeError, is_of_this_line
 from gradtape.ir.node import Node
 from gradtape.ir.spec import Shape, Spec, spec
+
+if TYPE_CHECKING:
+    from gradtape.trace.recording import Recording
 
 
 class PoolBuffer(Protocol):
@@ -89,6 +96,40 @@ UNENTERED = _Unentered()
 
 # A leaf of a recording; None in a trace, where leaves may have no value.
 LeafValue = Value | bool | int | float | complex | None
+
+
+class Handle:
+    """What a tensor holds: a node in a recording while pending or tracked, a value once computed.
+
+    Recording closures and the native recorder read these slots directly.
+    """
+
+    __slots__ = ("__weakref__", "computed", "node", "recording")
+
+    # The class of the results of ops on this handle, of views of it, and of derivatives that are
+    # zero but for some rows: called with indices, values and a spec.
+    result_class: type[Handle]
+    view_class: type[Handle]
+    rows_class: Callable[[Any, Any, Spec], Handle]
+
+    def __init__(self, node: Any, recording: Recording | None, computed: Value | None) -> None:
+        # None once a value was computed that no tape tracks; a Node otherwise.
+        self.node: Any = node
+        self.recording = recording
+        self.computed = computed
+
+    def enter(self, recording: Recording) -> Node:
+        """The node that stands for this handle in `recording`."""
+        if self.recording is recording:
+            return self.node
+        return recording.enter_other(self)
+
+    def materialize(self) -> None:
+        """Give a handle that belongs to no recording its value; for classes that compute it."""
+        raise AssertionError("this handle has neither a recording nor a value")
+
+
+Handle.result_class = Handle.view_class = Handle
 
 
 def refuse_masked(data: Array) -> None:

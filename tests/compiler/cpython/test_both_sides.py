@@ -14,7 +14,7 @@ from gradtape.compiler.cpython import objects, switch
 from gradtape.jit.guards import guards as comparisons
 from gradtape.runtime import tiers
 from gradtape.runtime.buffer_pool import Buffer
-from gradtape.trace.thread_state import state
+from gradtape.trace.recording import state
 
 pytestmark = pytest.mark.skipif(
     not objects.supported() or tiers.MODE == "off", reason="not for this interpreter"

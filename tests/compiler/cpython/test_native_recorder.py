@@ -15,8 +15,7 @@ from hypothesis import given, settings
 
 import gradtape as gt
 from gradtape.compiler.cpython import native_recorder as native, objects
-from gradtape.trace.recording import Recording
-from gradtape.trace.thread_state import state
+from gradtape.trace.recording import Recording, state
 
 pytestmark = pytest.mark.skipif(not objects.supported(), reason="not for this interpreter")
 

@@ -21,7 +21,7 @@ from gradtape.ops.arrays.gathering import GATHER
 from gradtape.ops.elementwise.arithmetic import equal, where
 from gradtape.runtime.compiled_plan import CompiledPlan
 from gradtape.runtime.numpy_plan import NumpyPlan
-from gradtape.trace.thread_state import state
+from gradtape.trace.recording import state
 from gradtape.trace.value import Value
 
 

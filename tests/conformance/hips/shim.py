@@ -18,7 +18,7 @@ import scipy.special
 import gradtape as gt
 from gradtape.pytree import map_leaves
 from gradtape.tensor.operators import Operators
-from gradtape.trace.thread_state import state
+from gradtape.trace.recording import state
 
 # Their functions take tensors as they are.
 CONTAINERS = ("autograd.builtins", "autograd.core")

@@ -31,8 +31,7 @@ from gradtape.ir import REGISTRY
 from gradtape.tf.base.dispatch import graphs as dispatch
 from gradtape.tf.ops import random_numbers
 from gradtape.tf.v1 import graphs
-from gradtape.trace.recording import Recording
-from gradtape.trace.thread_state import state
+from gradtape.trace.recording import Recording, state
 
 # The name under which examples are compiled: a traceback that ends there ends in the user's code.
 FILE = "<example>"

@@ -11,7 +11,7 @@ import gradtape as gt
 from gradtape.autodiff.batch import batch
 from gradtape.ir.node import placeholder
 from gradtape.ir.spec import spec
-from gradtape.trace.thread_state import state
+from gradtape.trace.recording import state
 
 
 def test_root_of_a_scalar_at_orders_one_to_four():

@@ -30,10 +30,8 @@ from gradtape.ir.spec import Spec
 from gradtape.ops.elementwise.arithmetic import equal, not_equal
 from gradtape.ops.elementwise.unary import square
 from gradtape.ops.families.recorders import RECORDERS, binary_function, op_of, unary_function
-from gradtape.trace.handle import Handle
-from gradtape.trace.recording import Recording
-from gradtape.trace.thread_state import state
-from gradtape.trace.value import Value
+from gradtape.trace.recording import Recording, state
+from gradtape.trace.value import Handle, Value
 
 # Classes of handles that the native code may know.
 MOST_KINDS = 16

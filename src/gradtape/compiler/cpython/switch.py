@@ -15,8 +15,8 @@ from gradtape.compiler.cpython.objects import LAYOUT_DIFFERS, unsupported
 from gradtape.compiler.objects import llvm_library
 from gradtape.concurrency import is_interrupt
 from gradtape.config import variable
-from gradtape.trace.handle import Handle
 from gradtape.trace.recording import recorded
+from gradtape.trace.value import Handle
 
 RECORDERS = ("auto", "python", "native")
 MODE = variable("RECORDER", "auto", RECORDERS)

@@ -50,10 +50,9 @@ from gradtape.runtime.flush import compute_handle
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
 from gradtape.trace.followed_number import Followed, Formula, NumberGuards, read_all
-from gradtape.trace.handle import Handle
 from gradtape.trace.recording import Recording
 from gradtape.trace.trace import next_number
-from gradtape.trace.value import Content, LeafValue, Value, host_value
+from gradtape.trace.value import Content, Handle, LeafValue, Value, host_value
 
 # Reasons why a run says nothing of the runs to come.
 PASSED_TWICE = "a tensor that it changes is given twice, or is known to it otherwise"

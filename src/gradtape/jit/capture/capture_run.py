@@ -39,8 +39,7 @@ from gradtape.tensor.row_sparse import RowSparse
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
 from gradtape.trace.followed_number import Followed, plain
-from gradtape.trace.recording import Recording
-from gradtape.trace.thread_state import settle, state
+from gradtape.trace.recording import Recording, settle, state
 
 # Classes of objects besides tensors that are taken to be the same in every call.
 PLAIN = (

@@ -28,9 +28,8 @@ from gradtape.pytree import flatten
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
 from gradtape.trace.followed_number import followed, plain
-from gradtape.trace.handle import Handle
 from gradtape.trace.recording import Recording
-from gradtape.trace.value import Value, host_value
+from gradtape.trace.value import Handle, Value, host_value
 
 if TYPE_CHECKING:
     from gradtape.jit.capture.capture import Capture

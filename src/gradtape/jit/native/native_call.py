@@ -42,7 +42,7 @@ from gradtape.jit.signature import Arguments, Identity, is_input
 from gradtape.pytree import Structure, unflatten
 from gradtape.runtime import buffer_pool as buffers
 from gradtape.tensor.tensor import Tensor
-from gradtape.trace.handle import Handle
+from gradtape.trace.value import Handle
 
 T = TypeVar("T")
 

@@ -23,8 +23,7 @@ from gradtape.tensor.row_sparse import RowSparse
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
 from gradtape.trace.followed_number import Formula
-from gradtape.trace.handle import Handle
-from gradtape.trace.value import Content, Value, host_value
+from gradtape.trace.value import Content, Handle, Value, host_value
 
 WORD = 2**64
 

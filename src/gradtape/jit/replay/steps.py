@@ -34,8 +34,7 @@ from gradtape.runtime.tiers import TieredPlan
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
 from gradtape.tensor.variable_updates import written_assignment
-from gradtape.trace.handle import Handle
-from gradtape.trace.value import Content, Value
+from gradtape.trace.value import Content, Handle, Value
 
 # What a replay returns where a guard finds a value that no capture has seen.
 UNKNOWN = object()

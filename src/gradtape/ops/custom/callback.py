@@ -19,8 +19,7 @@ from gradtape.ops.families.samples import Sample
 from gradtape.ops.families.sparsity import dense
 from gradtape.records import dataclass
 from gradtape.trace.record import record
-from gradtape.trace.recording import Recording
-from gradtape.trace.thread_state import state
+from gradtape.trace.recording import Recording, state
 
 
 def isolated(f: Callable[..., Any]) -> Any:

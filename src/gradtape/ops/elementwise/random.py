@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from gradtape.dtypes import DType
     from gradtape.ops.families.signatures import Tensor, TensorLike
     from gradtape.ops.families.vector_code import Builder, Vector
-    from gradtape.trace.handle import Handle
+    from gradtape.trace.value import Handle
 
 WORDS_PER_BLOCK = 4
 # Bytes in which a routine has the words that it has not converted yet.

@@ -33,7 +33,7 @@ from gradtape.tf.base.types import (
 )
 from gradtape.trace.followed_number import Followed, plain
 from gradtape.trace.record import any_handle, enter
-from gradtape.trace.thread_state import state
+from gradtape.trace.recording import state
 from gradtape.trace.value import Value, host_value, refuse_masked
 
 __all__ = ["constant", "convert_to_tensor"]

@@ -16,7 +16,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from gradtape.argument_checks import ArgumentChecks
 from gradtape.tf.base.tensor import Tensor, adopt
-from gradtape.trace.thread_state import state
+from gradtape.trace.recording import state
 
 P = ParamSpec("P")
 R = TypeVar("R")

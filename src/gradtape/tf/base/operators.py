@@ -22,7 +22,7 @@ from gradtape.tf.base.dispatch import PLAIN, WithoutValue, graphs
 from gradtape.tf.base.errors import InvalidValueError
 from gradtape.tf.base.tensor import Tensor
 from gradtape.trace.followed_number import plain
-from gradtape.trace.thread_state import state
+from gradtape.trace.recording import state
 
 if TYPE_CHECKING:
     from gradtape.tf.base.types import TensorLike

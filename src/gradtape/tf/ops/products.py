@@ -20,7 +20,7 @@ from gradtape.tf.base.operators import beside
 from gradtape.tf.base.slices import IndexedSlices
 from gradtape.tf.base.tensor import Tensor, adopt
 from gradtape.tf.base.types import Axis, DTypeLike, Name, TensorLike
-from gradtape.trace.thread_state import state
+from gradtape.trace.recording import state
 
 __all__ = [
     "clip_by_global_norm",

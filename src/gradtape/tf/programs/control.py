@@ -24,7 +24,7 @@ from gradtape.tf.base.dispatch import graphs, operation
 from gradtape.tf.base.shapes import TensorSpec
 from gradtape.tf.base.tensor import Tensor, adopt
 from gradtape.tf.base.types import IntLike, Name, TensorLike, UserFunction
-from gradtape.trace.thread_state import state
+from gradtape.trace.recording import state
 from gradtape.trace.trace import Trace
 
 __all__ = [

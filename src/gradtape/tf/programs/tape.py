@@ -19,9 +19,8 @@ from gradtape.tf.base.conversion import convert
 from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.tensor import adopt
 from gradtape.tf.ops.creation import ones_like, zeros, zeros_like
-from gradtape.trace.handle import Handle
-from gradtape.trace.recording import Recording
-from gradtape.trace.thread_state import state
+from gradtape.trace.recording import Recording, state
+from gradtape.trace.value import Handle
 
 __all__ = [
     "ForwardAccumulator",

@@ -23,7 +23,7 @@ from gradtape.tf.base.types import Array, DTypeLike, Name, TensorLike
 from gradtape.tf.ops import indexing as lookups
 from gradtape.tf.ops.segments import unsorted_segment_prod
 from gradtape.trace.record import record
-from gradtape.trace.thread_state import state
+from gradtape.trace.recording import state
 from gradtape.training.storage import registry
 
 __all__ = ["Variable"]

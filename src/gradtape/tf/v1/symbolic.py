@@ -30,8 +30,7 @@ from gradtape.tf.ops.creation import zeros_like
 from gradtape.tf.programs.tape import GradientTape
 from gradtape.tf.programs.variable import Variable
 from gradtape.tf.v1.graphs import build_from_now_on, default_graph, local
-from gradtape.trace.recording import Recording
-from gradtape.trace.thread_state import state
+from gradtape.trace.recording import Recording, state
 
 __all__ = ["Symbolic", "group", "placeholder", "placeholder_with_default"]
 

@@ -22,7 +22,7 @@ from gradtape import RowSparse, Tensor, Variable, pytree
 from gradtape.errors import UnsavableError
 from gradtape.tensor.row_sparse import KeptAsRows
 from gradtape.trace.followed_number import FOLLOWED
-from gradtape.trace.thread_state import state
+from gradtape.trace.recording import state
 from gradtape.training.storage import registry
 
 # Tensors of `gradtape.tf` come back as such.
