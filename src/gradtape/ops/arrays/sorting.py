@@ -25,7 +25,6 @@ from gradtape.ops.families import (
     promotion,
 )
 from gradtape.ops.families.define import define
-from gradtape.ops.families.for_each import each
 from gradtape.ops.families.native_code import NativeCall
 from gradtape.ops.families.samples import drawn
 from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand
@@ -228,7 +227,7 @@ def _search_batch(searched: int) -> Rule:
 
     def rule(inputs: batching.Inputs, batched: batching.Flags, y: Node, **params: Any) -> Node:
         if batched[searched]:
-            return each(inputs, batched, y)
+            return batching.by_scan(inputs, batched, y)
         return batching.leading(inputs, batched, y)
 
     return rule

@@ -14,7 +14,6 @@ from gradtape.ir.node import Node, apply
 from gradtape.ir.op import Op, declare
 from gradtape.ir.spec import Spec, spec
 from gradtape.ops.families import batching, independence
-from gradtape.ops.families.for_each import rows_of
 from gradtape.ops.families.samples import Sample
 from gradtape.ops.families.sparsity import nothing
 from gradtape.records import dataclass
@@ -56,7 +55,7 @@ def _batch(
     if over is None:
         return apply(SOLVE_EQUATION, inputs, (equation, batched))
     outer_size = batching.size_of(inputs, batched)
-    rows, flags = rows_of(inputs, over, batched, outer_size, y.shape[0])
+    rows, flags = batching.rows_of(inputs, over, batched, outer_size, y.shape[0])
     found = apply(SOLVE_EQUATION, rows, (equation, flags))
     return batching.reshaped(found, (outer_size, *y.shape))
 

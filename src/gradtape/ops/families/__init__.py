@@ -1,9 +1,9 @@
 """Families: they fill in the fields of an Op that follow from its kind, by rules that ops share.
 
-- families: `elementwise`, `linear`, `for_each`, and for reductions `axes`
-- rules of ops by kind: `batching` (batch), `reads` (sparsity), `examples`
-  (independence of examples), `identities` (simpler), `copies` (memory), `lowering` (kernels)
-- building blocks of rules: `shapes`, `casting`, `access`, `samples`
+- `define`, by which ops are declared; `elementwise` and its `recorders`; parts of `reductions`
+- rules of ops by kind: `batching` (batch), `sparsity`, `independence` (examples), `identities`
+  (simpler), `memory_copies` (copies), `lowering` (llvm)
+- building blocks of rules: `shapes`, `strides`, `casting`, `samples`
 """
 
 from gradtape.ops.families.casting import cast, promotion

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.ir import REGISTRY, Node, Rule, Shape, Spec, apply, constant, outputs, spec
+from gradtape.ir import REGISTRY, Node, Rule, Shape, Spec, apply, closed, constant, outputs, spec
+from gradtape.ir.node import placeholder
 
 Inputs = tuple[Node, ...]
 Flags = tuple[bool, ...]
@@ -112,6 +113,39 @@ def one_by_one(inputs: Inputs, batched: Flags, y: Node, **params: Any) -> Any:
     return tuple(
         _stacked([row[position] for row in columns], of) for position, of in enumerate(y.spec)
     )
+
+
+def by_scan(inputs: Inputs, batched: Flags, y: Node, **params: Any) -> Node:
+    """The rule of ops whose result is not differentiated: a scan over the examples."""
+    shared = [node for node, flag in zip(inputs, batched, strict=True) if not flag]
+    rows = [node for node, flag in zip(inputs, batched, strict=True) if flag]
+    outside = [placeholder(node.spec) for node in shared]
+    inside = [placeholder(spec(node.shape[1:], node.dtype)) for node in rows]
+    fixed, elements = iter(outside), iter(inside)
+    operands = tuple(next(elements) if flag else next(fixed) for flag in batched)
+    body = closed((*outside, *inside), (apply(y.op, operands, y.params),))
+    # The body, the numbers of constants, of carried values and of steps, and two options.
+    scan = (body, len(shared), 0, size_of(inputs, batched), False, False)
+    return outputs(apply(REGISTRY["scan"], (*shared, *rows), scan))[0]
+
+
+def rows_of(
+    inputs: Inputs, over: Flags, batched: Flags, outer_size: int, inner_size: int
+) -> tuple[Inputs, Flags]:
+    """Operands with outer and inner axes of examples joined to one, and which of them have it."""
+    rows = []
+    for node, own, more in zip(inputs, over, batched, strict=True):
+        if not own and not more:
+            rows.append(node)
+            continue
+        if not more:
+            node = spread(node, outer_size)
+        elif not own:
+            node = lifted(node, node.ndim)
+            shape = (outer_size, inner_size, *node.shape[2:])
+            node = apply(REGISTRY["broadcast_to"], (node,), (shape,))
+        rows.append(reshaped(node, (outer_size * inner_size, *node.shape[2:])))
+    return tuple(rows), tuple(own or more for own, more in zip(over, batched, strict=True))
 
 
 def example(node: Node, number: int) -> Node:

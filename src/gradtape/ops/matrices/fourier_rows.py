@@ -16,7 +16,6 @@ from gradtape.dtypes import COMPLEX_OF, REAL_OF
 from gradtape.ir import Node, Op, Spec, Undefined, apply, declare, spec
 from gradtape.ops.arrays.movement import PERMUTE_DIMS
 from gradtape.ops.families import batching
-from gradtape.ops.families.for_each import each
 from gradtape.ops.families.native_code import NativeCall
 from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.families.sparsity import dense, nothing
@@ -120,7 +119,7 @@ def _rows_samples() -> list[Sample]:
 
 def _rows_batch(inputs: batching.Inputs, batched: batching.Flags, y: Node, **params: Any) -> Node:
     """Leading axes are rows; examples with tables of their own are transformed one by one."""
-    return (each if batched[1] else batching.leading)(inputs, batched, y, **params)
+    return (batching.by_scan if batched[1] else batching.leading)(inputs, batched, y, **params)
 
 
 FOURIER_ROWS = declare(
