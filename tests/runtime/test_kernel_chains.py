@@ -12,7 +12,7 @@ import gradtape as gt
 from gradtape.compiler import thread_team as threads
 from gradtape.compiler.emit.plans.instructions import INSTRUCTION, WORDS
 from gradtape.compiler.lower import kernel_chains
-from gradtape.compiler.lower.kernel_chains import Access, Rows
+from gradtape.compiler.lower.kernel_chains import LoopRows, Touched
 from gradtape.runtime import tiers
 from gradtape.runtime.compiled_plan import CompiledPlan
 from gradtape.runtime.flush import clear_plans
@@ -151,7 +151,7 @@ def test_the_first_of_a_chain_runs_all_of_it():
 
 def may_follow(first, second, rows=10):
     def access(slot, start, length, step, written):
-        return Access(slot, start, length, step, length, written)
+        return Touched(slot, start, length, step, length, written)
 
     pair = [[access(*each) for each in accesses] for accesses in (first, second)]
     return kernel_chains._may_follow(pair, rows)
@@ -187,8 +187,11 @@ def test_loops_with_nothing_in_common():
 
 
 def test_rows_of_several_numbers():
-    flat = Rows(30, [Access(0, 0, 4, 4, 4, True), Access(0, 0, 4, 0, 4, False)])
-    assert flat.scaled(10) == [Access(0, 0, 12, 12, 12, True), Access(0, 0, 4, 0, 4, False)]
+    flat = LoopRows(30, [Touched(0, 0, 4, 4, 4, True), Touched(0, 0, 4, 0, 4, False)])
+    assert flat.scaled(10) == [
+        Touched(0, 0, 12, 12, 12, True),
+        Touched(0, 0, 4, 0, 4, False),
+    ]
 
 
 def narrow_columns(monkeypatch):
@@ -222,12 +225,12 @@ def test_columns_of_several_stacks_are_no_chains(chains, monkeypatch):
 
 
 def test_columns_that_are_written_elsewhere():
-    a = Access(0, 0, 804, 4, 8, False, True)
+    a = Touched(0, 0, 804, 4, 8, False, True)
     assert kernel_chains._may_follow([[a], [a]], 10)
     written = dataclasses.replace(a, written=True)
     assert kernel_chains._may_follow([[a], [written]], 10)
     assert not kernel_chains._may_follow([[a], [dataclasses.replace(written, start=4)]], 10)
-    assert not kernel_chains._may_follow([[a], [Access(0, 0, 4, 4, 4, True)]], 10)
+    assert not kernel_chains._may_follow([[a], [Touched(0, 0, 4, 4, 4, True)]], 10)
 
 
 @pytest.mark.slow

@@ -14,8 +14,8 @@ from gradtape.compiler.emit.plans.packing import DEPTH, LINE, shape_for
 from gradtape.compiler.lower.products import blas
 from gradtape.compiler.lower.products.tiled_products import (
     TURNED_COLUMNS,
-    Axis,
     Contraction,
+    LoopAxis,
     matrix_product,
 )
 from gradtape.compiler.objects import llvm
@@ -106,13 +106,20 @@ def test_turned_tiles_of_outer_rows_and_depth():
     a, b = rng.standard_normal((4, 70, 5, 50)), rng.standard_normal((4, 70, 300))
     c = np.zeros((5, 50, 300))
     contraction = Contraction(
-        "float64", (FIRST, 0), (FIRST + 1, 0), (FIRST + 2, 0),
-        rows=[Axis(5, a=a.strides[2], c=c.strides[0]), Axis(50, a=a.strides[3], c=c.strides[1])],
-        columns=[Axis(300, b=b.strides[2], c=c.strides[2])],
-        depth=[
-            Axis(4, a=a.strides[0], b=b.strides[0]), Axis(70, a=a.strides[1], b=b.strides[1]),
+        "float64",
+        (FIRST, 0),
+        (FIRST + 1, 0),
+        (FIRST + 2, 0),
+        rows=[
+            LoopAxis(5, a=a.strides[2], c=c.strides[0]),
+            LoopAxis(50, a=a.strides[3], c=c.strides[1]),
         ],
-    )  # fmt: skip
+        columns=[LoopAxis(300, b=b.strides[2], c=c.strides[2])],
+        depth=[
+            LoopAxis(4, a=a.strides[0], b=b.strides[0]),
+            LoopAxis(70, a=a.strides[1], b=b.strides[1]),
+        ],
+    )
     found = contraction.instruction()
     assert (found.arguments.outer_rows, found.arguments.outer_depth) == (5, 4)
     assert found.arguments.turns
@@ -152,13 +159,23 @@ def test_many_axes_of_each_kind():
     a, b = rng.standard_normal((3, 7, 4, 5)), rng.standard_normal((5, 6, 7, 2))
     c = np.zeros((3, 4, 6, 2))
     contraction = Contraction(
-        "float64", (FIRST, 0), (FIRST + 1, 0), (FIRST + 2, 0),
-        rows=[Axis(3, a=a.strides[0], c=c.strides[0]), Axis(4, a=a.strides[2], c=c.strides[1])],
-        columns=[Axis(6, b=b.strides[1], c=c.strides[2]), Axis(2, b=b.strides[3], c=c.strides[3])],
-        depth=[
-            Axis(7, a=a.strides[1], b=b.strides[2]), Axis(5, a=a.strides[3], b=b.strides[0]),
+        "float64",
+        (FIRST, 0),
+        (FIRST + 1, 0),
+        (FIRST + 2, 0),
+        rows=[
+            LoopAxis(3, a=a.strides[0], c=c.strides[0]),
+            LoopAxis(4, a=a.strides[2], c=c.strides[1]),
         ],
-    )  # fmt: skip
+        columns=[
+            LoopAxis(6, b=b.strides[1], c=c.strides[2]),
+            LoopAxis(2, b=b.strides[3], c=c.strides[3]),
+        ],
+        depth=[
+            LoopAxis(7, a=a.strides[1], b=b.strides[2]),
+            LoopAxis(5, a=a.strides[3], b=b.strides[0]),
+        ],
+    )
     run(contraction.instruction(), a, b, c)
     np.testing.assert_allclose(c, np.einsum("apbq,qxpy->abxy", a, b), rtol=1e-12)
 

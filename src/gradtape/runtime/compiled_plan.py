@@ -16,9 +16,9 @@ from gradtape.compiler.emit.plans.instructions import ARENA, FIRST, Instructions
 from gradtape.compiler.lower.beyond_memory import check_bytes
 from gradtape.compiler.lower.lowered_program import LoweredProgram, is_fixed
 from gradtape.compiler.lower.native_calls import copy_of
-from gradtape.compiler.lower.native_loops import Body
+from gradtape.compiler.lower.native_loops import NativeBody
 from gradtape.compiler.lower.native_stretches import assembled, kernel_codes, stretch_of
-from gradtape.compiler.lower.plan import Input, Layout, Run, RunMemory
+from gradtape.compiler.lower.plan import Input, PlanFunction, RunMemory, SlotLayout
 from gradtape.compiler.passes import optimized
 from gradtape.compiler.passes.resize import resized
 from gradtape.compiler.passes.units import Fused
@@ -32,19 +32,19 @@ from gradtape.runtime.written_out_plan import FORMATS, unrolled_run
 from gradtape.trace import Content, Value
 
 
-def body_of(program: Program) -> Body:
+def body_of(program: Program) -> NativeBody:
     """The native body of a program."""
     # Products are cut by the number of threads, so a body is made for each.
     key = Fact("native", (), (), (builder.rounding_mode(), get_num_threads()))
     return program.derived.once(key, lambda: _body(LoweredBody(program, body_of)))
 
 
-def _body(lowered: LoweredBody) -> Body:
+def _body(lowered: LoweredBody) -> NativeBody:
     items = lowered.items
     found = assembled(items, kernel_codes(items, repeated=True), repeated=True)
     stream = Instructions(found.instructions)
     place = lowered.place
-    return Body(
+    return NativeBody(
         stream=stream,
         products=found.products,
         work=found.work,
@@ -102,9 +102,9 @@ def compiled_plan(program: Program, fast: bool, sizes_vary: bool = False) -> Com
 class CompiledPlan:
     """Runs a program in one native call."""
 
-    run: Run
+    run: PlanFunction
     # How native code fills the slots; None if the plan calls Python.
-    layout: Layout | None = None
+    layout: SlotLayout | None = None
 
     def __init__(
         self, program: Program, fused: Fused | None = None, sizes_vary: bool = False
@@ -139,7 +139,7 @@ class CompiledPlan:
             found = resized(self.program, self.lowered.fused, inputs, sizes)
             return None if found is None else CompiledPlan(*found)
 
-    def _layout(self, written: list[int]) -> Layout:
+    def _layout(self, written: list[int]) -> SlotLayout:
         lowered = self.lowered
         scalars, slots = lowered.scalars, lowered.slots
         position = {node: index for index, node in enumerate(self.program.inputs)}
@@ -153,7 +153,7 @@ class CompiledPlan:
         )
         number = {node: index for index, node in enumerate(lowered.outputs.written)}
         same = lowered.outputs.same
-        return Layout(
+        return SlotLayout(
             arrays=[position[node] for node in lowered.arrays],
             scalars=[(position[node], node.dtype) for node in scalars],
             offsets=[8 * slots + lowered.place[node][1] for node in scalars],

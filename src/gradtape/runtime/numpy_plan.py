@@ -23,7 +23,7 @@ LARGE_IN_ALL = 1 << 22
 # So do programs with results of this many bytes on average: objects of Python take as much.
 SMALL = 64
 
-Kernel = Callable[..., Any]
+_NumpyRule = Callable[..., Any]
 Slots = tuple[int, ...]
 
 
@@ -40,7 +40,7 @@ class NumpyPlan:
         # What each step calls, the slots that it reads and those that it empties. These are lists
         # and not one list of tuples: the garbage collector would visit each of the tuples again and
         # again, which takes longer than a long plan takes to run.
-        self.steps: list[Kernel] = [
+        self.steps: list[_NumpyRule] = [
             partial(node.op.numpy, **node.keywords) if node.params else node.op.numpy
             for node in program.nodes
         ]
@@ -65,7 +65,7 @@ class NumpyPlan:
         times: list[int] = []
         clock = time.perf_counter_ns
 
-        def timed(kernel: Kernel) -> Kernel:
+        def timed(kernel: _NumpyRule) -> _NumpyRule:
             def call(*arrays: Any) -> Any:
                 begin = clock()
                 found = kernel(*arrays)
@@ -76,7 +76,7 @@ class NumpyPlan:
 
         return self.run(inputs, [timed(kernel) for kernel in self.steps]), times
 
-    def run(self, inputs: Sequence[Input], steps: Sequence[Kernel] = ()) -> list[Content]:
+    def run(self, inputs: Sequence[Input], steps: Sequence[_NumpyRule] = ()) -> list[Content]:
         """Evaluate on Values and Python numbers; gives one array per output."""
         slots: list[Any] = [
             value.array if type(value) is Value else convert(value)

@@ -34,7 +34,7 @@ CALLING_PLAN_LIMIT = 32
 LONG_STRUCTURE = 1 << 15
 
 
-class Key:
+class _HashedKey:
     """A long structure whose hash is computed once."""
 
     __slots__ = ("_hash", "structure")
@@ -47,17 +47,17 @@ class Key:
         return self._hash
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Key) and self.structure == other.structure
+        return isinstance(other, _HashedKey) and self.structure == other.structure
 
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
 _Sizes = tuple[int, ...]
-_Plans = OrderedDict[tuple[Key, _Sizes], TieredPlan]
+_Plans = OrderedDict[tuple[_HashedKey, _Sizes], TieredPlan]
 _plans: _Plans = OrderedDict()
 _calling_plans: _Plans = OrderedDict()
 # What is known of each outline: what NumPy has cost on it, and a plan of it.
-_outlines: OrderedDict[Key, Outline] = OrderedDict()
+_outlines: OrderedDict[_HashedKey, Outline] = OrderedDict()
 _log = Log("runtime")
 _lock = new_lock()
 
@@ -78,7 +78,7 @@ def plan_for(program: Program, fast: bool = False) -> TieredPlan:
         return long
     outlined = outline(program)
     structure = outlined[0] if outlined is not None else program.key()
-    key = Key((*structure, "fast") if fast else structure)
+    key = _HashedKey((*structure, "fast") if fast else structure)
     sizes = outlined[1] if outlined is not None else ()
     plans = _calling_plans if calls_python(program) else _plans
     with _lock:

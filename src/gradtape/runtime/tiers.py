@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from gradtape.annotated_kinds import Bound
 from gradtape.compiler.counts import COUNTS
 from gradtape.compiler.lower.beyond_memory import memory
-from gradtape.compiler.lower.plan import Input, Layout
+from gradtape.compiler.lower.plan import Input, SlotLayout
 from gradtape.compiler.objects import llvm
 from gradtape.compiler.passes import loops_of, optimize
 from gradtape.compiler.passes.simplify import share_subexpressions
@@ -223,7 +223,7 @@ class TieredPlan:
             return self.compiled
 
     @property
-    def layout(self) -> Layout | None:
+    def layout(self) -> SlotLayout | None:
         """How the slots of the compiled plan are filled, if it is compiled and one stretch."""
         return None if self.compiled is None or MODE == "off" else self.compiled.layout
 

@@ -113,8 +113,8 @@ class Outline:
 
 
 # The ops of loops that were compiled, with the price of their kernels, and products.
-Signature = tuple[object, ...]
-_compiled: set[Signature] = set()
+_Signature = tuple[object, ...]
+_compiled: set[_Signature] = set()
 # Then they are forgotten: an estimate is too high for a while.
 _MOST_SIGNATURES = 1 << 14
 
@@ -126,7 +126,7 @@ def least_cost(program: Program) -> float:
 
 def cost(fused: Fused) -> float:
     """What compiling the loops and calls of a program takes, without loops compiled before."""
-    fresh: dict[Signature, float] = {}
+    fresh: dict[_Signature, float] = {}
     ops = 0
     for unit in fused.units:
         if isinstance(unit, Call):
@@ -166,11 +166,11 @@ def note_compiled(fused: Fused) -> None:
             _compiled.add(_called(unit))
 
 
-def _signature(unit: Loop | Registers) -> Signature:
+def _signature(unit: Loop | Registers) -> _Signature:
     return (_price(unit), *map(_OP, inner_nodes(unit)))
 
 
-def _called(call: Call) -> Signature:
+def _called(call: Call) -> _Signature:
     return call.node.op, call.node.spec if type(call.node.spec) is tuple else call.node.dtype
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.compiler.counts import COUNTS
-from gradtape.compiler.lower.plan import Input, Layout, Run, RunMemory
+from gradtape.compiler.lower.plan import Input, PlanFunction, RunMemory, SlotLayout
 from gradtape.runtime.buffer_pool import allocate
 from gradtape.runtime.source_text import written_out
 from gradtape.trace import Value
@@ -38,7 +38,9 @@ FORMATS = {
 MOST = 96
 
 
-def unrolled_run(layout: Layout, idle: list[RunMemory], slow: Run) -> Run | None:
+def unrolled_run(
+    layout: SlotLayout, idle: list[RunMemory], slow: PlanFunction
+) -> PlanFunction | None:
     """The run as a function of the list of inputs; None if the plan has too many.
 
     `slow` is the same run with loops; it takes over when an input is not a `Value` or a number.

@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 
 from gradtape.compiler.emit.memory import Memory, Place
-from gradtape.compiler.lower.kernel import BOOL, SAME, SCALAR, Kernel, Layout, Operand
+from gradtape.compiler.lower.kernel import BOOL, SAME, SCALAR, Kernel, KernelArray, Layout
 from gradtape.compiler.objects import llvm
 from gradtape.ops.families.lowering import add
 from gradtape.ops.families.vector_code import Vector
@@ -38,7 +38,7 @@ class Emitter(Memory):
         self.operands = [
             *kernel.operands,
             *(store.target for store in kernel.stores),
-            *(Operand(reduction.dtype, reduction.access) for reduction in kernel.reductions),
+            *(KernelArray(reduction.dtype, reduction.access) for reduction in kernel.reductions),
         ]
         # A whole reduction over several axes also gets the length of its chunks.
         more = 1 if kernel.layout is Layout.WHOLE and kernel.axes > 1 else 0

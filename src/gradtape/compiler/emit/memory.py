@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from gradtape.compiler.emit.builder import Builder
-from gradtape.compiler.lower.kernel import BOOL, UNIT, Operand, memory_type
+from gradtape.compiler.lower.kernel import BOOL, UNIT, KernelArray, memory_type
 from gradtape.ops.families.vector_code import Vector
 from gradtape.records import dataclass
 
@@ -38,7 +38,7 @@ class Memory:
         self.b = Builder(lanes)
         self.lanes = lanes
 
-    def load_scalar(self, pointer: str, operand: Operand) -> Vector:
+    def load_scalar(self, pointer: str, operand: KernelArray) -> Vector:
         """One element in all lanes."""
         b = self.b
         kind = memory_type(operand.dtype)
@@ -66,7 +66,7 @@ class Memory:
         """The address of the imaginary part of a complex number."""
         return self.b.let(f"getelementptr {kind}, ptr {pointer}, i64 1", "p")
 
-    def load(self, operand: Operand, place: Place) -> Vector:
+    def load(self, operand: KernelArray, place: Place) -> Vector:
         """The elements at a place."""
         if operand.dtype[0] == "c":
             return self._load_complex(operand, place)
@@ -82,7 +82,7 @@ class Memory:
             value = b.let(f"icmp ne <{self.lanes} x {kind}> {value}, zeroinitializer")
         return Vector(value, np.dtype(operand.dtype))
 
-    def _load_complex(self, operand: Operand, place: Place) -> Vector:
+    def _load_complex(self, operand: KernelArray, place: Place) -> Vector:
         """Pairs of parts as they lie in memory, taken apart into two vectors."""
         b = self.b
         dtype = np.dtype(operand.dtype)
@@ -146,7 +146,9 @@ class Memory:
             f"{bits} {mask}, {vector} zeroinitializer)"
         )
 
-    def store(self, value: Vector, target: Operand, place: Place, streaming: bool = False) -> None:
+    def store(
+        self, value: Vector, target: KernelArray, place: Place, streaming: bool = False
+    ) -> None:
         """Write the elements at a place."""
         if target.dtype[0] == "c":
             self._store_complex(value, target, place, streaming)
@@ -163,7 +165,9 @@ class Memory:
         at = b.let(f"getelementptr {kind}, ptr {place.row}, i64 {place.index}", "p")
         self._store_run(self.lanes, name, kind, at, size, place.mask, streaming)
 
-    def _store_complex(self, value: Vector, target: Operand, place: Place, streaming: bool) -> None:
+    def _store_complex(
+        self, value: Vector, target: KernelArray, place: Place, streaming: bool
+    ) -> None:
         """Two vectors as pairs of parts."""
         b = self.b
         dtype = np.dtype(target.dtype)

@@ -17,7 +17,7 @@ from gradtape.caches import remembered
 from gradtape.compiler.emit.accumulators import accumulator
 from gradtape.compiler.emit.builder import Builder, rounding_mode
 from gradtape.compiler.emit.memory import Memory
-from gradtape.compiler.lower.kernel import SAME, SCALAR, Layout, Operand, Reduce, joint_calls
+from gradtape.compiler.lower.kernel import SAME, SCALAR, KernelArray, Layout, Reduce, joint_calls
 from gradtape.compiler.passes.scalar_steps import (
     Apply,
     Combine,
@@ -236,7 +236,7 @@ class _Writer:
     def _entered(self, step: Load | Literal) -> tuple[str, ...]:
         if isinstance(step, Load):
             place = self._address(step.array, step.byte)
-            return self.memory.load_scalar(place, Operand(step.dtype, SCALAR)).parts
+            return self.memory.load_scalar(place, KernelArray(step.dtype, SCALAR)).parts
         dtype = np.dtype(step.dtype)
         return self.memory.b.constant(np.frombuffer(step.content, dtype)[0].item(), dtype).parts
 

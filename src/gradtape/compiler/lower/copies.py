@@ -7,10 +7,10 @@ from gradtape.compiler.lower.kernel import (
     SAME,
     SCALAR,
     STRIDED,
-    Instruction,
     Kernel,
+    KernelArray,
+    KernelStep,
     Layout,
-    Operand,
     Store,
     lane_count,
 )
@@ -61,21 +61,21 @@ def _writing(piece: Piece) -> range:
 
 def _kernel(node: Node, piece: Piece, walks: list[list[int]], layout: Layout) -> Kernel:
     indices = len(piece.reads) + len(piece.writes)
-    operands = [Operand("i8", arguments.access_of(walks[number])) for number in range(indices)]
-    body: tuple[Instruction, ...] = ()
+    operands = [KernelArray("i8", arguments.access_of(walks[number])) for number in range(indices)]
+    body: tuple[KernelStep, ...] = ()
     code = arguments.code_of(node.dtype)
     if piece.strides is None:
         _, value, dtype = piece.source.params
-        body = (Instruction(piece.source.op, ((), value, dtype), (), code),)
+        body = (KernelStep(piece.source.op, ((), value, dtype), (), code),)
     else:
         reads = tuple(range(len(piece.reads)))
-        operands.append(Operand(code, _moved_access(walks[indices], operands, reads), reads))
-    target = Operand(code, arguments.target_access(walks[-1]), tuple(_writing(piece)))
+        operands.append(KernelArray(code, _moved_access(walks[indices], operands, reads), reads))
+    target = KernelArray(code, arguments.target_access(walks[-1]), tuple(_writing(piece)))
     stores = (Store(indices, target, adds=piece.adds),)
     return Kernel(layout, len(walks[0]), tuple(operands), body, stores, ())
 
 
-def _moved_access(walk: list[int], operands: list[Operand], reads: tuple[int, ...]) -> str:
+def _moved_access(walk: list[int], operands: list[KernelArray], reads: tuple[int, ...]) -> str:
     if any(operands[number].access not in (SAME, SCALAR) for number in reads):
         return STRIDED
     found = arguments.access_of(walk)

@@ -23,16 +23,16 @@ from gradtape.compiler.lower.kernel import (
     CHUNK,
     SAME,
     UNIT,
-    Instruction,
     Kernel,
+    KernelArray,
+    KernelStep,
     Layout,
-    Operand,
     Reduce,
     Store,
     lane_count,
     scalar_type,
 )
-from gradtape.compiler.passes.units import Content, Loop
+from gradtape.compiler.passes.units import Loop, LoopContent
 from gradtape.dtypes import DType
 from gradtape.ir import Accumulation, Node, NotLowered, Op, Shape
 from gradtape.ops.families.casting import CAST
@@ -81,15 +81,15 @@ def lower_scan(node: Node, access: dict[Node, Access], bits: int) -> Lowered:
 
 def _kernel(node: Node, walks: list[list[int]]) -> Kernel:
     operands = tuple(
-        Operand(code_of(parent.dtype), access_of(walk))
+        KernelArray(code_of(parent.dtype), access_of(walk))
         for parent, walk in zip(node.inputs, walks, strict=False)
     )
     code = code_of(node.dtype)
-    body: list[Instruction] = []
+    body: list[KernelStep] = []
     numbers = []
     for number, parent in enumerate(node.inputs):
         if parent.dtype != node.dtype:
-            body.append(Instruction(CAST, (node.dtype,), (number,), code))
+            body.append(KernelStep(CAST, (node.dtype,), (number,), code))
             number = len(operands) + len(body) - 1
         numbers.append(number)
     assert node.op.scan is not None
@@ -100,7 +100,7 @@ def _kernel(node: Node, walks: list[list[int]]) -> Kernel:
 
 
 @dataclass(frozen=True)
-class Source:
+class ReadArray:
     """An array that a loop reads: the node whose memory holds it, and its strides over the space.
 
     Strides and offset are in elements.
@@ -184,10 +184,10 @@ def lower(
     return nest.kernels(content.body, bits)
 
 
-def _numbered(loop: Loop, access: dict[Node, Access]) -> tuple[list[Source], list[int]]:
+def _numbered(loop: Loop, access: dict[Node, Access]) -> tuple[list[ReadArray], list[int]]:
     """The arrays that a loop reads, each once, and the number of the array that each node is."""
     assert loop.content is not None
-    operands: list[Source] = []
+    operands: list[ReadArray] = []
     number: dict[tuple[Node, Strides, int], int] = {}
     numbers: list[int] = []
     for node in loop.content.reads:
@@ -197,12 +197,12 @@ def _numbered(loop: Loop, access: dict[Node, Access]) -> tuple[list[Source], lis
         at = number.get(key)
         if at is None:
             at = number[key] = len(operands)
-            operands.append(Source(found.base, node.spec.dtype, strides, found.offset))
+            operands.append(ReadArray(found.base, node.spec.dtype, strides, found.offset))
         numbers.append(at)
     return operands, numbers
 
 
-def _content(loop: Loop, access: dict[Node, Access], constants: set[Node]) -> Content:
+def _content(loop: Loop, access: dict[Node, Access], constants: set[Node]) -> LoopContent:
     """The computation of a loop, as instructions on operands by number."""
     # Operands are numbered before the body, so they come first.
     reads = {
@@ -211,12 +211,12 @@ def _content(loop: Loop, access: dict[Node, Access], constants: set[Node]) -> Co
         for parent in node.inputs
         if parent not in loop.pointwise and parent not in constants
     }
-    loop.content = Content(list(reads), [], (), [], [])
+    loop.content = LoopContent(list(reads), [], (), [], [])
     operands, numbers = _numbered(loop, access)
     read = dict(zip(reads, numbers, strict=True))
     first = len(operands)
     inside: dict[Node, int] = {}
-    body: list[Instruction] = []
+    body: list[KernelStep] = []
 
     def value_of(node: Node) -> int:
         found = inside.get(node)
@@ -224,7 +224,7 @@ def _content(loop: Loop, access: dict[Node, Access], constants: set[Node]) -> Co
             found = read.get(node)
         if found is None:  # a constant
             _, value, dtype = node.params
-            body.append(Instruction(node.op, ((), value, dtype), (), code_of(dtype)))
+            body.append(KernelStep(node.op, ((), value, dtype), (), code_of(dtype)))
             found = inside[node] = first + len(body) - 1
         return found
 
@@ -239,15 +239,15 @@ def _content(loop: Loop, access: dict[Node, Access], constants: set[Node]) -> Co
         if node.op.reduction is not None:
             source = arguments[0]
             if node.inputs[0].dtype != node.dtype and not node.op.reduction.gives_positions:
-                body.append(Instruction(CAST, (node.dtype,), (source,), code_of(node.dtype)))
+                body.append(KernelStep(CAST, (node.dtype,), (source,), code_of(node.dtype)))
                 source = first + len(body) - 1
             reductions.append((source, node))
             continue
-        body.append(Instruction(node.op, node.params, arguments, code_of(node.dtype)))
+        body.append(KernelStep(node.op, node.params, arguments, code_of(node.dtype)))
         inside[node] = first + len(body) - 1
         if node in wanted:
             stores.append((inside[node], node))
-    return Content(list(reads), numbers, tuple(body), stores, reductions)
+    return LoopContent(list(reads), numbers, tuple(body), stores, reductions)
 
 
 class _Nest:
@@ -256,7 +256,7 @@ class _Nest:
     def __init__(
         self,
         loop: Loop,
-        operands: list[Source],
+        operands: list[ReadArray],
         stores: list[tuple[int, Node]],
         reductions: list[tuple[int, Node]],
         streamed: Collection[Node],
@@ -293,7 +293,7 @@ class _Nest:
         """Whether some reduction gives positions."""
         return any(_accumulation(node).gives_positions for _, node in self.reductions)
 
-    def kernels(self, body: tuple[Instruction, ...], bits: int) -> list[Lowered]:
+    def kernels(self, body: tuple[KernelStep, ...], bits: int) -> list[Lowered]:
         """The kernels that compute the body over these axes."""
         roles = [reduced for _, reduced, _ in self.axes]
         count = sum(roles)
@@ -324,7 +324,7 @@ class _Nest:
     def _entries(self) -> int:
         return len(self.operands) + len(self.stores) + len(self.reductions)
 
-    def _whole(self, axes: list[Axis], body: tuple[Instruction, ...], bits: int) -> list[Lowered]:
+    def _whole(self, axes: list[Axis], body: tuple[KernelStep, ...], bits: int) -> list[Lowered]:
         """All elements into one: chunks first, then the results of the chunks."""
         if not all(_accumulation(node).joins_results for _, node in self.reductions):
             # A chunk would have to hand on more than its result, as a value and its position.
@@ -358,7 +358,7 @@ class _Nest:
         return found or kernel
 
     def _lowered(
-        self, layout: Layout, axes: list[Axis], body: tuple[Instruction, ...], bits: int
+        self, layout: Layout, axes: list[Axis], body: tuple[KernelStep, ...], bits: int
     ) -> Lowered:
         inner = len(axes) - 1
         walks = walks_of(axes, self._entries())
@@ -370,7 +370,7 @@ class _Nest:
         stores = tuple(
             Store(
                 value,
-                Operand(code_of(node.dtype), target_access(walks[first + position])),
+                KernelArray(code_of(node.dtype), target_access(walks[first + position])),
                 # Every vector is aligned only if there is one axis.
                 layout is Layout.MAP and len(axes) == 1 and node in self.streamed,
             )
@@ -403,8 +403,8 @@ def _are_short(reduced: list[Axis], kept: Axis) -> bool:
 
 
 @remembered(256)
-def _operand(code: str, access: str) -> Operand:
-    return Operand(code, access)
+def _operand(code: str, access: str) -> KernelArray:
+    return KernelArray(code, access)
 
 
 def _accumulation(node: Node) -> Accumulation:
@@ -422,7 +422,7 @@ def _combination(name: str, node: Node, count: int, bits: int) -> list[Lowered]:
     """The kernels that combine partial results that lie one after the other; nearly always one."""
     code = code_of(node.dtype)
     reduction = Reduce(0, _accumulation(node), code, SAME)
-    kernel = Kernel(Layout.WHOLE, 1, (Operand(code, UNIT),), (), (), (reduction,), 1)
+    kernel = Kernel(Layout.WHOLE, 1, (KernelArray(code, UNIT),), (), (), (reduction,), 1)
     size = node.dtype.itemsize
     chunks = -(-count // (CHUNK * lane_count(kernel, bits)))
     if chunks == 1:

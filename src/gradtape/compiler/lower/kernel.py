@@ -93,7 +93,7 @@ class Layout(Enum):
 
 
 @dataclass(frozen=True)
-class Operand:
+class KernelArray:
     """An array that a kernel reads or writes: its dtype, and how it moves along the innermost axis.
 
     `indices` are the numbers of operands that hold positions, which move its address.
@@ -104,7 +104,7 @@ class Operand:
     indices: tuple[int, ...] = ()
 
 
-class Instruction(NamedTuple):
+class KernelStep(NamedTuple):
     """One op of the body on earlier values, by number; operands are numbered first.
 
     A tuple is made, hashed and compared by C code: the body of a long program has thousands.
@@ -133,7 +133,7 @@ class Store:
     """
 
     value: int
-    target: Operand
+    target: KernelArray
     streaming: bool = False
     adds: bool = False
 
@@ -163,8 +163,8 @@ class Kernel:
 
     layout: Layout
     axes: int
-    operands: tuple[Operand, ...]
-    body: tuple[Instruction, ...]
+    operands: tuple[KernelArray, ...]
+    body: tuple[KernelStep, ...]
     stores: tuple[Store, ...]
     reductions: tuple[Reduce, ...]
     reduced: int = 0
@@ -216,7 +216,7 @@ class Kernel:
         return touched + sum(instruction.op.compiled_cost for instruction in self.body)
 
 
-def joint_calls(body: Iterable[tuple[int, Instruction | Apply]]) -> dict[int, JointCall]:
+def joint_calls(body: Iterable[tuple[int, KernelStep | Apply]]) -> dict[int, JointCall]:
     """The calls that compute two functions of some instructions, by the positions of both."""
     found: dict[int, JointCall] = {}
     calls: dict[tuple[object, tuple[int, ...]], int] = {}

@@ -20,7 +20,7 @@ from gradtape.compiler.emit.plans.bundles import bundle_ir
 from gradtape.compiler.emit.plans.instructions import Chain
 from gradtape.compiler.lower.arguments import Lowered
 from gradtape.compiler.lower.kernel import Kernel, Layout, element_bytes
-from gradtape.compiler.lower.plan import Place
+from gradtape.compiler.lower.plan import SlotPlace
 from gradtape.compiler.machine_limits import third_cache
 from gradtape.compiler.objects import llvm
 from gradtape.compiler.thread_team import get_num_threads
@@ -28,7 +28,7 @@ from gradtape.ir.node import Node
 from gradtape.records import dataclass
 
 # A loop and the places of its values.
-Placed = tuple[Lowered, Mapping[Node | str, Place]]
+Placed = tuple[Lowered, Mapping[Node | str, SlotPlace]]
 
 # Bytes of the rows that a chain works on at once: half of a small second-level cache.
 AT_ONCE = 1 << 18
@@ -41,7 +41,7 @@ LONGEST = 8
 
 
 @dataclass(frozen=True)
-class Access:
+class Touched:
     """The bytes of a slot that one loop uses: from `start` to `length` beyond it, moved by `step`.
 
     If `bytes` is less than `length`, they are not in one run.
@@ -62,13 +62,13 @@ class Access:
 
 
 @dataclass(frozen=True)
-class Rows:
+class LoopRows:
     """The accesses of a loop at each number of its range."""
 
     total: int
-    accesses: Sequence[Access]
+    accesses: Sequence[Touched]
 
-    def scaled(self, rows: int) -> list[Access]:
+    def scaled(self, rows: int) -> list[Touched]:
         """The same for rows of several numbers each."""
         scale = self.total // rows
         return [
@@ -82,7 +82,7 @@ class Rows:
         ]
 
 
-def rows_of(placed: Placed) -> Rows | None:
+def rows_of(placed: Placed) -> LoopRows | None:
     """How a loop works row by row; None if it does not."""
     (lowered, places), kernel = placed, placed[0].kernel
     if not isinstance(kernel, Kernel):
@@ -110,9 +110,9 @@ def rows_of(placed: Placed) -> Rows | None:
         written = number >= len(kernel.operands)
         between = length > step >= item and apart >= lowered.total * step
         accesses.append(
-            Access(slot, start + shift, length, step, min(touched, length), written, between)
+            Touched(slot, start + shift, length, step, min(touched, length), written, between)
         )
-    return Rows(lowered.total, accesses)
+    return LoopRows(lowered.total, accesses)
 
 
 def _goes_by_rows(kernel: Kernel) -> bool:
@@ -130,12 +130,12 @@ def _goes_by_rows(kernel: Kernel) -> bool:
     )
 
 
-def _meet(a: Access, b: Access, rows: int) -> bool:
+def _meet(a: Touched, b: Touched, rows: int) -> bool:
     """Whether two loops use common bytes."""
     return a.slot == b.slot and a.start < b.end(rows) and b.start < a.end(rows)
 
 
-def _by_rows(a: Access, b: Access) -> bool:
+def _by_rows(a: Touched, b: Touched) -> bool:
     """Whether common bytes of two loops are in the same row of both."""
     if a.interleaved or b.interleaved:
         return dataclasses.replace(a, written=False) == dataclasses.replace(b, written=False)
@@ -143,7 +143,7 @@ def _by_rows(a: Access, b: Access) -> bool:
     return a.step == b.step and end - start <= a.step
 
 
-def _may_follow(members: Sequence[Sequence[Access]], rows: int) -> bool:
+def _may_follow(members: Sequence[Sequence[Touched]], rows: int) -> bool:
     """Whether rows of the last loop are independent of other rows of those before, and beside."""
     *before, last = members
     beside = False
@@ -161,7 +161,7 @@ def _may_follow(members: Sequence[Sequence[Access]], rows: int) -> bool:
 
 def chain_of(loops: Sequence[Placed | None]) -> Chain | None:
     """The chain that begins with the first of some loops; None stands for anything else."""
-    found: list[Rows] = []
+    found: list[LoopRows] = []
     best: Chain | None = None
     for loop in loops[:LONGEST]:
         rows = None if loop is None else rows_of(loop)
@@ -182,7 +182,7 @@ def chain_of(loops: Sequence[Placed | None]) -> Chain | None:
 
 
 def _worthwhile(
-    members: Sequence[Sequence[Access]], scales: Sequence[int], total: int
+    members: Sequence[Sequence[Touched]], scales: Sequence[int], total: int
 ) -> Chain | None:
     """The chain of some loops, if a later one reads much again and rows fit a cache."""
     users: dict[tuple[int, int, int], int] = {}

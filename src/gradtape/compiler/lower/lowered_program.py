@@ -30,7 +30,7 @@ from gradtape.compiler.lower.native_calls import (
     native_instruction,
     with_whole_operands,
 )
-from gradtape.compiler.lower.native_loops import Body
+from gradtape.compiler.lower.native_loops import NativeBody
 from gradtape.compiler.lower.native_stretches import (
     PlacedKernel,
     PreparedInstruction,
@@ -38,7 +38,7 @@ from gradtape.compiler.lower.native_stretches import (
     product_of,
 )
 from gradtape.compiler.lower.output_places import place_outputs, read_again
-from gradtape.compiler.lower.plan import CallMemory, Place
+from gradtape.compiler.lower.plan import CallMemory, SlotPlace
 from gradtape.compiler.lower.register_routines import lower_routines
 from gradtape.compiler.machine_limits import third_cache
 from gradtape.compiler.objects import llvm
@@ -94,7 +94,7 @@ class LoweredProgram:
     def __init__(
         self,
         program: Program,
-        body_of: Callable[[Program], Body],
+        body_of: Callable[[Program], NativeBody],
         fused: Fused | None = None,
         sizes_vary: bool = False,
     ) -> None:
@@ -129,7 +129,7 @@ class LoweredProgram:
     def _lower(self, program: Program, fused: Fused) -> None:
         self.program = program
         self.fused = fused
-        self.place: dict[Node | str, Place] = {}
+        self.place: dict[Node | str, SlotPlace] = {}
         self.slots = FIRST
         self.scalars: list[Node] = []
         self.arrays: list[Node] = []
@@ -285,7 +285,7 @@ class LoweredProgram:
             self._take(each)
         scratch: list[str] = []
 
-        def take(nbytes: int) -> Place:
+        def take(nbytes: int) -> SlotPlace:
             scratch.append(f"scratch {len(scratch)} of {id(node)}")
             return ARENA, self._arena.take(scratch[-1], nbytes)
 
@@ -298,7 +298,7 @@ class LoweredProgram:
         self.items.append(native)
         self._arena.release(scratch)
 
-    def _whole_place(self, node: Node) -> Place:
+    def _whole_place(self, node: Node) -> SlotPlace:
         """Where a contiguous operand lies."""
         found = self.fused.access[node]
         slot, start = self.place[found.base]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from gradtape.compiler.emit.library import function_of
 from gradtape.compiler.emit.plans.instructions import Instruction
 from gradtape.compiler.lower.fused_loops import fusible
-from gradtape.compiler.lower.native_loops import Body, native_loop
+from gradtape.compiler.lower.native_loops import NativeBody, native_loop
 from gradtape.compiler.lower.native_stretches import PARALLEL_WORK, PreparedInstruction
 from gradtape.compiler.lower.plan import CallMemory
 from gradtape.compiler.lower.python_calls import python_call
@@ -26,7 +26,7 @@ from gradtape.ops.families.native_code import NativeCall
 
 
 def native_instruction(
-    node: Node, recorded: Node, body_of: Callable[[Program], Body], memory: CallMemory
+    node: Node, recorded: Node, body_of: Callable[[Program], NativeBody], memory: CallMemory
 ) -> PreparedInstruction:
     """A node that is in no loop, as an instruction.
 

@@ -13,7 +13,7 @@ from gradtape.compiler.emit.plans import control
 from gradtape.compiler.emit.plans.instructions import STATUS, Instruction, Instructions
 from gradtape.compiler.emit.plans.interrupts import POLL_WORK
 from gradtape.compiler.lower.native_stretches import PreparedInstruction
-from gradtape.compiler.lower.plan import CallMemory, Place
+from gradtape.compiler.lower.plan import CallMemory, SlotPlace
 from gradtape.compiler.objects.llvm import compile_ir
 from gradtape.ir import Node, Program
 from gradtape.ops.control.scan import SCAN
@@ -25,11 +25,11 @@ from gradtape.records import dataclass
 LONG_WORK = 1 << 21
 # However little a round does, the loop looks for signals after about so many.
 MOST_ROUNDS = 1024
-Row = Sequence[int]
+_Row = Sequence[int]
 
 
 @dataclass(frozen=True, eq=False)
-class Body:
+class NativeBody:
     """The native instructions of a body, and the slots that a loop has to fill for them."""
 
     stream: Instructions
@@ -59,7 +59,7 @@ def _functions() -> dict[str, int]:
 
 
 def native_loop(
-    node: Node, body_of: Callable[[Program], Body], memory: CallMemory
+    node: Node, body_of: Callable[[Program], NativeBody], memory: CallMemory
 ) -> PreparedInstruction | None:
     """A loop or branch as one instruction.
 
@@ -78,28 +78,28 @@ def native_loop(
 class _Table:
     """Rows of words in memory."""
 
-    def __init__(self, rows: Sequence[Row]) -> None:
+    def __init__(self, rows: Sequence[_Row]) -> None:
         words = [word for row in rows for word in row]
         self._memory = (ctypes.c_int64 * max(len(words), 1))(*words)
         self.address = ctypes.addressof(self._memory)
         self.count = len(rows)
 
 
-def _bound(slots: Sequence[int], places: Sequence[Place]) -> list[Row]:
+def _bound(slots: Sequence[int], places: Sequence[SlotPlace]) -> list[_Row]:
     """Bindings of slots of a body to places around it."""
     return [(slot, *place) for slot, place in zip(slots, places, strict=True)]
 
 
-def _own_bindings(body: Body, memory: CallMemory) -> list[Row]:
+def _own_bindings(body: NativeBody, memory: CallMemory) -> list[_Row]:
     """Bindings of the constant tables, the status of the run and the arena of a body."""
-    rows: list[Row] = [(slot, control.LITERAL, table.ctypes.data) for slot, table in body.tables]
+    rows: list[_Row] = [(slot, control.LITERAL, table.ctypes.data) for slot, table in body.tables]
     rows.append((STATUS, STATUS, 0))
     if body.arena_size:
         rows.append((body.arena_slot, *memory.take(body.arena_size)))
     return rows
 
 
-def _body_words(body: Body, bindings: _Table, prefix: str = "") -> dict[str, int]:
+def _body_words(body: NativeBody, bindings: _Table, prefix: str = "") -> dict[str, int]:
     stream = body.stream
     values = (stream.address, stream.count, body.slots, bindings.address, bindings.count)
     return {prefix + name: word for name, word in zip(control.BODY_WORDS, values, strict=True)}
@@ -119,7 +119,7 @@ def _prepared(
     function: str,
     names: Sequence[str],
     words: Mapping[str, int],
-    bodies: Sequence[Body],
+    bodies: Sequence[NativeBody],
     work: int,
     shared: bool,
     tables: Sequence[_Table],
@@ -140,14 +140,14 @@ def _prepared(
     )
 
 
-def _scan(scan: Scan, body: Body, memory: CallMemory) -> PreparedInstruction:
+def _scan(scan: Scan, body: NativeBody, memory: CallMemory) -> PreparedInstruction:
     constants, carries, length = scan.constants, scan.carries, scan.length
     first = constants + carries
     ins, outs = body.input_slots, body.output_slots
     bindings = _bound(ins[:first], memory.operands[:first])
-    moves: list[Row] = []
+    moves: list[_Row] = []
 
-    def follow(slot: int, place: Place, nbytes: int) -> None:
+    def follow(slot: int, place: SlotPlace, nbytes: int) -> None:
         """Bind a slot to the element of the first step, and move the slot on with each step."""
         start = (length - 1) * nbytes if scan.reverse else 0
         bindings.append((slot, place[0], place[1] + start))
@@ -156,7 +156,7 @@ def _scan(scan: Scan, body: Body, memory: CallMemory) -> PreparedInstruction:
 
     for number in range(first, len(memory.operands)):
         follow(ins[number], memory.operands[number], scan.body.inputs[number].spec.nbytes)
-    rows: list[Row] = []
+    rows: list[_Row] = []
     for number, output in enumerate(scan.body.outputs):
         nbytes = output.spec.nbytes
         if number < carries:
@@ -184,7 +184,9 @@ def _scan(scan: Scan, body: Body, memory: CallMemory) -> PreparedInstruction:
     return _prepared("scan", control.SCAN_WORDS, words, [body], work, shared, tables)
 
 
-def _while(node: Node, condition: Body, body: Body, memory: CallMemory) -> PreparedInstruction:
+def _while(
+    node: Node, condition: NativeBody, body: NativeBody, memory: CallMemory
+) -> PreparedInstruction:
     _, program, constants, maximum = node.params
     tested = _Table(
         [
@@ -194,7 +196,7 @@ def _while(node: Node, condition: Body, body: Body, memory: CallMemory) -> Prepa
         ]
     )
     bound = _Table([*_bound(body.input_slots, memory.operands), *_own_bindings(body, memory)])
-    rows: list[Row] = []
+    rows: list[_Row] = []
     for number, output in enumerate(program.outputs):
         nbytes = output.spec.nbytes
         final = memory.result(number, nbytes)
@@ -228,7 +230,7 @@ def _while(node: Node, condition: Body, body: Body, memory: CallMemory) -> Prepa
     return _prepared("repeat", control.WHILE_WORDS, words, bodies, work, shared, tables)
 
 
-def _branch(node: Node, branches: Sequence[Body], memory: CallMemory) -> PreparedInstruction:
+def _branch(node: Node, branches: Sequence[NativeBody], memory: CallMemory) -> PreparedInstruction:
     index, *others = memory.operands
     specs = enumerate(node.spec)
     targets = [memory.result(number, of.nbytes) for number, of in specs]

@@ -13,7 +13,7 @@ from gradtape.compiler.emit.register_code import RegisterCode
 from gradtape.compiler.lower.arguments import Lowered
 from gradtape.compiler.lower.effort import Effort, effort_for
 from gradtape.compiler.lower.kernel_chains import chains_among
-from gradtape.compiler.lower.plan import Place, Stretch
+from gradtape.compiler.lower.plan import SlotPlace, Stretch
 from gradtape.compiler.objects.llvm import Function, Module
 from gradtape.ir.node import Node
 from gradtape.records import dataclass
@@ -31,7 +31,7 @@ class PlacedKernel:
     """A lowered loop, and the places of the values that it reads and writes."""
 
     lowered: Lowered
-    places: Mapping[Node | str, Place]
+    places: Mapping[Node | str, SlotPlace]
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ def _shared_while_awake(
     ]
 
 
-def _arguments(item: Lowered, places: Mapping[Node | str, Place]) -> list[int]:
+def _arguments(item: Lowered, places: Mapping[Node | str, SlotPlace]) -> list[int]:
     arguments = list(item.sizes)
     table = item.kernel.tabled
     tabled = set(table)

@@ -17,7 +17,7 @@ from gradtape.ops.families.strides import Strides, row_major
 from gradtape.records import dataclass
 
 # A part, the result that it is a part of, and how many bytes into it.
-Parts = dict[Node, tuple[Node, int]]
+PartPlaces = dict[Node, tuple[Node, int]]
 # The steps, in elements, of parts that do not lie in one run of their result.
 PartSteps = dict[Node, Strides]
 # A part is written to a run for each row if these have at least so many bytes; else it is copied.
@@ -32,7 +32,7 @@ class OutputPlaces:
     written: list[Node]
     # For an output that is all the memory of a written node, in order: that node.
     same: dict[Node, Node]
-    parts: Parts
+    parts: PartPlaces
     steps: PartSteps
 
     def place(self, part: Node) -> tuple[Node, int]:
@@ -75,7 +75,7 @@ def _contents(node: Node, fused: Fused) -> Node | None:
     return found.base if in_order else None
 
 
-def read_again(program: Program, fused: Fused, parts: Parts) -> set[Node]:
+def read_again(program: Program, fused: Fused, parts: PartPlaces) -> set[Node]:
     """Nodes whose memory is read after it was written; a part in its place is not read to join."""
     found: set[Node] = set()
     for node in program.nodes:
@@ -89,7 +89,7 @@ def read_again(program: Program, fused: Fused, parts: Parts) -> set[Node]:
 
 def place_parts(
     fused: Fused, results: Collection[Node], makes: Callable[[Node], bool], kept: Collection[Node]
-) -> tuple[Parts, PartSteps]:
+) -> tuple[PartPlaces, PartSteps]:
     """The nodes that may be written straight into a joined result; their copies are dropped.
 
     `results` have memory of their own. `makes` says of a node whether a unit can write it to any
@@ -98,7 +98,7 @@ def place_parts(
     movements = [u for u in reversed(fused.units) if isinstance(u, Loop) and u.pieces is not None]
     if not movements:
         return {}, {}
-    parts: Parts = {}
+    parts: PartPlaces = {}
     steps: PartSteps = {}
     readers = _readers(fused, kept)
     rows_of = _row_by_row(fused, readers)

@@ -18,10 +18,10 @@ from gradtape.trace.value import Content
 
 # A Value or a Python number (in tests also an array): plans tell them apart where they read them.
 Input = Any
-Run = Callable[[Sequence[Input]], list[Content]]
+PlanFunction = Callable[[Sequence[Input]], list[Content]]
 
 # A slot and an offset in bytes.
-Place = tuple[int, int]
+SlotPlace = tuple[int, int]
 # The slots and numbers of one run in memory, and the address of this memory.
 RunMemory = tuple[ctypes.Array[ctypes.c_char], int]
 
@@ -30,13 +30,13 @@ RunMemory = tuple[ctypes.Array[ctypes.c_char], int]
 class CallMemory:
     """Where the operands and results of one node lie, and how it takes memory while it runs."""
 
-    operands: Sequence[Place]
+    operands: Sequence[SlotPlace]
     # Results that are read, by number.
-    results: Mapping[int, Place]
+    results: Mapping[int, SlotPlace]
     # Takes some bytes of the arena, for as long as the node is computed.
-    take: Callable[[int], Place]
+    take: Callable[[int], SlotPlace]
 
-    def result(self, number: int, nbytes: int) -> Place:
+    def result(self, number: int, nbytes: int) -> SlotPlace:
         """Where a result goes; to scratch memory if nothing reads it."""
         return self.results.get(number) or self.take(nbytes)
 
@@ -58,7 +58,7 @@ class Stretch:
 
 
 @dataclass(frozen=True)
-class Layout:
+class SlotLayout:
     """How a run fills the slots of a compiled plan, which is a single stretch.
 
     Slots begin with the arena, the numbers and the status; then come input arrays, outputs and

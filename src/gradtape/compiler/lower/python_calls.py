@@ -13,7 +13,7 @@ from gradtape.compiler.cpython.objects import add_functions
 from gradtape.compiler.emit.plans.instructions import Instruction
 from gradtape.compiler.emit.plans.python_calls import NAME, python_calls_ir
 from gradtape.compiler.lower.native_stretches import PreparedInstruction
-from gradtape.compiler.lower.plan import CallMemory, Place
+from gradtape.compiler.lower.plan import CallMemory, SlotPlace
 from gradtape.compiler.objects.llvm import compile_ir
 from gradtape.ir import Node, Spec
 from gradtape.ir.origin import mark
@@ -50,7 +50,7 @@ class _Memory:
         }
 
 
-def _array(slots: int, place: Place, of: Spec, readonly: bool) -> np.ndarray:
+def _array(slots: int, place: SlotPlace, of: Spec, readonly: bool) -> np.ndarray:
     slot, offset = place
     if not of.size:
         return np.empty(of.shape, of.dtype)

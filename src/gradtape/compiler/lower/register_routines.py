@@ -17,7 +17,7 @@ from gradtape.compiler.passes.scalar_steps import (
     Computed,
     Literal,
     Load,
-    Numbers,
+    Ordinals,
     Step,
     Template,
     code_of,
@@ -63,10 +63,10 @@ class _Steps:
         # Arrays that are read.
         self._arrays: dict[Node, int] = {}
 
-    def results(self, routine: Node) -> list[Numbers]:
+    def results(self, routine: Node) -> list[Ordinals]:
         """Add the steps of a routine; the elements of each of its results."""
         body = body_of(routine)
-        values: dict[Node, Sequence[Numbers]] = {
+        values: dict[Node, Sequence[Ordinals]] = {
             inner: (self._operand(outer),)
             for inner, outer in zip(body.inputs, routine.inputs, strict=True)
         }
@@ -81,7 +81,7 @@ class _Steps:
                 values[node] = self._applied(template, read)
         return [values[node][0] for node in body.outputs]
 
-    def lowered(self, picks: Sequence[Node], results: Sequence[Numbers]) -> Lowered:
+    def lowered(self, picks: Sequence[Node], results: Sequence[Ordinals]) -> Lowered:
         """The routine that stores those of its results that are picked."""
         arrays = [*self._arrays, *picks]
         stores: list[Stored] = [
@@ -94,7 +94,7 @@ class _Steps:
         entries: list[Entry] = [(node, 0, ()) for node in arrays]
         return Lowered(code, (), entries, 1, 1, len(steps))
 
-    def _operand(self, node: Node) -> Numbers:
+    def _operand(self, node: Node) -> Ordinals:
         """The elements of an operand, which are loaded when they are read."""
         if node in self._constants:
             _, value, dtype = node.params
@@ -110,7 +110,7 @@ class _Steps:
         found = self._number.get(step)
         return self._added(step) if found is None else found
 
-    def _applied(self, template: Template, operands: Sequence[Numbers]) -> Sequence[Numbers]:
+    def _applied(self, template: Template, operands: Sequence[Ordinals]) -> Sequence[Ordinals]:
         """The elements of each output of a node."""
         # Long programs spend their time here.
         numbers = [operands[operand][place] for operand, place in template.reads]

@@ -9,14 +9,14 @@ a number of elements says so, and that number is part of the outline.
 from __future__ import annotations
 
 from gradtape.compiler.passes.routine_op import ROUTINE, body_of
-from gradtape.compiler.passes.units import Call, Content, Fused, Loop, Registers, Unit
+from gradtape.compiler.passes.units import Call, Fused, Loop, LoopContent, Registers, Unit
 from gradtape.ir import OPERATORS, PICK, Node, Op, Program, Spec, View, spec
 from gradtape.ops.families.strides import Access, viewed, whole
 
-Sizes = tuple[int, ...]
+AxisLengths = tuple[int, ...]
 
 
-def outline(program: Program) -> tuple[tuple[object, ...], Sizes] | None:
+def outline(program: Program) -> tuple[tuple[object, ...], AxisLengths] | None:
     """What programs have in common that differ in sizes alone, and the sizes in order.
 
     None for a program with ops whose params may hold lengths, or with an empty axis.
@@ -144,7 +144,7 @@ def _resized_unit(unit: Unit, new: dict[Node, Node], sizes: dict[int, int]) -> U
 def _resized_loop(loop: Loop, new: dict[Node, Node], sizes: dict[int, int]) -> Loop:
     content = loop.content
     if content is not None:
-        content = Content(
+        content = LoopContent(
             [new[node] for node in content.reads],
             content.numbers,
             content.body,

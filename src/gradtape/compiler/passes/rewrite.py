@@ -46,7 +46,7 @@ class Rewriting:
             if LINES.following and made is not old:
                 follow(old, made)
 
-    def run(self, rule: Rule) -> Program:
+    def run(self, rule: RewriteRule) -> Program:
         """Replace each node by what the rule gives for it, or keep it if that is None."""
         for node in self._program.nodes:
             made = rule(node, self)
@@ -69,10 +69,10 @@ class Rewriting:
 
 
 # The node in the place of an old one, given the program as far as it is written.
-Rule = Callable[[Node, Rewriting], Node | None]
+RewriteRule = Callable[[Node, Rewriting], Node | None]
 
 
-def rewrite(program: Program, rule: Rule) -> Program:
+def rewrite(program: Program, rule: RewriteRule) -> Program:
     """The program with nodes replaced by what `rule` gives for them, and all above these rebuilt.
 
     A new node may read others that the rule has made. Nodes that nothing reads any more are

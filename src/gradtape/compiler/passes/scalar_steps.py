@@ -35,7 +35,7 @@ from gradtape.ops.families.strides import Strides, is_strided_view, row_major, v
 from gradtape.records import dataclass
 
 # Steps, and elements in the order of an array, are numbered.
-Numbers = Sequence[int]
+Ordinals = Sequence[int]
 
 
 class Apply(NamedTuple):
@@ -99,13 +99,13 @@ MOST_COMPUTED, MOST_VIEWED, MOST_JOINED = 24, 256, 1024
 class Template:
     """The steps of a node over elements of its operands.
 
-    Numbers below `len(reads)` are elements that are read: an operand and the place in it.
+    Ordinals below `len(reads)` are elements that are read: an operand and the place in it.
     """
 
     reads: Sequence[tuple[int, int]]
     steps: Sequence[Computed | Literal]
     # The elements of each output.
-    outputs: Sequence[Numbers]
+    outputs: Sequence[Ordinals]
     # About how long all steps take, and how long they take on vectors, as a loop computes them.
     cost: int
     vector_cost: float
@@ -157,7 +157,7 @@ Lowers = Callable[[Node], bool]
 
 
 @remembered(4096)
-def positions(shape: Shape, strides: Strides, start: int) -> Numbers:
+def positions(shape: Shape, strides: Strides, start: int) -> Ordinals:
     """The places of the elements of an array in memory, in row-major order."""
     found = [start]
     for n, stride in zip(shape, strides, strict=True):
@@ -167,7 +167,7 @@ def positions(shape: Shape, strides: Strides, start: int) -> Numbers:
 
 
 @remembered(4096)
-def lines(shape: Shape, axes: tuple[int, ...]) -> Sequence[Numbers]:
+def lines(shape: Shape, axes: tuple[int, ...]) -> Sequence[Ordinals]:
     """For each element of a reduction over `axes`: the elements that it combines."""
     strides = row_major(shape)
     kept = [axis for axis in range(len(shape)) if axis not in axes]
@@ -222,7 +222,7 @@ class _Template:
         self._steps: list[Computed | Literal] = []
         self._number: dict[Computed | Literal, int] = {}
         self._reads: dict[tuple[int, int], int] = {}
-        self._elements: dict[Node, Numbers] = {}
+        self._elements: dict[Node, Ordinals] = {}
         self._operands: dict[Node, int] = {}
         self._cost, self._vector_cost = 0, 0.0
         self._loops = 0
@@ -239,7 +239,7 @@ class _Template:
         outputs = self._add(self._node)
         first = len(self._reads)
 
-        def moved(numbers: Numbers) -> tuple[int, ...]:
+        def moved(numbers: Ordinals) -> tuple[int, ...]:
             return tuple([first + n if n >= 0 else -1 - n for n in numbers])
 
         steps = [
@@ -260,7 +260,7 @@ class _Template:
 
     # Nodes.
 
-    def _add(self, node: Node) -> list[Numbers]:
+    def _add(self, node: Node) -> list[Ordinals]:
         """The elements of each output of a node."""
         if is_composed(node) and all(each.size <= MOST_VIEWED for each in node.inputs):
             found = self._composed(node)
@@ -274,7 +274,7 @@ class _Template:
         self._elements[node] = numbers = self._one(node)
         return [numbers]
 
-    def _composed(self, node: Node) -> list[Numbers] | None:
+    def _composed(self, node: Node) -> list[Ordinals] | None:
         assert node.op.composition is not None
         with scratch():
             made = node.op.composition(*node.inputs, **node.keywords)
@@ -294,7 +294,7 @@ class _Template:
         self._loops = before + -(-(self._loops - before) // 2)
         return [self._of(one, one.shape) for one in results]
 
-    def _one(self, node: Node) -> Numbers:
+    def _one(self, node: Node) -> Ordinals:
         op = node.op
         if op is OPERATORS.full:
             return self._constant(node, node.shape)
@@ -326,7 +326,7 @@ class _Template:
             for arguments in zip(*operands, strict=True)
         ]
 
-    def _viewed(self, node: Node) -> Numbers:
+    def _viewed(self, node: Node) -> Ordinals:
         (parent,) = node.inputs
         if node.op.view is View.RESHAPE:
             return self._of(parent, parent.shape)
@@ -335,7 +335,7 @@ class _Template:
             raise NotTiny
         return self._at(parent, positions(found.shape, found.strides, found.offset))
 
-    def _reduced(self, node: Node, accumulation: Accumulation) -> Numbers:
+    def _reduced(self, node: Node, accumulation: Accumulation) -> Ordinals:
         (parent,), code = node.inputs, code_of(node.dtype)
         if parent.size > MOST_COMPUTED:
             raise NotTiny
@@ -349,7 +349,7 @@ class _Template:
             for line in lines(parent.shape, reduced_axes(node))
         ]
 
-    def _contracted(self, node: Node) -> Numbers:
+    def _contracted(self, node: Node) -> Ordinals:
         """A sum of products of elements."""
         assert node.op.labels is not None
         if any(parent.size == 0 for parent in node.inputs):
@@ -384,7 +384,7 @@ class _Template:
         self._vector_cost += 2 * len(products) / VECTOR
         return found
 
-    def _scanned(self, node: Node, accumulation: Accumulation) -> Numbers:
+    def _scanned(self, node: Node, accumulation: Accumulation) -> Ordinals:
         axis, reverse = node.params
         code = code_of(node.dtype)
         self._count(node, 1)
@@ -401,7 +401,7 @@ class _Template:
                 found[at] = state = self._step(Follow(accumulation, arguments, code))
         return found
 
-    def _moved(self, node: Node) -> Numbers:
+    def _moved(self, node: Node) -> Ordinals:
         """Elements that copies bring to their places, in the order of the copies."""
         assert node.op.copies is not None
         if any(parent.size == 0 for parent in node.inputs):
@@ -426,7 +426,7 @@ class _Template:
                 found[target] = number
         return found
 
-    def _source(self, piece: Piece) -> Numbers:
+    def _source(self, piece: Piece) -> Ordinals:
         if piece.strides is None:
             return self._constant(piece.source, piece.shape)
         places = self._places(piece.shape, piece.strides, piece.offset, piece.reads)
@@ -434,7 +434,7 @@ class _Template:
 
     def _places(
         self, shape: Shape, strides: Strides, start: int, indices: Iterable[Index]
-    ) -> Numbers:
+    ) -> Ordinals:
         """Places in an array, moved by positions that are known."""
         found = positions(shape, strides, start)
         for index in indices:
@@ -449,17 +449,17 @@ class _Template:
 
     # Elements.
 
-    def _of(self, node: Node, shape: Shape) -> Numbers:
+    def _of(self, node: Node, shape: Shape) -> Ordinals:
         """The elements of a node, broadcast to a shape."""
         if node.op is OPERATORS.full:
             return self._constant(node, shape)
         return self._at(node, positions(shape, whole(node).stretched(shape), 0))
 
-    def _constant(self, node: Node, shape: Shape) -> Numbers:
+    def _constant(self, node: Node, shape: Shape) -> Ordinals:
         _, value, dtype = node.params
         return [self._literal(value, dtype)] * math.prod(shape)
 
-    def _at(self, node: Node, places: Numbers) -> Numbers:
+    def _at(self, node: Node, places: Ordinals) -> Ordinals:
         """Elements of a node by their places."""
         operand = self._operands.get(node)
         if operand is not None:
@@ -482,7 +482,7 @@ class _Template:
     def _literal(self, value: complex, dtype: DType) -> int:
         return self._step(Literal(np.array(value, dtype).tobytes(), code_of(dtype)))
 
-    def _cast(self, numbers: Numbers, old: DType, new: DType) -> Numbers:
+    def _cast(self, numbers: Ordinals, old: DType, new: DType) -> Ordinals:
         if old == new:
             return numbers
         code = code_of(new)

@@ -13,7 +13,7 @@ from gradtape.ir import OPERATORS, Node, Program, View, rebuilt, spec
 from gradtape.ir.origin import LINES, follow
 from gradtape.ops.arrays.movement import PERMUTE_DIMS, RESHAPE
 
-Axes = tuple[int, ...]
+_Axes = tuple[int, ...]
 # A chain of more ops takes much longer than reading its operand across rows.
 LONGEST = 64
 
@@ -57,7 +57,7 @@ def _is_transposed(node: Node, readers: Counter[Node]) -> bool:
     return node.op.view is View.PERMUTE and readers[node] > 0
 
 
-def _axes(node: Node, readers: Counter[Node]) -> Axes | None:
+def _axes(node: Node, readers: Counter[Node]) -> _Axes | None:
     """How the large operands of a chain of element-wise ops are transposed."""
     for _ in range(LONGEST):
         if not _is_chain(node, readers):
@@ -65,7 +65,7 @@ def _axes(node: Node, readers: Counter[Node]) -> Axes | None:
         large = [parent for parent in node.inputs if parent.shape == node.shape]
         transposed = [parent for parent in large if _is_transposed(parent, readers)]
         if transposed:
-            axes: Axes = transposed[0].params[0]
+            axes: _Axes = transposed[0].params[0]
             return axes
         if not large:
             return None
@@ -74,7 +74,7 @@ def _axes(node: Node, readers: Counter[Node]) -> Axes | None:
 
 
 def _untransposed(
-    node: Node, axes: Axes, readers: Counter[Node], new: dict[Node, Node], length: int
+    node: Node, axes: _Axes, readers: Counter[Node], new: dict[Node, Node], length: int
 ) -> Node | None:
     """The node of which `node` is the transposition by `axes`, or None if there is none.
 
@@ -104,7 +104,7 @@ def _untransposed(
     return made
 
 
-def _stretched(node: Node, axes: Axes) -> Node:
+def _stretched(node: Node, axes: _Axes) -> Node:
     """An operand that broadcasts, with its axes in the order of the untransposed chain."""
     full = (1,) * (len(axes) - node.ndim) + node.shape
     if full != node.shape:
@@ -112,10 +112,10 @@ def _stretched(node: Node, axes: Axes) -> Node:
     return _permuted(node, _inverse(axes))
 
 
-def _permuted(node: Node, axes: Axes) -> Node:
+def _permuted(node: Node, axes: _Axes) -> Node:
     shape = tuple(node.shape[axis] for axis in axes)
     return Node(PERMUTE_DIMS, (node,), (axes,), spec(shape, node.dtype))
 
 
-def _inverse(axes: Axes) -> Axes:
+def _inverse(axes: _Axes) -> _Axes:
     return tuple(axes.index(axis) for axis in range(len(axes)))

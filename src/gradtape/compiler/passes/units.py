@@ -13,7 +13,7 @@ from gradtape.records import dataclass
 
 
 @dataclass
-class Content:
+class LoopContent:
     """What a loop computes at each point: found by lowering it, and the same at all sizes."""
 
     # Nodes read from memory, and the number of the operand that each is.
@@ -42,7 +42,7 @@ class Loop:
     # The copies that a movement is made of; like a scan, it is alone in its loop.
     pieces: list[Piece] | None = None
     alone: bool = False
-    content: Content | None = None
+    content: LoopContent | None = None
 
 
 @dataclass

@@ -20,7 +20,7 @@ import numpy as np
 
 from gradtape.compiler.cpython import call_context
 from gradtape.compiler.emit.plans.instructions import FIRST, SCALARS, STATUS
-from gradtape.compiler.lower.plan import Layout
+from gradtape.compiler.lower.plan import SlotLayout
 from gradtape.dtypes import World
 from gradtape.ir.node import Node
 from gradtape.jit.native.call_slot import compile_guards, install
@@ -104,7 +104,7 @@ class CallContext:
         self._words[:] = [fields.get(name, 0) for name in call_context.CONTEXT]
         self.address = ctypes.addressof(self._words)
 
-    def _plan_fields(self, run: PlanRun, layout: Layout, rows: ArgumentRows) -> dict[str, int]:
+    def _plan_fields(self, run: PlanRun, layout: SlotLayout, rows: ArgumentRows) -> dict[str, int]:
         """How the slots of the plan are filled in each call, and how it is run."""
         fixed = run.constants()
         sources = _Sources(rows.inputs, run.inputs)

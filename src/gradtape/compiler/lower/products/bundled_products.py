@@ -13,8 +13,8 @@ from gradtape.compiler.lower.products.dot_products import dot_instruction
 from gradtape.compiler.lower.products.lane_products import lane_instruction
 from gradtape.compiler.lower.products.tiled_products import (
     PARALLEL_WORK,
-    Axis,
     Contraction,
+    LoopAxis,
     Words,
     module_of,
 )
@@ -92,7 +92,7 @@ def _in_pieces(product: Contraction, count: int) -> Contraction:
     """The contraction with parts of the first axis of rows as items of the batch."""
     axis, *others = product.rows
     length = axis.length // count
-    piece = Axis(count, length * axis.a, 0, length * axis.c)
+    piece = LoopAxis(count, length * axis.a, 0, length * axis.c)
     rows = [replace(axis, length=length), *others]
     return replace(product, rows=rows, batch=[*product.batch, piece])
 

@@ -17,9 +17,9 @@ from gradtape.compiler.emit.plans.dots import (
 )
 from gradtape.compiler.emit.plans.instructions import Instruction
 from gradtape.compiler.lower.products.tiled_products import (
-    Axes,
-    Axis,
     Contraction,
+    LoopAxes,
+    LoopAxis,
     count_of,
     filled_up,
     longer,
@@ -52,16 +52,18 @@ def dot_instruction(product: Contraction) -> Instruction | None:
     return _instruction(product, dot_shape(item, bits, columns), apart, run)
 
 
-def _runs(depth: Axes, item: int) -> tuple[list[Axis], list[Axis]]:
+def _runs(depth: LoopAxes, item: int) -> tuple[list[LoopAxis], list[LoopAxis]]:
     """The axes of the depth that lie in one run of the left operand, after the others."""
     apart = sorted(longer(depth), key=lambda axis: -abs(axis.a))
-    run: list[Axis] = []
+    run: list[LoopAxis] = []
     while apart and apart[-1].a == item * count_of(run):
         run.insert(0, apart.pop())
     return apart, run
 
 
-def _instruction(product: Contraction, shape: DotShape, apart: Axes, run: Axes) -> Instruction:
+def _instruction(
+    product: Contraction, shape: DotShape, apart: LoopAxes, run: LoopAxes
+) -> Instruction:
     row, rows = product.row_axes()
     count = -(-count_of(rows) // shape.rows)
     steps, rest = divmod(count_of(run), shape.lanes)
@@ -85,7 +87,7 @@ def _instruction(product: Contraction, shape: DotShape, apart: Axes, run: Axes) 
     return shared_instruction(function, words, 1, product.work, tables)
 
 
-def _depth_tables(shape: DotShape, apart: Axes, run: Axes) -> tuple[np.ndarray, np.ndarray]:
+def _depth_tables(shape: DotShape, apart: LoopAxes, run: LoopAxes) -> tuple[np.ndarray, np.ndarray]:
     """Offsets of each step in a, and of each of its lanes in b; the rests of runs come last."""
     lanes, number = shape.lanes, count_of(run)
     whole = number - number % lanes

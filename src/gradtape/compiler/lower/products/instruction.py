@@ -6,10 +6,10 @@ import operator
 
 from gradtape.compiler.emit.plans.gemm import Operand
 from gradtape.compiler.emit.plans.instructions import Instruction
-from gradtape.compiler.lower.plan import Place
+from gradtape.compiler.lower.plan import SlotPlace
 from gradtape.compiler.lower.products import blas
 from gradtape.compiler.lower.products.bundled_products import bundled
-from gradtape.compiler.lower.products.tiled_products import Axis, Contraction
+from gradtape.compiler.lower.products.tiled_products import Contraction, LoopAxis
 from gradtape.ir import Node
 from gradtape.ir.op_facts import Nest, NestAxis
 from gradtape.ops.families.strides import Strides, row_major
@@ -19,7 +19,7 @@ Lie = tuple[int, int, tuple[int, ...]]
 
 
 def product_instruction(
-    node: Node, left: Lie, right: Lie, place: Place, steps: Strides
+    node: Node, left: Lie, right: Lie, place: SlotPlace, steps: Strides
 ) -> Instruction | None:
     """The instruction that computes a node at a place, or None if there is none.
 
@@ -58,8 +58,10 @@ def _contraction(nest: Nest, a: Operand, b: Operand, c: Operand, node: Node) -> 
     def step(operand: Operand, along: tuple[int, int] | None) -> int:
         return 0 if along is None else operand.strides[along[0]] * along[1]
 
-    def axes(loops: tuple[NestAxis, ...]) -> list[Axis]:
-        return [Axis(one.length, step(a, one.a), step(b, one.b), step(c, one.c)) for one in loops]
+    def axes(loops: tuple[NestAxis, ...]) -> list[LoopAxis]:
+        return [
+            LoopAxis(one.length, step(a, one.a), step(b, one.b), step(c, one.c)) for one in loops
+        ]
 
     first, second, result = (
         (operand.slot, operand.offset + sum(map(operator.mul, start, operand.strides)))

@@ -20,7 +20,7 @@ from gradtape.compiler.emit.plans.instructions import Instruction
 from gradtape.compiler.emit.plans.lanes import LaneArguments
 from gradtape.compiler.emit.plans.packing import Shape, shape_for
 from gradtape.compiler.emit.plans.tiles import TileArguments
-from gradtape.compiler.lower.plan import Place
+from gradtape.compiler.lower.plan import SlotPlace
 from gradtape.compiler.machine_limits import second_cache
 from gradtape.compiler.objects import llvm
 from gradtape.compiler.objects.emission import Source
@@ -73,7 +73,7 @@ Words = TileArguments | DotArguments | LaneArguments
 
 
 @dataclass(frozen=True)
-class Axis:
+class LoopAxis:
     """An axis of a contraction: its length, and the step in bytes of each operand along it."""
 
     length: int
@@ -82,7 +82,7 @@ class Axis:
     c: int = 0
 
 
-Axes = Sequence[Axis]
+LoopAxes = Sequence[LoopAxis]
 
 
 @dataclass(frozen=True)
@@ -94,13 +94,13 @@ class Contraction:
     """
 
     dtype: DTypeLike
-    a: Place
-    b: Place
-    c: Place
-    rows: Axes
-    columns: Axes
-    depth: Axes
-    batch: Axes = field(default=())
+    a: SlotPlace
+    b: SlotPlace
+    c: SlotPlace
+    rows: LoopAxes
+    columns: LoopAxes
+    depth: LoopAxes
+    batch: LoopAxes = field(default=())
     adds: bool = False
 
     def fits(self) -> bool:
@@ -109,11 +109,11 @@ class Contraction:
         longest = max(map(count_of, (self.batch, rows, self.columns, depth)))
         return self.work > 0 and longest <= LONGEST
 
-    def row_axes(self) -> tuple[Axis, list[Axis]]:
+    def row_axes(self) -> tuple[LoopAxis, list[LoopAxis]]:
         """The outer axis of rows, which is in no table, and the inner ones."""
         return with_outer(sorted(longer(self.rows), key=lambda axis: -abs(axis.a)), INNER_ROWS)
 
-    def depth_axes(self) -> tuple[Axis, list[Axis]]:
+    def depth_axes(self) -> tuple[LoopAxis, list[LoopAxis]]:
         """The outer axis of the depth, which is in no table, and the inner ones."""
         depth = sorted(longer(self.depth), key=lambda axis: -max(abs(axis.a), abs(axis.b)))
         return with_outer(depth, INNER_DEPTH) if count_of(depth) > packing.DEPTH else (ONE, depth)
@@ -154,7 +154,10 @@ class Contraction:
         item, column_axes = dtype.itemsize, self.columns
         if dtype.kind == "c":
             item //= 2
-            depth, column_axes = [*depth, Axis(2, item)], [*column_axes, Axis(2, 0, item, item)]
+            depth, column_axes = (
+                [*depth, LoopAxis(2, item)],
+                [*column_axes, LoopAxis(2, 0, item, item)],
+            )
         n, columns = count_of(column_axes), offsets_along(column_axes, "b")
         deep_tables = [offsets_along(depth, name) for name in "ab"]
         across = _across(depth, item)
@@ -195,7 +198,7 @@ class Contraction:
         function = llvm.Function(module_of(tiles.tiles_ir, shape), "tiles")
         return shared_instruction(function, words, words.panels, self.work, tables)
 
-    def _shape(self, item: int, columns: int, rows: Axes, depth: np.ndarray) -> Shape:
+    def _shape(self, item: int, columns: int, rows: LoopAxes, depth: np.ndarray) -> Shape:
         """The shape of tiles for elements of some bytes, and offsets of the depth in a."""
         bits = llvm.host().bits
         in_runs = not len(depth) % packing.RUN and _in_runs(depth, packing.RUN, item)
@@ -210,7 +213,7 @@ class Contraction:
         return few and n % shape.width == 0 and _in_one_run(columns, shape.size)
 
 
-ONE = Axis(1)
+ONE = LoopAxis(1)
 
 
 def matrix_product(dtype: DTypeLike, a: Operand, b: Operand, c: Operand) -> Contraction | None:
@@ -220,16 +223,19 @@ def matrix_product(dtype: DTypeLike, a: Operand, b: Operand, c: Operand) -> Cont
     if n > 1 and c.strides[-1] != item:
         return None
     steps = [leading_strides(each, len(leading)) for each in (a, b, c)]
-    outer = [Axis(n, *step) for n, *step in zip(leading, *steps, strict=True) if n != 1]
+    outer = [LoopAxis(n, *step) for n, *step in zip(leading, *steps, strict=True) if n != 1]
     found = Contraction(
         dtype,
         (a.slot, a.offset),
         (b.slot, b.offset),
         (c.slot, c.offset),
         # What is multiplied by the same matrix is more rows.
-        rows=[*(axis for axis in outer if not axis.b), Axis(m, a.strides[-2], 0, c.strides[-2])],
-        columns=[Axis(n, 0, b.strides[-1], item)],
-        depth=[Axis(k, a.strides[-1], b.strides[-2])],
+        rows=[
+            *(axis for axis in outer if not axis.b),
+            LoopAxis(m, a.strides[-2], 0, c.strides[-2]),
+        ],
+        columns=[LoopAxis(n, 0, b.strides[-1], item)],
+        depth=[LoopAxis(k, a.strides[-1], b.strides[-2])],
         batch=[axis for axis in outer if axis.b],
     )
     return found if found.fits() else None
@@ -264,15 +270,15 @@ def _is_held(m: int, k: int, item: int, in_runs: bool, held: Mapping[int, int]) 
     return k <= DEEPEST and m * k * item <= (held[item] if in_runs else HELD_APART)
 
 
-def count_of(axes: Axes) -> int:
+def count_of(axes: LoopAxes) -> int:
     return math.prod(axis.length for axis in axes)
 
 
-def longer(axes: Axes) -> list[Axis]:
+def longer(axes: LoopAxes) -> list[LoopAxis]:
     return [axis for axis in axes if axis.length != 1]
 
 
-def _across(depth: Axes, item: int) -> int:
+def _across(depth: LoopAxes, item: int) -> int:
     """Bytes between neighbours of the left operand along its depth."""
     return min((abs(axis.a) for axis in longer(depth)), default=item)
 
@@ -282,14 +288,14 @@ def _turns(columns: int, across: int) -> bool:
     return columns >= TURNED_COLUMNS and across >= packing.LINE
 
 
-def with_outer(axes: list[Axis], inner: int) -> tuple[Axis, list[Axis]]:
+def with_outer(axes: list[LoopAxis], inner: int) -> tuple[LoopAxis, list[LoopAxis]]:
     """The first axis, if the others alone are long enough for a table, and the rest."""
     if len(axes) > 1 and count_of(axes[1:]) >= inner:
         return axes[0], axes[1:]
     return ONE, axes
 
 
-def offsets_along(axes: Axes, operand: str) -> np.ndarray:
+def offsets_along(axes: LoopAxes, operand: str) -> np.ndarray:
     """The offset of each position along some axes, in bytes, in row-major order."""
     total = np.zeros(1, np.int64)
     for axis in axes:
@@ -322,7 +328,7 @@ def block_bytes() -> int:
     return max(second_cache() // 4, BLOCK)
 
 
-def _blocks(row: Axis, rows: Axes, fitting: int, tile: int) -> tuple[int, int]:
+def _blocks(row: LoopAxis, rows: LoopAxes, fitting: int, tile: int) -> tuple[int, int]:
     """How many outer rows and how many tiles share the second cache, if so many rows fit."""
     inner = count_of(rows)
     if inner >= fitting:
