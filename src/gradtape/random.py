@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from gradtape.argument_checks import check_exports as _check_exports
 from gradtape.concurrency import new_lock
-from gradtape.tensor.generator import Generator, ShapeLike, State, require_repeatable
+from gradtape.tensor.generator import DrawShape, Generator, GeneratorState, require_repeatable
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.tensor_like import TensorLike
 
@@ -71,7 +71,7 @@ def seed(seed: int, /) -> None:
         made.number = 0
 
 
-def get_state() -> State | None:
+def get_state() -> GeneratorState | None:
     """The state of the shared stream; None if nothing was drawn from it and no seed was set.
 
     >>> gt.random.seed(3)
@@ -85,7 +85,7 @@ def get_state() -> State | None:
         return _shared["generator"].state if _shared else None
 
 
-def set_state(state: State, /) -> None:
+def set_state(state: GeneratorState, /) -> None:
     """Let the shared stream go on from a state that `get_state` gave.
 
     >>> gt.random.set_state(gt.random.Generator(3).state)
@@ -101,7 +101,7 @@ def set_state(state: State, /) -> None:
 
 
 def uniform(
-    shape: ShapeLike = (),
+    shape: DrawShape = (),
     *,
     low: TensorLike = 0.0,
     high: TensorLike = 1.0,
@@ -117,7 +117,7 @@ def uniform(
 
 
 def normal(
-    shape: ShapeLike = (),
+    shape: DrawShape = (),
     *,
     loc: TensorLike = 0.0,
     scale: TensorLike = 1.0,
@@ -134,7 +134,7 @@ def normal(
 
 
 def truncated_normal(
-    shape: ShapeLike = (),
+    shape: DrawShape = (),
     *,
     loc: TensorLike = 0.0,
     scale: TensorLike = 1.0,
@@ -154,7 +154,7 @@ def truncated_normal(
 
 
 def exponential(
-    shape: ShapeLike = (),
+    shape: DrawShape = (),
     *,
     scale: TensorLike = 1.0,
     dtype: DTypeLike | None = None,
@@ -169,7 +169,7 @@ def exponential(
 
 
 def integers(
-    shape: ShapeLike = (),
+    shape: DrawShape = (),
     low: int = 0,
     high: int | None = None,
     *,
@@ -184,7 +184,7 @@ def integers(
     return _generator(seed).integers(shape, low, high, dtype=dtype)
 
 
-def bernoulli(shape: ShapeLike = (), *, p: TensorLike = 0.5, seed: int | None = None) -> Tensor:
+def bernoulli(shape: DrawShape = (), *, p: TensorLike = 0.5, seed: int | None = None) -> Tensor:
     """Booleans that are True with probability p.
 
     >>> gt.random.bernoulli((3,), p=1.0, seed=0).tolist()

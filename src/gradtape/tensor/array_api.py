@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from gradtape.tensor.tensor_like import TensorLike
     from gradtape.tensor.variable import Variable
 
-    Kind: TypeAlias = DTypeLike | tuple["Kind", ...]
+    _Kind: TypeAlias = DTypeLike | tuple["_Kind", ...]
     # A dtype, or something that has one.
-    Typed: TypeAlias = DTypeLike | Tensor | Variable | np.ndarray
+    _Typed: TypeAlias = DTypeLike | Tensor | Variable | np.ndarray
 
 __all__ = [
     "__array_namespace_info__",
@@ -77,13 +77,13 @@ class IntegerLimits:
     dtype: DType
 
 
-def _dtype_of(thing: Typed) -> DType:
+def _dtype_of(thing: _Typed) -> DType:
     if isinstance(thing, (np.dtype, type, str)) or not hasattr(thing, "dtype"):
         return as_dtype(thing)
     return as_dtype(thing.dtype)
 
 
-def finfo(type: Typed, /) -> FloatLimits:
+def finfo(type: _Typed, /) -> FloatLimits:
     """The limits of a floating dtype, or of a tensor's.
 
     >>> gt.finfo(gt.float32).bits
@@ -103,7 +103,7 @@ def finfo(type: Typed, /) -> FloatLimits:
     )
 
 
-def iinfo(type: Typed, /) -> IntegerLimits:
+def iinfo(type: _Typed, /) -> IntegerLimits:
     """The limits of an integer dtype, or of a tensor's.
 
     >>> gt.iinfo(gt.int8).max
@@ -127,7 +127,7 @@ KINDS = {
 }
 
 
-def isdtype(dtype: DTypeLike, kind: Kind) -> bool:
+def isdtype(dtype: DTypeLike, kind: _Kind) -> bool:
     """Whether a dtype is another, or of a kind such as "integral", or of any of several.
 
     >>> gt.isdtype(gt.float32, "real floating")
@@ -144,7 +144,7 @@ def isdtype(dtype: DTypeLike, kind: Kind) -> bool:
     return as_dtype(dtype) == as_dtype(kind)
 
 
-def result_type(*arrays_and_dtypes: Typed | complex) -> DType:
+def result_type(*arrays_and_dtypes: _Typed | complex) -> DType:
     """The dtype that operands have in common; Python scalars adapt to the rest.
 
     >>> gt.result_type(gt.float32, gt.asarray([1], dtype=gt.int8), 2.0)
@@ -163,7 +163,7 @@ def result_type(*arrays_and_dtypes: Typed | complex) -> DType:
     return found
 
 
-def can_cast(from_: Typed, to: DTypeLike, /) -> bool:
+def can_cast(from_: _Typed, to: DTypeLike, /) -> bool:
     """Whether a dtype, or a tensor's, can become another without loss by promotion.
 
     >>> gt.can_cast(gt.int8, gt.float32)
@@ -216,7 +216,7 @@ class __array_namespace_info__:  # noqa: N801 - the standard's name
             "indexing": dtypes.int64,
         }
 
-    def dtypes(self, *, device: str | None = None, kind: Kind | None = None) -> dict[str, DType]:
+    def dtypes(self, *, device: str | None = None, kind: _Kind | None = None) -> dict[str, DType]:
         """Dtypes by name, all of them or those of a kind."""
         check_device("dtypes", device)
         wanted = [d for d in SUPPORTED if kind is None or isdtype(d, kind)]

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from gradtape.dtypes import DTypeLike
 
 # Both words of the key, and the counter.
-State: TypeAlias = tuple[int, int, int]
-ShapeLike: TypeAlias = SupportsIndex | Sequence[SupportsIndex]
+GeneratorState: TypeAlias = tuple[int, int, int]
+DrawShape: TypeAlias = SupportsIndex | Sequence[SupportsIndex]
 
 
 @remembered(1024)
@@ -100,13 +100,13 @@ class Generator:
         self._lock = new_lock()
 
     @property
-    def state(self) -> State:
+    def state(self) -> GeneratorState:
         """Key and counter, from which `from_state` restores the generator."""
         self._leave("the state of a generator is read")
         return (*self._key, self._counter)
 
     @classmethod
-    def from_state(cls, state: State) -> Generator:
+    def from_state(cls, state: GeneratorState) -> Generator:
         """A generator that goes on where another one was.
 
         >>> a = gt.random.Generator(1)
@@ -119,7 +119,7 @@ class Generator:
         made.restore(state)
         return made
 
-    def restore(self, state: State) -> None:
+    def restore(self, state: GeneratorState) -> None:
         """Go on where a generator of this state was.
 
         >>> a, b = gt.random.Generator(1), gt.random.Generator(2)
@@ -172,7 +172,7 @@ class Generator:
         """The counter."""
         return self._counter
 
-    def reserve(self, blocks: int) -> State:
+    def reserve(self, blocks: int) -> GeneratorState:
         """Move the counter on by so many blocks, and give the state before."""
         with self._lock:
             counter = self._counter
@@ -220,14 +220,14 @@ class Generator:
             capture.draws.drew_again(self, start, width, stop)
         return width
 
-    def bits(self, shape: ShapeLike = ()) -> Tensor:
+    def bits(self, shape: DrawShape = ()) -> Tensor:
         """Uniform 64-bit words, of dtype uint64."""
         size = sizes("bits", shape)
         return draws.bits(self._next(math.prod(size)), size)
 
     def uniform(
         self,
-        shape: ShapeLike = (),
+        shape: DrawShape = (),
         *,
         low: TensorLike = 0.0,
         high: TensorLike = 1.0,
@@ -243,7 +243,7 @@ class Generator:
 
     def normal(
         self,
-        shape: ShapeLike = (),
+        shape: DrawShape = (),
         *,
         loc: TensorLike = 0.0,
         scale: TensorLike = 1.0,
@@ -256,7 +256,7 @@ class Generator:
 
     def truncated_normal(
         self,
-        shape: ShapeLike = (),
+        shape: DrawShape = (),
         *,
         loc: TensorLike = 0.0,
         scale: TensorLike = 1.0,
@@ -274,7 +274,7 @@ class Generator:
 
     def exponential(
         self,
-        shape: ShapeLike = (),
+        shape: DrawShape = (),
         *,
         scale: TensorLike = 1.0,
         dtype: DTypeLike | None = None,
@@ -286,7 +286,7 @@ class Generator:
 
     def integers(
         self,
-        shape: ShapeLike = (),
+        shape: DrawShape = (),
         low: int = 0,
         high: int | None = None,
         *,
@@ -311,7 +311,7 @@ class Generator:
         # Words are added modulo 2⁶⁴, so that negative bounds come out right after the cast.
         return cast(found + (first % 2**64) if first else found, chosen)
 
-    def bernoulli(self, shape: ShapeLike = (), *, p: TensorLike = 0.5) -> Tensor:
+    def bernoulli(self, shape: DrawShape = (), *, p: TensorLike = 0.5) -> Tensor:
         """Booleans that are True with probability p."""
         size = sizes("bernoulli", shape)
         found = draws.unit_interval(self.bits(size), np.dtype(np.float64))

@@ -1,8 +1,8 @@
 """Recordings: the pending work of a thread.
 
 Nodes are static. Everything that differs from one run of a program to the next lives here: the
-order of applications (`Log`), the values computed so far (`KeptValues`), the handles and what their
-next flush needs to know (`Pending`), and the values of the leaves.
+order of applications (`Applications`), the values computed so far (`KeptValues`), the handles and
+what their next flush needs to know (`Pending`), and the values of the leaves.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class DerivativeRule(Protocol):
     def push(self, recording: Any, node: Node, tangents: Any) -> Sequence[Any]: ...
 
 
-class Log(list[Node]):
+class Applications(list[Node]):
     """The applications of a recording in order, each node once, and the ends of tapes' windows.
 
     A tape records the stretches between its entry and its exit; the *windows* of a tape are these
@@ -227,7 +227,7 @@ class Recording:
         self.forks = Process.forks
         self.table: Table = table()
         self.interned = self.table.nodes
-        self.log = Log()
+        self.log = Applications()
         self.values = KeptValues()
         self.pending = Pending()
         self.handles: list[Handle] = modes.handle_list()
@@ -260,7 +260,7 @@ class Recording:
         recorded.recordings += 1
         recorded.applications += len(self.log)
         # New containers, because a frame that is interrupted here may still read the old ones.
-        self.log = Log()
+        self.log = Applications()
         self.leaves = []
         self.handles = []
         self.imported = {}

@@ -92,7 +92,7 @@ def offsets() -> dict[str, int] | None:
     return found if all(checks) else None
 
 
-class Recorded:
+class TensorClass:
     """The class whose operators the native code takes the place of: Tensor, given by `switch`."""
 
     kind: type[Handle]
@@ -111,7 +111,7 @@ class Native:
         self.unsupported: weakref.WeakSet[type] = weakref.WeakSet()
         self.kept: list[Any] = []
         self.contexts = self._contexts(recorder.EXPONENTS)
-        tensor: Any = Recorded.kind
+        tensor: Any = TensorClass.kind
         self.learn_kind(tensor)
         named = {
             "recording_name": sys.intern("recording"),
@@ -150,7 +150,7 @@ class Native:
 
     def _contexts(self, exponents: range) -> dict[str, Any]:
         """What each slot is called with: op, closure, closure of the reflected operator, params."""
-        tensor: Any = Recorded.kind
+        tensor: Any = TensorClass.kind
         found: dict[str, Any] = {}
         for name in ("add", "subtract", "multiply", "divide", "matmul", *_ORDERED):
             special = getattr(tensor, _METHODS[name])
@@ -170,7 +170,7 @@ class Native:
     def _power(self, exponent: int) -> Any:
         if exponent == 2:
             return op_of(square), unary_function(op_of(square)), None, None
-        tensor: Any = Recorded.kind
+        tensor: Any = TensorClass.kind
         power = tensor.__pow__
         return OPERATORS.integer_power, lambda x: power(x, exponent), None, (exponent,)
 
@@ -251,7 +251,7 @@ def install() -> str | None:
         for function, found in zip(RECORDERS, native.functions, strict=True):
             function.use(found)
         for special, wrapper in native.wrappers.items():
-            setattr(Recorded.kind, special, wrapper)
+            setattr(TensorClass.kind, special, wrapper)
         _installed.append(native)
         return None
 
@@ -269,4 +269,4 @@ def uninstall() -> None:
             for function in RECORDERS:
                 function.use(None)
             for special in native.wrappers:
-                delattr(Recorded.kind, special)
+                delattr(TensorClass.kind, special)

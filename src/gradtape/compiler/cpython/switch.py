@@ -63,7 +63,7 @@ def offer(tensor: type[Handle], compiling: bool) -> None:
 
     `compiling` tells whether anything is compiled at all.
     """
-    native_recorder.Recorded.kind = tensor
+    native_recorder.TensorClass.kind = tensor
     _Process.compiling = compiling
     _consider()
 
