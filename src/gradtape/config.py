@@ -1,4 +1,10 @@
-"""Environment variables: the only module that reads those of gradtape."""
+"""Environment variables, and the tuned constants of all folders.
+
+A tuned constant is a size, count, cost or time that was chosen by measurement, or a cache's bound:
+another value changes speed or memory, never a result. Constants of a format, of an interface or of
+mathematics stay beside the code that uses them. Each section names the decision that has the
+measurements.
+"""
 
 from __future__ import annotations
 
@@ -15,3 +21,40 @@ def variable(name: str, default: str = "", choices: Sequence[str] = ()) -> str:
             f"GRADTAPE_{name}={found!r} is unknown. Use {', '.join(others)} or {last}."
         )
     return found.lower() if choices else found
+
+
+# ---- ir
+
+# ---- trace, tensor
+
+# ---- ops
+
+# ---- autodiff
+
+# ---- autodiff: sparse
+
+# ---- tape, control
+
+# ---- compiler: passes
+
+# ---- compiler: lower
+
+# ---- compiler: products
+
+# ---- compiler: emit
+
+# ---- compiler: objects, cpython, threads
+
+# ---- runtime: plans and memory
+
+# ---- runtime: when to compile
+
+# ---- jit
+
+# ---- interop: solve
+
+# ---- tools
+
+# ---- training
+
+# ---- distributed
