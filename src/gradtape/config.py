@@ -29,6 +29,8 @@ def variable(name: str, default: str = "", choices: Sequence[str] = ()) -> str:
 
 # ---- ops
 
+# matrices, loops
+
 # ---- autodiff
 
 # ---- autodiff: sparse
