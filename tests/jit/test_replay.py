@@ -9,6 +9,7 @@ from gradtape.jit.replay.sources import Constant, NumberKey, ReplayedCall
 from gradtape.jit.replay.steps import UNKNOWN, PathStep, Result
 from gradtape.pytree import flatten
 from gradtape.trace.followed_number import Formula
+from gradtape.trace.recording import Recording, state
 
 A = gt.asarray
 LEAF = flatten(0)[1]
@@ -113,6 +114,25 @@ def test_an_unknown_value_is_captured():
     assert gt.counters().plans_run == before + 3
     assert len(ran) == 3
     f(one), f(two), f(two)
+    assert len(ran) == 4
+
+
+def test_runs_that_are_compared_share_a_table_although_the_last_one_was_full():
+    ran = Runs()
+    note = ran.note
+
+    @gt.function
+    def f(x):
+        note()
+        return gt.sin(x) * 3.0 if gt.sum(x) > 0 else gt.cos(x)
+
+    pending = gt.sin(A([1.0, 2.0]))
+    gt.clear_plans()  # the table cannot be exchanged before the pending work is done
+    assert pending.node is not None
+    state.recording = Recording()
+    one, two = A([1.0, 2.0]), A([-1.0, -2.0])
+    for x in (one, one, two, one, two, two):
+        f(x)
     assert len(ran) == 4
 
 

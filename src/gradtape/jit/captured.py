@@ -282,6 +282,8 @@ class Captured:
     def _new_run(
         self, arguments: Arguments, leaves: InputValues, is_check: bool = False
     ) -> CaptureRun:
+        # Before the run: runs that are compared share a table of nodes, if it has room for both.
+        leave_full_table()
         pinned = set(range(len(leaves))) - self._free
         return CaptureRun(
             self.function,
@@ -300,7 +302,6 @@ class Captured:
         if not self._has_agreed and PROBE.sink is not None:
             PROBE.sink.captured(self, start)
         self._has_agreed = False
-        leave_full_table()
 
     def _learn(self, run: CaptureRun, seconds: float) -> None:
         """Draw the conclusions from a captured run."""
