@@ -39,7 +39,7 @@ __all__ = ["Blocks", "hessian", "jacobian"]
 BLOCKS_PER_WORKER = 4
 
 
-class _Part(NamedTuple):
+class _BlockRange(NamedTuple):
     """One block: its first colour and the one after its last, and what belongs to it."""
 
     start: int
@@ -73,7 +73,7 @@ class _Block:
         """The programs that travelled."""
         return () if self.program is None else (self.program,)
 
-    def __call__(self, part: _Part) -> np.ndarray | None:
+    def __call__(self, part: _BlockRange) -> np.ndarray | None:
         count = part.stop - part.start
         seeds = np.zeros(self.seeds, self.dtype)
         rows = self.colours == np.arange(part.start, part.stop)[:, None]
@@ -235,7 +235,7 @@ class _Cut(NamedTuple):
     pattern: Pattern | None = None
     positions: np.ndarray | None = None
 
-    def parts(self, size: int) -> list[_Part]:
+    def parts(self, size: int) -> list[_BlockRange]:
         """The blocks of so many colours each."""
         found = []
         length = self.shape[0] if self.forward else self.shape[1]
@@ -245,11 +245,11 @@ class _Cut(NamedTuple):
             if self.positions is None or order is None:
                 span = slice(start, stop)
                 place: Any = (slice(None), span) if self.forward else span
-                found.append(_Part(start, stop, None, place))
+                found.append(_BlockRange(start, stop, None, place))
                 continue
             ends = [start * length, stop * length]
             place = order[slice(*np.searchsorted(self.positions, ends, sorter=order))]
-            found.append(_Part(start, stop, self.positions[place] - ends[0], place))
+            found.append(_BlockRange(start, stop, self.positions[place] - ends[0], place))
         return found
 
 

@@ -109,7 +109,7 @@ def data_parallel(
             )
     if not callable(loss):
         raise TypeError("data_parallel: loss is not a function. Pass loss(model, *batch).")
-    options = Options(
+    options = DataParallelOptions(
         workers,
         workers if shards is None else shards,
         data,
@@ -123,7 +123,7 @@ def data_parallel(
     return DataParallel(loss, model, optimizer, options)
 
 
-class Options(NamedTuple):
+class DataParallelOptions(NamedTuple):
     """The options of `data_parallel`, checked."""
 
     workers: int
@@ -145,7 +145,7 @@ class DataParallel:
     """
 
     def __init__(
-        self, loss: Callable[..., Any], model: Any, optimizer: Any, options: Options
+        self, loss: Callable[..., Any], model: Any, optimizer: Any, options: DataParallelOptions
     ) -> None:
         self._loss, self.model, self.optimizer, self._options = loss, model, optimizer, options
         self.shards, self._wanted, self._seed = options.shards, options.workers, options.seed

@@ -41,14 +41,14 @@ __all__ = [
 Activation = Callable[..., Any]
 # Arguments of layers: a function of a tensor, its name, or None for no activation.
 ActivationLike = Activation | str | None
-Same = TypeVar("Same")
+AnyInput = TypeVar("AnyInput")
 
 # Such that mean 0 and variance 1 are kept (Klambauer et al. 2017).
 _SELU_ALPHA = 1.6732632423543772
 _SELU_SCALE = 1.0507009873554805
 
 
-def linear(x: Same) -> Same:
+def linear(x: AnyInput) -> AnyInput:
     """The argument as it is.
 
     >>> gt.nn.activations.linear(2.0)

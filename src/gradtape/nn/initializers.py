@@ -27,7 +27,7 @@ from gradtape.argument_checks import check_exports, checked
 from gradtape.dtypes import DTypeLike
 from gradtape.errors import ShapeError
 from gradtape.tensor import TensorLike
-from gradtape.training.storage.encode import Made
+from gradtape.training.storage.encode import MadeFunction
 
 __all__ = [
     "constant",
@@ -78,7 +78,7 @@ def _noted(factory: Factory) -> Factory:
     @functools.wraps(factory)
     def make(*args: Any, **kwargs: Any) -> Initializer:
         found: Any = factory(*args, **kwargs)
-        found.made_by = Made(title, {**dict(zip(names, args, strict=False)), **kwargs})
+        found.made_by = MadeFunction(title, {**dict(zip(names, args, strict=False)), **kwargs})
         return found
 
     return make  # type: ignore[return-value]

@@ -26,8 +26,8 @@ from gradtape.trace.recording import state
 
 __all__ = ["Optimizer"]
 
-Arguments = ParamSpec("Arguments")
-Made = TypeVar("Made", bound="Optimizer")
+InitArguments = ParamSpec("InitArguments")
+AnyOptimizer = TypeVar("AnyOptimizer", bound="Optimizer")
 # The new weight and the new slots.
 Update = tuple[Tensor, list[Tensor]]
 
@@ -420,8 +420,8 @@ _SHARED = [
 
 
 def with_shared_arguments(
-    constructor: Callable[Concatenate[Made, Arguments], None],
-) -> Callable[Concatenate[Made, Arguments], None]:
+    constructor: Callable[Concatenate[AnyOptimizer, InitArguments], None],
+) -> Callable[Concatenate[AnyOptimizer, InitArguments], None]:
     """Give a constructor with `**shared` the signature in which those arguments are named.
 
     They may be passed by position too, as in Keras.
@@ -435,7 +435,9 @@ def with_shared_arguments(
     signature = inspect.Signature([*own, *(each for each in _SHARED if each.name not in named)])
 
     @functools.wraps(constructor)
-    def construct(self: Made, *args: Arguments.args, **kwargs: Arguments.kwargs) -> None:
+    def construct(
+        self: AnyOptimizer, *args: InitArguments.args, **kwargs: InitArguments.kwargs
+    ) -> None:
         try:
             _, *rest = signature.bind(self, *args, **kwargs).arguments.items()
         except TypeError as error:

@@ -18,7 +18,7 @@ from gradtape.tensor.operators import Operators
 Rate = Variable | Tensor | Callable[[Any], TensorLike]
 # Users may also pass a number, or the configuration of a schedule.
 LearningRate = float | Rate | dict[str, Any]
-Scalar = TypeVar("Scalar", bound=Variable | Tensor)
+RateTensor = TypeVar("RateTensor", bound=Variable | Tensor)
 
 
 def as_rate(
@@ -56,7 +56,7 @@ def as_rate(
     return found
 
 
-def _scalar(rate: Scalar) -> Scalar:
+def _scalar(rate: RateTensor) -> RateTensor:
     if rate.shape != () or rate.dtype.kind != "f":
         raise ShapeError(
             f"learning_rate: a {type(rate).__name__} of dtype {rate.dtype} and shape "

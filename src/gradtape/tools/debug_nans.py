@@ -25,7 +25,7 @@ from gradtape.trace.recording import state
 from gradtape.trace.trace import note_line
 
 IsBad: TypeAlias = Callable[[np.ndarray], bool]
-_Arrays: TypeAlias = Sequence[np.ndarray]
+_NodeArrays: TypeAlias = Sequence[np.ndarray]
 
 
 @dataclass
@@ -33,7 +33,7 @@ class BadValue:
     """The node that made a bad value, its results, and whether an operand was bad before."""
 
     node: Node
-    made: _Arrays
+    made: _NodeArrays
     came_in: bool
     # The steps of the loops around it, innermost first.
     steps: list[str] = field(default_factory=list)
@@ -45,7 +45,7 @@ def search(nodes: Sequence[Node], values: dict[Node, np.ndarray], is_bad: IsBad)
         arrays = [values[parent] for parent in node.inputs]
         with np.errstate(all="ignore"):
             values[node] = node.op.numpy(*arrays, **node.keywords)
-        made: _Arrays = list(values[node]) if type(node.spec) is tuple else [values[node]]
+        made: _NodeArrays = list(values[node]) if type(node.spec) is tuple else [values[node]]
         if any(is_bad(array) for array in made):
             inside = INSIDE.get(node.op)
             found = None if inside is None else inside(arrays, is_bad, **node.keywords)
@@ -54,14 +54,16 @@ def search(nodes: Sequence[Node], values: dict[Node, np.ndarray], is_bad: IsBad)
     return None
 
 
-def _run(body: Program, arrays: _Arrays, is_bad: IsBad) -> tuple[BadValue | None, list[np.ndarray]]:
+def _run(
+    body: Program, arrays: _NodeArrays, is_bad: IsBad
+) -> tuple[BadValue | None, list[np.ndarray]]:
     values = dict(zip(body.inputs, map(np.asarray, arrays), strict=True))
     found = search(body.nodes, values, is_bad)
     outputs = [] if found else [np.asarray(values[n], n.dtype) for n in body.outputs]
     return found, outputs
 
 
-def _in_scan(arrays: _Arrays, is_bad: IsBad, **params: Any) -> BadValue | None:
+def _in_scan(arrays: _NodeArrays, is_bad: IsBad, **params: Any) -> BadValue | None:
     scan = Scan(**params)
     fixed, carried, rows = scan.parts(arrays)
     for step in scan.positions():
@@ -74,7 +76,7 @@ def _in_scan(arrays: _Arrays, is_bad: IsBad, **params: Any) -> BadValue | None:
 
 
 def _in_while(
-    arrays: _Arrays,
+    arrays: _NodeArrays,
     is_bad: IsBad,
     *,
     condition: Program,
@@ -97,7 +99,9 @@ def _in_while(
     return None
 
 
-def _in_branch(arrays: _Arrays, is_bad: IsBad, *, branches: Sequence[Program]) -> BadValue | None:
+def _in_branch(
+    arrays: _NodeArrays, is_bad: IsBad, *, branches: Sequence[Program]
+) -> BadValue | None:
     chosen = int(np.clip(arrays[0], 0, len(branches) - 1))
     found, _ = _run(branches[chosen], arrays[1:], is_bad)
     if found is not None:

@@ -76,7 +76,7 @@ def plan_of(*tensors: Tensor | Variable) -> str:
 
     program, fused = _fused(tensors)
     in_python = _python_ops(tensors)
-    text = _Names(fused)
+    text = _NodeText(fused)
     inputs = [f"{text.name(node)}: {node.spec}" for node in program.inputs]
     lines = ["inputs " + ", ".join(inputs)]
     for unit in fused.units:
@@ -94,7 +94,7 @@ def plan_of(*tensors: Tensor | Variable) -> str:
     return "\n".join(lines)
 
 
-class _Names:
+class _NodeText:
     """Nodes as text: each has a letter, except constants and views."""
 
     def __init__(self, fused: Fused) -> None:

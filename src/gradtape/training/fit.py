@@ -145,7 +145,7 @@ def _call(step: Callable[..., Any], batch: Any) -> Any:
     return step(*batch) if isinstance(batch, (tuple, list)) else step(batch)
 
 
-class _Means:
+class _BatchMeans:
     """Numbers of an epoch's batches, weighted by their examples; tensors are looked at late."""
 
     def __init__(self) -> None:
@@ -211,7 +211,7 @@ class _Run:
     progress: Epochs
     checkpoints: Any = None
     history: History = field(default_factory=History)
-    means: _Means = field(default_factory=_Means)
+    means: _BatchMeans = field(default_factory=_BatchMeans)
     steps: int = 0
     stopped: bool = False
 
@@ -244,7 +244,7 @@ class _Run:
     def finish_epoch(self, more: Mapping[str, float]) -> None:
         """Record the epoch."""
         logs = {**self.means.means(), **{f"val_{name}": value for name, value in more.items()}}
-        self.means = _Means()
+        self.means = _BatchMeans()
         self.history.add(logs)
         self.progress.end(self.source.position, logs)
         if _log.isEnabledFor(logging.INFO):
@@ -306,7 +306,7 @@ def _batches(source: Any, ahead: int) -> Iterator[Iterator[Any]]:
 
 def _measured(validate: Any, source: Any) -> dict[str, float]:
     """The means of a validation step's numbers over its data."""
-    means = _Means()
+    means = _BatchMeans()
     for batch in source.left():
         means.add(_call(validate, batch), source.count_of(batch))
         source.took_one()

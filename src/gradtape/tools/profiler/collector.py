@@ -76,7 +76,7 @@ class Asking:
 
 
 @dataclass
-class BoundPlan:
+class ObservedPlan:
     """A plan with the program that it was bound for, and what was seen of its runs."""
 
     plan: Any
@@ -159,7 +159,7 @@ class Collector:
         self.thread = threading.get_ident()
         self.readings: defaultdict[Place | None, Reading] = defaultdict(Reading)
         self.askings: defaultdict[Place | None, Asking] = defaultdict(Asking)
-        self.bindings: dict[int, BoundPlan] = {}
+        self.bindings: dict[int, ObservedPlan] = {}
         self.kept: dict[Place | None, Kept] = {}
         self.captures: dict[int, Capturing] = {}
         self.events: list[Event] = []
@@ -224,7 +224,7 @@ class Collector:
 
     def _look(
         self,
-        binding: BoundPlan,
+        binding: ObservedPlan,
         bound: Any,
         recording: Any,
         held: Sequence[Any],
@@ -262,7 +262,7 @@ class Collector:
             ]
             self._watched.update(id(value.content) for _, value in binding.outputs)
 
-    def _check_outputs(self, binding: BoundPlan) -> None:
+    def _check_outputs(self, binding: ObservedPlan) -> None:
         """Note which outputs of the run before are gone and were never read."""
         outputs, binding.outputs = binding.outputs, []
         while outputs:
@@ -302,7 +302,7 @@ class Collector:
     def bound(self, program: Program, plan: Any) -> None:
         """A program found or got its plan."""
         if id(plan) not in self.bindings and len(self.bindings) < MOST_PLANS:
-            found = self.bindings[id(plan)] = BoundPlan(plan, program, user_place())
+            found = self.bindings[id(plan)] = ObservedPlan(plan, program, user_place())
             found.new_cycles()
 
     def built(self, plan: Any, begin: int, cause: str) -> None:

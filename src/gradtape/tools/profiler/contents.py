@@ -16,7 +16,7 @@ from gradtape.ir.origin import Place
 from gradtape.runtime.plan_cache import plan_holders
 from gradtape.runtime.probe import compiled_plans
 from gradtape.tools.profiler import advice, phases, tables
-from gradtape.tools.profiler.collector import BoundPlan, Capturing, Reading
+from gradtape.tools.profiler.collector import ObservedPlan, Capturing, Reading
 from gradtape.tools.profiler.groups import Group, PlanRecord, compiled_record, numpy_record
 from gradtape.tools.profiler.limits import MachineLimits, machine_limits
 from gradtape.tools.profiler.measured import Findings, FunctionRecord, Measured, captures
@@ -90,7 +90,7 @@ def _plans(measured: Measured) -> list[PlanRecord]:
     """The plans that ran, the longest first."""
     collector = measured.collector
     owners = _owners()
-    by_compiled: dict[int, tuple[Any, BoundPlan | None]] = {}
+    by_compiled: dict[int, tuple[Any, ObservedPlan | None]] = {}
     tiered = {id(each): each for each in collector.plans}
     tiered |= {id(each.plan): each.plan for each in collector.bindings.values()}
     tiered |= {id(plan): plan for plan, _, _, _ in owners.values()}

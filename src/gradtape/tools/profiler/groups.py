@@ -15,7 +15,7 @@ from gradtape.ir.origin import LINES, Place, Recorded, following_passes
 from gradtape.ir.program import sealed
 from gradtape.runtime.tiers import for_numpy
 from gradtape.tools.profiler import costs
-from gradtape.tools.profiler.collector import BoundPlan, NumpyRuns
+from gradtape.tools.profiler.collector import ObservedPlan, NumpyRuns
 
 UNKNOWN = Recorded(None)
 
@@ -69,7 +69,7 @@ class PlanRecord:
     seconds: float
     ops: int
     groups: list[Group]
-    binding: BoundPlan | None
+    binding: ObservedPlan | None
     # The program that its groups compute, and the line of each node.
     program: Program | None = None
     lines: Mapping[Node, Recorded] = field(default_factory=dict)
@@ -108,7 +108,7 @@ def baseline(compiled: Any) -> Baseline:
     return stream.counted(), stream.times()
 
 
-def recorded_lines(binding: BoundPlan, plan: Any) -> dict[Node, Recorded]:
+def recorded_lines(binding: ObservedPlan, plan: Any) -> dict[Node, Recorded]:
     """The line of each node of a plan's programs, by following the passes once more.
 
     A plan is shared by all programs of its structure, so its nodes are those of whichever program
@@ -154,7 +154,7 @@ def compiled_record(
     compiled: Any,
     since: Baseline | None,
     rate: float,
-    binding: BoundPlan | None,
+    binding: ObservedPlan | None,
     plan: Any,
 ) -> PlanRecord | None:
     """What a compiled plan did since the profile began; None if it did not run."""
@@ -257,7 +257,7 @@ def _connect(groups: list[Group], fused: Fused, program: Program) -> None:
             groups[home[base]].keeps += costs.stored(base)
 
 
-def numpy_record(made: NumpyRuns, binding: BoundPlan | None) -> PlanRecord:
+def numpy_record(made: NumpyRuns, binding: ObservedPlan | None) -> PlanRecord:
     """What a plan did in tier 0, where each op is a group of its own."""
     plan, program = made.plan, made.plan.in_numpy.program
     lines = {} if binding is None else recorded_lines(binding, plan)

@@ -67,7 +67,7 @@ class Owner:
 
 
 @dataclasses.dataclass(frozen=True)
-class Made:
+class MadeFunction:
     """A function that a function of the library made, with the arguments that it was given."""
 
     maker: str
@@ -306,7 +306,7 @@ class Encoder:
         if registry.kind_of(type(x)) is not None or isinstance(x, (Tensor, Variable, np.ndarray)):
             return None
         made = getattr(x, "made_by", None)
-        if isinstance(made, Made):
+        if isinstance(made, MadeFunction):
             parts = [
                 [key, self.node(value, path, depth + 1)] for key, value in made.arguments.items()
             ]
