@@ -56,7 +56,37 @@ def variable(name: str, default: str = "", choices: Sequence[str] = ()) -> str:
 # ---- interop: solve
 
 # ---- tools
+PROFILE_COPY_ELEMENTS = 1 << 22  # elements copied to measure memory: larger than most caches
+PROFILE_MATRIX_ROWS = 768  # rows of the product that measures the processor
+PROFILE_MEASUREMENTS = 8  # of the machine; the best counts
+SAMPLE_PERIOD = 0.002  # seconds of processor time between two samples of the stack
+MEMORY_SAMPLE_PERIOD = 0.02  # seconds at first; it doubles when there are too many samples
+LARGEST_MEMORY_SAMPLES = 1024  # samples of memory in a profile
+SAMPLED_FRAMES = 60  # frames of one sample of the stack
+LOGGED_PLAN_RUNS = 20_000  # runs of plans with their times; further ones are counted
+LISTED_EVENTS = 4096  # events in a profile; further ones are counted
+PROFILED_PLANS = 4096  # plans that a running profile keeps alive
+COMPARED_RUNS = 8  # first runs of a plan whose inputs and outputs are compared
+KEPT_INTERVALS = 256  # intervals between flushes at one line
+BENCH_SECONDS = 0.15  # of one measurement of `gradtape bench`, at least
+COMPARE_WARM_CALLS = 40  # calls before `gradtape compare` measures: native calls begin after 32
+PROGRESS_PATIENCE = 2.0  # seconds before a progress bar appears
+PROGRESS_INTERVAL = 0.1  # seconds between two updates of a progress bar
 
 # ---- training
+WRITER_NICENESS = 10  # priority of the thread that writes checkpoints, as in nice(1)
+PACKED_LIST_LENGTH = 64  # numbers from which a list is saved as an array
+MAPPED_ARRAY_BYTES = 1 << 20  # from which arrays of a file are mapped and not copied
 
 # ---- distributed
+KEPT_FUNCTIONS = 32  # functions that a worker keeps, with their captured programs
+KEPT_PROGRAMS = 64  # unpacked programs that a worker keeps
+TRACED_KINDS_OF_ITEMS = 4  # kinds of items that the driver traces; workers trace further ones
+TASKS_AHEAD = 2  # tasks under way or with a waiting result, for each worker
+BLOCKS_PER_WORKER = 4  # blocks of a matrix, so that workers end at about the same time
+GATHERED_GRADIENT_BYTES = 1 << 20  # below, each worker sums all gradients; above, its own buckets
+GRADIENT_BUCKET_BYTES = 4 << 20  # bytes of gradients that are sent as one object
+WORKER_START_SECONDS = 60.0  # for a worker to start, or to restart after it died
+STRAGGLER_FACTOR = 3.0  # times the median duration of the tasks before
+STRAGGLER_TASKS = 4  # tasks that must have ended before stragglers are counted
+KEPT_DURATIONS = 512  # durations of tasks whose median is taken

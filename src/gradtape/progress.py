@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from gradtape.config import variable
+from gradtape.config import PROGRESS_INTERVAL, PROGRESS_PATIENCE, variable
 
 __all__ = ["set_progress"]
 
@@ -21,9 +21,6 @@ Listener = Callable[[str, int, int | None], object]
 Choice = str | bool | Listener
 
 CHOICES = ("auto", "rich", "plain", "off")
-# Seconds before a bar appears, and between two updates.
-PATIENCE = 2.0
-INTERVAL = 0.1
 
 
 def set_progress(progress: Choice) -> None:
@@ -121,7 +118,7 @@ class Progress:
         total: int | None,
         choice: Choice = "auto",
         *,
-        patience: float = PATIENCE,
+        patience: float = PROGRESS_PATIENCE,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.title, self.total, self.done = title, total, 0
@@ -148,7 +145,7 @@ class Progress:
         if callable(self._style):
             self._style(self.title, done, self.total)
         elif self._style != "off" and (now := self._clock()) >= self._due:
-            self._is_late, self._due = True, now + INTERVAL
+            self._is_late, self._due = True, now + PROGRESS_INTERVAL
             if self._style == "rich":
                 self._task = BARS.moved(self._task, self.title, done, self.total, note)
             elif _is_terminal():

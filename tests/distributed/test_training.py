@@ -106,7 +106,7 @@ def test_bits_do_not_depend_on_workers_that_die_come_and_go(ray, by_one_worker):
 
 
 def test_large_gradients_are_summed_bucket_by_bucket(ray, by_one_worker, monkeypatch):
-    monkeypatch.setattr(distributed.training, "SMALL", 0)
+    monkeypatch.setattr(distributed.training, "GATHERED_GRADIENT_BYTES", 0)
     losses, state, _ = trained(3, bucket=64)
     assert losses == by_one_worker[0]
     assert equal(state, by_one_worker[1])

@@ -251,7 +251,7 @@ def test_rich_progress(monkeypatch):
     pytest.importorskip("rich")
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)
-    monkeypatch.setattr("gradtape.training.fit.PAUSE", 0.0)
+    monkeypatch.setattr("gradtape.training.fit.PROGRESS_INTERVAL", 0.0)
     gt.fit(lambda x: 0.5, [1, 2], epochs=2, progress="rich")
     assert "epoch 2/2  loss 0.5" in stream.getvalue()
 
@@ -265,7 +265,7 @@ def test_progress_without_rich(monkeypatch, capsys):
 
 
 def test_a_function_is_told_the_progress(monkeypatch, capsys):
-    monkeypatch.setattr("gradtape.training.fit.PAUSE", -1.0)
+    monkeypatch.setattr("gradtape.training.fit.PROGRESS_INTERVAL", -1.0)
     seen = []
     data = np.arange(4.0)
     gt.fit(lambda x: 0.5, data, batch_size=2, epochs=2, progress=lambda *told: seen.append(told))

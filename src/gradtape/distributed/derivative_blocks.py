@@ -21,6 +21,7 @@ from gradtape import Tensor
 from gradtape.argument_checks import as_count
 from gradtape.autodiff.sparse.choose_colouring import colour
 from gradtape.autodiff.sparse.pattern import Pattern, pattern_of
+from gradtape.config import BLOCKS_PER_WORKER
 from gradtape.distributed import functions_sent
 from gradtape.distributed.mapping import map as map_items
 from gradtape.distributed.programs import (
@@ -34,9 +35,6 @@ from gradtape.errors import DtypeError, SparsityError, shown
 from gradtape.progress import Choice
 
 __all__ = ["Blocks", "hessian", "jacobian"]
-
-# Blocks for each worker, so that the last ones end at about the same time.
-BLOCKS_PER_WORKER = 4
 
 
 class _BlockRange(NamedTuple):

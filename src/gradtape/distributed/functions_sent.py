@@ -19,12 +19,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from gradtape import Variable
+from gradtape.config import KEPT_FUNCTIONS
 from gradtape.errors import shown
 
 # How deep functions inside functions, and containers, are looked into.
 DEPTH = 8
-# Functions that a worker keeps, with what they have captured.
-FUNCTIONS_KEPT = 32
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ def receive(sent: Sent) -> Any:
     """The object, the same one for every task of a process: it keeps its captured programs."""
     if sent.digest not in _kept:
         _kept[sent.digest] = unpacked(sent)
-        if len(_kept) > FUNCTIONS_KEPT:
+        if len(_kept) > KEPT_FUNCTIONS:
             _kept.popitem(last=False)
     _kept.move_to_end(sent.digest)
     return _kept[sent.digest]

@@ -14,11 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.config import GRADIENT_BUCKET_BYTES
 from gradtape.distributed import pairwise
 from gradtape.distributed.pairwise import Span
-
-# Bytes of a bucket.
-BUCKET = 4 << 20
 
 
 @dataclass(frozen=True)
@@ -32,7 +30,7 @@ class GradientLayout:
     dtypes: tuple[str, ...]
     rows: frozenset[int]
     # Bytes of a bucket at most.
-    bucket: int = BUCKET
+    bucket: int = GRADIENT_BUCKET_BYTES
 
     def _vectors(self) -> list[tuple[np.dtype[Any], list[int], int, range]]:
         """Dtype, numbers of arrays and size of each vector, and where its buckets begin."""

@@ -13,11 +13,12 @@ import numpy as np
 from gradtape import Function
 from gradtape.annotated_kinds import Count
 from gradtape.argument_checks import as_count, as_flag
+from gradtape.config import TASKS_AHEAD, TRACED_KINDS_OF_ITEMS
 from gradtape.control.vmap import vmap
 from gradtape.distributed import functions_sent, random_streams
 from gradtape.distributed.functions_sent import Sent
 from gradtape.distributed.programs import NotAProgramError, compile_ahead, travelling
-from gradtape.distributed.ray_tasks import AHEAD, RayTasks
+from gradtape.distributed.ray_tasks import RayTasks
 from gradtape.distributed.report import Report
 from gradtape.distributed.shards import as_array, rows_in
 from gradtape.distributed.tasks import (
@@ -32,9 +33,6 @@ from gradtape.progress import Choice, Progress, chosen
 from gradtape.pytree import flatten, unflatten
 
 __all__ = ["Results", "map"]
-
-# Kinds of items for which a function is traced by the driver; further ones are traced by workers.
-KINDS = 4
 
 
 class Results:
@@ -163,7 +161,7 @@ class ExecutorTasks:
         in_threads = isinstance(executor, futures.ThreadPoolExecutor)
         self._function = f if in_threads else functions_sent.send("map", f)
         workers = workers or getattr(executor, "_max_workers", None) or os.cpu_count() or 1
-        self.held = self.at_once = AHEAD * workers
+        self.held = self.at_once = TASKS_AHEAD * workers
 
     def submit(self, numbers: list[int], items: list[Any]) -> futures.Future[list[Any]]:
         """Begin a task; its handle."""
@@ -275,8 +273,10 @@ def _as_programs(
         for item in items:
             leaves, structure = flatten(item)
             kinds.setdefault((structure, tuple((x.shape, x.dtype) for x in leaves)), item)
-            if len(kinds) > KINDS:
-                raise NotAProgramError(f"there are more than {KINDS} kinds of items")
+            if len(kinds) > TRACED_KINDS_OF_ITEMS:
+                raise NotAProgramError(
+                    f"there are more than {TRACED_KINDS_OF_ITEMS} kinds of items"
+                )
         python = f.python_function if isinstance(f, Function) else f
         fastmath = bool(getattr(f, "fastmath", False))
         programs = [travelling("map", python, (item,), fastmath) for item in kinds.values()]

@@ -16,6 +16,7 @@ import numpy as np
 
 from gradtape import Tensor, asarray
 from gradtape.caches import remembered
+from gradtape.config import KEPT_PROGRAMS
 from gradtape.control.traced_bodies import TracedBody, settled, trace
 from gradtape.ir.node import PLACEHOLDER, Node
 from gradtape.ir.op import find, module_of
@@ -27,9 +28,6 @@ from gradtape.runtime.flush import compute_handle
 from gradtape.runtime.plan_cache import plan_for
 from gradtape.trace import Handle
 from gradtape.trace.value import Value
-
-# A program in a worker is planned once; the plans themselves are kept by structure.
-PROGRAMS_KEPT = 64
 
 
 class NotAProgramError(Exception):
@@ -123,7 +121,7 @@ class TravellingProgram:
         return self is other
 
 
-@remembered(PROGRAMS_KEPT)
+@remembered(KEPT_PROGRAMS)
 def _unpacked_once(travelling: TravellingProgram) -> Program:
     return unpacked(travelling.program)
 

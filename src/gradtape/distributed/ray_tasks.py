@@ -8,13 +8,11 @@ from collections.abc import Iterable
 from itertools import count
 from typing import Any
 
+from gradtape.config import TASKS_AHEAD
 from gradtape.distributed import kernel_files, ray_cluster
 from gradtape.distributed.functions_sent import Sent, send
 from gradtape.distributed.report import RayMetrics, Report
 from gradtape.distributed.tasks import Settings, TaskOutcome, install_kernels, run_tasks
-
-# Tasks that are under way or wait with their results, for each worker.
-AHEAD = 2
 
 
 class Attempts:
@@ -76,7 +74,7 @@ class RayTasks:
         self._settings, self._refs = settings, refs
         room = max(1, ray_cluster.cpus(ray) // settings.threads)
         busy = room if workers is None else min(workers, room)
-        self.held = AHEAD * busy
+        self.held = TASKS_AHEAD * busy
         # Where all CPUs may be used, Ray holds the next tasks ready.
         self.at_once = self.held if busy == room else busy
         sent = send("map", f)

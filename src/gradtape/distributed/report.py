@@ -7,16 +7,10 @@ from dataclasses import dataclass, field, fields
 from statistics import median
 from typing import Any
 
+from gradtape.config import KEPT_DURATIONS, STRAGGLER_FACTOR, STRAGGLER_TASKS
 from gradtape.runtime.counters import counters
 
 _log = logging.getLogger("gradtape.distributed")
-
-# A task is a straggler if it took so many times as long as the median of those before it.
-STRAGGLES = 3.0
-# So many tasks must have ended before the median says anything.
-ENOUGH = 4
-# Durations that are kept for the median.
-WINDOW = 512
 
 
 @dataclass(frozen=True)
@@ -90,10 +84,10 @@ class Report:
         if cost.pid:
             self.pids.add(cost.pid)
         known = self._durations
-        if len(known) >= ENOUGH and cost.seconds > STRAGGLES * median(known):
+        if len(known) >= STRAGGLER_TASKS and cost.seconds > STRAGGLER_FACTOR * median(known):
             self.stragglers += 1
         known.append(cost.seconds)
-        del known[:-WINDOW]
+        del known[:-KEPT_DURATIONS]
 
     def note_retries(self, count: int, what: str) -> None:
         """So many times, something was computed again because its worker died."""

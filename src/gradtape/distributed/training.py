@@ -16,6 +16,7 @@ import numpy as np
 
 from gradtape.annotated_kinds import Count, Size
 from gradtape.argument_checks import as_count
+from gradtape.config import GATHERED_GRADIENT_BYTES, GRADIENT_BUCKET_BYTES, WORKER_START_SECONDS
 from gradtape.distributed import (
     functions_sent,
     kernel_files,
@@ -23,7 +24,7 @@ from gradtape.distributed import (
     ray_cluster,
     ray_tasks,
 )
-from gradtape.distributed.gradient_parts import BUCKET, GradientLayout
+from gradtape.distributed.gradient_parts import GradientLayout
 from gradtape.distributed.programs import NotAProgramError
 from gradtape.distributed.replica import (
     ROWS,
@@ -42,11 +43,6 @@ from gradtape.training.storage.checkpointer import Checkpointer
 
 __all__ = ["DataParallel", "data_parallel"]
 
-# Gradients of fewer bytes are gathered by every worker, larger ones are summed bucket by bucket.
-SMALL = 1 << 20
-# Seconds that a worker has to start, or to come back after it died.
-PATIENCE = 60.0
-
 
 class WorkersLostError(RuntimeError):
     """All workers were lost, and with them the state since the last checkpoint."""
@@ -64,7 +60,7 @@ def data_parallel(
     seed: int | None = None,
     threads: Size = 1,
     check_every: Count = 100,
-    bucket: Size = BUCKET,
+    bucket: Size = GRADIENT_BUCKET_BYTES,
     address: str | None = None,
 ) -> DataParallel:
     """Train a model on many workers of Ray: `with data_parallel(...) as train: train.step(x, y)`.
@@ -212,7 +208,7 @@ class DataParallel:
         ray = self._ray
         bundle = {"CPU": float(self._options.threads)}
         group = ray.util.placement_group([bundle] * count, strategy="PACK")
-        if not group.wait(PATIENCE):
+        if not group.wait(WORKER_START_SECONDS):
             ray.util.remove_placement_group(group)
             raise TimeoutError(
                 f"data_parallel: no room for {count} workers of {self._options.threads} CPUs: "
@@ -315,7 +311,7 @@ class DataParallel:
             own = list(shards[low:high])
             calls.append(call.remote(self.steps, own, len(shards), program, self._kernels))
         notes = [each[1] for each in calls]
-        gathered = len(replicas) < 3 or self._layout.nbytes < SMALL
+        gathered = len(replicas) < 3 or self._layout.nbytes < GATHERED_GRADIENT_BYTES
         parts: list[Any] = []
         for bucket in range(buckets):
             pieces = [each[2 + bucket] for each in calls]
@@ -374,7 +370,7 @@ class DataParallel:
 
     def _where(self, replica: Any) -> tuple[int, float, int] | None:
         """The position of a worker, as soon as it answers; None if it does not come back."""
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + WORKER_START_SECONDS
         while time.monotonic() < until:
             try:
                 found: tuple[int, float, int] = self._ray.get(

@@ -14,6 +14,7 @@ import numpy as np
 from gradtape import Tensor, Variable, pytree
 from gradtape.annotated_kinds import Count, Size
 from gradtape.argument_checks import as_count, as_flag, check_exports, check_function
+from gradtape.config import PROGRESS_INTERVAL
 from gradtape.errors import DtypeError, ShapeError, is_of_this_line, shown
 from gradtape.progress import Choice
 from gradtape.tensor.modes import compiled_first
@@ -27,9 +28,6 @@ from gradtape.training.storage.checkpointer import Checkpointer
 __all__ = ["fit"]
 
 _log = logging.getLogger("gradtape.training")
-
-# Seconds between two moves of a progress bar.
-PAUSE = 0.1
 
 
 def fit(
@@ -223,7 +221,7 @@ class _Run:
         """What is left of an epoch."""
         source, means, step = self.source, self.means, self.step
         self.progress.begin(source.epoch, self.epochs, self.most or len(source))
-        shown_at = time.perf_counter() + PAUSE
+        shown_at = time.perf_counter() + PROGRESS_INTERVAL
         with _batches(source, self.ahead) as batches:
             while self.most is None or source.position < self.most:
                 batch = next(batches, _END)
@@ -237,7 +235,7 @@ class _Run:
                     self.checkpoints.save(self.steps, self.saved())
                 if time.perf_counter() > shown_at:
                     self.progress.move(source.position, means.latest())
-                    shown_at = time.perf_counter() + PAUSE
+                    shown_at = time.perf_counter() + PROGRESS_INTERVAL
         if not means.counts:
             raise ValueError("fit: the data gave no batch. Pass data with at least one.")
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gradtape.progress import INTERVAL, Choice, Progress, chosen, style_of
+from gradtape.config import PROGRESS_INTERVAL
+from gradtape.progress import Choice, Progress, chosen, style_of
 
 
 class Epochs:
@@ -22,7 +23,7 @@ class Epochs:
     def begin(self, epoch: int, epochs: int, batches: int) -> None:
         """An epoch begins; 0 batches stand for a number that is not known."""
         self._title = f"epoch {epoch + 1}/{epochs}"
-        self._bar = Progress(self._title, batches or None, self._choice, patience=INTERVAL)
+        self._bar = Progress(self._title, batches or None, self._choice, patience=PROGRESS_INTERVAL)
 
     def move(self, batch: int, loss: float | None) -> None:
         """So many batches of the epoch are done."""

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import gradtape as gt
+from gradtape.config import LARGEST_MEMORY_SAMPLES
 from gradtape.tools.page.page import asset, embedded, page
 from gradtape.tools.profiler import tables
-from gradtape.tools.profiler.sampler import MOST_NOTES
 
 PANES = ("summary", "time", "roofline", "memory", "graph", "timeline", "jacobians")
 CHROMIUM = next(
@@ -86,7 +86,7 @@ def test_page_of_a_very_long_run_is_small(measured):
     data["timeline"]["events"] = repeated(data["timeline"]["events"], tables.MOST_EVENTS)
     data["timeline"]["runs"] = [[n, 1000.123456, 0.12345678, 0] for n in range(tables.MOST_RUNS)]
     over = data["memory"]["over_time"]
-    data["memory"]["over_time"] = {name: [123456789.125] * MOST_NOTES for name in over}
+    data["memory"]["over_time"] = {name: [123456789.125] * LARGEST_MEMORY_SAMPLES for name in over}
     node = {**data["graphs"][0]["nodes"][0], "source": source, "title": source}
     data["graphs"] = [
         {**data["graphs"][0], "nodes": [node] * tables.MOST_IN_GRAPH, "edges": [[1, 2]] * 400}

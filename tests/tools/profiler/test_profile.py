@@ -10,13 +10,13 @@ import pytest
 import gradtape as gt
 from gradtape.compiler import thread_team
 from gradtape.compiler.emit.plans.interrupts import TIMED
+from gradtape.config import LARGEST_MEMORY_SAMPLES, LISTED_EVENTS, LOGGED_PLAN_RUNS
 from gradtape.ir.origin import LINES
 from gradtape.runtime import compiled_plan, tiers
 from gradtape.runtime.probe import PROBE
 from gradtape.tools.profiler import advice, sampler, tables
-from gradtape.tools.profiler.collector import MOST_EVENTS, Collector
-from gradtape.tools.profiler.plan_log import ROOM
-from gradtape.tools.profiler.sampler import MOST_NOTES, Sampler
+from gradtape.tools.profiler.collector import Collector
+from gradtape.tools.profiler.sampler import Sampler
 
 compiles = pytest.mark.skipif(tiers.MODE == "off", reason="GRADTAPE_JIT=off: nothing is compiled")
 
@@ -294,19 +294,19 @@ def test_compiling_in_a_call_is_time_of_the_call(model, monkeypatch):
 
 def test_notes_of_memory_are_bounded():
     notes = Sampler()
-    for _ in range(20 * MOST_NOTES):
+    for _ in range(20 * LARGEST_MEMORY_SAMPLES):
         notes.note_memory()
-    assert len(notes.memory) <= MOST_NOTES + 1
+    assert len(notes.memory) <= LARGEST_MEMORY_SAMPLES + 1
     times = [note[0] for note in notes.memory]
     assert times == sorted(times)
 
 
 def test_events_are_bounded():
     collector = Collector(Sampler())
-    for _ in range(MOST_EVENTS + 100):
+    for _ in range(LISTED_EVENTS + 100):
         collector._add("compile", 0, "", True)
-    assert len(collector.events) == MOST_EVENTS
-    assert collector.event_counts["compile"] == MOST_EVENTS + 100
+    assert len(collector.events) == LISTED_EVENTS
+    assert collector.event_counts["compile"] == LISTED_EVENTS + 100
 
 
 @compiles
@@ -316,11 +316,11 @@ def test_the_log_is_bounded():
     for _ in range(100):
         energy(x)
     with gt.profile() as p:
-        for _ in range(ROOM + 500):
+        for _ in range(LOGGED_PLAN_RUNS + 500):
             energy(x)
-    assert p.data["plans"][0]["runs"] == ROOM + 500
+    assert p.data["plans"][0]["runs"] == LOGGED_PLAN_RUNS + 500
     assert len(p.data["timeline"]["runs"]) == tables.MOST_RUNS
-    assert p.data["timeline"]["left_out"] == ROOM + 500 - tables.MOST_RUNS
+    assert p.data["timeline"]["left_out"] == LOGGED_PLAN_RUNS + 500 - tables.MOST_RUNS
 
 
 def test_phases_add_up_to_the_wall_time(model):

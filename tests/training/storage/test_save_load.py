@@ -12,6 +12,7 @@ from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as arrays_of
 
 import gradtape as gt
+from gradtape.config import MAPPED_ARRAY_BYTES
 from gradtape.training.storage import safetensors_file
 
 ENDINGS = [".npz", ".safetensors"]
@@ -454,7 +455,7 @@ def test_large_tensors_are_mapped(tmp_path):
     gt.save([gt.asarray([1.0]), gt.asarray(array)], path)
     small, mapped = gt.load(path)
     assert mapped.numpy().base is not None
-    assert small.numpy().nbytes < safetensors_file.MAPPED <= mapped.numpy().nbytes
+    assert small.numpy().nbytes < MAPPED_ARRAY_BYTES <= mapped.numpy().nbytes
     wanted = gt.load(path, mmap=False)[1]
     # The file is replaced, not written over: what is mapped stays.
     gt.save([1], path)

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.config import BENCH_SECONDS
 from gradtape.jit.function import function
 from gradtape.ops.elementwise.unary import exp, sin, tanh
 from gradtape.ops.reductions.reduction import sum as total
@@ -28,9 +29,6 @@ from gradtape.tensor.tensor import asarray
 from gradtape.tools.command_line.output import print_json, print_table
 from gradtape.tools.profiler.formats import seconds
 from gradtape.tools.profiler.limits import machine_limits
-
-# Seconds that one measurement takes at least.
-LEAST = 0.15
 
 # Name, the program in gradtape, the same in NumPy, and its arguments.
 _Case = tuple[str, Callable[..., Any], Callable[..., Any], tuple[np.ndarray, ...]]
@@ -70,7 +68,7 @@ def programs() -> list[_Case]:
 
 def best(run: Callable[[], object]) -> float:
     """The shortest of many runs."""
-    found, runs, until = math.inf, 0, time.perf_counter() + LEAST
+    found, runs, until = math.inf, 0, time.perf_counter() + BENCH_SECONDS
     while runs < 10 or time.perf_counter() < until:
         begin = time.perf_counter()
         run()

@@ -26,13 +26,12 @@ from typing import Any
 import numpy as np
 
 import gradtape as gt
+from gradtape.config import COMPARE_WARM_CALLS
 from gradtape.tools.command_line.bench import best
 from gradtape.tools.command_line.output import show
 from gradtape.tools.profiler.formats import seconds
 
 PEERS = ("numpy", "jax", "torch")
-# Calls before a measurement: native calls begin after 32.
-WARM = 40
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -137,6 +136,6 @@ def _timed(run: Callable[[], np.ndarray]) -> dict[str, Any]:
     begin = time.perf_counter()
     value = run()
     first = time.perf_counter() - begin
-    for _ in range(WARM):
+    for _ in range(COMPARE_WARM_CALLS):
         run()
     return {"first": first, "best": best(run), "value": np.asarray(value).tolist()}

@@ -17,20 +17,12 @@ from typing import Any
 import numpy as np
 
 from gradtape.compiler.objects.llvm import Counts
+from gradtape.config import COMPARED_RUNS, KEPT_INTERVALS, LISTED_EVENTS, PROFILED_PLANS
 from gradtape.ir import Node, Program
 from gradtape.ir.origin import LINES, Place, user_place
 from gradtape.runtime.kept_for_backward import is_expensive
 from gradtape.tools.profiler.sampler import Sampler
 from gradtape.trace.value import Value
-
-# Events beyond so many are counted, and not listed.
-MOST_EVENTS = 4096
-# Plans that were built while the profile runs and are held until it ends.
-MOST_PLANS = 4096
-# Runs of a bound plan whose inputs and outputs are looked at: after the first, until this one.
-LOOKED_AT = 8
-# Intervals between flushes at one line that are kept.
-LATEST = 256
 
 
 @dataclass
@@ -49,7 +41,7 @@ class Reading:
     quiet: Reading | None = None
     # When the last one ended, and nanoseconds from one to the next, of the latest.
     last: int = 0
-    intervals: deque[int] = field(default_factory=lambda: deque(maxlen=LATEST))
+    intervals: deque[int] = field(default_factory=lambda: deque(maxlen=KEPT_INTERVALS))
 
     def add(self, seconds: float, running: float, cycles: int, building: float) -> None:
         """Count one more flush."""
@@ -235,8 +227,8 @@ class Collector:
             # Only of compiled runs is it known who reads what: these are looked at anew.
             binding.compiled, binding.runs = True, 0
         binding.runs += 1
-        if binding.runs > LOOKED_AT:
-            if binding.runs == LOOKED_AT + 1:
+        if binding.runs > COMPARED_RUNS:
+            if binding.runs == COMPARED_RUNS + 1:
                 self._check_outputs(binding)
                 binding.inputs = None
             return
@@ -301,7 +293,7 @@ class Collector:
 
     def bound(self, program: Program, plan: Any) -> None:
         """A program found or got its plan."""
-        if id(plan) not in self.bindings and len(self.bindings) < MOST_PLANS:
+        if id(plan) not in self.bindings and len(self.bindings) < PROFILED_PLANS:
             found = self.bindings[id(plan)] = ObservedPlan(plan, program, user_place())
             found.new_cycles()
 
@@ -317,7 +309,7 @@ class Collector:
         self._hold(plan)
 
     def _hold(self, plan: Any) -> None:
-        if len(self.plans) < MOST_PLANS:
+        if len(self.plans) < PROFILED_PLANS:
             self.plans.append(plan)
 
     def ran_in_numpy(self, plan: Any, times: Sequence[int], begin: int) -> None:
@@ -371,7 +363,7 @@ class Collector:
             self._building_ns += end - begin
         self.event_counts[kind] += 1
         self.event_seconds[kind] += (end - begin) * 1e-9
-        if len(self.events) < MOST_EVENTS:
+        if len(self.events) < LISTED_EVENTS:
             self.events.append(Event(kind, begin, end, user_place(2), text))
 
 

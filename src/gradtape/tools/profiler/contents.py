@@ -16,7 +16,7 @@ from gradtape.ir.origin import Place
 from gradtape.runtime.plan_cache import plan_holders
 from gradtape.runtime.probe import compiled_plans
 from gradtape.tools.profiler import advice, phases, tables
-from gradtape.tools.profiler.collector import ObservedPlan, Capturing, Reading
+from gradtape.tools.profiler.collector import Capturing, ObservedPlan, Reading
 from gradtape.tools.profiler.groups import Group, PlanRecord, compiled_record, numpy_record
 from gradtape.tools.profiler.limits import MachineLimits, machine_limits
 from gradtape.tools.profiler.measured import Findings, FunctionRecord, Measured, captures

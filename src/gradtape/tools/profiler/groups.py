@@ -15,7 +15,7 @@ from gradtape.ir.origin import LINES, Place, Recorded, following_passes
 from gradtape.ir.program import sealed
 from gradtape.runtime.tiers import for_numpy
 from gradtape.tools.profiler import costs
-from gradtape.tools.profiler.collector import ObservedPlan, NumpyRuns
+from gradtape.tools.profiler.collector import NumpyRuns, ObservedPlan
 
 UNKNOWN = Recorded(None)
 

@@ -10,13 +10,9 @@ import numpy as np
 
 from gradtape.caches import remembered
 from gradtape.compiler.thread_team import get_num_threads
+from gradtape.config import PROFILE_COPY_ELEMENTS, PROFILE_MATRIX_ROWS, PROFILE_MEASUREMENTS
 from gradtape.ops.matrices.contraction import matmul
 from gradtape.tensor.tensor import Tensor, asarray
-
-# Elements of the arrays that are copied: larger than the caches of most machines.
-COPIED = 1 << 22
-ROWS = 768
-TRIES = 8
 
 
 @dataclass(frozen=True)
@@ -36,29 +32,32 @@ def machine_limits() -> MachineLimits:
 
 @remembered(8)
 def _measured(threads: int) -> MachineLimits:
-    source = asarray(np.ones(COPIED))
-    moved = 2 * 8 * COPIED
+    source = asarray(np.ones(PROFILE_COPY_ELEMENTS))
+    moved = 2 * 8 * PROFILE_COPY_ELEMENTS
     copying = min(_best(lambda: source + 1.0), _copying())
     products = [_product(dtype) for dtype in ("float64", "float32")]
     return MachineLimits(
-        threads, moved / copying, *[2.0 * ROWS**3 / seconds for seconds in products]
+        threads, moved / copying, *[2.0 * PROFILE_MATRIX_ROWS**3 / seconds for seconds in products]
     )
 
 
 def _copying() -> float:
-    source, target = np.ones(COPIED), np.zeros(COPIED)
-    return min(_seconds(lambda: np.copyto(target, source)) for _ in range(TRIES))
+    source, target = np.ones(PROFILE_COPY_ELEMENTS), np.zeros(PROFILE_COPY_ELEMENTS)
+    return min(_seconds(lambda: np.copyto(target, source)) for _ in range(PROFILE_MEASUREMENTS))
 
 
 def _product(dtype: str) -> float:
     rng = np.random.default_rng(0)
-    left, right = (asarray(rng.standard_normal((ROWS, ROWS)).astype(dtype)) for _ in range(2))
+    left, right = (
+        asarray(rng.standard_normal((PROFILE_MATRIX_ROWS, PROFILE_MATRIX_ROWS)).astype(dtype))
+        for _ in range(2)
+    )
     return _best(lambda: matmul(left, right))
 
 
 def _best(compute: Callable[[], Tensor]) -> float:
     """The shortest time of some runs. The first two run in NumPy and compile."""
-    times = [_seconds(lambda: compute().numpy()) for _ in range(TRIES + 2)]
+    times = [_seconds(lambda: compute().numpy()) for _ in range(PROFILE_MEASUREMENTS + 2)]
     return min(times[2:])
 
 

@@ -8,10 +8,8 @@ from dataclasses import dataclass, field
 
 from gradtape.compiler import thread_team
 from gradtape.compiler.emit.plans.timing import LOG_HEADER, LOG_ROW
+from gradtape.config import LOGGED_PLAN_RUNS
 from gradtape.runtime import tiers
-
-# Runs that are written down; all others are counted.
-ROOM = 20_000
 
 
 @dataclass
@@ -34,8 +32,8 @@ class PlanLog:
         """Time plans from now on. Nothing is compiled if `GRADTAPE_JIT` is off."""
         if tiers.MODE == "off":
             return
-        self._memory = (ctypes.c_int64 * (LOG_HEADER + LOG_ROW * ROOM))()
-        self._memory[0] = ROOM
+        self._memory = (ctypes.c_int64 * (LOG_HEADER + LOG_ROW * LOGGED_PLAN_RUNS))()
+        self._memory[0] = LOGGED_PLAN_RUNS
         self._began = thread_team.cycles(), time.perf_counter_ns()
         thread_team.set_timing(True, ctypes.addressof(self._memory))
 
@@ -47,7 +45,7 @@ class PlanLog:
         thread_team.set_timing(False)
         rate = self._rate()
         cycle, began = self._began
-        count = min(memory[1], ROOM)
+        count = min(memory[1], LOGGED_PLAN_RUNS)
         rows = []
         for at in range(LOG_HEADER, LOG_HEADER + LOG_ROW * count, LOG_ROW):
             plan, begin, end, thread = memory[at : at + LOG_ROW]

@@ -17,16 +17,14 @@ from collections import Counter
 from types import CodeType, FrameType
 from typing import Any
 
+from gradtape.config import (
+    LARGEST_MEMORY_SAMPLES,
+    MEMORY_SAMPLE_PERIOD,
+    SAMPLE_PERIOD,
+    SAMPLED_FRAMES,
+)
 from gradtape.ir.origin import Place, current_line, is_library, place_of
 from gradtape.runtime.buffer_pool import pool_counts
-
-# Seconds of processor time between two looks.
-PERIOD = 0.002
-# Seconds between two notes of memory, at first; it doubles whenever there are too many notes.
-MEMORY_PERIOD = 0.02
-MOST_NOTES = 1024
-# Frames that a look goes outward at most.
-DEPTH = 60
 
 COMPILING = ("gradtape.compiler.", "gradtape.runtime.compiled_plan", "gradtape.runtime.plan_cache")
 # What the library does in a package or module; the first that the stack passes through counts.
@@ -52,7 +50,7 @@ class Sampler:
         # tapes keep.
         self.memory: list[tuple[float, int, int, int, int]] = []
         self.kept = 0
-        self._period = MEMORY_PERIOD
+        self._period = MEMORY_SAMPLE_PERIOD
         self._due = 0.0
         self._began = 0.0
         self._before: Any = None
@@ -77,7 +75,7 @@ class Sampler:
         if signal.getsignal(signal.SIGPROF) not in (signal.SIG_DFL, signal.SIG_IGN, None):
             return  # somebody else looks
         self._before = signal.signal(signal.SIGPROF, self._look)
-        signal.setitimer(signal.ITIMER_PROF, PERIOD, PERIOD)
+        signal.setitimer(signal.ITIMER_PROF, SAMPLE_PERIOD, SAMPLE_PERIOD)
         self.is_looking = True
 
     def stop(self) -> None:
@@ -107,7 +105,7 @@ class Sampler:
         """The phase, and the innermost line of the user's."""
         ranks = [len(PHASES)]
         place = None
-        for _ in range(DEPTH):
+        for _ in range(SAMPLED_FRAMES):
             if frame is None:
                 break
             code = frame.f_code
@@ -128,7 +126,7 @@ class Sampler:
         used = pool.bytes_allocated - pool.bytes_returned - pool.bytes_held
         resident = self._resident()
         self.memory.append((now - self._began, resident, used, pool.bytes_held, self.kept))
-        if len(self.memory) > MOST_NOTES:
+        if len(self.memory) > LARGEST_MEMORY_SAMPLES:
             # Of two neighbours the larger stays: peaks are what a reader looks for.
             pairs = zip(self.memory[::2], self.memory[1::2], strict=False)
             self.memory = [max(pair, key=lambda note: note[1:]) for pair in pairs]

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from gradtape.argument_checks import as_count, as_flag, check_exports
 from gradtape.concurrency import Process, new_lock
+from gradtape.config import WRITER_NICENESS
 from gradtape.errors import CheckpointError, DamagedFileError
 from gradtape.tensor.modes import compiled_first
 from gradtape.training.storage import files, registry
@@ -30,8 +31,6 @@ _log = logging.getLogger("gradtape.training.storage")
 
 _NAME = re.compile(r"checkpoint-(\d{10,})(\.safetensors|\.npz)")
 _NOWHERE: Any = object()
-# The priority of the thread that writes, below that of the training: see man nice.
-NICE = 10
 
 
 class Restored(NamedTuple):
@@ -60,7 +59,7 @@ class _Writing:
         """Write the file, then delete the oldest ones."""
         with contextlib.suppress(OSError, AttributeError):
             # Under Linux this is the priority of the thread alone.
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), WRITER_NICENESS)
         try:
             assert self.content is not None
             files.write_whole(self.path, self.content, "Checkpointer.save")

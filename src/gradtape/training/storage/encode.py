@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from gradtape import RowSparse, Tensor, Variable, pytree
+from gradtape.config import PACKED_LIST_LENGTH
 from gradtape.errors import UnsavableError
 from gradtape.tensor.row_sparse import KeptAsRows
 from gradtape.trace.followed_number import FOLLOWED
@@ -29,8 +30,6 @@ from gradtape.training.storage import registry
 TF_TENSOR = "gradtape.tf.Tensor"
 # Nests deeper than this are neither saved nor loaded.
 DEEPEST = 128
-# Lists of so many floats or ints are kept as one array.
-PACKED = 64
 PACKED_TYPES = {float: np.dtype(np.float64), int: np.dtype(np.int64), bool: np.dtype(np.bool_)}
 FACTORIES: dict[str, Callable[[], Any]] = {"list": list, "dict": dict, "int": int, "float": float}
 # Kinds of NumPy dtypes that are numbers; longer ones than these differ between machines.
@@ -270,7 +269,11 @@ class Encoder:
 
     def _packed(self, x: Any, path: str) -> Any:
         """A long list or tuple of numbers of one class, as one array."""
-        if len(x) < PACKED or type(x[0]) not in PACKED_TYPES or len(set(map(type, x))) > 1:
+        if (
+            len(x) < PACKED_LIST_LENGTH
+            or type(x[0]) not in PACKED_TYPES
+            or len(set(map(type, x))) > 1
+        ):
             return None
         try:
             array = np.array(x, PACKED_TYPES[type(x[0])])

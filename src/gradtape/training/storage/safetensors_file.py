@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.config import MAPPED_ARRAY_BYTES
 from gradtape.training.storage.structure import (
     DTYPE_NAMES,
     check_names,
@@ -45,8 +46,6 @@ WORDS = {
     "complex64": "C64",
 }
 LONGEST_HEADER = 100_000_000
-# Arrays from here on are not copied but mapped.
-MAPPED = 1 << 20
 
 
 def is_installed() -> bool:
@@ -126,7 +125,7 @@ class SafetensorsFile:
         if self.content is not None:
             dtype, shape = self.content["arrays"][name]
             raw = raw.reshape(-1).view(DTYPE_NAMES[dtype]).reshape(shape)
-        mapped = self._may_map and raw.nbytes >= MAPPED and raw.flags.aligned
+        mapped = self._may_map and raw.nbytes >= MAPPED_ARRAY_BYTES and raw.flags.aligned
         return raw if mapped and not own else raw.copy()
 
     def names(self) -> list[str]:
