@@ -13,7 +13,7 @@ import numpy as np
 
 from gradtape import Tensor, Variable, pytree
 from gradtape.annotated_kinds import Count, Size
-from gradtape.argument_checks import as_count, as_flag, check_exports, check_function
+from gradtape.argument_checks import check_exports, check_function
 from gradtape.config import PROGRESS_INTERVAL
 from gradtape.errors import DtypeError, ShapeError, is_of_this_line, shown
 from gradtape.progress import Choice
@@ -94,13 +94,11 @@ def fit(
             "fit: checkpoints and restore_best need state=, a tree of everything that the step "
             "changes, such as {'model': model, 'optimizer': optimizer}."
         )
-    most = None if steps_per_epoch is None else as_count("fit: steps_per_epoch", steps_per_epoch)
-    # A thread makes batches ahead: to cut an array takes less than to pass it on.
-    ahead = (0 if isinstance(source, Batches) else 2) if read_ahead is None else read_ahead
-    ahead = as_count("fit: read_ahead", ahead)
-    epochs, watch = as_count("fit: epochs", epochs), BestEpoch(early_stopping, state)
-    run = _Run(step, source, epochs, most, ahead, state, watch, Epochs(progress))
-    resume = as_flag("fit: resume", resume)
+    if read_ahead is None:
+        # A thread makes batches ahead: to cut an array takes less than to pass it on.
+        read_ahead = 0 if isinstance(source, Batches) else 2
+    watch = BestEpoch(early_stopping, state)
+    run = _Run(step, source, epochs, steps_per_epoch, read_ahead, state, watch, Epochs(progress))
     with contextlib.ExitStack() as stack:
         stack.callback(run.progress.close)
         if checkpoints is not None:
