@@ -232,7 +232,7 @@ KINDS: dict[str, Kind] = {
     "DTypeLike": Kind("a dtype", is_dtype, "one such as gt.float64"),
     "Padding": Kind("a text or a sequence of pairs", lambda v: isinstance(v, str) or _sequence(v)),
     "ShapeLike": _INTEGERS,
-    "Axis": Kind(_INTEGERS.words, lambda value: value is None or _integers(value)),
+    "Axes": Kind(_INTEGERS.words, lambda value: value is None or _integers(value)),
     "IntsLike": _INTEGERS,
     "Callable": _FUNCTION,
     "UserFunction": _FUNCTION,

@@ -138,7 +138,7 @@ _CHECKED_BEFORE = frozenset(
         "Sizes",
         "PerAxis",
         "ShapeLike",
-        "Axis",
+        "Axes",
         "float",
         "Finite",
         "NonNegative",

@@ -29,6 +29,27 @@ def variable(name: str, default: str = "", choices: Sequence[str] = ()) -> str:
 
 # ---- ops
 
+# The rough cost of a call of a mathematical function, in units of one load from memory.
+CALL_COST = 8
+# New starts of one kind of slice are part of the program in so many recordings, then operands.
+MOST_FIXED_STARTS = 32
+# Kinds of slices, and starts of a kind, that are remembered; beyond that, all are forgotten.
+REMEMBERED_SLICES = 4_096
+# The cotangent of a table is row-sparse unless so many times as many rows were read as it has.
+DENSE_GATHERS = 4
+# With more operands, setting up one loop per operand takes longer than NumPy's join.
+MOST_COPIED_OPERANDS = 256
+# Arrays from this length on are sorted by several threads (decision 0048), in at most 64 pieces.
+PARALLEL_SORT = 1 << 16
+MOST_SORTED_PIECES = 64
+# Ranges and masks of more bytes are computed in each run from small tables, by rows of numbers.
+LARGEST_CONSTANT = 1 << 20
+RANGE_ROW = 1 << 12
+# Up to this length a loop over the axis costs less than calling BLAS.
+SHORT_RECURRENCE = 64
+# NumPy draws so many numbers at a time: those of all operations then stay in the caches.
+DRAWN_AT_ONCE = 1 << 12
+
 # matrices, loops
 
 # ---- autodiff

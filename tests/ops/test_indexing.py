@@ -5,10 +5,11 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
 
+from gradtape.config import MOST_FIXED_STARTS
 from gradtape.errors import DtypeError, InPlaceError, ShapeError
 from gradtape.ir.node import Node, placeholder
 from gradtape.ir.spec import spec
-from gradtape.ops.arrays import indexing, joining, slicing
+from gradtape.ops.arrays import indexing, joining
 from gradtape.ops.elementwise.arithmetic import where
 from gradtape.ops.elementwise.unary import sqrt
 from gradtape.ops.reductions import reduction
@@ -384,7 +385,7 @@ def test_a_loop_over_positions_is_one_program():
 
 def test_fixed_parts_are_static():
     x = asarray(np.arange(17.0))
-    assert slicing.STATIC_LIMIT > 2
+    assert MOST_FIXED_STARTS > 2
     assert len(program_of(x[1:4] * x[2:5]).inputs) == 1
 
 
@@ -395,7 +396,7 @@ def test_many_parts_in_one_recording_are_static():
             found = found * x[place]
         return found
 
-    x = asarray(np.linspace(0.5, 1.5, 3 * slicing.STATIC_LIMIT))
+    x = asarray(np.linspace(0.5, 1.5, 3 * MOST_FIXED_STARTS))
     for _ in range(3):
         y = product(x)
         assert len(program_of(y).inputs) == 1

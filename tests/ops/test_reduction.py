@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import gradtape as gt
+from gradtape.config import SHORT_RECURRENCE
 from gradtape.errors import DtypeError, ShapeError
-from gradtape.ops.reductions import cumulative, reduction
+from gradtape.ops.reductions import reduction
 from gradtape.testing import check_gradients
 
 INF, NAN = np.inf, np.nan
@@ -208,7 +209,7 @@ def test_product_over_axes(axis):
     check_gradients(lambda x: reduction.prod(x, axis=axis, keepdims=True), x + 0.5j)
 
 
-@pytest.mark.parametrize("length", [5, cumulative.SHORT + 5])
+@pytest.mark.parametrize("length", [5, SHORT_RECURRENCE + 5])
 def test_cumulative_product_is_exact_at_zeros(length):
     x = np.linspace(0.7, 1.3, length)
     x[[1, 3]] = 0.0

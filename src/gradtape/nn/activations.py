@@ -16,7 +16,7 @@ from gradtape import Tensor, relu, sigmoid, softplus, tanh
 from gradtape.argument_checks import check_exports
 from gradtape.errors import ShapeError
 from gradtape.ops.families.reductions import inexact_operand
-from gradtape.ops.families.signatures import Axis, kind_of_operand
+from gradtape.ops.families.signatures import Axes, kind_of_operand
 from gradtape.tensor import TensorLike
 
 __all__ = [
@@ -140,7 +140,7 @@ def hard_sigmoid(x: TensorLike) -> Tensor:
 
 
 @kind_of_operand
-def softmax(x: TensorLike, axis: Axis = -1) -> Tensor:
+def softmax(x: TensorLike, axis: Axes = -1) -> Tensor:
     """exp(x) over its sum along an axis or several, without overflow.
 
     Elements that are -inf get 0. Where all are, the result is NaN.
@@ -153,7 +153,7 @@ def softmax(x: TensorLike, axis: Axis = -1) -> Tensor:
 
 
 @kind_of_operand
-def log_softmax(x: TensorLike, axis: Axis = -1) -> Tensor:
+def log_softmax(x: TensorLike, axis: Axes = -1) -> Tensor:
     """The logarithm of softmax, exact where that is too small for a float.
 
     >>> gt.nn.log_softmax(gt.asarray([1e4, 0.0])).tolist()
@@ -163,7 +163,7 @@ def log_softmax(x: TensorLike, axis: Axis = -1) -> Tensor:
     return x - gt.log(gt.sum(gt.exp(x), axis=axis, keepdims=True))
 
 
-def _below_zero(name: str, x: TensorLike, axis: Axis) -> Tensor:
+def _below_zero(name: str, x: TensorLike, axis: Axes) -> Tensor:
     """The operand less its largest element along an axis: the result is the same, and exact."""
     x = inexact_operand(x)
     if not x.ndim:

@@ -17,7 +17,7 @@ from gradtape.nn.activations import ActivationLike
 from gradtape.nn.initializers import InitializerLike, Seed
 from gradtape.nn.module import Layer, Module, words
 from gradtape.ops.families.shapes import broadcast_shapes, normalize_axes
-from gradtape.ops.families.signatures import Axis
+from gradtape.ops.families.signatures import Axes
 from gradtape.tensor import TensorLike
 
 __all__ = ["Dense", "Dropout", "Embedding", "LayerNorm", "Sequential"]
@@ -107,7 +107,7 @@ class LayerNorm(Layer):
 
     def __init__(
         self,
-        axis: Axis = -1,
+        axis: Axes = -1,
         epsilon: NonNegative = 1e-3,
         center: bool = True,
         scale: bool = True,

@@ -35,7 +35,7 @@ INT32, INT64 = np.dtype(np.int32), np.dtype(np.int64)
 
 
 @dataclass(frozen=True)
-class Library:
+class BlasLibrary:
     """A library of BLAS and LAPACK. Addresses are zero where it lacks the function."""
 
     name: str
@@ -64,7 +64,7 @@ class Library:
 
 
 @lru_cache(maxsize=1)
-def library() -> Library:
+def library() -> BlasLibrary:
     """The library that products and factorisations call."""
     choice = variable("BLAS", "auto", CHOICES)
     if choice != "openblas":
@@ -76,7 +76,7 @@ def library() -> Library:
     return openblas() or capsules()
 
 
-def mkl() -> Library | None:
+def mkl() -> BlasLibrary | None:
     """MKL, or None if it is not installed.
 
     It is loaded with its sequential layer, unless the process has it already: no OpenMP runtime,
@@ -95,7 +95,7 @@ def mkl() -> Library | None:
         opened.MKL_Set_Threading_Layer(1)
     # These symbols have 64-bit integers whatever interface another package has chosen.
     wide = bool(find("dgetrf_64_"))
-    return Library(
+    return BlasLibrary(
         "mkl",
         "{}_64_" if wide else "{}_",
         INT64 if wide else INT32,
@@ -105,7 +105,7 @@ def mkl() -> Library | None:
     )
 
 
-def openblas() -> Library | None:
+def openblas() -> BlasLibrary | None:
     """The OpenBLAS that SciPy links to, or None if there is none beside it."""
     for path in _openblas_paths():
         opened = _opened(path)
@@ -115,7 +115,7 @@ def openblas() -> Library | None:
     return None
 
 
-def _as_openblas(opened: ctypes.CDLL) -> Library | None:
+def _as_openblas(opened: ctypes.CDLL) -> BlasLibrary | None:
     find = _finder(opened)
     for prefix in ("scipy_", ""):
         for suffix, integers in (("", INT32), ("64_", INT64)):
@@ -129,11 +129,11 @@ def _as_openblas(opened: ctypes.CDLL) -> Library | None:
             # A build on OpenMP, kind 2, counts threads for each calling thread: it is not held.
             if kind is None or kind() == 2 or not (getter and setter):
                 getter = setter = 0
-            return Library("openblas", pattern, integers, find, getter, setter)
+            return BlasLibrary("openblas", pattern, integers, find, getter, setter)
     return None
 
 
-def capsules() -> Library:
+def capsules() -> BlasLibrary:
     """The routines of whatever library SciPy was built with, as it exports them to Cython."""
 
     def find(routine: str) -> int:
@@ -143,7 +143,7 @@ def capsules() -> Library:
                 return found
         return 0
 
-    return Library("scipy", "{}", INT32, find)
+    return BlasLibrary("scipy", "{}", INT32, find)
 
 
 def capsule_address(module: str, name: str, signatures: tuple[bytes, ...] = ()) -> int:

@@ -18,7 +18,7 @@ from gradtape.ops.arrays import indexing, joining, movement
 from gradtape.ops.elementwise import arithmetic, complexes, unary as elementwise
 from gradtape.ops.families.casting import cast
 from gradtape.ops.families.recorders import RECORDERS, binary_function, op_of
-from gradtape.ops.families.signatures import Axis, BinaryFunction, ShapeLike
+from gradtape.ops.families.signatures import Axes, BinaryFunction, ShapeLike
 from gradtape.ops.matrices import contraction
 from gradtape.ops.reductions import reduction
 from gradtape.trace.capturing import note_text
@@ -324,7 +324,7 @@ class Operators:
         whole: Any = shape[0] if len(shape) == 1 else shape
         return movement.reshape(self, whole)
 
-    def transpose(self, *axes: Axis) -> Tensor:
+    def transpose(self, *axes: Axes) -> Tensor:
         """Axes in the given order, reversed by default."""
         order: Any = axes[0] if len(axes) == 1 else axes or None
         if order is None:
@@ -339,39 +339,39 @@ class Operators:
         """All elements along one axis."""
         return self.ravel()
 
-    def squeeze(self, axis: Axis = None) -> Tensor:
+    def squeeze(self, axis: Axes = None) -> Tensor:
         """Without the axes of length 1."""
         return movement.squeeze(self, axis=axis)
 
     def sum(
-        self, axis: Axis = None, dtype: DTypeLike | None = None, keepdims: bool = False
+        self, axis: Axes = None, dtype: DTypeLike | None = None, keepdims: bool = False
     ) -> Tensor:
         """Sum over axes."""
         return reduction.sum(self, axis=axis, dtype=dtype, keepdims=keepdims)
 
     def prod(
-        self, axis: Axis = None, dtype: DTypeLike | None = None, keepdims: bool = False
+        self, axis: Axes = None, dtype: DTypeLike | None = None, keepdims: bool = False
     ) -> Tensor:
         """Product over axes."""
         return reduction.prod(self, axis=axis, dtype=dtype, keepdims=keepdims)
 
-    def mean(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    def mean(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
         """Mean over axes."""
         return reduction.mean(self, axis=axis, keepdims=keepdims)
 
-    def var(self, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
+    def var(self, axis: Axes = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
         """Variance over axes."""
         return reduction.var(self, axis=axis, correction=correction, keepdims=keepdims)
 
-    def std(self, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
+    def std(self, axis: Axes = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
         """Standard deviation over axes."""
         return reduction.std(self, axis=axis, correction=correction, keepdims=keepdims)
 
-    def max(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    def max(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
         """Maximum over axes."""
         return reduction.max(self, axis=axis, keepdims=keepdims)
 
-    def min(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    def min(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
         """Minimum over axes."""
         return reduction.min(self, axis=axis, keepdims=keepdims)
 
@@ -383,11 +383,11 @@ class Operators:
         """Index of the minimum."""
         return reduction.argmin(self, axis=axis, keepdims=keepdims)
 
-    def any(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    def any(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
         """Whether any element is nonzero."""
         return reduction.any(self, axis=axis, keepdims=keepdims)
 
-    def all(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    def all(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
         """Whether every element is nonzero."""
         return reduction.all(self, axis=axis, keepdims=keepdims)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gradtape.config import DENSE_GATHERS
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.ir import Node, Op, Rows, Rule, Shape, Spec, apply, constant, spec
 from gradtape.ops.arrays.movement import reshape_node
@@ -42,8 +43,6 @@ if TYPE_CHECKING:
     from gradtape.ops.families.sparsity import OpReads
 
 INT64 = np.dtype(np.int64)
-# The cotangent of a table is row-sparse unless so many times as many rows were read as it has.
-DENSE_ROWS = 4
 
 
 def as_positions(name: str, indices: Node) -> Node:
@@ -142,7 +141,7 @@ def _scatter_add_numpy(
 
 
 def _gather_transpose(g: Node, x: Node, indices: Node, axis: int) -> Node | Rows:
-    if axis == 0 and indices.size < DENSE_ROWS * x.shape[0]:
+    if axis == 0 and indices.size < DENSE_GATHERS * x.shape[0]:
         values = reshape_node(g, (indices.size, *x.shape[1:]))
         return Rows(reshape_node(indices, (indices.size,)), values, x.spec)
     return apply(SCATTER_ADD, (constant(0, x.spec), indices, g), (axis,))

@@ -6,14 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.config import LARGEST_CONSTANT, RANGE_ROW
 from gradtape.dtypes import DType
 from gradtape.ir import REGISTRY, Node, apply, constant, spec
 
-# A plan keeps tables of at most so many bytes.
-LARGE = 1 << 20
 _INDEX, _FLOAT = np.dtype(np.int64), np.dtype(np.float64)
-# The numbers 0, 1, … of a long range are rows of so many.
-_ROW = 1 << 12
 
 
 def _op(name: str, *operands: Node, params: tuple[Any, ...] = ()) -> Node:
@@ -34,10 +31,10 @@ def _column(x: Node) -> Node:
 
 def _counted(count: int) -> Node:
     """The integers from 0 on: a table of rows and one of columns, added in a loop."""
-    rows = -(-count // _ROW)
-    starts = _op("arange", params=(0, rows * _ROW, _ROW, _INDEX))
-    numbers = _op("add", _column(starts), _op("arange", params=(0, _ROW, 1, _INDEX)))
-    flat = _op("reshape", numbers, params=((rows * _ROW,),))
+    rows = -(-count // RANGE_ROW)
+    starts = _op("arange", params=(0, rows * RANGE_ROW, RANGE_ROW, _INDEX))
+    numbers = _op("add", _column(starts), _op("arange", params=(0, RANGE_ROW, 1, _INDEX)))
+    flat = _op("reshape", numbers, params=((rows * RANGE_ROW,),))
     return _op("slice", flat, params=((0,), (count,), (1,), (count,)))
 
 
@@ -51,7 +48,7 @@ def _line(start: Any, step: Any, count: int, dtype: DType) -> Node:
 def arange(start: Any, stop: Any, step: Any, dtype: DType) -> Node | None:
     """A long range."""
     count = REGISTRY["arange"].spec(start=start, stop=stop, step=step, dtype=dtype).shape[0]
-    if count * dtype.itemsize <= LARGE:
+    if count * dtype.itemsize <= LARGEST_CONSTANT:
         return None
     exact = isinstance(start, int) and isinstance(step, int)
     return _cast(_line(start, step, count, _INDEX if exact else _FLOAT), dtype)
@@ -59,7 +56,7 @@ def arange(start: Any, stop: Any, step: Any, dtype: DType) -> Node | None:
 
 def linspace(start: float, stop: float, num: int, endpoint: bool, dtype: DType) -> Node | None:
     """Many numbers in equal distances."""
-    if num * dtype.itemsize <= LARGE or dtype.kind != "f":
+    if num * dtype.itemsize <= LARGEST_CONSTANT or dtype.kind != "f":
         return None
     parts = num - 1 if endpoint else num
     step = (float(stop) - float(start)) / parts
@@ -81,13 +78,13 @@ def _compared(name: str, rows: int, columns: int, k: int) -> Node:
 
 def eye(rows: int, columns: int, k: int, dtype: DType) -> Node | None:
     """A large matrix with ones on a diagonal."""
-    if rows * columns * dtype.itemsize <= LARGE:
+    if rows * columns * dtype.itemsize <= LARGEST_CONSTANT:
         return None
     return _cast(_compared("equal", rows, columns, k), dtype)
 
 
 def triangle_mask(rows: int, columns: int, k: int, lower: bool) -> Node | None:
     """A large mask of the elements of a triangle."""
-    if rows * columns <= LARGE:
+    if rows * columns <= LARGEST_CONSTANT:
         return None
     return _compared("less_equal" if lower else "greater_equal", rows, columns, k)

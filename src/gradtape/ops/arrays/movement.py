@@ -16,7 +16,7 @@ from gradtape.ops.elementwise.arithmetic import identity, record_operand
 from gradtape.ops.families import batching, identities, independence, memory_copies, shapes
 from gradtape.ops.families.define import define, mask_broadcast
 from gradtape.ops.families.samples import drawn
-from gradtape.ops.families.signatures import Axis, ShapeLike, Tensor, TensorLike, kind_of_operand
+from gradtape.ops.families.signatures import Axes, ShapeLike, Tensor, TensorLike, kind_of_operand
 from gradtape.ops.families.sparsity import SAME, each
 from gradtape.trace.record import record
 
@@ -257,7 +257,7 @@ def expand_dims(x: TensorLike, /, axis: ShapeLike) -> Tensor:
 
 
 @kind_of_operand
-def squeeze(x: TensorLike, /, axis: Axis = None) -> Tensor:
+def squeeze(x: TensorLike, /, axis: Axes = None) -> Tensor:
     """Without the given axes, which must have length 1; by default without all that have.
 
     >>> gt.squeeze(gt.asarray([[1, 2]]), axis=0).shape
@@ -278,7 +278,7 @@ def squeeze(x: TensorLike, /, axis: Axis = None) -> Tensor:
 
 
 @kind_of_operand
-def flip(x: TensorLike, /, *, axis: Axis = None) -> Tensor:
+def flip(x: TensorLike, /, *, axis: Axes = None) -> Tensor:
     """Elements in reverse order along the given axes, all by default.
 
     >>> gt.flip(gt.asarray([1, 2, 3])).tolist()
@@ -313,7 +313,7 @@ ROLL: Op = define(
 
 
 @kind_of_operand
-def roll(x: TensorLike, /, shift: ShapeLike, *, axis: Axis = None) -> Tensor:
+def roll(x: TensorLike, /, shift: ShapeLike, *, axis: Axes = None) -> Tensor:
     """Elements shifted along axes; what leaves at one end enters at the other.
 
     >>> gt.roll(gt.asarray([1, 2, 3]), 1).tolist()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gradtape.config import MOST_FIXED_STARTS, REMEMBERED_SLICES
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.ir import REGISTRY, Node, Rule, Shape, Spec, View, apply, constant, spec
 from gradtape.ops.families import (
@@ -33,10 +34,6 @@ if TYPE_CHECKING:
 
 Starts = tuple[int | None, ...]
 
-# How many recordings may have new starts of one kind of slice, each with its own program.
-STATIC_LIMIT = 32
-# How many kinds of slices, and starts of a kind, are remembered; beyond that, all are forgotten.
-KINDS_LIMIT = 4096
 
 INT64 = spec((), np.dtype(np.int64))
 
@@ -56,7 +53,7 @@ class _Starts:
     @property
     def move(self) -> bool:
         """Whether starts are operands from now on."""
-        return self.recordings > STATIC_LIMIT
+        return self.recordings > MOST_FIXED_STARTS
 
 
 # By kind of slice, and whether a capture of a function reads it.
@@ -285,13 +282,13 @@ def moving_starts(full: Shape, starts: Ints, lengths: Ints, steps: Ints) -> tupl
     kind = (full, lengths, steps, recording.capturing is not None)
     found = _seen.get(kind)
     if found is None:
-        if len(_seen) >= KINDS_LIMIT:
+        if len(_seen) >= REMEMBERED_SLICES:
             _seen.clear()
         described = enumerate(zip(full, lengths, steps, strict=True))
         axes = tuple(at for at, (n, length, step) in described if length != n or step != 1)
         found = _seen[kind] = _Starts(axes)
     if starts not in found.seen and not found.move:
-        if len(found.seen) >= KINDS_LIMIT:
+        if len(found.seen) >= REMEMBERED_SLICES:
             found.seen.clear()
         found.seen.add(starts)
         found.recordings += recording.stamp != found.last
@@ -357,7 +354,7 @@ def remember_read(part: Any, key: slice) -> None:
     if recording.interned.get((SLICE, node.params, *node.inputs)) is not node:
         return  # a twin: the next recording applies the first node first
     reads = recording.table.reads
-    if len(reads) > KINDS_LIMIT:
+    if len(reads) > REMEMBERED_SLICES:
         reads.clear()
     reads[node.inputs[0], key.start, key.stop, key.step, _Loops.count] = node
 

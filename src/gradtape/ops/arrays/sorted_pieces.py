@@ -10,6 +10,7 @@ import os
 
 import numpy as np
 
+from gradtape.config import MOST_SORTED_PIECES
 from gradtape.ir import REGISTRY, Node, Spec, apply, spec
 from gradtape.ir.node import PICK
 from gradtape.ops.families import Sample, batching, generator
@@ -17,13 +18,10 @@ from gradtape.ops.families.define import define
 from gradtape.ops.families.native_code import NativeCall
 from gradtape.ops.families.sparsity import dense
 
-# Arrays of this length are worth splitting: see decision 0048.
-LONG = 1 << 16
 # Bytes in which a routine has the elements that a pivot is chosen from.
 _SCRATCH = 1 << 10
 # Elements that a pivot is chosen from, as in the routine.
 _CHOSEN = 127
-_MOST = 64
 _INDEX = np.dtype(np.int64)
 _WHY = "it is a part of the composition of sort"
 
@@ -107,7 +105,7 @@ def sorted_in_pieces(x: Node) -> Node:
     # Pieces begin at 0 and end at the size.
     bounds = apply(REGISTRY["arange"], (), (0, 2 * x.size, x.size, _INDEX))
     pieces = 1
-    while pieces < min(os.cpu_count() or 1, _MOST):
+    while pieces < min(os.cpu_count() or 1, MOST_SORTED_PIECES):
         split = apply(SPLIT, (x, bounds))
         x, bounds = (apply(PICK, (split,), (k,)) for k in range(2))
         pieces *= 2

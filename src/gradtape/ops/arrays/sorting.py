@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gradtape.config import PARALLEL_SORT
 from gradtape.dtypes import DType
 from gradtape.errors import ShapeError
 from gradtape.ir import Node, Rule, Spec, apply, constant, spec
@@ -14,7 +15,7 @@ from gradtape.ops.arrays.indexing import take
 from gradtape.ops.arrays.movement import flip, permute, reshape_node
 from gradtape.ops.arrays.positions import observed
 from gradtape.ops.arrays.slicing import along_axis
-from gradtape.ops.arrays.sorted_pieces import LONG, sorted_in_pieces
+from gradtape.ops.arrays.sorted_pieces import sorted_in_pieces
 from gradtape.ops.elementwise.arithmetic import equal, minimum, not_equal, record_operand
 from gradtape.ops.families import (
     Sample,
@@ -32,40 +33,15 @@ from gradtape.ops.families.sparsity import lanes
 from gradtape.trace.record import record
 
 INT64 = np.dtype(np.int64)
-# Rows from this length on are worth more than one call of NumPy.
-_LONG = 4096
 
 
 def _argsort_numpy(x: np.ndarray, axis: int, descending: bool, stable: bool) -> np.ndarray:
-    order = _stable_order if stable else np.argsort
+    kind = "stable" if stable else None
     if not descending:
-        return order(x, axis)
+        return np.argsort(x, axis, kind)
     # Flip before and after sorting: one flip alone would reverse the order of equal elements.
-    backwards = order(np.flip(x, axis), axis)
+    backwards = np.argsort(np.flip(x, axis), axis, kind)
     return np.flip(x.shape[axis] - 1 - backwards, axis)
-
-
-def _stable_order(x: np.ndarray, axis: int) -> np.ndarray:
-    """A stable argsort: a quick one, with the few equal elements put in order afterwards.
-
-    NumPy's own stable argsort of a million floats takes four times as long.
-    """
-    if x.dtype.kind != "f" or x.shape[axis] < _LONG:
-        return np.argsort(x, axis, kind="stable")
-    found = np.argsort(x, axis)
-    values = np.moveaxis(np.take_along_axis(x, found, axis), axis, -1)
-    left, right = values[..., :-1], values[..., 1:]
-    same = np.zeros(values.shape, bool)
-    same[..., 1:] = (left == right) | (left != left)
-    tied = same.copy()
-    tied[..., :-1] |= same[..., 1:]
-    places = np.flatnonzero(tied)
-    if places.size > x.size // 4:
-        return np.argsort(x, axis, kind="stable")
-    order = np.ascontiguousarray(np.moveaxis(found, axis, -1))
-    numbers, runs = order.reshape(-1)[places], np.cumsum(~same.reshape(-1))[places]
-    order.reshape(-1)[places] = numbers[np.lexsort((numbers, runs))]
-    return np.moveaxis(order, -1, axis)
 
 
 def _argsort_samples() -> list[Sample]:
@@ -116,7 +92,8 @@ def _on_last_axis(x: Node, axis: int, **params: Any) -> Node | None:
 
 def _sort_composition(x: Node, axis: int, descending: bool) -> Node | None:
     """One long row is sorted in pieces, by all threads; others as above."""
-    if x.size != x.shape[axis] or x.size < LONG or x.dtype.itemsize < 4 or x.dtype.kind == "c":
+    narrow = x.dtype.itemsize < 4 or x.dtype.kind == "c"
+    if narrow or x.size != x.shape[axis] or x.size < PARALLEL_SORT:
         return _on_last_axis(x, axis, descending=descending)
     found = sorted_in_pieces(reshape_node(x, (x.size,)))
     if descending:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.config import DRAWN_AT_ONCE
 from gradtape.dtypes import Array, DType
 from gradtape.ops.families.math_functions import FLOOR, SQRT
 from gradtape.ops.families.numpy_body import computed
@@ -78,15 +79,14 @@ def _series(body: Any, x: Any, coefficients: list[float]) -> Any:
     return found
 
 
-# NumPy computes so many numbers at a time: those of all operations then stay in the caches.
-AT_ONCE = 1 << 12
-
-
 def in_parts(formula: Callable[..., tuple[Any, ...]], dtype: DType, *uniform: Array) -> Array:
     """The results of a formula of one-dimensional arrays, side by side along a last axis."""
-    starts = range(0, max(uniform[0].size, 1), AT_ONCE)
+    starts = range(0, max(uniform[0].size, 1), DRAWN_AT_ONCE)
     parts = [
-        np.stack(computed(formula, dtype, *(x[at : at + AT_ONCE] for x in uniform)), axis=-1)
+        np.stack(
+            computed(formula, dtype, *(x[at : at + DRAWN_AT_ONCE] for x in uniform)),
+            axis=-1,
+        )
         for at in starts
     ]
     return np.asarray(np.concatenate(parts))

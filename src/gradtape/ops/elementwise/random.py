@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gradtape.config import CALL_COST
 from gradtape.errors import ShapeError
 from gradtape.ir import Node, Op, Rule, Shape, Spec, apply, constant, spec
 from gradtape.ops.elementwise.arithmetic import bitwise_right_shift, remainder, stop_gradient
@@ -27,7 +28,7 @@ from gradtape.ops.families import (
     lowering,
 )
 from gradtape.ops.families.define import define
-from gradtape.ops.families.elementwise import CALL_COST, elementwise, spec_of
+from gradtape.ops.families.elementwise import elementwise, spec_of
 from gradtape.ops.families.math_functions import ERFINV, SCIPY_ERF
 from gradtape.ops.families.native_code import NativeCall
 from gradtape.trace.record import record

@@ -11,6 +11,7 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
+from gradtape.config import CALL_COST
 from gradtape.dtypes import REAL_OF
 from gradtape.ir import REGISTRY, MathFunction, Rule, Spec, spec
 from gradtape.ir.math_function import Composition
@@ -28,8 +29,6 @@ from gradtape.ops.families.sparsity import RuleInput, stretched
 from gradtape.ops.families.vector_code import LlvmRule
 
 Domain = tuple[float, float]
-# The rough cost of a call of a mathematical function, in units of one load from memory.
-CALL_COST = 8
 # How operands are promoted by what an op accepts; otherwise to their common dtype.
 _PROMOTED = {"inexact": "float", "float": "float", "bool": "bool"}
 

@@ -14,12 +14,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from gradtape.config import MOST_COPIED_OPERANDS
 from gradtape.ir import OPERATORS, Node, Shape, spec
 from gradtape.ops.families.strides import Access, Strides, reshaped, row_major, whole
 from gradtape.records import dataclass
-
-# With more operands than this, setting up one loop per operand takes longer than NumPy's join.
-MOST_OPERANDS = 256
 
 
 @dataclass(frozen=True)
@@ -60,7 +58,7 @@ def pieces(node: Node, access: Reader) -> list[Piece] | None:
     """The copies that compute a node, by its op's rule; None if copies cannot compute it."""
     if not math.prod(node.shape):
         return None
-    if len(node.inputs) > MOST_OPERANDS or node.op.copies is None:
+    if len(node.inputs) > MOST_COPIED_OPERANDS or node.op.copies is None:
         return None
     found: list[Piece] | None = node.op.copies(node, access)
     # A part without elements is nothing to copy.

@@ -30,7 +30,7 @@ else:
     Tensor = TensorLike = Any
 
 __all__ = [
-    "Axis",
+    "Axes",
     "BinaryFunction",
     "DTypeLike",
     "NodeLike",
@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 ShapeLike: TypeAlias = SupportsIndex | tuple[SupportsIndex, ...] | list[int]
-Axis: TypeAlias = ShapeLike | None
+Axes: TypeAlias = ShapeLike | None
 # The other operand of a node in a derivative rule.
 NodeLike: TypeAlias = Node | bool | int | float | complex
 

@@ -21,7 +21,7 @@ from gradtape.ops.elementwise.complexes import abs
 from gradtape.ops.families import batching, cast, independence, promotion
 from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.families.shapes import broadcast_shapes, broadcast_to, normalize_axis, reduce_to
-from gradtape.ops.families.signatures import Axis, DTypeLike, Tensor, TensorLike, kind_of_operand
+from gradtape.ops.families.signatures import Axes, DTypeLike, Tensor, TensorLike, kind_of_operand
 from gradtape.ops.families.sparsity import Reads, RuleInput, agreeing, each, nothing
 from gradtape.ops.matrices import checks, lapack_calls, operation_counts
 from gradtape.ops.matrices.contraction import adjoint, bilinear_jvp, conjugate, matmul, own
@@ -252,7 +252,7 @@ def trace(x: TensorLike, /, *, offset: int = 0, dtype: DTypeLike | None = None) 
 
 @kind_of_operand
 def vector_norm(
-    x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False, ord: float = 2
+    x: TensorLike, /, *, axis: Axes = None, keepdims: bool = False, ord: float = 2
 ) -> Tensor:
     """A norm over axes, all by default; its derivative is 0 where it is 0.
 

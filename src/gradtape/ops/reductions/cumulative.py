@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 import numpy as np
 
 from gradtape.argument_checks import as_flag
+from gradtape.config import SHORT_RECURRENCE
 from gradtape.dtypes import Array, as_dtype
 from gradtape.errors import ShapeError
 from gradtape.ir import REGISTRY, Accumulation, Node, Op, Rule, Spec, apply, spec
@@ -28,9 +29,6 @@ from gradtape.trace.record import record
 
 if TYPE_CHECKING:
     from gradtape.ops.families.signatures import TensorOrNode
-
-# Up to this length a loop over the axis costs less than calling BLAS.
-SHORT = 64
 
 
 def _resize_spec(x: Spec, axis: int, before: int, after: int, fill: object) -> Spec:
@@ -162,7 +160,7 @@ def _recurrence_kernel(a: Array, b: Array, axis: int, reverse: bool) -> Array:
     # The state is a derivative: a state of 0 must stay 0 even if the coefficient is infinite, as it
     # may be in a branch that `where` did not take.
     finite = bool(np.isfinite(a).all())
-    if finite and length > max(SHORT, lanes.size // max(length, 1)):
+    if finite and length > max(SHORT_RECURRENCE, lanes.size // max(length, 1)):
         _recurrence_by_substitution(a, b, lanes)
     else:
         for i in range(length):
@@ -227,8 +225,8 @@ def _recurrence_samples() -> list[Sample]:
         ((3, 2), 0, True, "float64"),
         ((2, 3), 1, False, "complex128"),
         ((2, 3), 1, False, "float32"),
-        ((SHORT + 6,), 0, False, "float64"),
-        ((2, SHORT + 6), 1, True, "float64"),
+        ((SHORT_RECURRENCE + 6,), 0, False, "float64"),
+        ((2, SHORT_RECURRENCE + 6), 1, True, "float64"),
         ((0,), 0, False, "float64"),
         ((2, 0), 0, False, "float64"),
     ]

@@ -34,7 +34,7 @@ from gradtape.ops.families.shapes import (
     reduced_shape,
     reduction_params,
 )
-from gradtape.ops.families.signatures import Axis, Tensor, TensorLike, kind_of_operand
+from gradtape.ops.families.signatures import Axes, Tensor, TensorLike, kind_of_operand
 from gradtape.ops.families.sparsity import nothing
 from gradtape.trace.record import record
 from gradtape.trace.value import host_value
@@ -120,7 +120,7 @@ MIN = _extremum("min", np.min, Accumulation.MIN)
 
 
 @kind_of_operand
-def max(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+def max(x: TensorLike, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Largest element over axes, all by default; ties share the derivative equally.
 
     >>> gt.max(gt.asarray([[1.0, 5.0], [3.0, 4.0]]), axis=1).tolist()
@@ -131,7 +131,7 @@ def max(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tenso
 
 
 @kind_of_operand
-def min(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+def min(x: TensorLike, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Smallest element over axes, all by default; ties share the derivative equally.
 
     >>> gt.min(gt.asarray([[1.0, 5.0], [3.0, 4.0]]), axis=1).tolist()
@@ -372,7 +372,7 @@ def _interpolated(name: str, x: Any, fraction: float, axis: Any, keepdims: bool)
 
 
 @kind_of_operand
-def median(x: TensorLike, /, axis: Axis = None, keepdims: bool = False) -> Tensor:
+def median(x: TensorLike, /, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Middle element over axes, or the mean of the two in the middle.
 
     The derivative goes to the elements chosen; equal ones count in the order they stand in.
@@ -384,7 +384,7 @@ def median(x: TensorLike, /, axis: Axis = None, keepdims: bool = False) -> Tenso
 
 
 @kind_of_operand
-def quantile(x: TensorLike, q: TensorLike, /, axis: Axis = None, keepdims: bool = False) -> Tensor:
+def quantile(x: TensorLike, q: TensorLike, /, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Quantile over axes by linear interpolation; several make a new first axis.
 
     `q` is a number from 0 to 1 or a sequence of them, and part of the program.

@@ -23,7 +23,7 @@ from gradtape.ops.families.shapes import (
     reduced_spec,
     reduction_params,
 )
-from gradtape.ops.families.signatures import Axis, Tensor, TensorLike, kind_of_operand
+from gradtape.ops.families.signatures import Axes, Tensor, TensorLike, kind_of_operand
 from gradtape.ops.families.sparsity import lanes, nothing
 from gradtape.ops.reductions.extrema import max, min
 from gradtape.trace.record import record
@@ -183,7 +183,7 @@ NORM = define(
 
 @kind_of_operand
 def norm(
-    x: TensorLike, /, ord: float | str = 2, axis: Axis = None, keepdims: bool = False
+    x: TensorLike, /, ord: float | str = 2, axis: Axes = None, keepdims: bool = False
 ) -> Tensor:
     """Vector norm over axes, all by default; its derivative is 0 where it is 0.
 

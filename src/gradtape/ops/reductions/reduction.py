@@ -38,7 +38,7 @@ from gradtape.ops.families.shapes import (
     reduced_spec,
     reduction_params,
 )
-from gradtape.ops.families.signatures import Axis, DTypeLike, Tensor, TensorLike, kind_of_operand
+from gradtape.ops.families.signatures import Axes, DTypeLike, Tensor, TensorLike, kind_of_operand
 from gradtape.ops.reductions.cumulative import cumulative_prod, cumulative_sum, product_of_others
 from gradtape.ops.reductions.extrema import MAX, argmax, argmin, max, median, min, quantile
 from gradtape.ops.reductions.norm import norm
@@ -89,7 +89,7 @@ def _accumulate(op: Op, x: Any, axis: Any, dtype: Any, keepdims: bool) -> Any:
 
 @kind_of_operand
 def sum(
-    x: TensorLike, /, *, axis: Axis = None, dtype: DTypeLike | None = None, keepdims: bool = False
+    x: TensorLike, /, *, axis: Axes = None, dtype: DTypeLike | None = None, keepdims: bool = False
 ) -> Tensor:
     """Sum over axes, all by default.
 
@@ -148,7 +148,7 @@ PROD = define(
 
 @kind_of_operand
 def prod(
-    x: TensorLike, /, *, axis: Axis = None, dtype: DTypeLike | None = None, keepdims: bool = False
+    x: TensorLike, /, *, axis: Axes = None, dtype: DTypeLike | None = None, keepdims: bool = False
 ) -> Tensor:
     """Product over axes, all by default; the derivative is exact at zeros too.
 
@@ -175,7 +175,7 @@ ALL = _logical("all", np.all, Accumulation.ALL)
 
 
 @kind_of_operand
-def any(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+def any(x: TensorLike, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Whether any element is nonzero.
 
     >>> bool(gt.any(gt.asarray([0, 1])))
@@ -186,7 +186,7 @@ def any(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tenso
 
 
 @kind_of_operand
-def all(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+def all(x: TensorLike, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Whether every element is nonzero.
 
     >>> bool(gt.all(gt.asarray([0, 1])))
@@ -197,7 +197,7 @@ def all(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tenso
 
 
 @kind_of_operand
-def count_nonzero(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+def count_nonzero(x: TensorLike, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """How many elements are not zero; NaN is not.
 
     >>> int(gt.count_nonzero(gt.asarray([0.0, 1.0, -2.0])))
@@ -208,7 +208,7 @@ def count_nonzero(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False
 
 
 @kind_of_operand
-def mean(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+def mean(x: TensorLike, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Arithmetic mean over axes, all by default; NaN if there is nothing to average.
 
     >>> gt.mean(gt.asarray([[1.0, 2.0], [3.0, 4.0]]), axis=0).tolist()
@@ -281,7 +281,7 @@ def _divisor(name: str, x: Any, axes: Ints, correction: float) -> float:
 
 @kind_of_operand
 def var(
-    x: TensorLike, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False
+    x: TensorLike, /, *, axis: Axes = None, correction: float = 0.0, keepdims: bool = False
 ) -> Tensor:
     """Variance over axes: the sum of squared distances from the mean over n - correction.
 
@@ -298,7 +298,7 @@ def var(
 
 @kind_of_operand
 def std(
-    x: TensorLike, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False
+    x: TensorLike, /, *, axis: Axes = None, correction: float = 0.0, keepdims: bool = False
 ) -> Tensor:
     """Standard deviation over axes; its derivative is 0 where it is 0.
 
@@ -402,7 +402,7 @@ LOGSUMEXP = define(
 
 
 @kind_of_operand
-def logsumexp(x: TensorLike, /, axis: Axis = None, keepdims: bool = False) -> Tensor:
+def logsumexp(x: TensorLike, /, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """log(sum(exp(x))) over axes, all by default, without overflow.
 
     >>> round(float(gt.logsumexp(gt.asarray([1000.0, 1000.0]))), 6)
