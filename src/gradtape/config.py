@@ -54,9 +54,76 @@ DRAWN_AT_ONCE = 1 << 12
 
 # ---- autodiff
 
+# A mode of a Jacobian is not tried when the other one has so many times fewer seeds.
+CLEARLY_FEWER_SEEDS = 16
+# A waist of a graph pays when it has so many times fewer elements than either end.
+NARROW_WAIST = 4
+# The cost of writing an element of a transposed result, in element-wise operations.
+TRANSPOSED_ELEMENT_COST = 4
+# The cost of a multiply-add inside a matrix product, in element-wise operations.
+MULTIPLY_ADD_COST = 1 / 16
+# A joined target is differentiated as a whole if its parts are computed from the same nodes, which
+# would be differentiated more often than this.
+MOST_REPEATED_PARTS = 12
+# Intermediates of a Jacobian may take this fraction of the memory by default: 1 / share.
+JACOBIAN_MEMORY_SHARE = 8
+# A cheap value larger than this fraction of the budget, 1 / share, is recomputed in every chunk.
+HELD_VALUE_SHARE = 16
+# The number of seeds of the program from which the memory per seed is estimated.
+ESTIMATED_SEEDS = 8
+# A product of factors replaces a response only if it is so many times smaller.
+SMALLER_FACTORS = 2
+
 # ---- autodiff: sparse
 
+# Patterns with up to this many entries are listed however full they are.
+SMALL_PATTERN = 1_000_000
+# Larger patterns are listed up to this part of all entries.
+LISTED_FRACTION = 0.25
+# No larger pattern is listed.
+LARGEST_PATTERN = 64_000_000
+# Up to this many entries are compared one by one to see whether examples are independent.
+LARGEST_BLOCK_PATTERN = 1 << 20
+# The cost of a reverse product, in forward products.
+REVERSE_PRODUCT_COST = 1.5
+# Turns of inner loops after which no further order of a colouring is tried (0008).
+COLOURING_PATIENCE = 1e8
+# Turns of the inner loop past which no pass over columns is begun.
+LARGEST_COLOURING = 4e9
+# Passes in the order of the colours of the best colouring found.
+COLOURING_REPEATS = 4
+# Turns of the inner loop past which the vertices with most neighbours get a colour each.
+LARGEST_STAR_COLOURING = 3e8
+# Rows that are sampled to find the distances on a grid.
+GRID_SAMPLE = 256
+# The number of kinds of full rows that a grid may have: inner rows, and on a periodic grid those at
+# edges and corners, for each of a few fields.
+GRID_ROW_KINDS = 40
+# The number of rows that strides are tested on first.
+GRID_FIRST_ROWS = 8
+# Strides are among the distances of kinds that make at least this part of the rows.
+GRID_COMMON_ROWS = 1 / 16
+# The number of operations past which no search for strides and weights is made.
+GRID_SEARCH = 5e7
+# Colourings of grids that are tested on the whole pattern.
+GRID_TRIALS = 8
+# Colours of a grid beyond the lower bound.
+GRID_SLACK = 2
+# Turns of an inner loop of a colouring from which compiling it pays.
+WORTH_COMPILING_LOOP = 500_000
+# Turns of an inner loop from which calling compiled code pays.
+WORTH_CALLING_LOOP = 1_000
+
 # ---- tape, control
+
+# So many nodes outside its windows cost a tape next to nothing.
+FEW_OUTSIDE_NODES = 16
+# At the start of an outermost tape, more pending nodes than this are computed first.
+PENDING_AT_TAPE_ENTRY = 512
+# A matrix is given in sparse form from so many elements on, ...
+LARGE_MATRIX = 1 << 14
+# ... if at most one in so many can be nonzero.
+SPARSE_SHARE = 8
 
 # ---- compiler: passes
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-from gradtape.autodiff.jacobian import MOST_REPEATED
+from gradtape.config import MOST_REPEATED_PARTS as MOST_REPEATED
 
 
 def shared(count):

@@ -91,8 +91,8 @@ def test_native_colours_are_those_of_python(order, monkeypatch):
     monkeypatch.setattr(loop_runner, "_compiled_loops", lambda functions: None)
     expected = all_colours()
     monkeypatch.setattr(loop_runner, "_compiled_loops", compile_integers)
-    monkeypatch.setattr(loop_runner, "WORTH_COMPILING", 0)
-    monkeypatch.setattr(loop_runner, "WORTH_CALLING", 0)
+    monkeypatch.setattr(loop_runner, "WORTH_COMPILING_LOOP", 0)
+    monkeypatch.setattr(loop_runner, "WORTH_CALLING_LOOP", 0)
     for got, want in zip(all_colours(), expected, strict=True):
         assert (got == want).all()
     assert set(loop_runner._compiled) >= {
@@ -106,7 +106,7 @@ def test_native_colours_are_those_of_python(order, monkeypatch):
 def test_without_a_compiler_python_runs(monkeypatch):
     monkeypatch.setattr(loop_runner, "_compiled", {})
     monkeypatch.setattr(loop_runner, "_compiled_loops", lambda functions: None)
-    monkeypatch.setattr(loop_runner, "WORTH_COMPILING", 0)
+    monkeypatch.setattr(loop_runner, "WORTH_COMPILING_LOOP", 0)
     assert colour_columns(pattern_of(np.eye(5) + np.eye(5, k=1)), ORDERS).count == 2
     assert loop_runner._compiled == {}
     assert all(callable(function) for function in greedy.LOOPS)

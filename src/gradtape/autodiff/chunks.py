@@ -19,7 +19,7 @@ from gradtape.autodiff.python_rules import PythonRules
 from gradtape.autodiff.seeded import Seeded, numbered
 from gradtape.autodiff.window import Window
 from gradtape.compiler.machine_limits import parse_bytes, physical_memory
-from gradtape.config import variable
+from gradtape.config import ESTIMATED_SEEDS, HELD_VALUE_SHARE, JACOBIAN_MEMORY_SHARE, variable
 from gradtape.dtypes import Array
 from gradtape.ir import PICK, Fact, Node, dependents, of_structure, placeholder, spec, user_line
 from gradtape.ir.program import Program, program
@@ -32,13 +32,6 @@ from gradtape.runtime.bound_plans import BoundPlan, bind, plan_settings
 from gradtape.runtime.buffer_pool import allocate
 from gradtape.runtime.footprint import intermediate_bytes, total_bytes
 from gradtape.trace import Recording, Trace, Value, state
-
-# Intermediates may take this fraction of the machine's memory by default: 1 / SHARE.
-SHARE = 8
-# A cheap value larger than this fraction of the budget, 1 / HELD, is recomputed in every chunk.
-HELD = 16
-# The number of seeds of the program from which the memory per seed is estimated.
-PROBE = 8
 
 
 @dataclass(frozen=True)
@@ -90,7 +83,7 @@ def default_budget() -> int:
     text = variable("JACOBIAN_BUDGET")
     if text:
         return parse_bytes("GRADTAPE_JACOBIAN_BUDGET=", text, "64M")
-    return physical_memory() // SHARE
+    return physical_memory() // JACOBIAN_MEMORY_SHARE
 
 
 # The products of a derivative with a batch of seeds; None if nothing connects the two.
@@ -147,7 +140,7 @@ def seed_chunks(recording: Recording, seeds: Seeds, wanted: Limits) -> SeedChunk
     """The plan for as many seeds at a time as the limits allow."""
     count = wanted.chunk_size
     if count is None:
-        tried = min(PROBE, seeds.count)
+        tried = min(ESTIMATED_SEEDS, seeds.count)
         found = _part(recording, seeds, tried, wanted)
         if found is None:
             return None
@@ -273,7 +266,7 @@ def frontier(recording: Recording, steps: Program, offset: Node, budget: int) ->
                     continue
                 several = type(parent.spec) is tuple
                 cheap = not several and not parent.op.expensive
-                if parent.op.view or (cheap and parent.spec.nbytes > budget // HELD):
+                if parent.op.view or (cheap and parent.spec.nbytes > budget // HELD_VALUE_SHARE):
                     moving.add(parent)
     found = dict.fromkeys(
         parent

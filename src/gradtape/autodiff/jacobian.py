@@ -21,6 +21,13 @@ from gradtape.autodiff import seeded
 from gradtape.autodiff.modes import dense_vjp, forward
 from gradtape.autodiff.seeded_values import respond, spread
 from gradtape.autodiff.window import Request
+from gradtape.config import (
+    CLEARLY_FEWER_SEEDS,
+    MOST_REPEATED_PARTS,
+    MULTIPLY_ADD_COST,
+    NARROW_WAIST,
+    TRANSPOSED_ELEMENT_COST,
+)
 from gradtape.dtypes import COMPLEX_OF, DType
 from gradtape.errors import UndefinedRuleError
 from gradtape.ir import (
@@ -40,19 +47,6 @@ from gradtape.ops.arrays.movement import permute, reshape_node
 from gradtape.ops.families import broadcast_to, cast
 from gradtape.ops.families.elementwise import conjugate
 from gradtape.ops.matrices.contraction import matmul
-
-# A mode is not tried when the other one has so many times fewer seeds.
-CLEARLY_FEWER = 16
-# A waist pays when it has so many times fewer elements than either end.
-NARROW = 4
-# The cost of writing an element of a transposed result, in element-wise operations.
-TRANSPOSED_COST = 4
-# A joined target is differentiated as a whole if its parts are computed from the same nodes, which
-# would be differentiated more often than this.
-MOST_REPEATED = 12
-# The cost of one multiply-add inside a matrix product, in element-wise operations.
-PRODUCT_COST = 1 / 16
-
 
 _Made = TypeVar("_Made")
 # What all seeds are multiplied by: 1j for the derivative along the imaginary axis.
@@ -107,9 +101,9 @@ def _ways(target: Node, request: Request) -> tuple[str, ...]:
     by_dtype = _ways_by_dtype(target, source)
     if by_dtype is not None:
         return (by_dtype,)
-    if target.size * CLEARLY_FEWER <= source.size:
+    if target.size * CLEARLY_FEWER_SEEDS <= source.size:
         return ("reverse",)
-    if source.size * CLEARLY_FEWER <= target.size:
+    if source.size * CLEARLY_FEWER_SEEDS <= target.size:
         return ("forward",)
     # Where they cost the same, reverse: its result needs no transposition.
     return ("reverse", "forward")
@@ -313,10 +307,10 @@ def _repeats(target: Node, request: Request, whole: int) -> bool:
     """Whether part by part the same nodes would be differentiated again and again."""
     while target.op.view is View.RESHAPE:
         (target,) = target.inputs
-    if len(target.inputs) <= MOST_REPEATED:
+    if len(target.inputs) <= MOST_REPEATED_PARTS:
         return False
     parts = sum(len(_active(part, request)) for part in target.inputs)
-    return parts > MOST_REPEATED * whole
+    return parts > MOST_REPEATED_PARTS * whole
 
 
 def _is_joined(node: Node) -> bool:
@@ -337,7 +331,7 @@ def _waist(target: Node, source: Node, active: set[Node]) -> Node | None:
             found = node
         furthest = max(furthest, last_read.get(node, 0))
     small = min(source.size, target.size)
-    return found if found is not None and found.size * NARROW <= small else None
+    return found if found is not None and found.size * NARROW_WAIST <= small else None
 
 
 def _may_be_cut(node: Node, source: Node, target: Node) -> bool:
@@ -363,7 +357,7 @@ def _through_waist(target: Node, waist: Node, request: Request) -> Node | None:
 
 def _cost(node: Node, known: set[Node]) -> float:
     """Roughly the element-wise operations that it takes beyond computing `known`."""
-    transposed = TRANSPOSED_COST * node.size if node.op.view is View.PERMUTE else 0.0
+    transposed = TRANSPOSED_ELEMENT_COST * node.size if node.op.view is View.PERMUTE else 0.0
     return transposed + sum(_work(step) for step in program([node], known).nodes)
 
 
@@ -373,7 +367,7 @@ def _work(node: Node) -> float:
     if node.op.labels is not None:
         a, b = node.inputs
         # Every product of elements: the geometric mean of the three sizes.
-        return PRODUCT_COST * math.sqrt(float(a.size) * b.size * max(node.size, 1))
+        return MULTIPLY_ADD_COST * math.sqrt(float(a.size) * b.size * max(node.size, 1))
     if node.op.reduces:
         return float(node.inputs[0].size)
     if node.op.view is not None:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 
 from gradtape.autodiff.seeded import Seeded, Tie, untied
+from gradtape.config import SMALLER_FACTORS
 from gradtape.ir import OPERATORS, Accumulation, Join, Node, Op, Shape, View, apply, constant_value
 from gradtape.ops.arrays.movement import permute, reshape_node
 from gradtape.ops.arrays.slicing import UNSLICE
@@ -20,8 +21,6 @@ from gradtape.ops.matrices.einsum import contract_pair
 # d[b, k] (V[k, o] W[k, i]) is one matrix product with a factor that does not depend on the batch,
 # and its result lies in memory as the Jacobian of a batch does.
 Labels = tuple[str, ...]
-# The product that is computed first must be so many times smaller than the response.
-SMALLER = 2
 
 
 def contract_factors(
@@ -48,7 +47,7 @@ def contract_factors(
             continue
         before = math.prod(size[label] for label in {*its, *own})
         after = math.prod(size[label] for label in (*summed, *rest))
-        if after * SMALLER <= before and (best is None or after < best[0]):
+        if after * SMALLER_FACTORS <= before and (best is None or after < best[0]):
             wide = (*summed, *rest)
             product = multiply(stretch(first, its, wide), stretch(other, theirs, wide))
             columns = reshape_node(product, (_size(size, summed), _size(size, rest)))

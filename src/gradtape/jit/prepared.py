@@ -19,10 +19,11 @@ from gradtape.autodiff.sparse.programs import (
     prepare_sparse_jacobian,
 )
 from gradtape.compiler.counts import COUNTS
+from gradtape.config import LARGE_MATRIX
 from gradtape.jit.function import function
 from gradtape.tape.flat_vector import layout_of
 from gradtape.tape.grad_vjp_jvp import argument_position, chosen_arguments
-from gradtape.tape.point import LARGE, NotPendingError, Point, Preparation, pays, recorded_matrix
+from gradtape.tape.point import NotPendingError, Point, Preparation, pays, recorded_matrix
 from gradtape.tape.tape_jacobians import check_mode, check_sparse
 from gradtape.tensor.tensor import Tensor
 from gradtape.trace.recording import Recording, state
@@ -89,7 +90,7 @@ class PreparedJacobian:
         point = self._at(examples)
         self.shape: tuple[int, int] = self._shape(point)
         self._sparse = sparse is not False
-        if isinstance(sparse, str) and self.shape[0] * self.shape[1] < LARGE:
+        if isinstance(sparse, str) and self.shape[0] * self.shape[1] < LARGE_MATRIX:
             self._sparse = False
         self._coloured: Coloured | None = None
         if self._sparse:

@@ -19,6 +19,7 @@ from gradtape.autodiff.sparse.programs import (
     prepare_sparse_jacobian,
 )
 from gradtape.autodiff.window import Window
+from gradtape.config import LARGE_MATRIX, SPARSE_SHARE
 from gradtape.dtypes import DType
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.ir.node import Node
@@ -39,10 +40,6 @@ if TYPE_CHECKING:
 
 # Finds the program of a sparse derivative, given the window, the target and the source.
 Preparation = Callable[[tuple[Window, Node, Node]], SparseProgram]
-
-# A matrix is given in sparse form from so many elements on, if one in so many can be nonzero.
-LARGE = 1 << 14
-FILLED = 8
 
 
 @contextlib.contextmanager
@@ -211,7 +208,8 @@ def pays(prepared: SparseProgram) -> bool:
     """Whether a matrix is large and empty enough that solvers gain from its sparse form."""
     rows, columns = prepared.pattern.shape
     total = rows * columns
-    return total >= LARGE and not prepared.pattern.dense and prepared.pattern.nnz * FILLED <= total
+    few = prepared.pattern.nnz * SPARSE_SHARE <= total
+    return total >= LARGE_MATRIX and few and not prepared.pattern.dense
 
 
 def as_scalar(name: str, result: object) -> Tensor:

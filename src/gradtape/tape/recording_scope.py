@@ -18,6 +18,7 @@ from gradtape.argument_checks import is_choice
 from gradtape.autodiff.returned_derivatives import hold_results
 from gradtape.autodiff.window import derive_forward
 from gradtape.concurrency import method_in_c
+from gradtape.config import FEW_OUTSIDE_NODES, PENDING_AT_TAPE_ENTRY
 from gradtape.errors import ShapeError, shown
 from gradtape.ir.node import PICK, Node, apart_from_recorded, slope_constant
 from gradtape.ir.rows import Rows
@@ -36,11 +37,6 @@ from gradtape.trace.between_recordings import can_be_joined, graft, join
 from gradtape.trace.recording import Recording, ended, settle, state
 from gradtape.trace.trace import Trace, adopt
 from gradtape.trace.value import Handle
-
-# So many nodes outside its windows cost a tape next to nothing.
-FEW_OUTSIDE = 16
-# At the start of an outermost tape, more pending work than this is computed first.
-PENDING_AT_ENTRY = 512
 
 
 class _EndOfWith(partial[None]):
@@ -159,7 +155,7 @@ class Scope:
             recording.pending.updates
             or recording.pending.observed
             or recording.tapes
-            or len(recording.log) > PENDING_AT_ENTRY
+            or len(recording.log) > PENDING_AT_TAPE_ENTRY
         ):
             flush(recording)
         if state.recording.tapes:
@@ -263,7 +259,7 @@ class Scope:
             inside += (recorded if end is None else max(end, 0)) - max(start, 0)
         if recording.log.returned is not None:
             recorded += recording.log.returned.size
-        if recorded - inside <= max(inside, FEW_OUTSIDE):
+        if recorded - inside <= max(inside, FEW_OUTSIDE_NODES):
             return self._outside()
         aliases = recording.log.aliases or {}
         found: set[Node] = set()

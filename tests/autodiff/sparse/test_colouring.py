@@ -264,7 +264,7 @@ def test_full_rows_do_not_spoil_the_pass():
 
 
 def test_hubs_get_colours_of_their_own(monkeypatch):
-    monkeypatch.setattr(symmetric, "TOO_MUCH", 3000.0)
+    monkeypatch.setattr(symmetric, "LARGEST_STAR_COLOURING", 3000.0)
     found = tridiagonal(60).toarray()
     found[30] = found[:, 30] = True
     pattern = pattern_of(found)
@@ -272,12 +272,12 @@ def test_hubs_get_colours_of_their_own(monkeypatch):
         coloured = colour_symmetric(pattern, method)
         assert coloured.forward_count <= 4
         recovered(coloured, np.random.default_rng(0))
-    monkeypatch.setattr(symmetric, "TOO_MUCH", 1.0)
+    monkeypatch.setattr(symmetric, "LARGEST_STAR_COLOURING", 1.0)
     assert colour_symmetric(pattern).forward_count == 60
 
 
 def test_too_much_work_gives_each_column_its_colour(monkeypatch):
-    monkeypatch.setattr(colouring, "TOO_MUCH", 1.0)
+    monkeypatch.setattr(colouring, "LARGEST_COLOURING", 1.0)
     rng = np.random.default_rng(0)
     pattern = pattern_of(rng.random((30, 30)) < 0.2)
     coloured = colour(pattern, "column")
@@ -319,8 +319,8 @@ def test_staircases_are_recovered(found, reverse_cost, order, compiled):
     pattern = pattern_of(found)
     with pytest.MonkeyPatch.context() as patch:
         if compiled:
-            patch.setattr(loop_runner, "WORTH_COMPILING", 0)
-            patch.setattr(loop_runner, "WORTH_CALLING", 0)
+            patch.setattr(loop_runner, "WORTH_COMPILING_LOOP", 0)
+            patch.setattr(loop_runner, "WORTH_CALLING_LOOP", 0)
         stairs = staircase(pattern, 1.0, reverse_cost)
         split = stairs.colour((order,))
     coloured = Coloured(pattern, "bidirectional", split.columns, split.rows, split)

@@ -18,14 +18,13 @@ from gradtape.autodiff.sparse.colouring import (
 )
 from gradtape.autodiff.sparse.pattern import Pattern
 from gradtape.autodiff.sparse.symmetric import colour_vertices
+from gradtape.config import REVERSE_PRODUCT_COST
 from gradtape.dtypes import Array, DType
 from gradtape.records import dataclass
 
 BOOL = np.dtype(bool)
 METHODS = ("column", "row", "bidirectional")
 SYMMETRIC_METHODS = ("star", "acyclic")
-# The cost of a reverse product, in forward products.
-REVERSE_COST = 1.5
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -57,7 +56,7 @@ class Coloured:
         """The number of reverse products."""
         return 0 if self.rows is None else self.rows.count
 
-    def cost(self, forward_cost: float = 1.0, reverse_cost: float = REVERSE_COST) -> float:
+    def cost(self, forward_cost: float = 1.0, reverse_cost: float = REVERSE_PRODUCT_COST) -> float:
         """The cost of all products together."""
         return forward_cost * self.forward_count + reverse_cost * self.reverse_count
 
@@ -116,7 +115,7 @@ def colour(
     *,
     order: str | None = None,
     forward_cost: float = 1.0,
-    reverse_cost: float = REVERSE_COST,
+    reverse_cost: float = REVERSE_PRODUCT_COST,
 ) -> Coloured:
     """Colours for a Jacobian, by one of METHODS or, if `auto`, by the cheapest of them.
 

@@ -14,6 +14,7 @@ import numpy as np
 from gradtape.autodiff.sparse import greedy, loop_runner
 from gradtape.autodiff.sparse.grid_colouring import lattice_colours
 from gradtape.autodiff.sparse.pattern import Pattern
+from gradtape.config import COLOURING_PATIENCE, COLOURING_REPEATS, LARGEST_COLOURING
 from gradtape.dtypes import Array
 from gradtape.progress import Progress
 from gradtape.records import dataclass
@@ -65,13 +66,6 @@ def _smallest_last(pattern: Pattern, degrees: Array) -> Array:
         3 * work_of(pattern),
     )
     return order
-
-
-# Turns of inner loops after which no further order is tried, and past which no pass is begun.
-PATIENCE = 1e8
-TOO_MUCH = 4e9
-# Passes in the order of the colours of the best colouring found.
-REPEATS = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +133,7 @@ def colour_partly(pattern: Pattern, wanted: Array, orders: Sequence[str]) -> Col
     )
     own, lengths = np.diff(needed.indptr).astype(float), np.diff(every.indptr)
     work = float((own * (2 * lengths - own)).sum())
-    if work > TOO_MUCH:
+    if work > LARGEST_COLOURING:
         return all_different(present)
     if len(orders) > 1 and work_of(every) > 4.0 * work:
         # Rows with few wanted entries may be long. They matter little to the colouring, but most to
@@ -156,7 +150,7 @@ def colour_partly(pattern: Pattern, wanted: Array, orders: Sequence[str]) -> Col
     # A pass in the order of the colours of another pass, last colour first, never takes more
     # colours and often fewer (Culberson, Iterated greedy graph coloring and the difficulty
     # landscape, technical report 92-07, University of Alberta, 1992).
-    repeats = REPEATS if len(orders) > 1 else 0
+    repeats = COLOURING_REPEATS if len(orders) > 1 else 0
     return best_of(every, (*orders, *(None,) * repeats), one_pass, work, int(own.max(initial=0)))
 
 
@@ -167,7 +161,7 @@ def best_of(
     work: float,
     lowest: int,
     best: Colours | None = None,
-    patience: float = PATIENCE,
+    patience: float = COLOURING_PATIENCE,
 ) -> Colours:
     """The best of greedy passes over the columns in some orders, and of a colouring found before.
 

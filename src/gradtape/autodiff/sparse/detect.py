@@ -17,6 +17,7 @@ from gradtape.autodiff.modes import CustomRules, dense_vjp
 from gradtape.autodiff.sparse import dependence
 from gradtape.autodiff.sparse.dependence import Dependence
 from gradtape.autodiff.sparse.pattern import Pattern, listed_pattern
+from gradtape.config import LARGEST_PATTERN, LISTED_FRACTION, SMALL_PATTERN
 from gradtape.dtypes import Array
 from gradtape.ir import LEAF, PICK, Node, constant, dependents, topological
 from gradtape.logs import Log
@@ -28,11 +29,6 @@ from gradtape.progress import Progress
 
 _log = Log("autodiff")
 
-# Patterns with up to this many entries are listed however full they are.
-SMALL = 1_000_000
-# Larger patterns are listed up to this part of all entries, and at most this many.
-FRACTION = 0.25
-LARGE = 64_000_000
 
 Known = Mapping[Node, Array | None]
 # The dependence of a node, or of each output of a node with several; None: on nothing.
@@ -42,7 +38,7 @@ Follows = Callable[[Node], bool]
 
 def default_limit(rows: int, columns: int) -> int:
     """The number of entries past which a pattern is treated as dense."""
-    return max(SMALL, min(int(FRACTION * rows * columns), LARGE))
+    return max(SMALL_PATTERN, min(int(LISTED_FRACTION * rows * columns), LARGEST_PATTERN))
 
 
 def detect(
@@ -194,8 +190,9 @@ class Walk:
 
     def _is_too_large(self, found: Found) -> bool:
         """Whether the entries of a value are too many to be listed."""
-        limit = SMALL if found is None or isinstance(found, list) else self.limit(found.size)
-        return isinstance(found, Dependence) and found.total() > max(limit, SMALL)
+        if not isinstance(found, Dependence):
+            return False
+        return found.total() > max(self.limit(found.size), SMALL_PATTERN)
 
     def limit(self, size: int) -> int:
         return default_limit(size, self.source.size) if self.budget is None else self.budget

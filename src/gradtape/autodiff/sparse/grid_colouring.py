@@ -14,21 +14,16 @@ from itertools import combinations
 import numpy as np
 
 from gradtape.autodiff.sparse.pattern import Pattern
+from gradtape.config import (
+    GRID_COMMON_ROWS,
+    GRID_FIRST_ROWS,
+    GRID_ROW_KINDS,
+    GRID_SAMPLE,
+    GRID_SEARCH,
+    GRID_SLACK,
+    GRID_TRIALS,
+)
 from gradtape.dtypes import Array
-
-# Rows that are sampled to find the distances, and the number of kinds of full rows that a grid may
-# have: inner rows, and on a periodic grid those at edges and corners, for each of a few fields.
-SAMPLE = 256
-KINDS = 40
-# The number of rows that a candidate is tested on first.
-FEW = 8
-# Strides are among the distances of kinds that make at least this part of the rows.
-COMMON = 1 / 16
-# The number of operations past which no search for strides and weights is made.
-SEARCH = 5e7
-# Candidates that are tested on the whole pattern, and colours beyond the lower bound.
-TRIALS = 8
-SLACK = 2
 
 Strides = tuple[int, ...]
 Weights = tuple[int, ...]
@@ -51,9 +46,9 @@ def _by_strides(
     pattern: Pattern, columns: Array, distances: Array, lowest: int
 ) -> tuple[Array, int] | None:
     trials = 0
-    for count in range(lowest, lowest + SLACK + 1):
+    for count in range(lowest, lowest + GRID_SLACK + 1):
         for strides, weights in _candidates(columns, distances, count):
-            if trials == TRIALS:
+            if trials == GRID_TRIALS:
                 return None
             trials += 1
             colours = _coloured(np.arange(pattern.shape[1]), strides, weights) % count
@@ -69,7 +64,7 @@ def _by_blocks(pattern: Pattern, lowest: int) -> tuple[Array, int] | None:
     starts = np.arange(blocks + 1) * size // blocks
     lengths = np.diff(starts)
     count = int(lengths.max())
-    if count > lowest + max(SLACK, lowest // 8):
+    if count > lowest + max(GRID_SLACK, lowest // 8):
         return None
     colours = np.arange(size) - np.repeat(starts[:-1], lengths)
     return (colours, count) if keeps_apart(pattern, colours, count) else None
@@ -91,21 +86,21 @@ def _full_rows(pattern: Pattern, lowest: int) -> tuple[Array, Array] | None:
     if lowest < 2 or lowest > 64:
         return None
     full = np.flatnonzero(np.diff(pattern.indptr) == lowest)
-    if len(full) > SAMPLE:
+    if len(full) > GRID_SAMPLE:
         # A random sample: with a fixed stride it could miss the rows along an axis of the grid.
-        full = np.random.default_rng(0).choice(full, SAMPLE, replace=False)
+        full = np.random.default_rng(0).choice(full, GRID_SAMPLE, replace=False)
     columns = pattern.indices[pattern.indptr[full][:, None] + np.arange(lowest)].astype(np.int64)
     kinds, number, sizes = np.unique(
         columns - columns[:, :1], axis=0, return_inverse=True, return_counts=True
     )
-    if len(kinds) > KINDS:
+    if len(kinds) > GRID_ROW_KINDS:
         return None
     # A few rows of each kind, because rows of one kind can lie differently to the strides. Common
     # kinds come first: they rule out most strides.
     several = np.concatenate(
         [np.flatnonzero(number.reshape(-1) == k)[:4] for k in np.argsort(-sizes)]
     )
-    common = kinds[sizes >= COMMON * len(full)]
+    common = kinds[sizes >= GRID_COMMON_ROWS * len(full)]
     between = common[:, :, None] - common[:, None, :]
     return columns[several], np.unique(between[between > 1])
 
@@ -114,13 +109,13 @@ def _candidates(columns: Array, distances: Array, count: int) -> Iterator[tuple[
     if _distinct(columns, (), count).size:
         yield (), ()
     for axes in (1, 2):
-        if len(distances) ** axes * columns.size * count**axes > SEARCH:
+        if len(distances) ** axes * columns.size * count**axes > GRID_SEARCH:
             return
         for strides in combinations(distances.tolist(), axes):
             if axes == 2 and strides[1] < 2 * strides[0]:
                 continue
-            good = _distinct(columns[:FEW], strides, count)
-            if good.size and len(columns) > FEW:
+            good = _distinct(columns[:GRID_FIRST_ROWS], strides, count)
+            if good.size and len(columns) > GRID_FIRST_ROWS:
                 good = _distinct(columns, strides, count)
             if good.size:
                 weights = np.unravel_index(int(good[0]), (count,) * axes)

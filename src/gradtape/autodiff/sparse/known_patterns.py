@@ -14,6 +14,7 @@ from gradtape.autodiff.python_rules import Checkpointed, PythonRules
 from gradtape.autodiff.sparse.detect import detect, detect_hessian, index_leaves
 from gradtape.autodiff.sparse.pattern import Pattern, SparseMatrix, pattern_of
 from gradtape.autodiff.window import Window
+from gradtape.config import LARGEST_BLOCK_PATTERN
 from gradtape.dtypes import Array, DType
 from gradtape.errors import SparsityError
 from gradtape.ir import Fact, Node, of_structure
@@ -56,8 +57,6 @@ def follows(node: Node) -> bool:
     return isinstance(node.params[1], Checkpointed)
 
 
-# Up to this many entries are compared one by one to see whether examples are independent.
-LISTED = 1 << 20
 # What a user may pass as `sparse`: True, "auto", or a pattern.
 Wanted = bool | str | Pattern | SparseMatrix
 
@@ -125,7 +124,7 @@ def is_block_diagonal(window: Window, target: Node, source: Node) -> bool:
     contents = index_contents(window, target, source)
 
     def derive(_: PythonRules) -> bool:
-        pattern = _detected(window, target, source, contents, LISTED)
+        pattern = _detected(window, target, source, contents, LARGEST_BLOCK_PATTERN)
         if pattern.rows is None:
             return False
         count = source.shape[0]

@@ -8,14 +8,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from gradtape.autodiff.sparse import greedy
+from gradtape.config import WORTH_CALLING_LOOP, WORTH_COMPILING_LOOP
 from gradtape.dtypes import Array
 from gradtape.runtime import tiers
 
 Loop = Callable[..., int]
 
-# Turns of an inner loop from which compiling pays, and from which calling compiled code does.
-WORTH_COMPILING = 500_000
-WORTH_CALLING = 1_000
 
 _compiled: dict[str, Loop] = {}
 _lock = threading.Lock()
@@ -41,8 +39,8 @@ def _machine_code(function: Loop, work: float) -> Loop | None:
     name = function.__name__
     found = _compiled.get(name)
     if found is not None:
-        return found if work >= WORTH_CALLING else None
-    if work < WORTH_COMPILING:
+        return found if work >= WORTH_CALLING_LOOP else None
+    if work < WORTH_COMPILING_LOOP:
         return None
     with _lock:
         if name not in _compiled:

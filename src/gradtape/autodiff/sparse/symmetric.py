@@ -16,7 +16,6 @@ import numpy as np
 from gradtape.autodiff.sparse import greedy, loop_runner
 from gradtape.autodiff.sparse.colouring import (
     ORDERS,
-    PATIENCE,
     Colours,
     all_different,
     best_of,
@@ -25,11 +24,9 @@ from gradtape.autodiff.sparse.colouring import (
 )
 from gradtape.autodiff.sparse.grid_colouring import lattice_colours
 from gradtape.autodiff.sparse.pattern import Pattern, listed_pattern
+from gradtape.config import COLOURING_PATIENCE, LARGEST_STAR_COLOURING
 from gradtape.dtypes import Array
 from gradtape.errors import ShapeError, SparsityError
-
-# Turns of the inner loop of a pass past which the vertices with most neighbours get a colour each.
-TOO_MUCH = 3e8
 
 
 def require_symmetric(pattern: Pattern) -> None:
@@ -82,7 +79,7 @@ def colour_vertices(pattern: Pattern, acyclic: bool, orders: Sequence[str] = ORD
     chosen = orders if best is None else orders[:1]
     lowest = _fewest(graph, acyclic) + len(hubs)
     # Vertices two steps apart are columns that share a row, the diagonal included.
-    return best_of(graph, chosen, one_pass, work, lowest, best, max(PATIENCE, 2 * work))
+    return best_of(graph, chosen, one_pass, work, lowest, best, max(COLOURING_PATIENCE, 2 * work))
 
 
 def _fewest(graph: Pattern, acyclic: bool) -> int:
@@ -116,12 +113,12 @@ def _without_hubs(graph: Pattern) -> tuple[Pattern | None, Array]:
     A hub with a colour of its own is in no conflict. The graph is None if there are many hubs.
     """
     degrees = np.diff(graph.indptr)
-    if work_of(graph) <= TOO_MUCH:
+    if work_of(graph) <= LARGEST_STAR_COLOURING:
         return graph, np.zeros(0, np.int64)
     ranked = np.argsort(-degrees, kind="stable")
     squares = np.square(degrees[ranked].astype(float))
     rest = squares.sum() - np.cumsum(squares)
-    count = int(np.argmax(rest <= TOO_MUCH)) + 1
+    count = int(np.argmax(rest <= LARGEST_STAR_COLOURING)) + 1
     if count > graph.shape[0] // 2:
         return None, ranked[:0]
     is_hub = np.zeros(graph.shape[0], bool)

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from gradtape.argument_checks import check_function
+from gradtape.config import LARGE_MATRIX
 from gradtape.tape.flat_vector import Layout, layout_of, vector_layout
-from gradtape.tape.point import LARGE, Point, pays
+from gradtape.tape.point import Point, pays
 from gradtape.tape.tape_jacobians import check_mode, check_sparse
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ class _Bridge:
         """The Jacobian or Hessian at a point, in the form asked for."""
         if self._sparse is not False and self._is_sparse is not False:
             rows, columns = (point.shape[1],) * 2 if self._scalar else point.shape
-            if not isinstance(self._sparse, str) or rows * columns >= LARGE:
+            if not isinstance(self._sparse, str) or rows * columns >= LARGE_MATRIX:
                 prepared = (
                     point.sparse_hessian(self._sparse)
                     if self._scalar
