@@ -6,7 +6,7 @@ import pytest
 
 from gradtape.compiler.objects import emission, llvm
 from gradtape.compiler.objects.emission import Source
-from gradtape.compiler.objects.llvm import LLVMError, Module
+from gradtape.compiler.objects.llvm import LLVMError, NativeModule
 
 TEXT = """
 define double @f{n}(double %x) {{
@@ -49,7 +49,7 @@ def test_an_error_in_one_module_is_raised(monkeypatch):
 
 
 def test_a_module_is_compiled_once():
-    module = Module(source(3))
+    module = NativeModule(source(3))
     assert not module.is_compiled
     before = llvm.Counts.modules
     first = module.address("f3")

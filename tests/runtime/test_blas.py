@@ -40,7 +40,7 @@ def two_threads():
 
 
 def operand(slot, values, conjugate=False):
-    return gemm.Operand(FIRST + slot, 0, values.shape, values.strides, conjugate)
+    return gemm.MatrixOperand(FIRST + slot, 0, values.shape, values.strides, conjugate)
 
 
 def run(instruction, *arrays):
@@ -137,7 +137,7 @@ def test_offsets_are_bytes():
     a, b, c = memory[4:10].reshape(2, 3), memory[20:32].reshape(3, 4), memory[40:48].reshape(2, 4)
     expected = a @ b
     operands = [
-        gemm.Operand(FIRST, 4 * start, each.shape, each.strides)
+        gemm.MatrixOperand(FIRST, 4 * start, each.shape, each.strides)
         for start, each in ((4, a), (20, b), (40, c))
     ]
     run(blas.gemm_instruction("float32", *operands), memory)
@@ -170,9 +170,9 @@ def test_memory_that_blas_cannot_read_is_refused(step):
 
 def test_sizes_beyond_the_librarys_integers_are_refused():
     long = 2**31
-    a = gemm.Operand(0, 0, (1, long), (4 * long, 4))
-    b = gemm.Operand(1, 0, (long, 1), (4, 4))
-    c = gemm.Operand(2, 0, (1, 1), (4, 4))
+    a = gemm.MatrixOperand(0, 0, (1, long), (4 * long, 4))
+    b = gemm.MatrixOperand(1, 0, (long, 1), (4, 4))
+    c = gemm.MatrixOperand(2, 0, (1, 1), (4, 4))
     assert blas.gemm_instruction("float32", a, b, c) is None
 
 

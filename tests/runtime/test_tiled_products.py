@@ -8,7 +8,7 @@ from tests.runtime.slots import Slots
 
 import gradtape as gt
 from gradtape.compiler import thread_team as threads
-from gradtape.compiler.emit.plans.gemm import GemmArguments, Operand
+from gradtape.compiler.emit.plans.gemm import GemmArguments, MatrixOperand
 from gradtape.compiler.emit.plans.instructions import FIRST, Instructions
 from gradtape.compiler.emit.plans.packing import DEPTH, LINE, shape_for
 from gradtape.compiler.lower.products import blas
@@ -33,7 +33,7 @@ def some_threads(request):
 
 
 def operand(slot, values):
-    return Operand(FIRST + slot, 0, values.shape, values.strides)
+    return MatrixOperand(FIRST + slot, 0, values.shape, values.strides)
 
 
 def run(instruction, *arrays):
@@ -255,11 +255,11 @@ def test_products_of_complex_numbers_are_left_to_blas():
 
 
 def test_empty_and_endless_products_are_refused():
-    empty = [Operand(slot, 0, shape, (8, 8)) for slot, shape in enumerate(((3, 0), (0, 4), (3, 4)))]
+    empty = [MatrixOperand(slot, 0, shape, (8, 8)) for slot, shape in enumerate(((3, 0), (0, 4), (3, 4)))]
     assert matrix_product("float64", *empty) is None
     long = 1 << 40
-    endless = Operand(0, 0, (long, 4), (16, 4)), Operand(1, 0, (4, 8), (32, 4))
-    assert matrix_product("float32", *endless, Operand(2, 0, (long, 8), (32, 4))) is None
+    endless = MatrixOperand(0, 0, (long, 4), (16, 4)), MatrixOperand(1, 0, (4, 8), (32, 4))
+    assert matrix_product("float32", *endless, MatrixOperand(2, 0, (long, 8), (32, 4))) is None
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -45,7 +45,7 @@ from gradtape.compiler.emit.plans.team import (
 from gradtape.compiler.emit.plans.timing import timing_ir
 from gradtape.compiler.machine_limits import default_thread_count
 from gradtape.compiler.objects.emission import Source
-from gradtape.compiler.objects.llvm import Compiled, Module, add_symbol, callable_at, compile_ir
+from gradtape.compiler.objects.llvm import Compiled, NativeModule, add_symbol, callable_at, compile_ir
 from gradtape.records import dataclass
 
 # How long a worker without work spins, and a caller that waits for a worker. Waking a sleeper
@@ -228,12 +228,12 @@ class _Team:
 
 
 @lru_cache(maxsize=1)
-def runner_module() -> Module:
+def runner_module() -> NativeModule:
     """The module of the plan interpreter."""
     text = runner_ir()
     add_functions(text)
     add_symbol(PLACE.removeprefix("@"), ctypes.addressof(_interrupts))
-    return Module(Source(text, level=0))
+    return NativeModule(Source(text, level=0))
 
 
 @lru_cache(maxsize=1)

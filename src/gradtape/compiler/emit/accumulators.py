@@ -21,7 +21,7 @@ from gradtape.ops.families.vector_code import Vector
 
 Parts = list[str]
 # The values of one vector of points, by number, and the position of each lane.
-Point = tuple[list[Vector], str | None]
+PointValues = tuple[list[Vector], str | None]
 
 # The position of a partial result that has no value yet: it loses every tie.
 _NOWHERE = 2**63 - 1
@@ -67,7 +67,7 @@ class Accumulator:
         """The partial result of one vector of points; masked lanes have the identity."""
         return list(self._unmasked(value, mask).parts)
 
-    def of_several(self, points: Sequence[Point]) -> Parts:
+    def of_several(self, points: Sequence[PointValues]) -> Parts:
         """The partial result of a power of two of full vectors, combined in pairs."""
         found = [self.of(values[self.reduction.value], at, None) for values, at in points]
         while len(found) > 1:
@@ -194,7 +194,7 @@ class SquaredDeviations(Accumulator):
         # The distance is 0, or NaN if the value is not finite.
         return [one, mean, none, floats.minus(mean, mean)]
 
-    def of_several(self, points: Sequence[Point]) -> Parts:
+    def of_several(self, points: Sequence[PointValues]) -> Parts:
         floats, number = _Floats(self.b, self.dtype), len(points)
         values = [found[self.reduction.value].name for found, _ in points]
         share = floats.number(1 / number)
@@ -311,7 +311,7 @@ class Totals:
         parts = (a.of(values[a.reduction.value], position, mask) for a in self._each)
         return [part for some in parts for part in some]
 
-    def of_several(self, points: Sequence[Point]) -> Parts:
+    def of_several(self, points: Sequence[PointValues]) -> Parts:
         """The partial results of a power of two of full vectors of points, in their order."""
         return [part for a in self._each for part in a.of_several(points)]
 

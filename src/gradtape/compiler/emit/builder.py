@@ -18,7 +18,7 @@ from gradtape.compiler.emit import complexvalues, conversions
 from gradtape.compiler.emit.math import complexmath, vectormath
 from gradtape.compiler.emit.math.vectors import convention
 from gradtape.compiler.lower.kernel import BOOL, scalar_type
-from gradtape.compiler.objects.llvm import Found, vector
+from gradtape.compiler.objects.llvm import FoundFunction, vector
 from gradtape.config import variable
 from gradtape.dtypes import COMPLEX_OF, DType
 from gradtape.ir.math_function import Composition, Intrinsic, MathFunction, NotLowered
@@ -247,12 +247,12 @@ class Builder:
         listed = ", ".join(f"{of_type} {operand.name}" for operand in operands)
         return Vector(self.let(f"call {convention(symbol)}{of_type} @{symbol}({listed})"), dtype)
 
-    def _complex_call(self, found: Found, *operands: Vector) -> Vector:
+    def _complex_call(self, found: FoundFunction, *operands: Vector) -> Vector:
         """A function that takes and gives both parts of complex numbers."""
         real, imaginary = self._call_for_pair(found, *operands)
         return Vector(real, operands[0].dtype, imaginary)
 
-    def _call_for_pair(self, found: Found, *operands: Vector) -> tuple[str, str]:
+    def _call_for_pair(self, found: FoundFunction, *operands: Vector) -> tuple[str, str]:
         """The names of both results of a function, which takes all parts of its operands."""
         symbol, definitions = found
         for text in definitions:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from gradtape.compiler.emit.accumulators import Parts, Point, Totals
+from gradtape.compiler.emit.accumulators import Parts, PointValues, Totals
 from gradtape.compiler.emit.loops import Emitter
 from gradtape.compiler.emit.reductions import block_of, column_spans, following, levels, shifted
 from gradtape.compiler.lower.kernel import RADIX, UNIT
@@ -64,7 +64,7 @@ class _Columns:
 
         e.outer_loops(self.reduced, block)
 
-    def _point(self, rows: list[str], j: str, mask: str | None, position: str | None) -> Point:
+    def _point(self, rows: list[str], j: str, mask: str | None, position: str | None) -> PointValues:
         """The values of one vector of points, and their position."""
         e = self.e
         values = e.point(rows, j, self.inner, mask, e.same_in_row(rows))
@@ -111,7 +111,7 @@ class _Columns:
         """Accumulators over a few rows of one vector of columns."""
         e, totals, axis, (first, last) = self.e, self.totals, self.inner - 1, rows
 
-        def point(i: str) -> Point:
+        def point(i: str) -> PointValues:
             if mask is None and self._calls_functions:
                 self._prefetch(bases, i, j)
             position = following(e, totals, before, axis, i)

@@ -214,7 +214,7 @@ class Codes:
 
 
 def compile_kernels(
-    efforts: Mapping[AnyKernel, Effort], others: Iterable[llvm.Module] = ()
+    efforts: Mapping[AnyKernel, Effort], others: Iterable[llvm.NativeModule] = ()
 ) -> Codes:
     """The code of each kernel, compiled with some effort, and together with other modules.
 

@@ -13,7 +13,7 @@ from functools import partial
 
 import numpy as np
 
-from gradtape.compiler.emit.memory import Memory, Place
+from gradtape.compiler.emit.memory import Memory, VectorPlace
 from gradtape.compiler.lower.kernel import BOOL, SAME, SCALAR, Kernel, KernelArray, Layout
 from gradtape.compiler.objects import llvm
 from gradtape.ops.families.lowering import add
@@ -205,9 +205,9 @@ class Emitter(Memory):
         """The addresses of all arrays at these indices of the outer axes."""
         return [self.row(outer, entry) for entry in range(len(self.bases))]
 
-    def place(self, entry: int, rows: list[str], index: str, axis: int, mask: str | None) -> Place:
+    def place(self, entry: int, rows: list[str], index: str, axis: int, mask: str | None) -> VectorPlace:
         """Where a vector of an array lies along the innermost axis."""
-        return Place(rows[entry], index, self.strides[entry][axis], mask)
+        return VectorPlace(rows[entry], index, self.strides[entry][axis], mask)
 
     def moved(self, rows: list[str]) -> list[str]:
         """Addresses, moved by positions that are the same all along a row."""
@@ -264,7 +264,7 @@ class Emitter(Memory):
             else:
                 offsets = self._scattered(number, values) if operand.indices else None
                 stride = self.strides[number][axis]
-                place = Place(rows[number], index, stride, mask, offsets)
+                place = VectorPlace(rows[number], index, stride, mask, offsets)
                 values.append(self.load(operand, place))
         # Functions that were computed together with an earlier one.
         computed: dict[int, Vector] = {}

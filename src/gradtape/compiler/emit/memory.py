@@ -18,7 +18,7 @@ from gradtape.records import dataclass
 
 
 @dataclass(frozen=True)
-class Place:
+class VectorPlace:
     """Where the lanes of a vector lie: from `index` on along the innermost axis of a row.
 
     `row` is an address, `stride` is in bytes, and `offsets` are more bytes for each lane.
@@ -66,7 +66,7 @@ class Memory:
         """The address of the imaginary part of a complex number."""
         return self.b.let(f"getelementptr {kind}, ptr {pointer}, i64 1", "p")
 
-    def load(self, operand: KernelArray, place: Place) -> Vector:
+    def load(self, operand: KernelArray, place: VectorPlace) -> Vector:
         """The elements at a place."""
         if operand.dtype[0] == "c":
             return self._load_complex(operand, place)
@@ -82,7 +82,7 @@ class Memory:
             value = b.let(f"icmp ne <{self.lanes} x {kind}> {value}, zeroinitializer")
         return Vector(value, np.dtype(operand.dtype))
 
-    def _load_complex(self, operand: KernelArray, place: Place) -> Vector:
+    def _load_complex(self, operand: KernelArray, place: VectorPlace) -> Vector:
         """Pairs of parts as they lie in memory, taken apart into two vectors."""
         b = self.b
         dtype = np.dtype(operand.dtype)
@@ -124,7 +124,7 @@ class Memory:
             f"{vector} zeroinitializer)"
         )
 
-    def _pointers(self, row: str, place: Place) -> str:
+    def _pointers(self, row: str, place: VectorPlace) -> str:
         """The address of each lane."""
         b = self.b
         steps = self.iota_plus(place.index)
@@ -134,7 +134,7 @@ class Memory:
             offsets = b.let(f"add <{self.lanes} x i64> {offsets}, {place.offsets}", "o")
         return b.let(f"getelementptr i8, ptr {row}, <{self.lanes} x i64> {offsets}", "p")
 
-    def _gather(self, kind: str, row: str, place: Place, size: int) -> str:
+    def _gather(self, kind: str, row: str, place: VectorPlace, size: int) -> str:
         """Elements at an address for each lane."""
         vector, bits = f"<{self.lanes} x {kind}>", f"<{self.lanes} x i1>"
         symbol = f"@llvm.masked.gather.v{self.lanes}{_suffix(kind)}.v{self.lanes}p0"
@@ -147,7 +147,7 @@ class Memory:
         )
 
     def store(
-        self, value: Vector, target: KernelArray, place: Place, streaming: bool = False
+        self, value: Vector, target: KernelArray, place: VectorPlace, streaming: bool = False
     ) -> None:
         """Write the elements at a place."""
         if target.dtype[0] == "c":
@@ -166,7 +166,7 @@ class Memory:
         self._store_run(self.lanes, name, kind, at, size, place.mask, streaming)
 
     def _store_complex(
-        self, value: Vector, target: KernelArray, place: Place, streaming: bool
+        self, value: Vector, target: KernelArray, place: VectorPlace, streaming: bool
     ) -> None:
         """Two vectors as pairs of parts."""
         b = self.b
@@ -187,7 +187,7 @@ class Memory:
         mask = self._doubled(place.mask)
         self._store_run(2 * self.lanes, both, kind, at, size, mask, streaming)
 
-    def _scatter(self, name: str, kind: str, row: str, place: Place, size: int) -> None:
+    def _scatter(self, name: str, kind: str, row: str, place: VectorPlace, size: int) -> None:
         """Write elements to an address for each lane."""
         vector, bits = f"<{self.lanes} x {kind}>", f"<{self.lanes} x i1>"
         symbol = f"@llvm.masked.scatter.v{self.lanes}{_suffix(kind)}.v{self.lanes}p0"

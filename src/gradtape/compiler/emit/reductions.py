@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gradtape.compiler.emit.accumulators import Parts, Point, Totals
+from gradtape.compiler.emit.accumulators import Parts, PointValues, Totals
 from gradtape.compiler.emit.loops import Emitter
 from gradtape.compiler.lower.kernel import CHUNK, LONG_BODY, RADIX, SCALAR, Kernel, memory_type
 from gradtape.ops.families.vector_code import Vector
@@ -118,7 +118,7 @@ def _along(
     same = e.same_in_row(rows)
     low, high = stretch
 
-    def point(i: str, mask: str | None) -> Point:
+    def point(i: str, mask: str | None) -> PointValues:
         values = e.point(rows, i, inner, mask, same)
         position = None
         if totals.count_positions:

@@ -44,7 +44,7 @@ class Fold:
         self.values = list(values)
 
 
-class Variable:
+class StackVariable:
     """A variable of a routine. Modules with variables are compiled at level 3."""
 
     def __init__(self, r: Routine, kind: str) -> None:
@@ -214,9 +214,9 @@ class Routine:
         self.go(f"again{number}")
         self.block(f"enough{number}")
 
-    def variable(self, kind: str, value: Word) -> Variable:
+    def variable(self, kind: str, value: Word) -> StackVariable:
         """A variable of a type, which has a value from here on. LLVM moves it to a register."""
-        made = Variable(self, kind)
+        made = StackVariable(self, kind)
         made.set(value)
         return made
 

@@ -14,7 +14,7 @@ from gradtape.compiler.lower.arguments import Lowered
 from gradtape.compiler.lower.effort import Effort, effort_for
 from gradtape.compiler.lower.kernel_chains import chains_among
 from gradtape.compiler.lower.plan import SlotPlace, Stretch
-from gradtape.compiler.objects.llvm import Function, Module
+from gradtape.compiler.objects.llvm import NativeFunction, NativeModule
 from gradtape.ir.node import Node
 from gradtape.records import dataclass
 
@@ -91,12 +91,12 @@ def kernel_codes(
     return found.of
 
 
-def _modules_of(stretch: Iterable[StretchItem]) -> Iterator[Module]:
+def _modules_of(stretch: Iterable[StretchItem]) -> Iterator[NativeModule]:
     """The modules of instructions that are no kernels."""
     prepared = [item for item in stretch if isinstance(item, PreparedInstruction)]
     for item in prepared:
         for function in item.instruction.functions():
-            if isinstance(function, Function):
+            if isinstance(function, NativeFunction):
                 yield function.module
     if any(item.products for item in prepared):
         # Loaded with the first product.

@@ -183,7 +183,7 @@ def compile_ir(
     return compile_modules([Source(text, level, for_good, has_addresses)])[0]
 
 
-class Module:
+class NativeModule:
     """Native code that is compiled with the plan that needs it first, or when it is asked for."""
 
     __slots__ = ("__weakref__", "_code", "source")
@@ -209,10 +209,10 @@ class Module:
         return self._code.address(name)
 
 
-class Function(NamedTuple):
+class NativeFunction(NamedTuple):
     """A function of a module that may not be compiled yet."""
 
-    module: Module
+    module: NativeModule
     name: str
 
 
@@ -360,7 +360,7 @@ def callable_at(address: int, *kinds: Any, keep_gil: bool = False, returns: Any 
 # Definitions and declarations that a module must contain, each text once.
 Snippets = tuple[str, ...]
 # The symbol of a function, and the snippets that it needs.
-Found = tuple[str, Snippets]
+FoundFunction = tuple[str, Snippets]
 
 
 def vector(element: str, lanes: int) -> str:

@@ -82,7 +82,7 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
 }
 
 
-class Library:
+class LLVMLibrary:
     """LLVM's functions by name, declared when they are first asked for."""
 
     def __init__(self, path: Path, version: str) -> None:
@@ -97,7 +97,7 @@ class Library:
 
 
 @lru_cache(maxsize=1)
-def library() -> Library:
+def library() -> LLVMLibrary:
     """The library, opened and initialised."""
     # Imported at the first compilation.
     import llvmlite
@@ -113,7 +113,7 @@ def library() -> Library:
     name = {"darwin": "libllvmlite.dylib", "win32": "llvmlite.dll"}.get(
         sys.platform, "libllvmlite.so"
     )
-    found = Library(Path(llvmlite.__file__).parent / "binding" / name, version)
+    found = LLVMLibrary(Path(llvmlite.__file__).parent / "binding" / name, version)
     found.InitializeNativeTarget()
     found.InitializeNativeAsmPrinter()
     return found

@@ -10,7 +10,7 @@ from gradtape.dtypes import DType
 if TYPE_CHECKING:
     # What rules are called with belongs to the compiler, which is loaded at the first compile.
     from gradtape.compiler.emit.builder import Builder as Builder
-    from gradtape.compiler.emit.math.vectors import Body as Body, Value as Value
+    from gradtape.compiler.emit.math.vectors import Body as Body, VectorValue as VectorValue
 
 
 class Vector(NamedTuple):

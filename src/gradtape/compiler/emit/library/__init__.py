@@ -13,7 +13,7 @@ from importlib import import_module
 
 from gradtape.caches import remembered
 from gradtape.compiler.objects.emission import Source
-from gradtape.compiler.objects.llvm import Function, Module
+from gradtape.compiler.objects.llvm import NativeFunction, NativeModule
 
 # The module that writes each routine. A writer is a function of the options, of the same name.
 MODULES: dict[str, str] = {
@@ -53,8 +53,8 @@ Writer = Callable[..., str]
 
 
 @remembered(512)
-def function_of(routine: str, options: tuple[str, ...]) -> Function:
+def function_of(routine: str, options: tuple[str, ...]) -> NativeFunction:
     """A routine, which is compiled with the first plan that calls it."""
     module = import_module(f"{__name__}.{MODULES[routine]}")
     write: Writer = getattr(module, routine)
-    return Function(Module(Source(write(*options), level=3)), routine)
+    return NativeFunction(NativeModule(Source(write(*options), level=3)), routine)

@@ -16,7 +16,7 @@ from gradtape.compiler.emit.library.lapack_routine import LapackRoutine
 from gradtape.compiler.emit.library.matrix_loops import add_matrix_functions
 from gradtape.compiler.emit.library.small_factors import product, quotient
 from gradtape.compiler.emit.library.stack_routine import StackRoutine
-from gradtape.compiler.emit.writer import Typed, Variable, Word
+from gradtape.compiler.emit.writer import Typed, StackVariable, Word
 from gradtape.compiler.objects import llvm
 
 # The largest sizes at which an approximant is as exact as a float64.
@@ -94,7 +94,7 @@ class _Exponential:
         self._multiply(second, second, fourth)
         self._multiply(fourth, second, sixth)
 
-    def _choose(self, squarings: Variable, scale: Variable, upper: Variable) -> None:
+    def _choose(self, squarings: StackVariable, scale: StackVariable, upper: StackVariable) -> None:
         """Choose the degree and the number of squarings, and divide the matrix and its powers."""
         r = self.r
         fourth, sixth = (self._norm(self.areas[name]) for name in ("fourth", "sixth"))

@@ -71,7 +71,7 @@ def transform_rows(kind: str, direction: str, real: str, length: str) -> str:
 
 
 # Writes the lines of a routine.
-Writer = Callable[[Routine], None]
+WriteLines = Callable[[Routine], None]
 
 
 class _Texts:
@@ -86,7 +86,7 @@ class _Texts:
         """The lanes of a vector of the machine, at most so many."""
         return min(lanes, llvm.host().bits // (8 * self.size))
 
-    def add(self, name: str, arguments: tuple[str, ...], write: Writer) -> None:
+    def add(self, name: str, arguments: tuple[str, ...], write: WriteLines) -> None:
         """Write a function, unless there is one of this name."""
         if name not in self.functions:
             attributes = llvm.aligned_stack(llvm.host().bits // 8)
@@ -144,7 +144,7 @@ def _narrower(lanes: int, count: int) -> int:
     return lanes if lanes >= _FEWEST else 1
 
 
-def _pass(like: Vectors, radix: int, wide: int) -> Writer:
+def _pass(like: Vectors, radix: int, wide: int) -> WriteLines:
     """One of Stockham's passes: butterflies of numbers that are `rest` strides apart.
 
     The results of each are neighbours. All but those of the first are multiplied by roots. Blocks

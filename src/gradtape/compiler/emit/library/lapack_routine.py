@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gradtape.compiler.emit.library.stack_routine import Elements, StackRoutine
+from gradtape.compiler.emit.library.stack_routine import ElementType, StackRoutine
 from gradtape.compiler.emit.writer import Routine, Word
 from gradtape.compiler.objects.llvm import add_symbol
 from gradtape.ops.blas_lapack import library
@@ -126,7 +126,7 @@ class LapackRoutine(StackRoutine):
             self.r.put(target, self.r.scaled(index), self.r.cast("sext", small, "i64"))
 
 
-def _transpose(elements: Elements) -> Routine:
+def _transpose(elements: ElementType) -> Routine:
     """Blocks of 4 by 4 elements in registers, and the rest one by one."""
     r = Routine("internal void @transpose(ptr %from, ptr %to, i64 %rows, i64 %columns)")
     kind, size = elements.bits, elements.nbytes
@@ -156,7 +156,7 @@ def _transpose(elements: Elements) -> Routine:
     return r
 
 
-def _symmetric_part(elements: Elements, name: str, triangle: bool) -> Routine:
+def _symmetric_part(elements: ElementType, name: str, triangle: bool) -> Routine:
     r = Routine(f"internal void @{name}(ptr %x, ptr %to, i64 %n)")
     real, size = elements.real, elements.nbytes
 

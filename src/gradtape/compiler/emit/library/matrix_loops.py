@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from gradtape.compiler.emit.library.butterflies import Vectors
-from gradtape.compiler.emit.library.stack_routine import Elements, StackRoutine
+from gradtape.compiler.emit.library.stack_routine import ElementType, StackRoutine
 from gradtape.compiler.emit.writer import Routine, Typed
 from gradtape.compiler.objects import llvm
 
@@ -73,7 +73,7 @@ def _combined(by: Vectors, at: _Place) -> None:
     by.store(at("x"), total)
 
 
-def _add_row(elements: Elements) -> Routine:
+def _add_row(elements: ElementType) -> Routine:
     """Add the absolute values of a row, times a factor, to doubles."""
     r = Routine("internal void @add_row(ptr %row, double %factor, ptr %to, i64 %n) nounwind")
     for by, index in _vectors(r, "double", "%n", 8):
@@ -116,7 +116,7 @@ def _give_largest(r: Routine) -> Routine:
     return r
 
 
-def _norm(elements: Elements) -> Routine:
+def _norm(elements: ElementType) -> Routine:
     """The largest sum of absolute values of a column."""
     r = Routine("internal double @column_norm(ptr %x, ptr %vectors, i64 %n) nounwind")
     _fill(r, "%vectors", "0.0")
@@ -124,7 +124,7 @@ def _norm(elements: Elements) -> Routine:
     return _give_largest(r)
 
 
-def _power_norm(elements: Elements) -> Routine:
+def _power_norm(elements: ElementType) -> Routine:
     """The norm of a power of the absolute values, times the same power of a factor.
 
     That is the largest element of a vector of ones times the power.
@@ -144,7 +144,7 @@ def _power_norm(elements: Elements) -> Routine:
     return _give_largest(r)
 
 
-def _has(name: str, elements: Elements, is_below: bool) -> Routine:
+def _has(name: str, elements: ElementType, is_below: bool) -> Routine:
     """Whether an element below, or above, the diagonal is not 0."""
     r = Routine(f"internal i1 @{name}(ptr %x, i64 %n) nounwind")
     with r.loop("%n") as i, r.loop(i) as j:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from gradtape.compiler.emit.library.library_routine import LibraryRoutine
-from gradtape.compiler.emit.math.vectors import Body, Value, convention
+from gradtape.compiler.emit.math.vectors import Body, VectorValue, convention
 from gradtape.compiler.emit.writer import Routine, constants
 from gradtape.compiler.objects import llvm
 from gradtape.ir.math_function import MathFunction, NotLowered
@@ -115,7 +115,7 @@ def _maker(kind: str, element: str, lanes: int) -> tuple[Maker, Sequence[str], i
         return lambda r, words: words, (), 1
     body = Body(element, lanes, _no_function)
     vector = body.type()
-    result: tuple[Value, ...]
+    result: tuple[VectorValue, ...]
     if kind == "exponential":
         result = exact_draws.exponential(body, body.operand("x0"))
     else:
@@ -140,7 +140,7 @@ def _maker(kind: str, element: str, lanes: int) -> tuple[Maker, Sequence[str], i
     return (exponential, snippets, 1) if kind == "exponential" else (normal, snippets, 2)
 
 
-def _no_function(function: MathFunction, ty: str, lanes: int) -> llvm.Found:
+def _no_function(function: MathFunction, ty: str, lanes: int) -> llvm.FoundFunction:
     raise NotLowered(f"{function.name} is not rounded exactly")
 
 

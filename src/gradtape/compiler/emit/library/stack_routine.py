@@ -11,7 +11,7 @@ from gradtape.records import dataclass
 
 
 @dataclass(frozen=True)
-class Elements:
+class ElementType:
     """The type of a matrix's elements in IR, by the letter of LAPACK's routines."""
 
     letter: str
@@ -69,7 +69,7 @@ class StackRoutine(LibraryRoutine):
         self._names = (*operands, *results)
         steps = [f"{each} step" for each in self._names]
         super().__init__(name, len(operands), len(results), [*steps, *words])
-        self.elements = Elements(letter)
+        self.elements = ElementType(letter)
         self._bases = dict(zip(self._names, (*self.operands, *self.results), strict=True))
 
     # Places.

@@ -14,22 +14,22 @@ from collections.abc import Callable
 from gradtape.caches import remembered
 from gradtape.compiler.emit.math import mathlibrary
 from gradtape.compiler.emit.math.vectormath import CALLED, accurate_function
-from gradtape.compiler.emit.math.vectors import MASK, Body, Value
+from gradtape.compiler.emit.math.vectors import MASK, Body, VectorValue
 from gradtape.compiler.objects import llvm
-from gradtape.compiler.objects.llvm import Found, vector
+from gradtape.compiler.objects.llvm import FoundFunction, vector
 from gradtape.ir.math_function import MathFunction, NotLowered
 from gradtape.ops.elementwise.compositions import two_sum
 from gradtape.ops.families import math_functions as mathlib
 
-Pair = tuple[Value, ...]
-Formula = Callable[..., Pair]
+Pair = tuple[VectorValue, ...]
+ComplexFormula = Callable[..., Pair]
 # Up to where products of hyperbolic functions do not overflow, in float32 and in float64; and up
 # to where their squares do not.
 _PRODUCTS = (80.0, 700.0)
 _SQUARES = (20.0, 170.0)
 
 
-def complex_function(function: MathFunction, ty: str, lanes: int) -> Found:
+def complex_function(function: MathFunction, ty: str, lanes: int) -> FoundFunction:
     """The symbol of a function on complex vectors, and the snippets that the module must contain.
 
     Each operand is two vectors, real and imaginary part, and the result is `{real, imaginary}`. A
@@ -39,7 +39,7 @@ def complex_function(function: MathFunction, ty: str, lanes: int) -> Found:
 
 
 @remembered(256)
-def _complex_function(function: MathFunction, ty: str, lanes: int, preference: str) -> Found:
+def _complex_function(function: MathFunction, ty: str, lanes: int, preference: str) -> FoundFunction:
     known = llvm.host().machine in ("x86_64", "aarch64") and sys.platform != "win32"
     if not function.has_complex or not known:
         raise NotLowered(f"{function.name} of complex numbers")
@@ -50,19 +50,19 @@ def _complex_function(function: MathFunction, ty: str, lanes: int, preference: s
 
 
 @remembered(32)
-def quotient(ty: str, lanes: int) -> Found:
+def quotient(ty: str, lanes: int) -> FoundFunction:
     """The function that divides two complex vectors, as `complex_function` gives it."""
     return _written("quotient", _divide, 4, ty, lanes)
 
 
-def _written(name: str, formula: Formula, arity: int, ty: str, lanes: int) -> Found:
+def _written(name: str, formula: ComplexFormula, arity: int, ty: str, lanes: int) -> FoundFunction:
     body = Body(ty, lanes, accurate_function)
     names = ["a", "b", "c", "d"][:arity]
     result = formula(body, *(body.operand(operand) for operand in names))
     return body.function(f"complex_{name}", names, result, CALLED)
 
 
-def _lane_by_lane(function: MathFunction, ty: str, lanes: int) -> Found:
+def _lane_by_lane(function: MathFunction, ty: str, lanes: int) -> FoundFunction:
     """A function of <complex.h>, called once per lane."""
     target = f"c{function.name}" + ("f" if ty == "float" else "")
     kind = vector(ty, lanes)
@@ -109,7 +109,7 @@ def _lane_by_lane(function: MathFunction, ty: str, lanes: int) -> Found:
 
 
 def _or_libm(
-    body: Body, function: MathFunction, operands: Pair, ordinary: Value, result: Pair
+    body: Body, function: MathFunction, operands: Pair, ordinary: VectorValue, result: Pair
 ) -> Pair:
     """The result if all lanes are ordinary, else libm's."""
     symbol, snippets = _lane_by_lane(function, body.ty, body.lanes)
@@ -117,11 +117,11 @@ def _or_libm(
     return body.unless(~ordinary, result, symbol, operands)
 
 
-def _multiply(body: Body, a: Value, b: Value, c: Value, d: Value) -> Pair:
+def _multiply(body: Body, a: VectorValue, b: VectorValue, c: VectorValue, d: VectorValue) -> Pair:
     return a * c - b * d, a * d + b * c
 
 
-def _divide(body: Body, a: Value, b: Value, c: Value, d: Value) -> Pair:
+def _divide(body: Body, a: VectorValue, b: VectorValue, c: VectorValue, d: VectorValue) -> Pair:
     """Smith's method, in NumPy's order of operations."""
     real, imaginary = body.absolute(c), body.absolute(d)
     # Both parts are divided by the larger part of the divisor, so that nothing overflows.
@@ -135,18 +135,18 @@ def _divide(body: Body, a: Value, b: Value, c: Value, d: Value) -> Pair:
     return body.select(zero, a / real, upper), body.select(zero, b / real, lower)
 
 
-def _reciprocal(body: Body, a: Value, b: Value) -> Pair:
+def _reciprocal(body: Body, a: VectorValue, b: VectorValue) -> Pair:
     return _divide(body, body.lift(1.0), body.lift(0.0), a, b)
 
 
-def _exp(body: Body, a: Value, b: Value) -> Pair:
+def _exp(body: Body, a: VectorValue, b: VectorValue) -> Pair:
     size = body.apply(mathlib.EXP, a)
     result = size * body.apply(mathlib.COS, b), size * body.apply(mathlib.SIN, b)
     ordinary = (body.absolute(a) < body.pick(87.0, 708.0)) & (body.absolute(b) < math.inf)
     return _or_libm(body, mathlib.EXP, (a, b), ordinary, result)
 
 
-def _hyperbolic(body: Body, x: Value) -> Pair:
+def _hyperbolic(body: Body, x: VectorValue) -> Pair:
     """sinh and cosh, from exp(|x|) - 1."""
     grown = body.apply(mathlib.EXPM1, body.absolute(x))
     shrunk = grown / (grown + 1.0)
@@ -154,42 +154,42 @@ def _hyperbolic(body: Body, x: Value) -> Pair:
 
 
 def _waves(
-    body: Body, angle: Value, size: Value, limits: tuple[float, float]
-) -> tuple[Pair, Value]:
+    body: Body, angle: VectorValue, size: VectorValue, limits: tuple[float, float]
+) -> tuple[Pair, VectorValue]:
     """Sine and cosine of one part, sinh and cosh of the other; and where all are ordinary."""
     ordinary = (body.absolute(size) < body.pick(*limits)) & (body.absolute(angle) < math.inf)
     parts = body.apply(mathlib.SIN, angle), body.apply(mathlib.COS, angle), *_hyperbolic(body, size)
     return parts, ordinary
 
 
-def _sin(body: Body, a: Value, b: Value) -> Pair:
+def _sin(body: Body, a: VectorValue, b: VectorValue) -> Pair:
     (sine, cosine, sinh, cosh), ordinary = _waves(body, a, b, _PRODUCTS)
     return _or_libm(body, mathlib.SIN, (a, b), ordinary, (sine * cosh, cosine * sinh))
 
 
-def _cos(body: Body, a: Value, b: Value) -> Pair:
+def _cos(body: Body, a: VectorValue, b: VectorValue) -> Pair:
     (sine, cosine, sinh, cosh), ordinary = _waves(body, a, b, _PRODUCTS)
     return _or_libm(body, mathlib.COS, (a, b), ordinary, (cosine * cosh, -(sine * sinh)))
 
 
-def _sinh(body: Body, a: Value, b: Value) -> Pair:
+def _sinh(body: Body, a: VectorValue, b: VectorValue) -> Pair:
     (sine, cosine, sinh, cosh), ordinary = _waves(body, b, a, _PRODUCTS)
     return _or_libm(body, mathlib.SINH, (a, b), ordinary, (sinh * cosine, cosh * sine))
 
 
-def _cosh(body: Body, a: Value, b: Value) -> Pair:
+def _cosh(body: Body, a: VectorValue, b: VectorValue) -> Pair:
     (sine, cosine, sinh, cosh), ordinary = _waves(body, b, a, _PRODUCTS)
     return _or_libm(body, mathlib.COSH, (a, b), ordinary, (cosh * cosine, sinh * sine))
 
 
-def _tan(body: Body, a: Value, b: Value) -> Pair:
+def _tan(body: Body, a: VectorValue, b: VectorValue) -> Pair:
     (sine, cosine, sinh, cosh), ordinary = _waves(body, a, b, _SQUARES)
     below = cosine * cosine + sinh * sinh
     result = sine * cosine / below, sinh * cosh / below
     return _or_libm(body, mathlib.TAN, (a, b), ordinary, result)
 
 
-def _tanh(body: Body, a: Value, b: Value) -> Pair:
+def _tanh(body: Body, a: VectorValue, b: VectorValue) -> Pair:
     (sine, cosine, sinh, cosh), ordinary = _waves(body, b, a, _SQUARES)
     below = cosine * cosine + sinh * sinh
     result = sinh * cosh / below, sine * cosine / below
@@ -199,7 +199,7 @@ def _tanh(body: Body, a: Value, b: Value) -> Pair:
     return real, body.select(limit, body.copysign(body.lift(0.0), b), imaginary)
 
 
-def _sorted(body: Body, a: Value, b: Value, low: float, high: float) -> tuple[Value, Value, Value]:
+def _sorted(body: Body, a: VectorValue, b: VectorValue, low: float, high: float) -> tuple[VectorValue, VectorValue, VectorValue]:
     """The larger and the smaller of |a| and |b|, and where their squares are safe."""
     x, y = body.absolute(a), body.absolute(b)
     swap = x < y
@@ -208,7 +208,7 @@ def _sorted(body: Body, a: Value, b: Value, low: float, high: float) -> tuple[Va
     return large, small, (large > low) & (large + small < high)
 
 
-def _sqrt(body: Body, a: Value, b: Value) -> Pair:
+def _sqrt(body: Body, a: VectorValue, b: VectorValue) -> Pair:
     low, high = body.pick(2.0**-40, 2.0**-400), body.pick(2.0**40, 2.0**400)
     large, small, ordinary = _sorted(body, a, b, low, high)
     size = body.apply(mathlib.SQRT, large * large + small * small)
@@ -219,7 +219,7 @@ def _sqrt(body: Body, a: Value, b: Value) -> Pair:
     return _or_libm(body, mathlib.SQRT, (a, b), ordinary, result)
 
 
-def _log(body: Body, a: Value, b: Value) -> Pair:
+def _log(body: Body, a: VectorValue, b: VectorValue) -> Pair:
     low, high = body.pick(2.0**-40, 2.0**-400), body.pick(2.0**40, 2.0**400)
     large, small, ordinary = _sorted(body, a, b, low, high)
     square = large * large
@@ -239,7 +239,7 @@ def _log(body: Body, a: Value, b: Value) -> Pair:
     )
 
 
-def _applied(body: Body, function: MathFunction, a: Value, b: Value) -> Pair:
+def _applied(body: Body, function: MathFunction, a: VectorValue, b: VectorValue) -> Pair:
     """Another function of complex numbers."""
     symbol, snippets = complex_function(function, body.ty, body.lanes)
     body.need(snippets)
@@ -248,7 +248,7 @@ def _applied(body: Body, function: MathFunction, a: Value, b: Value) -> Pair:
     return tuple(body.emit(f"extractvalue {both} {found}, {k}") for k in range(2))
 
 
-def _pow(body: Body, a: Value, b: Value, c: Value, d: Value) -> Pair:
+def _pow(body: Body, a: VectorValue, b: VectorValue, c: VectorValue, d: VectorValue) -> Pair:
     """As NumPy: products for whole exponents below 100, exp(y log x) for the others."""
     size, angle = _applied(body, mathlib.LOG, a, b)
     found = _applied(body, mathlib.EXP, *_multiply(body, size, angle, c, d))
@@ -268,7 +268,7 @@ def _pow(body: Body, a: Value, b: Value, c: Value, d: Value) -> Pair:
     return tuple(result)
 
 
-def _whole_power(body: Body, a: Value, b: Value, exponent: Value) -> Pair:
+def _whole_power(body: Body, a: VectorValue, b: VectorValue, exponent: VectorValue) -> Pair:
     """A power from 0 to 127 by repeated squaring."""
     result: Pair = (body.lift(1.0), body.lift(0.0))
     power: Pair = (a, b)
@@ -288,7 +288,7 @@ def _whole_power(body: Body, a: Value, b: Value, exponent: Value) -> Pair:
     return result
 
 
-_FORMULAS: dict[MathFunction, Formula] = {
+_FORMULAS: dict[MathFunction, ComplexFormula] = {
     mathlib.EXP: _exp,
     mathlib.LOG: _log,
     mathlib.SQRT: _sqrt,

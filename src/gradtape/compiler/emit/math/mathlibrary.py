@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from gradtape.caches import remembered
 from gradtape.compiler.objects import llvm
-from gradtape.compiler.objects.llvm import Found, Snippets, vector
+from gradtape.compiler.objects.llvm import FoundFunction, Snippets, vector
 from gradtape.config import variable
 from gradtape.ir.math_function import Libm, MathFunction, NotLowered, ScipyFunction
 from gradtape.ops.blas_lapack import capsule_address
@@ -35,12 +35,12 @@ def preference() -> str:
     return variable("VECTOR_MATH", "auto", _CHOICES)
 
 
-def library_function(function: MathFunction, ty: str, lanes: int) -> Found:
+def library_function(function: MathFunction, ty: str, lanes: int) -> FoundFunction:
     """A function of libmvec if there is one, else one called lane by lane."""
     return from_libmvec(function, ty, lanes) or _lane_by_lane(function, ty, lanes)
 
 
-def cold_function(function: MathFunction, ty: str, lanes: int) -> Found:
+def cold_function(function: MathFunction, ty: str, lanes: int) -> FoundFunction:
     """The same, kept out of line: for the rare lanes that a faster function cannot serve."""
     inner, snippets = library_function(function, ty, lanes)
     symbol = f"gradtape_cold_{function.name}_{ty}{lanes}"
@@ -53,7 +53,7 @@ def cold_function(function: MathFunction, ty: str, lanes: int) -> Found:
     return symbol, (*snippets, text)
 
 
-def from_libmvec(function: MathFunction, ty: str, lanes: int) -> Found | None:
+def from_libmvec(function: MathFunction, ty: str, lanes: int) -> FoundFunction | None:
     """A function of libmvec on any number of lanes, if it has one that is good enough."""
     host = llvm.host()
     if lanes == 1 or preference() in ("own", "scalar") or (function, ty) in INEXACT:
@@ -107,7 +107,7 @@ def _mask(positions: list[int]) -> str:
     return f"<{len(positions)} x i32> <" + ", ".join(f"i32 {k}" for k in positions) + ">"
 
 
-def _lane_by_lane(function: MathFunction, ty: str, lanes: int) -> Found:
+def _lane_by_lane(function: MathFunction, ty: str, lanes: int) -> FoundFunction:
     """A scalar function of libm or SciPy, called once per lane."""
     target, scalar, snippets = _scalar(function, ty)
     from_scipy = isinstance(function, ScipyFunction)

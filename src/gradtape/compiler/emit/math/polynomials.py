@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from gradtape.compiler.emit.math.vectors import Body, Value
+from gradtape.compiler.emit.math.vectors import Body, VectorValue
 from gradtape.compiler.objects import llvm
 from gradtape.ir.math_function import MathFunction
 from gradtape.ops.families import math_functions as mathlib
@@ -187,7 +187,7 @@ def _magic(body: Body) -> float:
     return body.pick(1.5 * 2.0**23, 1.5 * 2.0**52)
 
 
-def _limited(body: Body, x: Value, low: float, high: float) -> Value:
+def _limited(body: Body, x: VectorValue, low: float, high: float) -> VectorValue:
     """x, not below `low` and not above `high`; NaN stays."""
     x = body.select(x > high, high, x)
     return body.select(x < low, low, x)
@@ -198,7 +198,7 @@ def _wide(body: Body) -> bool:
     return llvm.host().bits == 512 and body.lanes * body.width == 512
 
 
-def _instruction(body: Body, name: str, operands: str, x: Value) -> Value:
+def _instruction(body: Body, name: str, operands: str, x: VectorValue) -> VectorValue:
     """One of AVX-512's masked instructions, on all lanes, with the current rounding."""
     kind = body.type()
     symbol = f"llvm.x86.avx512.mask.{name}.p{body.ty[0].replace('f', 's')}.512"
@@ -208,7 +208,7 @@ def _instruction(body: Body, name: str, operands: str, x: Value) -> Value:
     return body.emit(f"call {kind} @{symbol}({listed}, {kind} {x.name}, i{body.lanes} -1, i32 4)")
 
 
-def _scaled(body: Body, x: Value, shifted: Value) -> Value:
+def _scaled(body: Body, x: VectorValue, shifted: VectorValue) -> VectorValue:
     """x 2^n, where n is the integer in the lowest bits of `shifted`."""
     kind = body.type()
     if _wide(body):
@@ -222,7 +222,7 @@ def _scaled(body: Body, x: Value, shifted: Value) -> Value:
     return x * (first << body.fraction).floats() * (second << body.fraction).floats()
 
 
-def _reduced_exp(body: Body, x: Value) -> tuple[Value, Value]:
+def _reduced_exp(body: Body, x: VectorValue) -> tuple[VectorValue, VectorValue]:
     """n with magic added, and exp(r) - 1, where x = n ln 2 + r."""
     shifted = body.fma(x, 1.0 / math.log(2.0), _magic(body))
     n = shifted - _magic(body)
@@ -231,18 +231,18 @@ def _reduced_exp(body: Body, x: Value) -> tuple[Value, Value]:
     return shifted, _small_expm1(body, r)
 
 
-def _small_expm1(body: Body, r: Value) -> Value:
+def _small_expm1(body: Body, r: VectorValue) -> VectorValue:
     return body.fma(r * r, body.polynomial(r, _EXP[body.ty]), r)
 
 
-def exp(body: Body, x: Value) -> Value:
+def exp(body: Body, x: VectorValue) -> VectorValue:
     """Exponential: 2^n exp(r)."""
     x = _limited(body, x, body.pick(-104.0, -746.0), body.pick(89.0, 710.0))
     shifted, small = _reduced_exp(body, x)
     return _scaled(body, small + 1.0, shifted)
 
 
-def exp2(body: Body, x: Value) -> Value:
+def exp2(body: Body, x: VectorValue) -> VectorValue:
     """Power of two: x - n is exact, so only one product is rounded."""
     x = _limited(body, x, body.pick(-151.0, -1077.0), body.pick(129.0, 1025.0))
     shifted = x + _magic(body)
@@ -250,7 +250,7 @@ def exp2(body: Body, x: Value) -> Value:
     return _scaled(body, _small_expm1(body, r) + 1.0, shifted)
 
 
-def expm1(body: Body, x: Value) -> Value:
+def expm1(body: Body, x: VectorValue) -> VectorValue:
     """exp(x) - 1 as 2 (2^(n-1) (exp(r) - 1) + 2^(n-1) - 1/2): no overflow before the result's."""
     limited = _limited(body, x, body.pick(-40.0, -60.0), body.pick(89.0, 710.0))
     shifted, small = _reduced_exp(body, limited)
@@ -260,25 +260,25 @@ def expm1(body: Body, x: Value) -> Value:
     return body.select(body.absolute(x) < body.pick(2.0**-30, 2.0**-60), x, result)
 
 
-def _split_logarithm(body: Body, x: Value) -> tuple[Value, Value]:
+def _split_logarithm(body: Body, x: VectorValue) -> tuple[VectorValue, VectorValue]:
     """The exponent n as integers and f, where x = 2^n (1 + f) is a positive normal number."""
     lowest = body.lift(0.75).bits()
     n = (x.bits() - lowest).shift_right(body.fraction, signed=True)
     return n, (x.bits() - (n << body.fraction)).floats() - 1.0
 
 
-def _integers_to_floats(body: Body, n: Value) -> Value:
+def _integers_to_floats(body: Body, n: VectorValue) -> VectorValue:
     # By magic: not every processor converts 64-bit integers in vectors.
     magic = body.lift(_magic(body))
     return (n + magic.bits()).floats() - magic
 
 
-def _log1p_tail(body: Body, f: Value) -> Value:
+def _log1p_tail(body: Body, f: VectorValue) -> VectorValue:
     """log(1 + f) - f."""
     return f * f * body.fma(f, body.polynomial(f, _LOG[body.ty]), -0.5)
 
 
-def _logarithm(body: Body, x: Value, combine: Callable[[Body, Value, Value], Value]) -> Value:
+def _logarithm(body: Body, x: VectorValue, combine: Callable[[Body, VectorValue, VectorValue], VectorValue]) -> VectorValue:
     """A logarithm; `combine` computes it from n and f, where x = 2^n (1 + f)."""
     if _wide(body):
         kind = body.type()
@@ -299,17 +299,17 @@ def _logarithm(body: Body, x: Value, combine: Callable[[Body, Value, Value], Val
     return body.select(x > 0.0, result, body.select(x.equals(0.0), -math.inf, math.nan))
 
 
-def _natural(body: Body, n: Value, f: Value) -> Value:
+def _natural(body: Body, n: VectorValue, f: VectorValue) -> VectorValue:
     high, low = _LN2[body.ty]
     return body.fma(n, high, f + body.fma(n, low, _log1p_tail(body, f)))
 
 
-def log(body: Body, x: Value) -> Value:
+def log(body: Body, x: VectorValue) -> VectorValue:
     """Natural logarithm: n ln 2 + log(1 + f)."""
     return _logarithm(body, x, _natural)
 
 
-def _scaled_logarithm(body: Body, f: Value, scale: Scale) -> Value:
+def _scaled_logarithm(body: Body, f: VectorValue, scale: Scale) -> VectorValue:
     tail = _log1p_tail(body, f)
     total = f + tail
     rest = tail - (total - f)
@@ -317,22 +317,22 @@ def _scaled_logarithm(body: Body, f: Value, scale: Scale) -> Value:
     return body.fma(total, high, body.fma(total, low, rest * high))
 
 
-def log2(body: Body, x: Value) -> Value:
+def log2(body: Body, x: VectorValue) -> VectorValue:
     """Logarithm to base 2, exact for powers of 2."""
     return _logarithm(body, x, lambda body, n, f: n + _scaled_logarithm(body, f, _BINARY_SCALE))
 
 
-def _decimal(body: Body, n: Value, f: Value) -> Value:
+def _decimal(body: Body, n: VectorValue, f: VectorValue) -> VectorValue:
     high, low = _LOG10_2[body.ty]
     return body.fma(n, high, body.fma(n, low, _scaled_logarithm(body, f, _DECIMAL_SCALE)))
 
 
-def log10(body: Body, x: Value) -> Value:
+def log10(body: Body, x: VectorValue) -> VectorValue:
     """Logarithm to base 10."""
     return _logarithm(body, x, _decimal)
 
 
-def log1p(body: Body, x: Value) -> Value:
+def log1p(body: Body, x: VectorValue) -> VectorValue:
     """log(1 + x): the rounding error of 1 + x is added to f."""
     total = x + 1.0
     large = x > 1.0
@@ -347,13 +347,13 @@ def log1p(body: Body, x: Value) -> Value:
     return body.select(x.compare("ogt", -1.0), result, body.select(x.isnan(), x, outside))
 
 
-def _small_sine(body: Body, r: Value) -> Value:
+def _small_sine(body: Body, r: VectorValue) -> VectorValue:
     """Sine for |r| <= π/2."""
     square = r * r
     return body.fma(r * square, body.polynomial(square, _SIN[body.ty]), r)
 
 
-def _less_multiple_of_pi(body: Body, x: Value, multiple: Value) -> Value:
+def _less_multiple_of_pi(body: Body, x: VectorValue, multiple: VectorValue) -> VectorValue:
     # The first difference is exact: its bits fit. Near a multiple of π only the others are left,
     # each rounded relative to itself.
     for part in _PI[body.ty]:
@@ -361,7 +361,7 @@ def _less_multiple_of_pi(body: Body, x: Value, multiple: Value) -> Value:
     return x
 
 
-def sin(body: Body, x: Value) -> Value:
+def sin(body: Body, x: VectorValue) -> VectorValue:
     """Sine: r = |x| - n π, and the sign of (-1)^n x."""
     magnitude = body.absolute(x)
     shifted = body.fma(magnitude, 1.0 / math.pi, _magic(body))
@@ -372,7 +372,7 @@ def sin(body: Body, x: Value) -> Value:
     )
 
 
-def cos(body: Body, x: Value) -> Value:
+def cos(body: Body, x: VectorValue) -> VectorValue:
     """Cosine: r = |x| - (n + 1/2) π, and minus the sign of (-1)^n."""
     magnitude = body.absolute(x)
     shifted = body.fma(magnitude, 1.0 / math.pi, -0.5) + _magic(body)
@@ -384,14 +384,14 @@ def cos(body: Body, x: Value) -> Value:
 
 
 def _unless_far(
-    body: Body, function: MathFunction, x: Value, magnitude: Value, result: Value
-) -> Value:
+    body: Body, function: MathFunction, x: VectorValue, magnitude: VectorValue, result: VectorValue
+) -> VectorValue:
     """The result; libm's where |x| has too many periods to count here, infinities included."""
     far = magnitude > body.pick(2.0**17, 2.0**30)
     return body.library_where(far, function, (x,), result)
 
 
-def tanh(body: Body, x: Value) -> Value:
+def tanh(body: Body, x: VectorValue) -> VectorValue:
     """E / (E + 2), where E = exp(2 |x|) - 1."""
     magnitude = body.absolute(x)
     doubled = magnitude + magnitude
@@ -404,7 +404,7 @@ def tanh(body: Body, x: Value) -> Value:
     return body.select(magnitude < body.pick(2.0**-14, 2.0**-28), x, result)
 
 
-def erf(body: Body, x: Value) -> Value:
+def erf(body: Body, x: VectorValue) -> VectorValue:
     """Error function in float32: a polynomial, or 1 - exp(Q(|x|)) from 1 on."""
     magnitude = body.absolute(x)
     near = body.fma(x, body.polynomial(x * x, _ERF_SMALL), x)
@@ -415,7 +415,7 @@ def erf(body: Body, x: Value) -> Value:
     return body.select(magnitude < 1.0, near, far)
 
 
-def _upper_tail(body: Body, x: Value, halved: bool) -> Value:
+def _upper_tail(body: Body, x: VectorValue, halved: bool) -> VectorValue:
     """erfc(x) for x >= 0, or erfc(x / √2) if `halved`.
 
     The argument of exp, x / √2 and the divisor are rounded; the result is corrected for that.
@@ -449,20 +449,20 @@ def _upper_tail(body: Body, x: Value, halved: bool) -> Value:
     return _scaled(body, scaled + body.fma(scaled, small, error), shifted)
 
 
-def erfc(body: Body, x: Value) -> Value:
+def erfc(body: Body, x: VectorValue) -> VectorValue:
     """1 - erf(x); exact where that is small."""
     tail = _upper_tail(body, _limited(body, body.absolute(x), 0.0, body.pick(10.6, 27.9)), False)
     return body.select(x < 0.0, 2.0 - tail, tail)
 
 
-def ndtr(body: Body, x: Value) -> Value:
+def ndtr(body: Body, x: VectorValue) -> VectorValue:
     """The normal distribution: half of erfc(-x / √2), and no rounding of that argument."""
     limited = _limited(body, body.absolute(x), 0.0, body.pick(14.9, 39.4))
     tail = _upper_tail(body, limited, True) * 0.5
     return body.select(x > 0.0, 1.0 - tail, tail)
 
 
-POLYNOMIALS: dict[tuple[MathFunction, str], Callable[[Body, Value], Value]] = {
+POLYNOMIALS: dict[tuple[MathFunction, str], Callable[[Body, VectorValue], VectorValue]] = {
     (function, ty): write
     for function, write in (
         (mathlib.COS, cos),

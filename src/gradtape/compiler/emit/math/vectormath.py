@@ -11,7 +11,7 @@ from gradtape.compiler.emit.math import mathlibrary
 from gradtape.compiler.emit.math.polynomials import POLYNOMIALS
 from gradtape.compiler.emit.math.vectors import Body
 from gradtape.compiler.objects import llvm
-from gradtape.compiler.objects.llvm import Found
+from gradtape.compiler.objects.llvm import FoundFunction
 from gradtape.ir.math_function import Composition, MathFunction, NotLowered
 from gradtape.ops.families.math_functions import EXPM1, TANH
 
@@ -23,7 +23,7 @@ _OWN_FIRST = frozenset(((TANH, "float"), (TANH, "double"), (EXPM1, "double")))
 CALLED = "noinline nounwind"
 
 
-def function(wanted: MathFunction, ty: str, lanes: int) -> Found:
+def function(wanted: MathFunction, ty: str, lanes: int) -> FoundFunction:
     """The symbol of a function on vectors, and the snippets that the module must contain.
 
     Operands and result are `<lanes x ty>`, or plain `ty` for one lane. Equal snippets of several
@@ -33,13 +33,13 @@ def function(wanted: MathFunction, ty: str, lanes: int) -> Found:
     return _function(wanted, ty, lanes, mathlibrary.preference(), own_first)
 
 
-def accurate_function(wanted: MathFunction, ty: str, lanes: int) -> Found:
+def accurate_function(wanted: MathFunction, ty: str, lanes: int) -> FoundFunction:
     """The same, by our polynomials where there are any: the errors of a function's parts add up."""
     return _function(wanted, ty, lanes, mathlibrary.preference(), True)
 
 
 @remembered(64)
-def joint_function(wanted: Composition, ty: str, lanes: int) -> Found:
+def joint_function(wanted: Composition, ty: str, lanes: int) -> FoundFunction:
     """The function that gives the values of the one beside a composition, and of itself."""
     if ty not in _TYPES:
         raise NotLowered(f"{wanted.name} on {ty}")
@@ -52,7 +52,7 @@ def joint_function(wanted: Composition, ty: str, lanes: int) -> Found:
 
 
 @remembered(512)
-def _function(wanted: MathFunction, ty: str, lanes: int, preference: str, own_first: bool) -> Found:
+def _function(wanted: MathFunction, ty: str, lanes: int, preference: str, own_first: bool) -> FoundFunction:
     if ty not in _TYPES:
         raise NotLowered(f"{wanted.name} on {ty}")
     if isinstance(wanted, Composition):

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 
 from gradtape.compiler.emit.math.mathlibrary import cold_function
 from gradtape.compiler.objects import llvm
-from gradtape.compiler.objects.llvm import Found, real_text, vector
+from gradtape.compiler.objects.llvm import FoundFunction, real_text, vector
 from gradtape.ir.math_function import Intrinsic, MathFunction
 from gradtape.ops.families.math_functions import COPYSIGN, FABS
 from gradtape.records import dataclass
 
-Resolver = Callable[[MathFunction, str, int], Found]
+Resolver = Callable[[MathFunction, str, int], FoundFunction]
 
 FLOAT, INTEGER, MASK = "float", "integer", "mask"
 _WIDTHS = {"float": 32, "double": 64}
@@ -31,14 +31,14 @@ def convention(symbol: str) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Value:
+class VectorValue:
     """A named vector of floats, integers of the same width, or bits; operators act lane by lane."""
 
     body: Body
     name: str
     kind: str
 
-    def _binary(self, other: Value | float | int, operation: str, swapped: bool = False) -> Value:
+    def _binary(self, other: VectorValue | float | int, operation: str, swapped: bool = False) -> VectorValue:
         second = self.body.lift(other, self.kind)
         left, right = (second, self) if swapped else (self, second)
         text = f"{operation} {self.body.type(self.kind)} {left.name}, {right.name}"
@@ -48,90 +48,90 @@ class Value:
         """LLVM's instruction: that for integers has the name of that for floats, less its f."""
         return operation if self.kind == FLOAT else operation.removeprefix("f")
 
-    def __add__(self, other: Value | float | int) -> Value:
+    def __add__(self, other: VectorValue | float | int) -> VectorValue:
         return self._binary(other, self._arithmetic("fadd"))
 
     __radd__ = __add__
 
-    def __sub__(self, other: Value | float | int) -> Value:
+    def __sub__(self, other: VectorValue | float | int) -> VectorValue:
         return self._binary(other, self._arithmetic("fsub"))
 
-    def __rsub__(self, other: float | int) -> Value:
+    def __rsub__(self, other: float | int) -> VectorValue:
         return self._binary(other, self._arithmetic("fsub"), swapped=True)
 
-    def __mul__(self, other: Value | float | int) -> Value:
+    def __mul__(self, other: VectorValue | float | int) -> VectorValue:
         return self._binary(other, self._arithmetic("fmul"))
 
     __rmul__ = __mul__
 
-    def __truediv__(self, other: Value | float) -> Value:
+    def __truediv__(self, other: VectorValue | float) -> VectorValue:
         return self._binary(other, "fdiv")
 
-    def __rtruediv__(self, other: float) -> Value:
+    def __rtruediv__(self, other: float) -> VectorValue:
         return self._binary(other, "fdiv", swapped=True)
 
-    def __neg__(self) -> Value:
+    def __neg__(self) -> VectorValue:
         return self.body.emit(f"fneg {self.body.type(FLOAT)} {self.name}", FLOAT)
 
-    def __and__(self, other: Value | int) -> Value:
+    def __and__(self, other: VectorValue | int) -> VectorValue:
         return self._binary(other, "and")
 
-    def __or__(self, other: Value | int) -> Value:
+    def __or__(self, other: VectorValue | int) -> VectorValue:
         return self._binary(other, "or")
 
-    def __xor__(self, other: Value | int) -> Value:
+    def __xor__(self, other: VectorValue | int) -> VectorValue:
         return self._binary(other, "xor")
 
-    def __invert__(self) -> Value:
+    def __invert__(self) -> VectorValue:
         return self._binary(-1 if self.kind == INTEGER else 1, "xor")
 
-    def __lshift__(self, count: int) -> Value:
+    def __lshift__(self, count: int) -> VectorValue:
         return self._binary(count, "shl")
 
-    def shift_right(self, count: int, signed: bool = False) -> Value:
+    def shift_right(self, count: int, signed: bool = False) -> VectorValue:
         """Bits moved down; zeros or copies of the sign move in."""
         return self._binary(count, "ashr" if signed else "lshr")
 
-    def compare(self, predicate: str, other: Value | float | int) -> Value:
+    def compare(self, predicate: str, other: VectorValue | float | int) -> VectorValue:
         """A mask: `olt`, `une`, … for floats; `slt`, `eq`, … for integers."""
         second = self.body.lift(other, self.kind)
         operation = "fcmp" if self.kind == FLOAT else "icmp"
         text = f"{operation} {predicate} {self.body.type(self.kind)} {self.name}, {second.name}"
         return self.body.emit(text, MASK)
 
-    def __lt__(self, other: Value | float) -> Value:
+    def __lt__(self, other: VectorValue | float) -> VectorValue:
         return self.compare("olt", other)
 
-    def __le__(self, other: Value | float) -> Value:
+    def __le__(self, other: VectorValue | float) -> VectorValue:
         return self.compare("ole", other)
 
-    def __gt__(self, other: Value | float) -> Value:
+    def __gt__(self, other: VectorValue | float) -> VectorValue:
         return self.compare("ogt", other)
 
-    def __ge__(self, other: Value | float) -> Value:
+    def __ge__(self, other: VectorValue | float) -> VectorValue:
         return self.compare("oge", other)
 
-    def equals(self, other: Value | float) -> Value:
+    def equals(self, other: VectorValue | float) -> VectorValue:
         """Where two floats are equal; a NaN equals nothing."""
         return self.compare("oeq", other)
 
-    def isnan(self) -> Value:
+    def isnan(self) -> VectorValue:
         """Where the value is NaN."""
         return self.compare("uno", self)
 
-    def bits(self) -> Value:
+    def bits(self) -> VectorValue:
         """The same bits as integers."""
         return self._cast("bitcast", FLOAT, INTEGER)
 
-    def floats(self) -> Value:
+    def floats(self) -> VectorValue:
         """The same bits as floats."""
         return self._cast("bitcast", INTEGER, FLOAT)
 
-    def converted(self) -> Value:
+    def converted(self) -> VectorValue:
         """Signed integers as the floats nearest to them."""
         return self._cast("sitofp", INTEGER, FLOAT)
 
-    def _cast(self, operation: str, source: str, target: str) -> Value:
+    def _cast(self, operation: str, source: str, target: str) -> VectorValue:
         body = self.body
         return body.emit(
             f"{operation} {body.type(source)} {self.name} to {body.type(target)}", target
@@ -180,20 +180,20 @@ class Body:
         """The constant for this body's type of float."""
         return single if self.ty == "float" else double
 
-    def operand(self, name: str) -> Value:
+    def operand(self, name: str) -> VectorValue:
         """A parameter of the function."""
-        return Value(self, "%" + name, FLOAT)
+        return VectorValue(self, "%" + name, FLOAT)
 
-    def emit(self, text: str, kind: str = FLOAT) -> Value:
+    def emit(self, text: str, kind: str = FLOAT) -> VectorValue:
         """Append an instruction and name its result."""
         self._count += 1
         name = f"%v{self._count}"
         self._lines.append(f"  {name} = {text}")
-        return Value(self, name, kind)
+        return VectorValue(self, name, kind)
 
-    def lift(self, value: Value | float | int, kind: str = FLOAT) -> Value:
+    def lift(self, value: VectorValue | float | int, kind: str = FLOAT) -> VectorValue:
         """A number as the same constant in every lane."""
-        if isinstance(value, Value):
+        if isinstance(value, VectorValue):
             return value
         if kind == FLOAT:
             text, element = real_text(float(value), self.ty), self.ty
@@ -203,9 +203,9 @@ class Body:
             text, element = ("true" if value else "false"), "i1"
         if self.lanes > 1:
             text = "<" + ", ".join([f"{element} {text}"] * self.lanes) + ">"
-        return Value(self, text, kind)
+        return VectorValue(self, text, kind)
 
-    def integer(self, value: int) -> Value:
+    def integer(self, value: int) -> VectorValue:
         """The same integer, as wide as a float is, in every lane."""
         return self.lift(value, INTEGER)
 
@@ -213,14 +213,14 @@ class Body:
         """Make the module contain these snippets."""
         self._needs.update(dict.fromkeys(snippets))
 
-    def call(self, symbol: str, *operands: Value, returns: str | None = None) -> Value:
+    def call(self, symbol: str, *operands: VectorValue, returns: str | None = None) -> VectorValue:
         """Call a function on vectors of this type."""
         if not symbol.startswith(("llvm.", KEEPING)):
             self._calls_others = True
         listed = ", ".join(f"{self.type(operand.kind)} {operand.name}" for operand in operands)
         return self.emit(f"call {convention(symbol)}{returns or self.type()} @{symbol}({listed})")
 
-    def apply(self, function: MathFunction, *operands: Value) -> Value:
+    def apply(self, function: MathFunction, *operands: VectorValue) -> VectorValue:
         """Call a mathematical function, by its most accurate implementation."""
         if isinstance(function, Intrinsic):
             return self._intrinsic(function.name, *operands)
@@ -228,17 +228,17 @@ class Body:
         self.need(snippets)
         return self.call(symbol, *operands)
 
-    def _intrinsic(self, name: str, *operands: Value) -> Value:
+    def _intrinsic(self, name: str, *operands: VectorValue) -> VectorValue:
         suffix = f"f{self.width}" if self.lanes == 1 else f"v{self.lanes}f{self.width}"
         symbol = f"llvm.{name}.{suffix}"
         self.need([f"declare {self.type()} @{symbol}({', '.join([self.type()] * len(operands))})"])
         return self.call(symbol, *operands)
 
-    def fma(self, a: Value, b: Value | float, c: Value | float) -> Value:
+    def fma(self, a: VectorValue, b: VectorValue | float, c: VectorValue | float) -> VectorValue:
         """a b + c with one rounding."""
         return self._intrinsic("fma", a, self.lift(b), self.lift(c))
 
-    def polynomial(self, x: Value, coefficients: Sequence[float]) -> Value:
+    def polynomial(self, x: VectorValue, coefficients: Sequence[float]) -> VectorValue:
         """The polynomial whose coefficients are listed from the lowest power.
 
         Estrin's scheme adds pairs of terms first: in Horner's, each product would wait for the
@@ -253,7 +253,7 @@ class Body:
                 x = x * x
         return terms[0]
 
-    def select(self, mask: Value, chosen: Value | float, other: Value | float) -> Value:
+    def select(self, mask: VectorValue, chosen: VectorValue | float, other: VectorValue | float) -> VectorValue:
         """Lanes of `chosen` where the mask is set, of `other` elsewhere."""
         first, second = self.lift(chosen), self.lift(other)
         kind = self.type(first.kind)
@@ -262,17 +262,17 @@ class Body:
             first.kind,
         )
 
-    def absolute(self, x: Value) -> Value:
+    def absolute(self, x: VectorValue) -> VectorValue:
         """|x|."""
         return self.apply(FABS, x)
 
-    def copysign(self, x: Value, sign: Value | float) -> Value:
+    def copysign(self, x: VectorValue, sign: VectorValue | float) -> VectorValue:
         """x with the sign of another value."""
         return self.apply(COPYSIGN, x, self.lift(sign))
 
     def unless(
-        self, mask: Value, result: Sequence[Value], symbol: str, operands: Sequence[Value]
-    ) -> tuple[Value, ...]:
+        self, mask: VectorValue, result: Sequence[VectorValue], symbol: str, operands: Sequence[VectorValue]
+    ) -> tuple[VectorValue, ...]:
         """The result; if the mask is set in any lane, that of a slower function for all lanes."""
         types = [self.type()] * len(result)
         returns = types[0] if len(types) == 1 else "{" + ", ".join(types) + "}"
@@ -297,16 +297,16 @@ class Body:
         )
 
     def library_where(
-        self, mask: Value, function: MathFunction, operands: tuple[Value, ...], fast: Value
-    ) -> Value:
+        self, mask: VectorValue, function: MathFunction, operands: tuple[VectorValue, ...], fast: VectorValue
+    ) -> VectorValue:
         """`fast`; if the mask is set in any lane, the library's function for all lanes."""
         symbol, snippets = cold_function(function, self.ty, self.lanes)
         self.need(snippets)
         return self.unless(mask, (fast,), symbol, operands)[0]
 
     def function(
-        self, name: str, operands: Sequence[str], result: Sequence[Value], attributes: str
-    ) -> Found:
+        self, name: str, operands: Sequence[str], result: Sequence[VectorValue], attributes: str
+    ) -> FoundFunction:
         """The symbol of the function, and all snippets that define it and what it needs."""
         host = llvm.host()
         short = len(self._lines) <= LONGEST_KEEPING and not self._calls_others

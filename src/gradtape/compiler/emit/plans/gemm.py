@@ -59,7 +59,7 @@ class GemmArguments(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Operand:
+class MatrixOperand:
     """A matrix, or a stack of them, in a buffer of the plan. Offset and strides are bytes."""
 
     slot: int
@@ -68,7 +68,7 @@ class Operand:
     strides: tuple[int, ...]
     conjugate: bool = False
 
-    def transposed(self) -> Operand:
+    def transposed(self) -> MatrixOperand:
         """The same memory with its last two axes exchanged."""
         (*outer, rows, columns), (*steps, down, across) = self.shape, self.strides
         return replace(self, shape=(*outer, columns, rows), strides=(*steps, across, down))
@@ -99,7 +99,7 @@ def gemm_ir(letter: str, *, local_threads: bool = False) -> str:
 
 
 @dataclass(frozen=True)
-class _Part:
+class _ProductPart:
     """The part of a product that one call of a kernel computes."""
 
     # The words by name, and their addresses: BLAS takes sizes by reference.
@@ -118,7 +118,7 @@ class _Part:
     buffers: Mapping[str, str]
 
 
-def _prepared(r: Routine) -> _Part:
+def _prepared(r: Routine) -> _ProductPart:
     """Read the words; goes to `done` if there is nothing to compute."""
     words = r.words("%args", GemmArguments._fields)
     at = {name: r.at("%args", 8 * n) for n, name in enumerate(GemmArguments._fields)}
@@ -141,10 +141,10 @@ def _prepared(r: Routine) -> _Part:
     r.go_if(r.compare("sge", item, items_end), "done")
     buffers = {name: r.pointer("%slots", r.scaled(words[f"slot_{name}"])) for name in "abc"}
     (rows, rows_at), (_, columns_at) = counts
-    return _Part(words, at, row, column, item, items_end, rows, rows_at, columns_at, buffers)
+    return _ProductPart(words, at, row, column, item, items_end, rows, rows_at, columns_at, buffers)
 
 
-def _of_item(r: Routine, part: _Part, name: str, first: str, index: str) -> str:
+def _of_item(r: Routine, part: _ProductPart, name: str, first: str, index: str) -> str:
     """The address of an operand in one item of the batch."""
     words = part.words
     return r.at(first, r.add(r.multiply(index, words[f"stride_{name}"]), words[f"offset_{name}"]))

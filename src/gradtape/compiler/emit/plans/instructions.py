@@ -11,7 +11,7 @@ import ctypes
 from collections.abc import Iterator, Sequence
 
 from gradtape.compiler.emit.writer import Routine
-from gradtape.compiler.objects.llvm import Function
+from gradtape.compiler.objects.llvm import NativeFunction
 from gradtape.records import dataclass
 
 # Slots with fixed roles: the arena, the numbers, and the address of the status of the run, a word
@@ -78,7 +78,7 @@ class Instruction:
     """
 
     # An address, or a function that is compiled with the others of its plan.
-    function: int | Function
+    function: int | NativeFunction
     arguments: Sequence[int]
     total: int
     grain: int = 1
@@ -94,14 +94,14 @@ class Instruction:
     # The instructions that a bundle runs: see `bundles`.
     parts: tuple[Instruction, ...] = ()
 
-    def functions(self) -> Iterator[int | Function]:
+    def functions(self) -> Iterator[int | NativeFunction]:
         """The functions that it calls."""
         yield self.function
         for part in self.parts:
             yield from part.functions()
 
 
-def _address(function: int | Function) -> int:
+def _address(function: int | NativeFunction) -> int:
     return function if isinstance(function, int) else function.module.address(function.name)
 
 

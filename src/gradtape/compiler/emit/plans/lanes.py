@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from gradtape.compiler.emit.plans.frame import SPLIT_PANELS, SPLIT_ROWS, SPLIT_TILES, Frame
-from gradtape.compiler.emit.plans.packing import FLOATS, Shape, add_product, masks
+from gradtape.compiler.emit.plans.packing import FLOATS, TileShape, add_product, masks
 from gradtape.compiler.emit.writer import Routine, Typed, module
 from gradtape.compiler.objects import llvm
 
@@ -54,22 +54,22 @@ class LaneArguments(NamedTuple):
     batch: int = 1
 
 
-def lane_shape(size: int, bits: int, lanes: int, rows: int, integer: bool) -> Shape:
+def lane_shape(size: int, bits: int, lanes: int, rows: int, integer: bool) -> TileShape:
     """The shape for elements of some bytes, vectors of some bits, and so many lanes and rows."""
     kind, width = f"i{8 * size}" if integer else FLOATS[size], bits // (8 * size)
     vectors = 2 if lanes > width else 1
     most = _ROWS[bits == 512, vectors]
     # The fewest rows of a tile that need no more tiles.
-    return Shape(kind, size, width, vectors, -(-rows // -(-rows // most)))
+    return TileShape(kind, size, width, vectors, -(-rows // -(-rows // most)))
 
 
-def lanes_ir(shape: Shape, spreads: bool) -> str:
+def lanes_ir(shape: TileShape, spreads: bool) -> str:
     """The module with `lanes`, in which `b` is the same in all lanes if it `spreads`."""
     tiles = (_tile(shape, spreads, whole) for whole in (True, False))
     return module(*tiles, _kernel(shape, spreads))
 
 
-def _tile(shape: Shape, spreads: bool, whole: bool) -> Routine:
+def _tile(shape: TileShape, spreads: bool, whole: bool) -> Routine:
     """Some rows of a panel, of which all lanes are there or the first `width`."""
     vector, size, rows = shape.vector, shape.size, shape.rows
     r = Routine(
@@ -127,7 +127,7 @@ def _tile(shape: Shape, spreads: bool, whole: bool) -> Routine:
     return r
 
 
-def _kernel(shape: Shape, spreads: bool) -> Routine:
+def _kernel(shape: TileShape, spreads: bool) -> Routine:
     width, size = shape.width, shape.size
     frame = Frame("lanes", LaneArguments._fields)
     r, w, (a, b, c) = frame.r, frame.words, frame.bases

@@ -21,7 +21,7 @@ TURNED = 3 << 16
 SCATTERED, SIDE_BY_SIDE, IN_RUNS, COMPLEX = range(4)
 
 
-class Shape(NamedTuple):
+class TileShape(NamedTuple):
     """How a product is cut: lanes of a vector, vectors of a panel's width, rows of a tile.
 
     The kind of an element is a type of IR; integers wrap around.
@@ -75,7 +75,7 @@ FLOATS = {4: "float", 8: "double"}
 
 def shape_for(
     size: int, bits: int, columns: int, integer: bool = False, in_runs: bool = False
-) -> Shape:
+) -> TileShape:
     """The shape for elements of some bytes, vectors of some bits, and so many columns.
 
     The depth of the left operand may be `in_runs`.
@@ -87,11 +87,11 @@ def shape_for(
     if vectors == 1 and needed > 1:
         vectors = 2
     if in_runs and bits == 512 and vectors == 1:
-        return Shape(kind, size, lanes, vectors, ROWS_OF_RUNS, RUN)
-    return Shape(kind, size, lanes, vectors, _ROWS[bits == 512][vectors])
+        return TileShape(kind, size, lanes, vectors, ROWS_OF_RUNS, RUN)
+    return TileShape(kind, size, lanes, vectors, _ROWS[bits == 512][vectors])
 
 
-def turned_offsets(shape: Shape) -> str:
+def turned_offsets(shape: TileShape) -> str:
     """The tables of offsets of a tile that was turned: depth after depth, its rows side by side."""
     rows = [row * shape.size for row in range(shape.rows)]
     depth = [step * shape.rows * shape.size for step in range(DEPTH)]
@@ -109,13 +109,13 @@ def add_product(r: Routine, a: str, b: str, total: str) -> str:
     return r.intrinsic("fmuladd", a, b, total)
 
 
-def masks(r: Routine, shape: Shape, width: Word) -> list[str]:
+def masks(r: Routine, shape: TileShape, width: Word) -> list[str]:
     """For each vector of a panel: the lanes that are among the first `width` columns."""
     starts = range(0, shape.width, shape.lanes)
     return [r.first_lanes(width, shape.lanes, start) for start in starts]
 
 
-def pack(shape: Shape) -> Routine:
+def pack(shape: TileShape) -> Routine:
     """Some columns of the right operand, row after row, with zeros where there are fewer."""
     size, kind = shape.size, shape.kind
     r = Routine(
@@ -185,7 +185,7 @@ def pack(shape: Shape) -> Routine:
     return r
 
 
-def _pack_complex(r: Routine, shape: Shape) -> None:
+def _pack_complex(r: Routine, shape: TileShape) -> None:
     """Pack columns that are real and imaginary parts by turns, with a row of each for each depth.
 
     In the second row the parts are exchanged, and the first of them is negative.
@@ -206,7 +206,7 @@ def _pack_complex(r: Routine, shape: Shape) -> None:
         r.store(r.select(inside, signed, "0.0"), place, align=size)
 
 
-def turn(shape: Shape) -> Routine:
+def turn(shape: TileShape) -> Routine:
     """The elements of a tile of the left operand, depth after depth, with its rows side by side."""
     size, kind = shape.size, shape.kind
     r = Routine(

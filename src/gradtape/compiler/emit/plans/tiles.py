@@ -35,7 +35,7 @@ from gradtape.compiler.emit.plans.frame import (
 from gradtape.compiler.emit.plans.packing import (
     DEPTH,
     TURNED,
-    Shape,
+    TileShape,
     add_product,
     masks,
     pack,
@@ -91,13 +91,13 @@ class TileArguments(NamedTuple):
     panels: int
 
 
-def tiles_ir(shape: Shape) -> str:
+def tiles_ir(shape: TileShape) -> str:
     """The module with `tiles`."""
     packing = [] if shape.direct else [pack(shape)]
     return module(turned_offsets(shape), *packing, _tile(shape), turn(shape), _kernel(shape))
 
 
-def _tile(shape: Shape) -> Routine:
+def _tile(shape: TileShape) -> Routine:
     """Some rows times a panel; of the last panel only so many columns are written."""
     vector, size, rows = shape.vector, shape.size, shape.rows
     r = Routine(
@@ -167,7 +167,7 @@ def _tile(shape: Shape) -> Routine:
 
 
 def _store_first(
-    r: Routine, shape: Shape, values: Sequence[str], places: Sequence[str], count: str
+    r: Routine, shape: TileShape, values: Sequence[str], places: Sequence[str], count: str
 ) -> None:
     """Store the first lanes of some vectors, in halves: masked stores can be very slow."""
     lanes = shape.lanes
@@ -196,7 +196,7 @@ def _store_first(
             lanes = half
 
 
-def _kernel(shape: Shape) -> Routine:
+def _kernel(shape: TileShape) -> Routine:
     size, width = shape.size, shape.width
     frame = Frame("tiles", TileArguments._fields)
     r, w = frame.r, frame.words

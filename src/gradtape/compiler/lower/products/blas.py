@@ -20,11 +20,11 @@ import numpy as np
 
 from gradtape.caches import remembered
 from gradtape.compiler.emit.plans import gemm
-from gradtape.compiler.emit.plans.gemm import GemmArguments, Operand
+from gradtape.compiler.emit.plans.gemm import GemmArguments, MatrixOperand
 from gradtape.compiler.emit.plans.instructions import Instruction
 from gradtape.compiler.lower.products.tiled_products import leading_strides, matrix_product
 from gradtape.compiler.objects.emission import Source
-from gradtape.compiler.objects.llvm import Function, Module, add_symbol, callable_at
+from gradtape.compiler.objects.llvm import NativeFunction, NativeModule, add_symbol, callable_at
 from gradtape.compiler.thread_team import get_num_threads
 from gradtape.dtypes import DTypeLike
 from gradtape.ops.blas_lapack import LETTERS, library
@@ -40,7 +40,7 @@ GEMV_ROWS = (16, 16)
 
 
 def gemm_instruction(
-    dtype: DTypeLike, a: Operand, b: Operand, c: Operand, *, accumulate: bool = False
+    dtype: DTypeLike, a: MatrixOperand, b: MatrixOperand, c: MatrixOperand, *, accumulate: bool = False
 ) -> Instruction | None:
     """The instruction for c = a @ b, or c += a @ b, of one dtype and three shapes with strides.
 
@@ -67,7 +67,7 @@ def gemm_instruction(
 
 
 def _library_product(
-    dtype: DTypeLike, a: Operand, b: Operand, c: Operand, accumulate: bool
+    dtype: DTypeLike, a: MatrixOperand, b: MatrixOperand, c: MatrixOperand, accumulate: bool
 ) -> Instruction | None:
     """The product by BLAS, or None if BLAS cannot take the operands as they lie in memory."""
     item = np.dtype(dtype).itemsize
@@ -101,7 +101,7 @@ def _library_product(
     return _instruction(letter, words)
 
 
-def _batch(a: Operand, b: Operand, c: Operand) -> tuple[int, tuple[int, int, int]] | None:
+def _batch(a: MatrixOperand, b: MatrixOperand, c: MatrixOperand) -> tuple[int, tuple[int, int, int]] | None:
     """The leading axes as one: its length, and the step of each operand along it."""
     shape = c.shape[:-2]
     steps = [leading_strides(each, len(shape)) for each in (a, b, c)]
@@ -119,7 +119,7 @@ def _batch(a: Operand, b: Operand, c: Operand) -> tuple[int, tuple[int, int, int
     return (0, (0, 0, 0)) if 0 in shape else (count, step)
 
 
-def _read_as(rows: int, columns: int, operand: Operand, item: int) -> tuple[int, int] | None:
+def _read_as(rows: int, columns: int, operand: MatrixOperand, item: int) -> tuple[int, int] | None:
     """How BLAS is to read a matrix: the code of its transposition, and its leading dimension."""
     down, across = operand.strides[-2:]
     if not operand.conjugate:
@@ -145,8 +145,8 @@ def _instruction(letter: str, words: GemmArguments) -> Instruction:
     kernels = _kernels(letter)
     vector = _as_matrix_times_vector(words)
     if vector is not None:
-        return _cut(Function(kernels, "gemv"), vector, GEMV_WORK, GEMV_ROWS)
-    return _cut(Function(kernels, "gemm"), words, GEMM_WORK, GEMM_ROWS)
+        return _cut(NativeFunction(kernels, "gemv"), vector, GEMV_WORK, GEMV_ROWS)
+    return _cut(NativeFunction(kernels, "gemm"), words, GEMM_WORK, GEMM_ROWS)
 
 
 def _as_matrix_times_vector(words: GemmArguments) -> GemmArguments | None:
@@ -181,7 +181,7 @@ def _as_matrix_times_vector(words: GemmArguments) -> GemmArguments | None:
 
 
 def _cut(
-    function: Function, words: GemmArguments, enough: int, grains: tuple[int, int]
+    function: NativeFunction, words: GemmArguments, enough: int, grains: tuple[int, int]
 ) -> Instruction:
     """Cut along the batch if that shares the work evenly, else along the longer side of c."""
     threads = get_num_threads()
@@ -198,14 +198,14 @@ def _cut(
 
 
 @remembered(len(LETTERS))
-def _kernels(letter: str) -> Module:
+def _kernels(letter: str) -> NativeModule:
     found = library()
     for routine in ("gemm", "gemv"):
         add_symbol(gemm.symbol(letter, routine), found.address(letter + routine))
     local = bool(found.set_threads_local) and not found.sequential
     if local:
         add_symbol(gemm.LOCAL_THREADS, found.set_threads_local)
-    return Module(Source(gemm.gemm_ir(letter, local_threads=local), level=0))
+    return NativeModule(Source(gemm.gemm_ir(letter, local_threads=local), level=0))
 
 
 def hold_instruction() -> Instruction | None:
@@ -221,14 +221,14 @@ def release_instruction() -> Instruction | None:
 
 
 @lru_cache(maxsize=1)
-def hold_module() -> Module | None:
+def hold_module() -> NativeModule | None:
     """The module of `hold` and `release`; None if the library needs no holding."""
     found = library()
     if found.sequential or not found.set_threads:
         return None
     add_symbol(gemm.GET_THREADS, found.get_threads)
     add_symbol(gemm.SET_THREADS, found.set_threads)
-    return Module(Source(gemm.hold_ir(), level=0))
+    return NativeModule(Source(gemm.hold_ir(), level=0))
 
 
 @lru_cache(maxsize=1)

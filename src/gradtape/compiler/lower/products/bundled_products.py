@@ -53,7 +53,7 @@ def bundled(products: Sequence[Contraction], nbytes: int) -> Instruction:
     words = BundleArguments(len(parts), SHARES, SHARES // max(times, 1))
     work = sum(part.work for part in parts)
     parallel = work >= PARALLEL_WORK
-    function = llvm.Function(module_of(bundle_ir), "bundle")
+    function = llvm.NativeFunction(module_of(bundle_ir), "bundle")
     code = (function, [part.code for part in parts])
     return Instruction(function, words, SHARES, 1, parallel, work, code=code, parts=tuple(parts))
 

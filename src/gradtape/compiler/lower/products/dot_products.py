@@ -83,7 +83,7 @@ def _instruction(
         *(row.length, row.a, row.c, count, rows_a, rows_c, columns_b),
         *(runs * steps, runs if rest else 0, rest, depth_a, depth_b, 0),
     )
-    function = llvm.Function(module_of(dots_ir, shape), "dots")
+    function = llvm.NativeFunction(module_of(dots_ir, shape), "dots")
     return shared_instruction(function, words, 1, product.work, tables)
 
 

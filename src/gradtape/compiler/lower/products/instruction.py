@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 
-from gradtape.compiler.emit.plans.gemm import Operand
+from gradtape.compiler.emit.plans.gemm import MatrixOperand
 from gradtape.compiler.emit.plans.instructions import Instruction
 from gradtape.compiler.lower.plan import SlotPlace
 from gradtape.compiler.lower.products import blas
@@ -26,25 +26,25 @@ def product_instruction(
     The elements of the result are so many steps apart.
     """
     x, y = (
-        Operand(slot, offset, parent.shape, strides)
+        MatrixOperand(slot, offset, parent.shape, strides)
         for (slot, offset, strides), parent in zip((left, right), node.inputs, strict=True)
     )
     if node.op.nest is not None:
         strides = tuple(node.dtype.itemsize * step for step in steps)
-        return _nested(node, x, y, Operand(*place, node.shape, strides))
+        return _nested(node, x, y, MatrixOperand(*place, node.shape, strides))
     a, b = node.inputs
     shape = node.shape
     if a.ndim == 1:
-        x = Operand(x.slot, x.offset, (1, *x.shape), (0, *x.strides))
+        x = MatrixOperand(x.slot, x.offset, (1, *x.shape), (0, *x.strides))
         shape = (*shape[: max(b.ndim - 2, 0)], 1, *shape[max(b.ndim - 2, 0) :])
     if b.ndim == 1:
-        y = Operand(y.slot, y.offset, (*y.shape, 1), (*y.strides, 0))
+        y = MatrixOperand(y.slot, y.offset, (*y.shape, 1), (*y.strides, 0))
         shape = (*shape, 1)
     strides = tuple(node.dtype.itemsize * step for step in row_major(shape))
-    return blas.gemm_instruction(node.dtype, x, y, Operand(*place, shape, strides))
+    return blas.gemm_instruction(node.dtype, x, y, MatrixOperand(*place, shape, strides))
 
 
-def _nested(node: Node, left: Operand, right: Operand, result: Operand) -> Instruction:
+def _nested(node: Node, left: MatrixOperand, right: MatrixOperand, result: MatrixOperand) -> Instruction:
     """Sums of products whose op says by which loops."""
     assert node.op.nest is not None
     found = [_contraction(nest, left, right, result, node) for nest in node.op.nest(node)]
@@ -52,10 +52,10 @@ def _nested(node: Node, left: Operand, right: Operand, result: Operand) -> Instr
     return bundled(found, nbytes)
 
 
-def _contraction(nest: Nest, a: Operand, b: Operand, c: Operand, node: Node) -> Contraction:
+def _contraction(nest: Nest, a: MatrixOperand, b: MatrixOperand, c: MatrixOperand, node: Node) -> Contraction:
     """A nest over operands that lie somewhere in memory."""
 
-    def step(operand: Operand, along: tuple[int, int] | None) -> int:
+    def step(operand: MatrixOperand, along: tuple[int, int] | None) -> int:
         return 0 if along is None else operand.strides[along[0]] * along[1]
 
     def axes(loops: tuple[NestAxis, ...]) -> list[LoopAxis]:

@@ -48,5 +48,5 @@ def lane_instruction(product: Contraction) -> Instruction | None:
         *(lane.length, count_of(depth), depth_a, depth_b, 0, int(product.adds)),
         -(-lane.length // shape.width),
     )
-    function = llvm.Function(module_of(lanes_ir, shape, lane.b == 0), "lanes")
+    function = llvm.NativeFunction(module_of(lanes_ir, shape, lane.b == 0), "lanes")
     return shared_instruction(function, words, words.panels, product.work, tables)

@@ -15,10 +15,10 @@ import numpy as np
 from gradtape.caches import remembered
 from gradtape.compiler.emit.plans import frame, packing, tiles
 from gradtape.compiler.emit.plans.dots import DotArguments
-from gradtape.compiler.emit.plans.gemm import Operand
+from gradtape.compiler.emit.plans.gemm import MatrixOperand
 from gradtape.compiler.emit.plans.instructions import Instruction
 from gradtape.compiler.emit.plans.lanes import LaneArguments
-from gradtape.compiler.emit.plans.packing import Shape, shape_for
+from gradtape.compiler.emit.plans.packing import TileShape, shape_for
 from gradtape.compiler.emit.plans.tiles import TileArguments
 from gradtape.compiler.lower.plan import SlotPlace
 from gradtape.compiler.machine_limits import second_cache
@@ -195,10 +195,10 @@ class Contraction:
             *(deep.length, deep.a, deep.b, count_of(depth), depth_a, depth_b, 0),
             *(int(turns), panel_depth, int(self.adds), -(-n // shape.width)),
         )
-        function = llvm.Function(module_of(tiles.tiles_ir, shape), "tiles")
+        function = llvm.NativeFunction(module_of(tiles.tiles_ir, shape), "tiles")
         return shared_instruction(function, words, words.panels, self.work, tables)
 
-    def _shape(self, item: int, columns: int, rows: LoopAxes, depth: np.ndarray) -> Shape:
+    def _shape(self, item: int, columns: int, rows: LoopAxes, depth: np.ndarray) -> TileShape:
         """The shape of tiles for elements of some bytes, and offsets of the depth in a."""
         bits = llvm.host().bits
         in_runs = not len(depth) % packing.RUN and _in_runs(depth, packing.RUN, item)
@@ -207,7 +207,7 @@ class Contraction:
             return _with_rows_beside(shape, offsets_along(rows, "a"))
         return shape
 
-    def _is_read_directly(self, n: int, columns: np.ndarray, shape: Shape) -> bool:
+    def _is_read_directly(self, n: int, columns: np.ndarray, shape: TileShape) -> bool:
         """Whether tiles read vectors of the right operand where they lie."""
         few = count_of(self.rows) <= DIRECT_ROWS
         return few and n % shape.width == 0 and _in_one_run(columns, shape.size)
@@ -216,7 +216,7 @@ class Contraction:
 ONE = LoopAxis(1)
 
 
-def matrix_product(dtype: DTypeLike, a: Operand, b: Operand, c: Operand) -> Contraction | None:
+def matrix_product(dtype: DTypeLike, a: MatrixOperand, b: MatrixOperand, c: MatrixOperand) -> Contraction | None:
     """c = a @ b as a contraction, or None if it is empty, too long, or c lies by columns."""
     item = np.dtype(dtype).itemsize
     (m, n), k, leading = c.shape[-2:], a.shape[-1], c.shape[:-2]
@@ -241,7 +241,7 @@ def matrix_product(dtype: DTypeLike, a: Operand, b: Operand, c: Operand) -> Cont
     return found if found.fits() else None
 
 
-def leading_strides(operand: Operand, count: int) -> list[int]:
+def leading_strides(operand: MatrixOperand, count: int) -> list[int]:
     """Steps along the axes of a batch, 0 where the operand is broadcast."""
     own = [
         0 if n == 1 else stride
@@ -308,7 +308,7 @@ def _in_one_run(offsets: np.ndarray, item: int) -> bool:
     return bool(np.all(np.diff(offsets) == item))
 
 
-def _with_rows_beside(shape: Shape, rows: np.ndarray) -> Shape:
+def _with_rows_beside(shape: TileShape, rows: np.ndarray) -> TileShape:
     """The shape for rows at some offsets: with more of them, if these lie side by side."""
     for count in packing.ROWS_BESIDE:
         if len(rows) % count == 0 and _in_runs(rows, count, shape.size):
@@ -362,7 +362,7 @@ def _cut(words: Words, panels: int) -> tuple[int, int]:
 
 
 def shared_instruction(
-    function: llvm.Function, words: Words, panels: int, work: int, tables: object
+    function: llvm.NativeFunction, words: Words, panels: int, work: int, tables: object
 ) -> Instruction:
     """The instruction whose range is what the threads share; it holds the tables."""
     split, total = _cut(words, panels)
@@ -371,7 +371,7 @@ def shared_instruction(
 
 
 @remembered(64)
-def module_of(text_of: Callable[..., str], *shape: object) -> llvm.Module:
+def module_of(text_of: Callable[..., str], *shape: object) -> llvm.NativeModule:
     """The module of a kernel of some shape."""
     # Not for good: instructions hold it.
-    return llvm.Module(Source(text_of(*shape), for_good=False))
+    return llvm.NativeModule(Source(text_of(*shape), for_good=False))
