@@ -133,7 +133,110 @@ SPARSE_SHARE = 8
 
 # ---- compiler: emit
 
+# The bytes of a line of the cache, and those that the innermost cache has at least.
+CACHE_LINE = 64
+INNERMOST_CACHE = 1 << 15
+# A block of a loop over two axes has as many rows as a line of the cache has numbers of 32 bits,
+# and at most so many vectors of columns: each column is a line of an array along the rows.
+MAP_BLOCK_ROWS = 16
+MAP_BLOCK_VECTORS = 8
+# From so many characters on, IR is compiled at level 1: a kernel of 5,000 ops took 2.2 s at level 2
+# and takes 1.3, and its machine code is as long and as fast.
+LONG_KERNEL_TEXT = 1 << 18
+# Reduced bodies up to this cost are computed for four vectors at once: the additions of a chain
+# would otherwise take longer than the loads. Others with so few ops go in pairs: a sum that is
+# carried across the call of a function lies on the stack, and to go there and back takes as long.
+CHEAP_REDUCED_BODY = 6
+SHORT_REDUCED_BODY = 12
+# The most instructions of the bodies of one block, which are emitted one after the other.
+LARGEST_REDUCED_BLOCK = 256
+# Vectors in a strip of columns (0027): with vectors of 256 bits it reads four pages of every row,
+# and its partial results fill the first cache. With more than two parts of results strips are
+# narrower, so that these stay in the second cache; two pages of every row are still read as fast.
+STRIP_VECTORS = 512
+# A longer body computes more than it waits for memory: it is emitted once, and not in strips.
+LONG_COLUMN_BODY = 12
+# Steps of register code in a block of IR (0049). LLVM's quick allocator of registers looks at one
+# block at a time: without blocks 16,000 ops took 95 ms to compile and 11 µs to run, with these
+# 69 ms and 6 µs.
+REGISTER_BLOCK_STEPS = 256
+# Register code of up to so many steps gets LLVM's passes: they take ten times as long.
+SHORT_REGISTER_CODE = 2048
+# Lines of a mathematical function that keeps half of the vector registers for its caller. A longer
+# one needs more registers than the other half: it would save some at every call.
+LONGEST_REGISTER_KEEPING_FUNCTION = 48
+# Sums of products by tiles (0030): the depth of a panel of the right operand, and the bytes of the
+# memory for turned tiles of the left one.
+PANEL_DEPTH = 256
+TURNED_TILES_BYTES = 3 << 16
+# Rows of a tile, by whether vectors have 512 bits, and by the vectors of its width: sums take three
+# quarters of 32 registers of 512 bits, or of 16 that are shorter; one vector of width needs eight
+# rows to hide the latency of additions.
+TILE_ROWS = {True: {1: 8, 2: 8, 3: 8}, False: {1: 8, 2: 6, 3: 4}}
+# Tiles of one vector of 512 bits load more vectors than they multiply, unless there are more rows:
+# if so many steps of depth lie side by side, which are read with one offset, or if rows do.
+TILE_RUN = 4
+TILE_ROWS_OF_RUNS = 12
+TILE_ROWS_BESIDE = (16, 12)
+# Rows of a tile of products lane by lane, by whether vectors have 512 bits and by its vectors.
+LANE_TILE_ROWS = {(True, 1): 9, (True, 2): 9, (False, 1): 9, (False, 2): 6}
+# Products of long runs: the bytes of the packed right operand, at most; the sums that are in
+# registers, by whether vectors have 512 bits; and rows of a tile, at most.
+DOT_PANEL_BYTES = 1 << 17
+DOT_SUMS = {True: 16, False: 12}
+DOT_ROWS = 8
+# One in so many timed runs of a parallel plan is serial (0033). A power of two.
+TIMED_RUNS_PER_SERIAL_RUN = 64
+# Milliseconds between two checks for signals (0021). Each takes the GIL, which other threads may
+# hold for some ms; and the work, in operand loads, after which native code reads the clock.
+SIGNAL_POLL_MILLISECONDS = 10
+WORK_BETWEEN_POLLS = 1 << 16
+# LU factors of one large matrix (0039): columns that a part of the update has at least.
+LARGE_FACTOR_GRAIN = 16
+# The order of the triangles that `trsm` divides by.
+TRIANGLE_BLOCK = 64
+# Columns of the right-hand side of a small system that are one vector (0036).
+SMALL_FACTOR_LANES = 8
+# Blocks of random words that are made at a time, before they are converted by vectors.
+RANDOM_BLOCKS_AT_ONCE = 64
+# Sorting (0048): elements from which a pivot is chosen that splits an array in halves, and vectors
+# that a step of a partition reads before it writes any.
+SPLIT_SAMPLES = 127
+PARTITION_VECTORS_AT_ONCE = 4
+# Vectors of the largest sorting network, without and with positions. One of eight vectors with
+# positions takes 0.2 s to compile, and sorts rows of 1,000 in 85 % of the time.
+NETWORK_VECTORS = 16
+NETWORK_VECTORS_WITH_POSITIONS = 4
+# Fourier transforms (0052): vectors with fewer lanes are no quicker than single numbers.
+FEWEST_FFT_LANES = 4
+
 # ---- compiler: objects, cpython, threads
+
+# Recordings between two calls of `consider_compiling` (0009).
+RECORDINGS_BETWEEN_LOOKS = 8
+# The number of applications on which the native recorder saves what compiling it costs.
+APPLICATIONS_THAT_PAY_FOR_RECORDER = 60_000
+# The native recorder's cache of applications: sets of two entries of 32 bytes, a cache line each.
+APPLICATION_CACHE_SETS = 4096
+# Classes of handles that the native recorder knows, at most.
+TENSOR_CLASSES = 16
+# Bytes of all object files on disk: the least recently used are removed beyond this. The size of
+# the folder is read again after so many writes of a process.
+OBJECT_CACHE_BYTES = 256 << 20
+OBJECT_WRITES_PER_LOOK = 64
+# The latest names of object files that this process has loaded or written.
+OBJECT_NAMES_USED = 4096
+# The most numbers of known programs in their file (0047); the next one starts an empty file.
+KNOWN_PROGRAMS = 1 << 13
+# Characters of optimised IR from which on a second thread pays: LLVM prepares itself for each.
+TEXT_WORTH_A_THREAD = 8000
+# Object files that were compiled for calls that an interrupt has ended.
+UNCLAIMED_OBJECTS = 8
+# How long a worker without work spins, and a caller that waits for a worker. Waking a sleeper
+# takes about as long, so spinning longer costs other programs more than it can save.
+WORKER_SPIN_SECONDS = 100e-6
+# How long the first parallel plan waits for its workers to arrive; late ones join when they come.
+WORKER_ARRIVAL_SECONDS = 1.0
 
 # ---- runtime: plans and memory
 

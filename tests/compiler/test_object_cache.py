@@ -189,8 +189,8 @@ def test_a_kernel_is_found_whichever_others_were_compiled_with_it(folder):
 
 
 def test_the_folder_is_bounded(folder, monkeypatch):
-    monkeypatch.setattr(object_cache, "LIMIT", 20_000)
-    monkeypatch.setattr(object_cache, "_WRITES_PER_LOOK", 4)
+    monkeypatch.setattr(object_cache, "OBJECT_CACHE_BYTES", 20_000)
+    monkeypatch.setattr(object_cache, "OBJECT_WRITES_PER_LOOK", 4)
     for number in range(100):
         object_cache.save(f"{number:064}", ["f"], bytes(1000))
     assert sum(path.stat().st_size for path in folder.iterdir()) <= 20_000 + 4 * 1100

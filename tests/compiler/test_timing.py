@@ -7,7 +7,8 @@ import pytest
 
 import gradtape as gt
 from gradtape.compiler import thread_team
-from gradtape.compiler.emit.plans.timing import LOG_HEADER, LOG_ROW, SERIAL_EVERY, has_counter
+from gradtape.compiler.emit.plans.timing import LOG_HEADER, LOG_ROW, has_counter
+from gradtape.config import TIMED_RUNS_PER_SERIAL_RUN
 from gradtape.runtime import tiers
 from gradtape.runtime.probe import compiled_plans
 
@@ -54,11 +55,11 @@ def test_some_runs_of_a_parallel_plan_are_serial(plan):
     if not stream.parallel or thread_team.get_num_threads() == 1:
         pytest.skip("this plan has one thread here")
     thread_team.set_timing(True)
-    for _ in range(2 * SERIAL_EVERY):
+    for _ in range(2 * TIMED_RUNS_PER_SERIAL_RUN):
         run()
     thread_team.set_timing(False)
     runs, cycles, serial, spent = stream.counted()
-    assert (runs, serial) == (2 * SERIAL_EVERY, 2)
+    assert (runs, serial) == (2 * TIMED_RUNS_PER_SERIAL_RUN, 2)
     assert 0 < spent < cycles
 
 

@@ -14,6 +14,7 @@ from tests.runtime.slots import Slots
 from gradtape.compiler import thread_team as threads
 from gradtape.compiler.emit.plans.instructions import Instruction, Instructions
 from gradtape.compiler.objects.llvm import compile_ir
+from gradtape.config import WORKER_SPIN_SECONDS
 
 # Adds one to each element, slowly enough for workers to arrive; notes the part that did it.
 COUNTER = """
@@ -150,7 +151,7 @@ def test_sleeping_workers_are_woken_or_replaced(counter):
     work = Work(counter, 100_000)
     pause = threading.Event()
     for _ in range(20):
-        pause.wait(20 * threads.IDLE_SECONDS)
+        pause.wait(20 * WORKER_SPIN_SECONDS)
         work.run()
     assert np.all(work.values == 20)
 

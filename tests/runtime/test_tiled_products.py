@@ -10,7 +10,7 @@ import gradtape as gt
 from gradtape.compiler import thread_team as threads
 from gradtape.compiler.emit.plans.gemm import GemmArguments, MatrixOperand
 from gradtape.compiler.emit.plans.instructions import FIRST, Instructions
-from gradtape.compiler.emit.plans.packing import DEPTH, LINE, shape_for
+from gradtape.compiler.emit.plans.packing import shape_for
 from gradtape.compiler.lower.products import blas
 from gradtape.compiler.lower.products.tiled_products import (
     TURNED_COLUMNS,
@@ -20,6 +20,7 @@ from gradtape.compiler.lower.products.tiled_products import (
 )
 from gradtape.compiler.objects import llvm
 from gradtape.compiler.objects.llvm import Host
+from gradtape.config import CACHE_LINE, PANEL_DEPTH
 
 BITS = llvm.host().bits
 
@@ -76,7 +77,7 @@ def close(found, a, b):
 @pytest.mark.parametrize("seed", range(30))
 def test_any_shape_and_any_order(seed, dtype):
     rng = np.random.default_rng(seed)
-    m, n, k = (int(rng.integers(1, top)) for top in (70, 120, 3 * DEPTH))
+    m, n, k = (int(rng.integers(1, top)) for top in (70, 120, 3 * PANEL_DEPTH))
     a, b = lying(rng, (m, k), dtype), lying(rng, (k, n), dtype)
     found, rest = multiplied(a, b, room=int(rng.integers(3)))
     close(found, a, b)
@@ -89,9 +90,9 @@ def test_any_shape_and_any_order(seed, dtype):
 def test_left_operands_that_are_turned(seed, dtype):
     """Transposed left operands of several blocks, whose tiles are turned before panels pass."""
     rng = np.random.default_rng(seed)
-    m, k = int(rng.integers(1, 400)), int(rng.integers(1, 3 * DEPTH))
+    m, k = int(rng.integers(1, 400)), int(rng.integers(1, 3 * PANEL_DEPTH))
     n = TURNED_COLUMNS + int(rng.integers(60))
-    wide = max(m, LINE // 4)
+    wide = max(m, CACHE_LINE // 4)
     a = rng.standard_normal((k, wide)).astype(dtype)[:, :m].T
     b = lying(rng, (k, n), dtype)
     c = np.empty((m, n), dtype)
@@ -255,7 +256,9 @@ def test_products_of_complex_numbers_are_left_to_blas():
 
 
 def test_empty_and_endless_products_are_refused():
-    empty = [MatrixOperand(slot, 0, shape, (8, 8)) for slot, shape in enumerate(((3, 0), (0, 4), (3, 4)))]
+    empty = [
+        MatrixOperand(slot, 0, shape, (8, 8)) for slot, shape in enumerate(((3, 0), (0, 4), (3, 4)))
+    ]
     assert matrix_product("float64", *empty) is None
     long = 1 << 40
     endless = MatrixOperand(0, 0, (long, 4), (16, 4)), MatrixOperand(1, 0, (4, 8), (32, 4))

@@ -425,7 +425,7 @@ def test_other_programs_do_not_profit(clock, folder, monkeypatch):
 
 
 def test_known_programs_are_bounded(folder, monkeypatch):
-    monkeypatch.setattr(known_programs, "MOST", 10)
+    monkeypatch.setattr(known_programs, "KNOWN_PROGRAMS", 10)
     for number in range(25):
         known_programs.note(number)
     known_programs._numbers.cache_clear()

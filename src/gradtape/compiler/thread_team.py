@@ -45,16 +45,15 @@ from gradtape.compiler.emit.plans.team import (
 from gradtape.compiler.emit.plans.timing import timing_ir
 from gradtape.compiler.machine_limits import default_thread_count
 from gradtape.compiler.objects.emission import Source
-from gradtape.compiler.objects.llvm import Compiled, NativeModule, add_symbol, callable_at, compile_ir
+from gradtape.compiler.objects.llvm import (
+    Compiled,
+    NativeModule,
+    add_symbol,
+    callable_at,
+    compile_ir,
+)
+from gradtape.config import WORKER_ARRIVAL_SECONDS, WORKER_SPIN_SECONDS
 from gradtape.records import dataclass
-
-# How long a worker without work spins, and a caller that waits for a worker. Waking a sleeper
-# takes about as long, so spinning longer costs others more than it can save.
-IDLE_SECONDS = 100e-6
-
-# How long the first parallel plan waits for its workers to arrive; late ones join when they come.
-ARRIVAL_SECONDS = 1.0
-
 
 # `run_plan(team, instructions, count, slots)`: not zero if a kernel has failed.
 PlanRunner = Callable[[int, int, int, int], int]
@@ -224,7 +223,9 @@ class _Team:
         self.worker: Callable[[int], None] = callable_at(compiled.address("worker"), pointer)
         retire = compiled.address("retire")
         self.retire: Callable[[int, int], None] = callable_at(retire, pointer, integer)
-        self.spins = _looks(callable_at(compiled.address("spin"), pointer, integer), IDLE_SECONDS)
+        self.spins = _looks(
+            callable_at(compiled.address("spin"), pointer, integer), WORKER_SPIN_SECONDS
+        )
 
 
 @lru_cache(maxsize=1)
@@ -294,7 +295,7 @@ def _start_workers(native: _Team, address: int, wanted: int) -> int:
             break
         started += 1
     ready = ctypes.c_int64.from_address(address + READY)
-    deadline = time.monotonic() + ARRIVAL_SECONDS
+    deadline = time.monotonic() + WORKER_ARRIVAL_SECONDS
     while ready.value < started and time.monotonic() < deadline:
         time.sleep(20e-6)
     return started

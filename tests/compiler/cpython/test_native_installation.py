@@ -50,7 +50,7 @@ from gradtape.jit.native import call_slot
 from gradtape.compiler.cpython import objects, switch
 from gradtape.compiler.cpython import native_recorder as native
 x = gt.asarray([1.0, 2.0])
-switch.PAID_FOR = 500
+switch.APPLICATIONS_THAT_PAY_FOR_RECORDER = 500
 for _ in range(40):
     y = x
     for _ in range(OPS):

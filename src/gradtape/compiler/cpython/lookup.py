@@ -14,10 +14,9 @@ from __future__ import annotations
 
 from gradtape.compiler.cpython.call_context import known_object
 from gradtape.compiler.emit.writer import Routine
+from gradtape.config import APPLICATION_CACHE_SETS
 
-# Sets of two entries of 32 bytes: a cache line each.
-SETS = 4096
-CACHE_BYTES = SETS * 64
+CACHE_BYTES = APPLICATION_CACHE_SETS * 64
 
 
 def item(r: Routine, holder: str, number: int) -> str:

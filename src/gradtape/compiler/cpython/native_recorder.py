@@ -24,6 +24,7 @@ from gradtape.compiler.cpython.objects import (
     word,
 )
 from gradtape.concurrency import new_lock
+from gradtape.config import APPLICATION_CACHE_SETS, TENSOR_CLASSES
 from gradtape.ir.node import Node, Table
 from gradtape.ir.operators import OPERATORS
 from gradtape.ir.spec import Spec
@@ -32,9 +33,6 @@ from gradtape.ops.elementwise.unary import square
 from gradtape.ops.families.recorders import RECORDERS, binary_function, op_of, unary_function
 from gradtape.trace.recording import Recording, state
 from gradtape.trace.value import Handle, Value
-
-# Classes of handles that the native code may know.
-MOST_KINDS = 16
 
 METH_O, METH_FASTCALL = 0x0008, 0x0080
 
@@ -106,7 +104,7 @@ class Native:
         from gradtape.compiler.cpython import lookup, recorder
         from gradtape.compiler.objects import llvm
 
-        self.kinds = (ctypes.c_void_p * (2 * MOST_KINDS + 1))()
+        self.kinds = (ctypes.c_void_p * (2 * TENSOR_CLASSES + 1))()
         self.known: list[type] = []
         self.unsupported: weakref.WeakSet[type] = weakref.WeakSet()
         self.kept: list[Any] = []
@@ -128,7 +126,7 @@ class Native:
             **{kind.__name__: id(kind) for kind in types},
             "kinds": ctypes.addressof(self.kinds),
             "cache_bytes": lookup.CACHE_BYTES,
-            "set_shift": 64 - lookup.SETS.bit_length() + 1,
+            "set_shift": 64 - APPLICATION_CACHE_SETS.bit_length() + 1,
             "least_exponent": recorder.EXPONENTS[0],
             "exponents": len(recorder.EXPONENTS),
         }
@@ -184,7 +182,7 @@ class Native:
             if kind in self.known:
                 return
             if (
-                len(self.known) < MOST_KINDS
+                len(self.known) < TENSOR_CLASSES
                 and all(getattr(kind, name, None) is Handle.__dict__[name] for name in slots)
                 and isinstance(result, type)
                 and issubclass(result, Handle)

@@ -14,17 +14,12 @@ from gradtape.compiler.cpython import native_recorder
 from gradtape.compiler.cpython.objects import LAYOUT_DIFFERS, unsupported
 from gradtape.compiler.objects import llvm_library
 from gradtape.concurrency import is_interrupt
-from gradtape.config import variable
+from gradtape.config import APPLICATIONS_THAT_PAY_FOR_RECORDER, RECORDINGS_BETWEEN_LOOKS, variable
 from gradtape.trace.recording import recorded
 from gradtape.trace.value import Handle
 
 RECORDERS = ("auto", "python", "native")
 MODE = variable("RECORDER", "auto", RECORDERS)
-
-# Recordings between two calls of `consider_compiling`.
-SETTLED = 8
-# The number of applications on which the native recorder saves what compiling it costs.
-PAID_FOR = 60_000
 
 
 class _Process:
@@ -71,7 +66,7 @@ def offer(tensor: type[Handle], compiling: bool) -> None:
 def _consider() -> None:
     """Let `consider_compiling` be called, unless the mode is "python"."""
     if MODE != "python" and _Process.compiling:
-        recorded.due = recorded.recordings + (1 if MODE == "native" else SETTLED)
+        recorded.due = recorded.recordings + (1 if MODE == "native" else RECORDINGS_BETWEEN_LOOKS)
 
 
 def why_python() -> str | None:
@@ -103,9 +98,9 @@ def consider_compiling() -> None:
     if MODE == "python":
         recorded.due = math.inf
         return
-    pays = llvm_library.is_open() and recorded.applications >= PAID_FOR
+    pays = llvm_library.is_open() and recorded.applications >= APPLICATIONS_THAT_PAY_FOR_RECORDER
     if MODE != "native" and not pays:
-        recorded.due = recorded.recordings + SETTLED
+        recorded.due = recorded.recordings + RECORDINGS_BETWEEN_LOOKS
         return
     recorded.due = math.inf
     # A finaliser may come here in the middle of a compilation: it must not wait for others.
@@ -114,7 +109,7 @@ def consider_compiling() -> None:
             _Process.failure = native_recorder.install()
         except BaseException as error:
             if is_interrupt(error):
-                recorded.due = recorded.recordings + SETTLED
+                recorded.due = recorded.recordings + RECORDINGS_BETWEEN_LOOKS
                 raise
             _fail(error)
         finally:

@@ -14,6 +14,7 @@ import numpy as np
 from gradtape.compiler.emit.builder import Builder
 from gradtape.compiler.lower.kernel import BOOL, INDEX, Reduce, scalar_type
 from gradtape.compiler.objects.llvm import vector
+from gradtape.config import CACHE_LINE
 from gradtape.dtypes import DType
 from gradtape.ir import Accumulation
 from gradtape.ops.families.lowering import COMBINATIONS
@@ -25,8 +26,6 @@ PointValues = tuple[list[Vector], str | None]
 
 # The position of a partial result that has no value yet: it loses every tie.
 _NOWHERE = 2**63 - 1
-# Bytes in a cache line.
-_LINE = 64
 
 
 class Accumulator:
@@ -179,7 +178,7 @@ class SquaredDeviations(Accumulator):
     def __init__(self, b: Builder, reduction: Reduce) -> None:
         super().__init__(b, reduction)
         # Measured (0041): 16 vectors of whole cache lines were four times slower for 64 columns.
-        self.block = 8 if b.lanes * self.dtype.itemsize >= _LINE else 16
+        self.block = 8 if b.lanes * self.dtype.itemsize >= CACHE_LINE else 16
 
     def _dtypes(self) -> list[DType]:
         return [self.dtype] * 4

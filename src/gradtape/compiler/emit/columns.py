@@ -15,14 +15,8 @@ from gradtape.compiler.emit.accumulators import Parts, PointValues, Totals
 from gradtape.compiler.emit.loops import Emitter
 from gradtape.compiler.emit.reductions import block_of, column_spans, following, levels, shifted
 from gradtape.compiler.lower.kernel import RADIX, UNIT
+from gradtape.config import LONG_COLUMN_BODY, STRIP_VECTORS
 from gradtape.ops.families.vector_code import Vector
-
-# Vectors in a strip: with vectors of 256 bits it reads four pages of every row, and its partial
-# results fill the first cache. With more than two parts of results strips are narrower, so that
-# partial results stay in the second cache; two pages of every row are still read as fast.
-_STRIP = 512
-# A longer body computes more than it waits for memory: it is emitted once, and not in strips.
-_LONG_BODY = 12
 
 
 def emit_columns(e: Emitter) -> None:
@@ -39,7 +33,9 @@ class _Columns:
         self.inner = e.kernel.axes - 1
         self.reduced = self.inner - e.kernel.reduced
         parts = max(len(self.totals.types), 1)
-        self._strip_vectors = min(_STRIP, max(2 * _STRIP // parts, _STRIP // 8))
+        self._strip_vectors = min(
+            STRIP_VECTORS, max(2 * STRIP_VECTORS // parts, STRIP_VECTORS // 8)
+        )
         self._block = block_of(e.kernel, self.totals)
         # With the call of a function between two loads, the processor does not see a stream, and
         # kernels fetch rows ahead.
@@ -52,7 +48,7 @@ class _Columns:
         e = self.e
         # Vectors of single bits are slow to store.
         bits = any("x i1>" in kind for kind in self.totals.types)
-        in_strips = e.kernel.reduced == 1 and len(e.kernel.body) <= _LONG_BODY and not bits
+        in_strips = e.kernel.reduced == 1 and len(e.kernel.body) <= LONG_COLUMN_BODY and not bits
         in_strips = in_strips and e.in_strips
 
         def block(outer: list[str]) -> None:
@@ -64,7 +60,9 @@ class _Columns:
 
         e.outer_loops(self.reduced, block)
 
-    def _point(self, rows: list[str], j: str, mask: str | None, position: str | None) -> PointValues:
+    def _point(
+        self, rows: list[str], j: str, mask: str | None, position: str | None
+    ) -> PointValues:
         """The values of one vector of points, and their position."""
         e = self.e
         values = e.point(rows, j, self.inner, mask, e.same_in_row(rows))

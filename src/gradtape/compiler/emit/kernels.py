@@ -23,17 +23,7 @@ from gradtape.compiler.lower.kernel import LONG_BODY, STRIDED, Kernel, Layout, l
 from gradtape.compiler.objects import llvm
 from gradtape.compiler.objects.emission import Source
 from gradtape.concurrency import WeakTable, new_lock
-
-# A block has as many rows as a line of the cache has numbers of 32 bits, and at most so many
-# vectors of columns: each column is a line of an array that lies along the rows. The innermost
-# cache has at least so many bytes.
-_BLOCK_ROWS = 16
-_BLOCK_VECTORS = 8
-_CACHE = 1 << 15
-# From so many characters on, IR is compiled at level 1: a kernel of 5,000 ops took 2.2 s at level 2
-# and takes 1.3, and its machine code is as long and as fast.
-LONG_TEXT = 1 << 18
-
+from gradtape.config import INNERMOST_CACHE, LONG_KERNEL_TEXT, MAP_BLOCK_ROWS, MAP_BLOCK_VECTORS
 
 # A loop, or a routine without loops.
 AnyKernel = Kernel | RegisterCode
@@ -102,14 +92,14 @@ def _map_in_blocks(e: Emitter) -> None:
         low, high = ("%lo", "%hi") if not outer else ("0", e.sizes[across])
 
         def some_rows(first: str) -> None:
-            last = e.bounded(first, str(_BLOCK_ROWS), high)
+            last = e.bounded(first, str(MAP_BLOCK_ROWS), high)
             e.loop("0", columns, width, lambda start: some_columns(first, last, start))
 
         def some_columns(first: str, last: str, start: str) -> None:
             end = e.bounded(start, width, columns)
             e.loop(first, last, "1", lambda row: _row(e, [*outer, row], start, end))
 
-        e.loop(low, high, str(_BLOCK_ROWS), some_rows)
+        e.loop(low, high, str(MAP_BLOCK_ROWS), some_rows)
 
     e.outer_loops(across, block)
 
@@ -127,9 +117,9 @@ def _block_width(e: Emitter, width: str, across: str, along: str) -> str:
     # Lines whose distance is a multiple of a large power of two share few sets of the cache.
     power = b.let(f"and i64 {long}, {b.let(f'sub i64 0, {long}')}")
     power = b.let(f"call i64 @llvm.smax.i64(i64 {power}, i64 1)")
-    fitting = b.let(f"udiv i64 {_CACHE}, {power}")
+    fitting = b.let(f"udiv i64 {INNERMOST_CACHE}, {power}")
     fitting = b.let(f"call i64 @llvm.smax.i64(i64 {fitting}, i64 {e.lanes})")
-    fitting = b.let(f"call i64 @llvm.smin.i64(i64 {fitting}, i64 {_BLOCK_VECTORS * e.lanes})")
+    fitting = b.let(f"call i64 @llvm.smin.i64(i64 {fitting}, i64 {MAP_BLOCK_VECTORS * e.lanes})")
     bounded = b.let(f"call i64 @llvm.smin.i64(i64 {fitting}, i64 {width})")
     return b.let(f"select i1 {turned}, i64 {bounded}, i64 {width}")
 
@@ -257,7 +247,7 @@ def _is_long(kernel: AnyKernel) -> bool:
 
 
 def _level(text: str, effort: Effort) -> int:
-    return 0 if effort is Effort.QUICK else 1 if len(text) > LONG_TEXT else 2
+    return 0 if effort is Effort.QUICK else 1 if len(text) > LONG_KERNEL_TEXT else 2
 
 
 def _found(efforts: Mapping[AnyKernel, Effort], mode: str) -> dict[AnyKernel, KernelCode]:

@@ -205,7 +205,9 @@ class Emitter(Memory):
         """The addresses of all arrays at these indices of the outer axes."""
         return [self.row(outer, entry) for entry in range(len(self.bases))]
 
-    def place(self, entry: int, rows: list[str], index: str, axis: int, mask: str | None) -> VectorPlace:
+    def place(
+        self, entry: int, rows: list[str], index: str, axis: int, mask: str | None
+    ) -> VectorPlace:
         """Where a vector of an array lies along the innermost axis."""
         return VectorPlace(rows[entry], index, self.strides[entry][axis], mask)
 

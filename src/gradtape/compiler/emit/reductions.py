@@ -11,15 +11,8 @@ from collections.abc import Callable
 from gradtape.compiler.emit.accumulators import Parts, PointValues, Totals
 from gradtape.compiler.emit.loops import Emitter
 from gradtape.compiler.lower.kernel import CHUNK, LONG_BODY, RADIX, SCALAR, Kernel, memory_type
+from gradtape.config import CHEAP_REDUCED_BODY, LARGEST_REDUCED_BLOCK, SHORT_REDUCED_BODY
 from gradtape.ops.families.vector_code import Vector
-
-# Bodies up to this cost are computed for four vectors at once: the additions of a chain would
-# otherwise take longer than the loads. Others that are short go in pairs: a sum that is carried
-# across the call of a function lies on the stack, and to go there and back takes as long.
-_CHEAP_COST = 6
-_SHORT_BODY = 12
-# The most instructions of the bodies of one block, which are emitted one after the other.
-_BLOCK_BODY = 256
 
 
 def levels(
@@ -148,15 +141,15 @@ def _along(
 
 def _vectors_at_once(kernel: Kernel, totals: Totals) -> int:
     block = block_of(kernel, totals)
-    if kernel.cost <= _CHEAP_COST:
+    if kernel.cost <= CHEAP_REDUCED_BODY:
         return max(4, block)
-    return max(2 if len(kernel.body) <= _SHORT_BODY else 1, block)
+    return max(2 if len(kernel.body) <= SHORT_REDUCED_BODY else 1, block)
 
 
 def block_of(kernel: Kernel, totals: Totals) -> int:
     """How many vectors of points are reduced at once: a power of two, less if the body is long."""
     block = totals.block
-    while block > 1 and block * len(kernel.body) > _BLOCK_BODY:
+    while block > 1 and block * len(kernel.body) > LARGEST_REDUCED_BLOCK:
         block //= 2
     return block
 

@@ -27,16 +27,10 @@ from gradtape.compiler.passes.scalar_steps import (
     Load,
     Step,
 )
+from gradtape.config import REGISTER_BLOCK_STEPS, SHORT_REGISTER_CODE
 from gradtape.ir import Op
 from gradtape.ops.families.vector_code import Vector
 from gradtape.records import dataclass
-
-# Lines of IR in a block. LLVM's quick allocator of registers looks at one block at a time: without
-# blocks 16,000 ops took 95 ms to compile and 11 µs to run, with these 69 ms and 6 µs.
-BLOCK = 256
-# Up to so many steps LLVM's passes run where they are asked for: they take ten times as long.
-SHORT = 2048
-
 
 # An array that is written, the byte there, and the step.
 Stored = tuple[int, int, int]
@@ -64,7 +58,7 @@ class RegisterCode:
     @property
     def is_short(self) -> bool:
         """Whether LLVM's passes may take their time."""
-        return len(self.steps) <= SHORT
+        return len(self.steps) <= SHORT_REGISTER_CODE
 
 
 def register_text(code: RegisterCode, name: str) -> tuple[str, list[str]]:
@@ -201,7 +195,7 @@ class _Writer:
             for array, byte, _ in stores.get(at, ()):
                 self.memory.store_scalar(self._address(array, byte), parts, step.dtype)
             written += 1
-            if written == BLOCK:
+            if written == REGISTER_BLOCK_STEPS:
                 b.line(f"br label %block{blocks}")
                 b.label(f"block{blocks}")
                 blocks, written = blocks + 1, 0

@@ -11,10 +11,10 @@ import numpy as np
 from gradtape.compiler import thread_team as threads
 from gradtape.compiler.emit.plans import control
 from gradtape.compiler.emit.plans.instructions import STATUS, Instruction, Instructions
-from gradtape.compiler.emit.plans.interrupts import POLL_WORK
 from gradtape.compiler.lower.native_stretches import PreparedInstruction
 from gradtape.compiler.lower.plan import CallMemory, SlotPlace
 from gradtape.compiler.objects.llvm import compile_ir
+from gradtape.config import WORK_BETWEEN_POLLS
 from gradtape.ir import Node, Program
 from gradtape.ops.control.scan import SCAN
 from gradtape.ops.control.scan_params import Scan
@@ -107,7 +107,7 @@ def _body_words(body: NativeBody, bindings: _Table, prefix: str = "") -> dict[st
 
 def _rounds(work: int) -> int:
     """The bits of the number of a round after which a loop looks for signals."""
-    rounds = POLL_WORK // (work + POLL_WORK // MOST_ROUNDS)
+    rounds = WORK_BETWEEN_POLLS // (work + WORK_BETWEEN_POLLS // MOST_ROUNDS)
     return (1 << rounds.bit_length()) - 1 if rounds > 1 else 0
 
 

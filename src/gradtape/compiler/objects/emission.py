@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from gradtape.compiler.objects.llvm_library import LLVMError, answer, library, made
+from gradtape.config import TEXT_WORTH_A_THREAD
 
 
 class Source(NamedTuple):
@@ -113,10 +114,6 @@ def _new_tools(level: int) -> _Tools:
     return _Tools(machine, layout, passes, builder)
 
 
-# Characters of optimised text from which on a second thread pays: LLVM prepares itself for each.
-_WORTH_A_THREAD = 8000
-
-
 def emitted_together(sources: Sequence[Source]) -> list[tuple[list[str], bytes]]:
     """The functions and object files of modules, each compiled by one of a few threads.
 
@@ -144,7 +141,7 @@ def emitted_together(sources: Sequence[Source]) -> list[tuple[list[str], bytes]]
         end.release()
 
     optimised = sum(len(source.text) for source in sources if source.level)
-    for _ in range(min(len(sources), processors(), 1 + optimised // _WORTH_A_THREAD) - 1):
+    for _ in range(min(len(sources), processors(), 1 + optimised // TEXT_WORTH_A_THREAD) - 1):
         end = threading.Lock()
         end.acquire()
         # There can be no more threads, or the interpreter is ending: this one does all.

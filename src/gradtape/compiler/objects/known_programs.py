@@ -13,13 +13,11 @@ from pathlib import Path
 
 from gradtape.caches import remembered
 from gradtape.compiler.objects.cache_folder import cache_folder
-from gradtape.config import variable
+from gradtape.config import KNOWN_PROGRAMS, variable
 from gradtape.version import __version__
 
 NAME = "known-programs"
 _BYTES = 8
-# The most numbers in the file; the next one starts an empty file.
-MOST = 1 << 13
 
 
 def number_of(text: str) -> int:
@@ -45,7 +43,7 @@ def note(number: int) -> None:
     folder = cache_folder()
     if folder is None or number in _numbers(folder):
         return
-    is_full = len(_numbers(folder)) >= MOST
+    is_full = len(_numbers(folder)) >= KNOWN_PROGRAMS
     # A full or read-only disk is no error: the program is unknown then.
     with contextlib.suppress(OSError), open(folder / NAME, "wb" if is_full else "ab") as file:
         file.write(number.to_bytes(_BYTES, "little"))
@@ -55,7 +53,7 @@ def note(number: int) -> None:
 @remembered(4)
 def _numbers(folder: Path) -> set[int]:
     try:
-        data = (folder / NAME).read_bytes()[: MOST * _BYTES]
+        data = (folder / NAME).read_bytes()[: KNOWN_PROGRAMS * _BYTES]
     except OSError:
         return set()
     return {

@@ -28,7 +28,7 @@ from gradtape.compiler.objects.emission import (
 )
 from gradtape.compiler.objects.llvm_library import LLVMError, answer, library, made
 from gradtape.concurrency import uninterrupted
-from gradtape.config import variable
+from gradtape.config import UNCLAIMED_OBJECTS, variable
 from gradtape.logs import Log
 from gradtape.records import dataclass
 
@@ -167,7 +167,6 @@ _dead: list[weakref.ref[Compiled]] = []
 
 # Object files that no call has got yet, by their IR and level.
 _unclaimed: dict[tuple[str, int], tuple[list[str], bytes]] = {}
-_MOST_UNCLAIMED = 8
 
 
 class Counts:
@@ -320,7 +319,7 @@ def _new_objects(wanted: Sequence[tuple[Source, str | None]]) -> list[tuple[list
         for (source, entry), (names, content) in zip(wanted, results, strict=True):
             if entry is not None:
                 object_cache.save(entry, names, content)
-            while len(_unclaimed) >= max(_MOST_UNCLAIMED, len(wanted)):
+            while len(_unclaimed) >= max(UNCLAIMED_OBJECTS, len(wanted)):
                 _unclaimed.pop(next(iter(_unclaimed)))
             _unclaimed[source.text, source.level] = names, content
     return results

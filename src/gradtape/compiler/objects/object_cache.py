@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from gradtape.compiler.objects.cache_folder import cache_folder
+from gradtape.config import OBJECT_CACHE_BYTES, OBJECT_NAMES_USED, OBJECT_WRITES_PER_LOOK
 from gradtape.logs import Log
 
 _log = Log("compiler")
@@ -23,15 +24,9 @@ _log = Log("compiler")
 # Changes whenever entries are written in another form.
 _MAGIC = b"gradtape objects 1\n"
 _DIGEST = 32
-# Bytes of all entries: the least recently used are removed beyond this.
-LIMIT = 256 << 20
-# Entries written by a process between two looks at the size of the folder.
-_WRITES_PER_LOOK = 64
 _DAY = 86_400.0
 
 _written = {"entries": 0}
-# The names of entries that this process has loaded or written, the latest of so many.
-USED_LIMIT = 4096
 _used: dict[str, None] = {}
 
 
@@ -70,7 +65,7 @@ def load(name: str) -> tuple[list[str], bytes] | None:
 
 def _note_use(name: str) -> None:
     _used[name] = None
-    if len(_used) > USED_LIMIT:
+    if len(_used) > OBJECT_NAMES_USED:
         _used.pop(next(iter(_used)), None)
 
 
@@ -108,8 +103,8 @@ def save(name: str, functions: Iterable[str], content: bytes) -> None:
     except OSError as error:
         _log.info("kernel cache: entry %s could not be written: %s", name, str(error))
         return
-    if _written["entries"] % _WRITES_PER_LOOK == 0:
-        shrink(folder, LIMIT)
+    if _written["entries"] % OBJECT_WRITES_PER_LOOK == 0:
+        shrink(folder, OBJECT_CACHE_BYTES)
     _written["entries"] += 1
 
 

@@ -16,7 +16,7 @@ from gradtape.compiler.emit.library.lapack_routine import LapackRoutine
 from gradtape.compiler.emit.library.matrix_loops import add_matrix_functions
 from gradtape.compiler.emit.library.small_factors import product, quotient
 from gradtape.compiler.emit.library.stack_routine import StackRoutine
-from gradtape.compiler.emit.writer import Typed, StackVariable, Word
+from gradtape.compiler.emit.writer import StackVariable, Typed, Word
 from gradtape.compiler.objects import llvm
 
 # The largest sizes at which an approximant is as exact as a float64.

@@ -13,13 +13,12 @@ from gradtape.compiler.emit.library.butterflies import Complex, Vectors
 from gradtape.compiler.emit.library.library_routine import LibraryRoutine
 from gradtape.compiler.emit.writer import Routine, Typed, Word
 from gradtape.compiler.objects import llvm
+from gradtape.config import FEWEST_FFT_LANES
 from gradtape.ops.matrices.fourier_plans import FourierPlan, RowPlan, area
 
 # What a pass and a transform are called with.
 _PASS = ("ptr %x", "ptr %y", "ptr %table", "i64 %rest", "i64 %stride")
 _TRANSFORM = ("ptr %from", "ptr %to", "ptr %table", "ptr %work", "i1 %swap")
-# Vectors with fewer lanes are no quicker than single numbers.
-_FEWEST = 4
 
 
 def transform_rows(kind: str, direction: str, real: str, length: str) -> str:
@@ -141,7 +140,7 @@ def _narrower(lanes: int, count: int) -> int:
     """The lanes of a vector that has at most so many numbers."""
     while lanes > count:
         lanes //= 2
-    return lanes if lanes >= _FEWEST else 1
+    return lanes if lanes >= FEWEST_FFT_LANES else 1
 
 
 def _pass(like: Vectors, radix: int, wide: int) -> WriteLines:

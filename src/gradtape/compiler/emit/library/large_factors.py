@@ -16,6 +16,7 @@ from gradtape.compiler.emit.library.lapack_routine import LapackRoutine
 from gradtape.compiler.emit.library.shared_work import write_shared
 from gradtape.compiler.emit.library.triangles import RightDivision
 from gradtape.compiler.emit.plans.instructions import kernel_routine
+from gradtape.config import LARGE_FACTOR_GRAIN
 
 # The words of the memory that the threads read, in which a panel is described.
 _CONTEXT = (
@@ -31,8 +32,6 @@ _CONTEXT = (
     "one",
 )
 _AT = {name: 8 * index for index, name in enumerate(_CONTEXT)}
-# Columns that a part has at least.
-_GRAIN = 16
 
 
 def factor_large_lu(letter: str) -> str:
@@ -71,9 +70,9 @@ def factor_large_lu(letter: str) -> str:
             place = _pivot(w, small, r.add(first, i))
             shift = first if w.integer == "i64" else r.cast("trunc", first, "i32")
             r.store(r.add(r.load(w.integer, place), shift), place)
-        write_shared(r, team, "@update", context, below, _GRAIN)
+        write_shared(r, team, "@update", context, below, LARGE_FACTOR_GRAIN)
         # Rows of the columns to the left are exchanged too.
-        write_shared(r, team, "@exchange", context, first, 4 * _GRAIN)
+        write_shared(r, team, "@exchange", context, first, 4 * LARGE_FACTOR_GRAIN)
     w.widen_pivots(small, pivots, n)
     _write_update(w)
     _write_exchange(w)

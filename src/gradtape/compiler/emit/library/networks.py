@@ -11,12 +11,6 @@ from gradtape.compiler.emit.writer import Routine, Typed, constants
 from gradtape.compiler.objects import llvm
 from gradtape.records import dataclass
 
-# The largest network has so many vectors.
-MOST = 16
-# The largest network of keys with positions. One of eight vectors takes 0.2 s to compile, and sorts
-# rows of 1,000 in 85 % of the time.
-MOST_WITH_POSITIONS = 4
-
 # The vectors of the parts of some elements: keys, and positions if they come with them.
 Register = tuple[str, ...]
 

@@ -10,18 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gradtape.compiler.emit.library.networks import (
-    MOST,
-    MOST_WITH_POSITIONS,
-    Keys,
-    Register,
-    sort_registers,
-)
+from gradtape.compiler.emit.library.networks import Keys, Register, sort_registers
 from gradtape.compiler.emit.writer import Routine, Typed, Word, constants, split_type, suffix
 from gradtape.compiler.objects import llvm
-
-# Vectors that a step of a partition reads before it writes any.
-_AT_ONCE = 4
+from gradtape.config import (
+    NETWORK_VECTORS,
+    NETWORK_VECTORS_WITH_POSITIONS,
+    PARTITION_VECTORS_AT_ONCE,
+)
 
 
 def quicksort(keys: Keys) -> dict[str, Routine | str]:
@@ -38,7 +34,7 @@ def quicksort(keys: Keys) -> dict[str, Routine | str]:
 def _counts(keys: Keys) -> list[int]:
     """How many vectors the networks sort."""
     found = [1]
-    while found[-1] < (MOST_WITH_POSITIONS if keys.positions else MOST):
+    while found[-1] < (NETWORK_VECTORS_WITH_POSITIONS if keys.positions else NETWORK_VECTORS):
         found.append(2 * found[-1])
     return found
 
@@ -127,11 +123,11 @@ def _partition(keys: Keys, how: str) -> Routine:
                 r.store(packed, place, align=1)
             count.set(r.add(at, set_lanes(r, mask)))
 
-    block = _AT_ONCE * keys.lanes
+    block = PARTITION_VECTORS_AT_ONCE * keys.lanes
     done = r.op("and", "%count", -block)
     with r.loop(done, step=block) as first:
         # Packed elements lie before the end of what was read.
-        starts = [r.add(first, n * keys.lanes) for n in range(_AT_ONCE)]
+        starts = [r.add(first, n * keys.lanes) for n in range(PARTITION_VECTORS_AT_ONCE)]
         for elements in [_loaded(r, keys, source, start) for start in starts]:
             pack(elements, None)
     with r.vectors("%count", keys.lanes, done) as (at, valid):

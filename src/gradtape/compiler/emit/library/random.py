@@ -8,6 +8,7 @@ from gradtape.compiler.emit.library.library_routine import LibraryRoutine
 from gradtape.compiler.emit.math.vectors import Body, VectorValue, convention
 from gradtape.compiler.emit.writer import Routine, constants
 from gradtape.compiler.objects import llvm
+from gradtape.config import RANDOM_BLOCKS_AT_ONCE
 from gradtape.ir.math_function import MathFunction, NotLowered
 from gradtape.ops.elementwise import exact_draws
 
@@ -15,8 +16,6 @@ WORDS = 4
 ROUNDS = 10
 MULTIPLIERS = (0xD2E7470EE14C6C93, 0xCA5A826395121157)
 INCREMENTS = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)
-# Blocks whose words are made at a time, before they are converted by vectors.
-AT_ONCE = 64
 
 
 def draw_numbers(kind: str, dtype: str, rows: str) -> str:
@@ -50,8 +49,8 @@ def _row(kind: str, dtype: str) -> Routine:
     r.definitions.update(dict.fromkeys(snippets))
     key = [r.word("%position", 8 * k) for k in range(2)]
     start = [r.word("%position", 8 * k) for k in (2, 3)]
-    with r.loop("%last", "%first", AT_ONCE) as block:
-        blocks = r.least(r.subtract("%last", block), AT_ONCE)
+    with r.loop("%last", "%first", RANDOM_BLOCKS_AT_ONCE) as block:
+        blocks = r.least(r.subtract("%last", block), RANDOM_BLOCKS_AT_ONCE)
         with r.loop(blocks) as number:
             words = _philox(r, key, start, r.add(r.add(block, number), 1))
             place = r.at("%buffer", r.multiply(number, 8 * WORDS))

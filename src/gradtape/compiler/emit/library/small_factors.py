@@ -13,9 +13,7 @@ from functools import partial
 from gradtape.compiler.emit.library.butterflies import Vectors
 from gradtape.compiler.emit.library.stack_routine import StackRoutine
 from gradtape.compiler.emit.writer import Routine, Word, constants
-
-# Columns of a right-hand side that are one vector.
-_LANES = 8
+from gradtape.config import SMALL_FACTOR_LANES
 
 
 def _less(by: Vectors, x: str, factor: str, y: str) -> str:
@@ -133,8 +131,8 @@ def _solve_columns(
 ) -> None:
     """Solve for each vector of the columns of a right-hand side, of which `sizes` is the shape."""
     n, columns = sizes
-    for first in range(0, columns, _LANES):
-        by = Vectors(w.r, w.elements.real, min(_LANES, columns - first))
+    for first in range(0, columns, SMALL_FACTOR_LANES):
+        by = Vectors(w.r, w.elements.real, min(SMALL_FACTOR_LANES, columns - first))
         rows = _rows(by, w.element(b, first), n, columns * by.size)
         solve(by, rows)
         for i, row in enumerate(rows):

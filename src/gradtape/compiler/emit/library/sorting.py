@@ -11,11 +11,10 @@ from gradtape.compiler.emit.library.networks import Keys
 from gradtape.compiler.emit.library.quicksort import quicksort, set_lanes, split
 from gradtape.compiler.emit.writer import Routine, Typed, Word, constants, split_type
 from gradtape.compiler.objects import llvm
+from gradtape.config import SPLIT_SAMPLES
 
 # Elements of fewer bytes are sorted as 32-bit integers.
 SMALLEST_KEY = 4
-# Elements from which a pivot is chosen that splits an array in halves.
-SAMPLES = 127
 
 
 def sort_rows(dtype: str, direction: str) -> str:
@@ -85,13 +84,13 @@ def split_each(dtype: str) -> str:
         x, y = (Elements(r, base, dtype).at(first) for base in (of.operands[0], of.results[0]))
         # A piece without elements may begin behind the array.
         some = Elements(r, r.select(some_elements, x, of.operands[0], "ptr"), dtype)
-        step = r.divided(count, SAMPLES)
-        with r.loop(SAMPLES) as number:
+        step = r.divided(count, SPLIT_SAMPLES)
+        with r.loop(SPLIT_SAMPLES) as number:
             value = some.get(r.multiply(number, step))
             if dtype[0] == "f":
                 value = r.select(r.compare("uno", value, value), keys.last, value)
             _insert(r, samples, number, value)
-        before = r.call("i64", "@split_part", x, y, count, samples.get(SAMPLES // 2))
+        before = r.call("i64", "@split_part", x, y, count, samples.get(SPLIT_SAMPLES // 2))
         twice = r.op("shl", piece, 1)
         new.put(twice, first)
         new.put(r.add(twice, 1), r.add(first, before))

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from gradtape.compiler.emit.library.lapack_routine import LapackRoutine
 from gradtape.compiler.emit.writer import Word
-
-# The order of the triangles that `trsm` divides by.
-_BLOCK = 64
+from gradtape.config import TRIANGLE_BLOCK
 
 
 class RightDivision:
@@ -43,12 +41,12 @@ class RightDivision:
         w, r = self._w, self._w.r
         lead = r.word(lead_at)
         forward = (uplo == "L") == (turned == "T")
-        blocks = r.blocks(order, _BLOCK)
+        blocks = r.blocks(order, TRIANGLE_BLOCK)
         with r.loop(blocks) as index:
             number = index if forward else r.subtract(r.subtract(blocks, 1), index)
-            first = r.multiply(number, _BLOCK)
+            first = r.multiply(number, TRIANGLE_BLOCK)
             left = r.subtract(order, first)
-            count = r.least(left, _BLOCK)
+            count = r.least(left, TRIANGLE_BLOCK)
             r.put(self._block_at, 0, count)
             corner = w.element(matrix, r.multiply(first, r.add(lead, 1)))
             columns = w.element(x, r.multiply(first, step))

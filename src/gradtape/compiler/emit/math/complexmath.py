@@ -39,7 +39,9 @@ def complex_function(function: MathFunction, ty: str, lanes: int) -> FoundFuncti
 
 
 @remembered(256)
-def _complex_function(function: MathFunction, ty: str, lanes: int, preference: str) -> FoundFunction:
+def _complex_function(
+    function: MathFunction, ty: str, lanes: int, preference: str
+) -> FoundFunction:
     known = llvm.host().machine in ("x86_64", "aarch64") and sys.platform != "win32"
     if not function.has_complex or not known:
         raise NotLowered(f"{function.name} of complex numbers")
@@ -199,7 +201,9 @@ def _tanh(body: Body, a: VectorValue, b: VectorValue) -> Pair:
     return real, body.select(limit, body.copysign(body.lift(0.0), b), imaginary)
 
 
-def _sorted(body: Body, a: VectorValue, b: VectorValue, low: float, high: float) -> tuple[VectorValue, VectorValue, VectorValue]:
+def _sorted(
+    body: Body, a: VectorValue, b: VectorValue, low: float, high: float
+) -> tuple[VectorValue, VectorValue, VectorValue]:
     """The larger and the smaller of |a| and |b|, and where their squares are safe."""
     x, y = body.absolute(a), body.absolute(b)
     swap = x < y

@@ -278,7 +278,9 @@ def _log1p_tail(body: Body, f: VectorValue) -> VectorValue:
     return f * f * body.fma(f, body.polynomial(f, _LOG[body.ty]), -0.5)
 
 
-def _logarithm(body: Body, x: VectorValue, combine: Callable[[Body, VectorValue, VectorValue], VectorValue]) -> VectorValue:
+def _logarithm(
+    body: Body, x: VectorValue, combine: Callable[[Body, VectorValue, VectorValue], VectorValue]
+) -> VectorValue:
     """A logarithm; `combine` computes it from n and f, where x = 2^n (1 + f)."""
     if _wide(body):
         kind = body.type()

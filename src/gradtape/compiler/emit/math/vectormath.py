@@ -52,7 +52,9 @@ def joint_function(wanted: Composition, ty: str, lanes: int) -> FoundFunction:
 
 
 @remembered(512)
-def _function(wanted: MathFunction, ty: str, lanes: int, preference: str, own_first: bool) -> FoundFunction:
+def _function(
+    wanted: MathFunction, ty: str, lanes: int, preference: str, own_first: bool
+) -> FoundFunction:
     if ty not in _TYPES:
         raise NotLowered(f"{wanted.name} on {ty}")
     if isinstance(wanted, Composition):

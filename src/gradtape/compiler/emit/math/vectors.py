@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from gradtape.compiler.emit.math.mathlibrary import cold_function
 from gradtape.compiler.objects import llvm
 from gradtape.compiler.objects.llvm import FoundFunction, real_text, vector
+from gradtape.config import LONGEST_REGISTER_KEEPING_FUNCTION
 from gradtape.ir.math_function import Intrinsic, MathFunction
 from gradtape.ops.families.math_functions import COPYSIGN, FABS
 from gradtape.records import dataclass
@@ -21,8 +22,6 @@ _WIDTHS = {"float": 32, "double": 64}
 # by a convention that LLVM has for OpenCL. Other functions keep none. A kernel that calls several
 # of those stores its values before each call, which took longer than the functions themselves.
 KEEPING = "gradtape_keeping_"
-# A longer function needs more registers than the other half: it would save some at every call.
-LONGEST_KEEPING = 48
 
 
 def convention(symbol: str) -> str:
@@ -38,7 +37,9 @@ class VectorValue:
     name: str
     kind: str
 
-    def _binary(self, other: VectorValue | float | int, operation: str, swapped: bool = False) -> VectorValue:
+    def _binary(
+        self, other: VectorValue | float | int, operation: str, swapped: bool = False
+    ) -> VectorValue:
         second = self.body.lift(other, self.kind)
         left, right = (second, self) if swapped else (self, second)
         text = f"{operation} {self.body.type(self.kind)} {left.name}, {right.name}"
@@ -253,7 +254,9 @@ class Body:
                 x = x * x
         return terms[0]
 
-    def select(self, mask: VectorValue, chosen: VectorValue | float, other: VectorValue | float) -> VectorValue:
+    def select(
+        self, mask: VectorValue, chosen: VectorValue | float, other: VectorValue | float
+    ) -> VectorValue:
         """Lanes of `chosen` where the mask is set, of `other` elsewhere."""
         first, second = self.lift(chosen), self.lift(other)
         kind = self.type(first.kind)
@@ -271,7 +274,11 @@ class Body:
         return self.apply(COPYSIGN, x, self.lift(sign))
 
     def unless(
-        self, mask: VectorValue, result: Sequence[VectorValue], symbol: str, operands: Sequence[VectorValue]
+        self,
+        mask: VectorValue,
+        result: Sequence[VectorValue],
+        symbol: str,
+        operands: Sequence[VectorValue],
     ) -> tuple[VectorValue, ...]:
         """The result; if the mask is set in any lane, that of a slower function for all lanes."""
         types = [self.type()] * len(result)
@@ -297,7 +304,11 @@ class Body:
         )
 
     def library_where(
-        self, mask: VectorValue, function: MathFunction, operands: tuple[VectorValue, ...], fast: VectorValue
+        self,
+        mask: VectorValue,
+        function: MathFunction,
+        operands: tuple[VectorValue, ...],
+        fast: VectorValue,
     ) -> VectorValue:
         """`fast`; if the mask is set in any lane, the library's function for all lanes."""
         symbol, snippets = cold_function(function, self.ty, self.lanes)
@@ -309,7 +320,7 @@ class Body:
     ) -> FoundFunction:
         """The symbol of the function, and all snippets that define it and what it needs."""
         host = llvm.host()
-        short = len(self._lines) <= LONGEST_KEEPING and not self._calls_others
+        short = len(self._lines) <= LONGEST_REGISTER_KEEPING_FUNCTION and not self._calls_others
         keeps = host.machine == "x86_64" and host.bits == 512 and short
         symbol = f"{KEEPING if keeps else 'gradtape_'}{name}_{self.ty}{self.lanes}"
         returns, last = self.type(), result[0].name

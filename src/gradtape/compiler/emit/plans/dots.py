@@ -20,14 +20,10 @@ from gradtape.compiler.emit.plans.frame import SPLIT_BATCH, SPLIT_ROWS, SPLIT_TI
 from gradtape.compiler.emit.plans.packing import FLOATS, add_product
 from gradtape.compiler.emit.writer import Routine, Typed, module
 from gradtape.compiler.objects import llvm
+from gradtape.config import DOT_PANEL_BYTES, DOT_ROWS, DOT_SUMS
 
-# The bytes of the packed right operand, at most.
-PACKED = 1 << 17
 # The offset of a lane beyond its run.
 NOTHING = -1
-# Sums that are in registers, by whether there are 32 of these, and rows of a tile, at most.
-_SUMS = {True: 16, False: 12}
-_ROWS = 8
 
 
 class DotArguments(NamedTuple):
@@ -73,7 +69,7 @@ class DotShape(NamedTuple):
     @property
     def group(self) -> int:
         """The rows of a group."""
-        return min(self.lanes // self.columns, _ROWS)
+        return min(self.lanes // self.columns, DOT_ROWS)
 
     @property
     def rows(self) -> int:
@@ -89,7 +85,7 @@ class DotShape(NamedTuple):
 def dot_shape(size: int, bits: int, columns: int) -> DotShape:
     """The shape for elements of some bytes, vectors of some bits, and so many columns."""
     one = DotShape(FLOATS[size], size, bits // (8 * size), columns, 1)
-    groups = min(_SUMS[bits == 512] // (one.group * columns), _ROWS // one.group)
+    groups = min(DOT_SUMS[bits == 512] // (one.group * columns), DOT_ROWS // one.group)
     return one._replace(groups=max(1, groups))
 
 
@@ -181,7 +177,7 @@ def _added_up(r: Routine, shape: DotShape, sums: Sequence[str]) -> str:
 def _kernel(shape: DotShape) -> Routine:
     frame = Frame("dots", DotArguments._fields)
     r, w = frame.r, frame.words
-    packed = r.entry_line(f"alloca [{PACKED} x i8], align 64")
+    packed = r.entry_line(f"alloca [{DOT_PANEL_BYTES} x i8], align 64")
     mask = r.first_lanes(w["rest_lanes"], shape.lanes)
     rows, tiles = frame.part(SPLIT_ROWS, "outer_rows"), frame.part(SPLIT_TILES, "tiles")
     steps = r.add(w["steps"], w["rests"])

@@ -9,6 +9,7 @@ tidy up, and the call from Python raises. One word is enough: only the main thre
 from __future__ import annotations
 
 from gradtape.compiler.emit.writer import Routine, Typed
+from gradtape.config import SIGNAL_POLL_MILLISECONDS
 
 # Offsets of the words in memory: whether the main thread stops, the time in milliseconds at which
 # signals are next asked for, and the number of the main thread.
@@ -17,10 +18,6 @@ STOP, DUE, MAIN = 0, 8, 16
 # the log of runs; or 0.
 TIMED, LOG = 24, 32
 WORDS = 5
-# Milliseconds between two questions. Each takes the GIL, which other threads may hold for some ms.
-PERIOD = 10
-# Work, in operand loads, after which a plan or a loop looks at the clock.
-POLL_WORK = 1 << 16
 
 
 # The words of this process, as a symbol, so that the machine code serves other processes as well.
@@ -68,7 +65,7 @@ def _poll() -> Routine:
     now = r.call("i64", "@milliseconds")
     r.go_if(r.compare("slt", now, r.load_shared(r.at(PLACE, DUE))), "no")
     r.go_if(r.negated(_is_main(r)), "no")
-    r.store_shared(r.add(now, PERIOD), r.at(PLACE, DUE))
+    r.store_shared(r.add(now, SIGNAL_POLL_MILLISECONDS), r.at(PLACE, DUE))
     held = r.call("i32", "@PyGILState_Ensure")
     raised = r.call("i32", "@PyErr_CheckSignals")
     r.do("@PyGILState_Release", held)

@@ -19,9 +19,7 @@ from gradtape.compiler.emit.plans.frame import SPLIT_PANELS, SPLIT_ROWS, SPLIT_T
 from gradtape.compiler.emit.plans.packing import FLOATS, TileShape, add_product, masks
 from gradtape.compiler.emit.writer import Routine, Typed, module
 from gradtape.compiler.objects import llvm
-
-# Rows of a tile, by whether there are 32 registers and by the vectors of its width.
-_ROWS = {(True, 1): 9, (True, 2): 9, (False, 1): 9, (False, 2): 6}
+from gradtape.config import LANE_TILE_ROWS
 
 
 class LaneArguments(NamedTuple):
@@ -58,7 +56,7 @@ def lane_shape(size: int, bits: int, lanes: int, rows: int, integer: bool) -> Ti
     """The shape for elements of some bytes, vectors of some bits, and so many lanes and rows."""
     kind, width = f"i{8 * size}" if integer else FLOATS[size], bits // (8 * size)
     vectors = 2 if lanes > width else 1
-    most = _ROWS[bits == 512, vectors]
+    most = LANE_TILE_ROWS[bits == 512, vectors]
     # The fewest rows of a tile that need no more tiles.
     return TileShape(kind, size, width, vectors, -(-rows // -(-rows // most)))
 

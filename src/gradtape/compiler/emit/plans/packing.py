@@ -9,11 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from gradtape.compiler.emit.writer import Routine, Word
-
-DEPTH = 256
-LINE = 64  # bytes of a line of the cache
-# Bytes of the memory for turned tiles of the left operand.
-TURNED = 3 << 16
+from gradtape.config import CACHE_LINE, PANEL_DEPTH, TILE_ROWS, TILE_ROWS_OF_RUNS, TILE_RUN
 
 # Values of `lie`. Complex numbers are multiplied as real ones: a column is two, real and imaginary
 # part, and so is a step of depth. A real part of `a` is multiplied with (real, imaginary) of `b`,
@@ -60,16 +56,6 @@ class TileShape(NamedTuple):
         return "add" if self.integer else "fadd"
 
 
-# Rows of a tile by the vectors of its width: sums take three quarters of 32 registers of 512 bits,
-# or of 16 that are shorter; one vector of width needs eight rows to hide the latency of additions.
-_ROWS = {True: {1: 8, 2: 8, 3: 8}, False: {1: 8, 2: 6, 3: 4}}
-# Tiles of one vector of 512 bits load more vectors than they multiply, unless there are more rows:
-# if steps of depth lie side by side, of which some are read with one offset, or if rows do.
-RUN = 4
-ROWS_OF_RUNS = 12
-ROWS_BESIDE = (16, 12)
-
-
 FLOATS = {4: "float", 8: "double"}
 
 
@@ -87,14 +73,14 @@ def shape_for(
     if vectors == 1 and needed > 1:
         vectors = 2
     if in_runs and bits == 512 and vectors == 1:
-        return TileShape(kind, size, lanes, vectors, ROWS_OF_RUNS, RUN)
-    return TileShape(kind, size, lanes, vectors, _ROWS[bits == 512][vectors])
+        return TileShape(kind, size, lanes, vectors, TILE_ROWS_OF_RUNS, TILE_RUN)
+    return TileShape(kind, size, lanes, vectors, TILE_ROWS[bits == 512][vectors])
 
 
 def turned_offsets(shape: TileShape) -> str:
     """The tables of offsets of a tile that was turned: depth after depth, its rows side by side."""
     rows = [row * shape.size for row in range(shape.rows)]
-    depth = [step * shape.rows * shape.size for step in range(DEPTH)]
+    depth = [step * shape.rows * shape.size for step in range(PANEL_DEPTH)]
     return "".join(
         f"@turned.{name} = internal constant [{len(words)} x i64] "
         f"[{', '.join(f'i64 {word}' for word in words)}]\n"
@@ -138,7 +124,7 @@ def pack(shape: TileShape) -> Routine:
     with r.loop("%k") as row:
         source = r.at(start, r.word("%depth", r.scaled(row)))
         target = r.at("%to", r.multiply(row, size * shape.width))
-        for near in range(0, shape.width * size, LINE):
+        for near in range(0, shape.width * size, CACHE_LINE):
             # The next panel: rows of a wide operand are pages apart, and nothing else fetches them.
             ahead = r.at(source, shape.width * size + near)
             r.do("@llvm.prefetch.p0", ahead, "i32 0", "i32 2", "i32 1")

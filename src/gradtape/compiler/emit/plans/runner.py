@@ -11,15 +11,9 @@ import sys
 from collections.abc import Callable, Mapping
 
 from gradtape.compiler.emit.plans.instructions import INSTRUCTION, STATUS, WORDS
-from gradtape.compiler.emit.plans.interrupts import (
-    IS_STOPPED,
-    PLACE,
-    POLL,
-    POLL_WORK,
-    TIMED,
-    interrupts,
-)
+from gradtape.compiler.emit.plans.interrupts import IS_STOPPED, PLACE, POLL, TIMED, interrupts
 from gradtape.compiler.emit.writer import Routine, Word, module
+from gradtape.config import WORK_BETWEEN_POLLS
 
 # The offset of the address of `share` in the memory of the team.
 SHARE = 8
@@ -91,7 +85,7 @@ def write_instructions(r: Routine, no_team: str, ran: Callable[[str], None] | No
         if ran is not None:
             ran(row)
         r.add_to(work, 0, words["work"])
-        with r.when(r.compare("sgt", r.word(work), POLL_WORK)):
+        with r.when(r.compare("sgt", r.word(work), WORK_BETWEEN_POLLS)):
             r.put(work, 0, 0)
             r.call("i64", POLL)
         failed = r.op("or", r.load_shared(status), r.call("i64", IS_STOPPED))

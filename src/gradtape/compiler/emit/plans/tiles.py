@@ -33,8 +33,6 @@ from gradtape.compiler.emit.plans.frame import (
     Frame,
 )
 from gradtape.compiler.emit.plans.packing import (
-    DEPTH,
-    TURNED,
     TileShape,
     add_product,
     masks,
@@ -44,6 +42,7 @@ from gradtape.compiler.emit.plans.packing import (
 )
 from gradtape.compiler.emit.writer import Routine, Typed, module
 from gradtape.compiler.objects import llvm
+from gradtape.config import PANEL_DEPTH, TURNED_TILES_BYTES
 
 
 class TileArguments(NamedTuple):
@@ -200,8 +199,8 @@ def _kernel(shape: TileShape) -> Routine:
     size, width = shape.size, shape.width
     frame = Frame("tiles", TileArguments._fields)
     r, w = frame.r, frame.words
-    turned_memory = r.entry_line(f"alloca [{TURNED} x i8], align 64")
-    panel_memory = r.entry_line(f"alloca [{DEPTH * width} x {shape.kind}], align 64")
+    turned_memory = r.entry_line(f"alloca [{TURNED_TILES_BYTES} x i8], align 64")
+    panel_memory = r.entry_line(f"alloca [{PANEL_DEPTH * width} x {shape.kind}], align 64")
     row_to, row_from = frame.part(SPLIT_ROWS, "outer_rows")
     tile_to, tile_from = frame.part(SPLIT_TILES, "tiles")
     panels = frame.part(SPLIT_PANELS, "panels")

@@ -15,9 +15,8 @@ from gradtape.compiler.emit.plans.instructions import HEADER_WORDS, WORDS
 from gradtape.compiler.emit.plans.interrupts import LOG, PLACE
 from gradtape.compiler.emit.plans.runner import write_instructions
 from gradtape.compiler.emit.writer import Routine, Word, module
+from gradtape.config import TIMED_RUNS_PER_SERIAL_RUN
 
-# One in so many runs of a parallel plan is serial. A power of two.
-SERIAL_EVERY = 64
 # The log: how many rows it has room for, how many runs asked for one, then the rows.
 LOG_HEADER, LOG_ROW = 2, 4
 
@@ -47,9 +46,9 @@ def _run_timed_plan() -> Routine:
     parameters = "ptr %team, ptr %instructions, i64 %count, ptr %slots"
     r = Routine(f"i64 @run_timed_plan({parameters})")
     header = r.at("%instructions", -8 * HEADER_WORDS)
-    turn = r.op("and", _add(r, header, 0, 1), SERIAL_EVERY - 1)
+    turn = r.op("and", _add(r, header, 0, 1), TIMED_RUNS_PER_SERIAL_RUN - 1)
     alone = r.same("%team", "null")
-    serial = r.both(r.equal(turn, SERIAL_EVERY - 1), r.negated(alone))
+    serial = r.both(r.equal(turn, TIMED_RUNS_PER_SERIAL_RUN - 1), r.negated(alone))
     # The word of serial runs follows that of the others.
     shift = r.select(serial, 8, 0)
     last = r.alloca()

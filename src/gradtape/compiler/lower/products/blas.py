@@ -40,7 +40,12 @@ GEMV_ROWS = (16, 16)
 
 
 def gemm_instruction(
-    dtype: DTypeLike, a: MatrixOperand, b: MatrixOperand, c: MatrixOperand, *, accumulate: bool = False
+    dtype: DTypeLike,
+    a: MatrixOperand,
+    b: MatrixOperand,
+    c: MatrixOperand,
+    *,
+    accumulate: bool = False,
 ) -> Instruction | None:
     """The instruction for c = a @ b, or c += a @ b, of one dtype and three shapes with strides.
 
@@ -101,7 +106,9 @@ def _library_product(
     return _instruction(letter, words)
 
 
-def _batch(a: MatrixOperand, b: MatrixOperand, c: MatrixOperand) -> tuple[int, tuple[int, int, int]] | None:
+def _batch(
+    a: MatrixOperand, b: MatrixOperand, c: MatrixOperand
+) -> tuple[int, tuple[int, int, int]] | None:
     """The leading axes as one: its length, and the step of each operand along it."""
     shape = c.shape[:-2]
     steps = [leading_strides(each, len(shape)) for each in (a, b, c)]

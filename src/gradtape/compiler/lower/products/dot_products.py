@@ -7,14 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gradtape.compiler.emit.plans.dots import (
-    NOTHING,
-    PACKED,
-    DotArguments,
-    DotShape,
-    dot_shape,
-    dots_ir,
-)
+from gradtape.compiler.emit.plans.dots import NOTHING, DotArguments, DotShape, dot_shape, dots_ir
 from gradtape.compiler.emit.plans.instructions import Instruction
 from gradtape.compiler.lower.products.tiled_products import (
     Contraction,
@@ -28,6 +21,7 @@ from gradtape.compiler.lower.products.tiled_products import (
     shared_instruction,
 )
 from gradtape.compiler.objects import llvm
+from gradtape.config import DOT_PANEL_BYTES
 
 # Lanes must be used so many times better than by tiles, whose sums need not be added up, and the
 # right operand must be packed for so many rows.
@@ -47,7 +41,7 @@ def dot_instruction(product: Contraction) -> Instruction | None:
     apart, run = _runs(product.depth, item)
     vectors = -(-count_of(run) // lanes)
     packed = count_of(apart) * vectors * columns * lanes * item
-    if count_of(run) < BETTER * columns * vectors or packed > PACKED:
+    if count_of(run) < BETTER * columns * vectors or packed > DOT_PANEL_BYTES:
         return None
     return _instruction(product, dot_shape(item, bits, columns), apart, run)
 

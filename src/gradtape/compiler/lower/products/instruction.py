@@ -44,7 +44,9 @@ def product_instruction(
     return blas.gemm_instruction(node.dtype, x, y, MatrixOperand(*place, shape, strides))
 
 
-def _nested(node: Node, left: MatrixOperand, right: MatrixOperand, result: MatrixOperand) -> Instruction:
+def _nested(
+    node: Node, left: MatrixOperand, right: MatrixOperand, result: MatrixOperand
+) -> Instruction:
     """Sums of products whose op says by which loops."""
     assert node.op.nest is not None
     found = [_contraction(nest, left, right, result, node) for nest in node.op.nest(node)]
@@ -52,7 +54,9 @@ def _nested(node: Node, left: MatrixOperand, right: MatrixOperand, result: Matri
     return bundled(found, nbytes)
 
 
-def _contraction(nest: Nest, a: MatrixOperand, b: MatrixOperand, c: MatrixOperand, node: Node) -> Contraction:
+def _contraction(
+    nest: Nest, a: MatrixOperand, b: MatrixOperand, c: MatrixOperand, node: Node
+) -> Contraction:
     """A nest over operands that lie somewhere in memory."""
 
     def step(operand: MatrixOperand, along: tuple[int, int] | None) -> int:

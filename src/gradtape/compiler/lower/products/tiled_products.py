@@ -25,6 +25,7 @@ from gradtape.compiler.machine_limits import second_cache
 from gradtape.compiler.objects import llvm
 from gradtape.compiler.objects.emission import Source
 from gradtape.compiler.thread_team import get_num_threads
+from gradtape.config import CACHE_LINE, PANEL_DEPTH, TILE_ROWS_BESIDE, TILE_RUN, TURNED_TILES_BYTES
 from gradtape.dtypes import DTypeLike
 from gradtape.records import dataclass
 
@@ -116,7 +117,7 @@ class Contraction:
     def depth_axes(self) -> tuple[LoopAxis, list[LoopAxis]]:
         """The outer axis of the depth, which is in no table, and the inner ones."""
         depth = sorted(longer(self.depth), key=lambda axis: -max(abs(axis.a), abs(axis.b)))
-        return with_outer(depth, INNER_DEPTH) if count_of(depth) > packing.DEPTH else (ONE, depth)
+        return with_outer(depth, INNER_DEPTH) if count_of(depth) > PANEL_DEPTH else (ONE, depth)
 
     @property
     def work(self) -> int:
@@ -176,7 +177,7 @@ class Contraction:
         batch_table, rows_a, rows_c, columns_b, depth_a, depth_b = (
             table.ctypes.data for table in tables
         )
-        panel_depth = packing.DEPTH if turns or across < packing.LINE else STRIDED_DEPTH
+        panel_depth = PANEL_DEPTH if turns or across < CACHE_LINE else STRIDED_DEPTH
         deep_inside = max(min(count_of(depth), panel_depth), 1)
         held = BLOCK if turns else block_bytes()
         blocks = _blocks(row, rows, max(held // (deep_inside * item), LEAST_ROWS), shape.rows)
@@ -188,7 +189,7 @@ class Contraction:
         elif _in_runs(tables[-1], shape.lanes, item):
             lie = packing.IN_RUNS
         turned = math.prod(blocks) * shape.rows * item * deep_inside
-        turns = turns and turned <= packing.TURNED
+        turns = turns and turned <= TURNED_TILES_BYTES
         words = TileArguments(
             *(*self.a, *self.b, *self.c, len(batch), batch_table),
             *(row.length, row.a, row.c, count, rows_a, rows_c, *blocks, n, columns_b, lie),
@@ -201,7 +202,7 @@ class Contraction:
     def _shape(self, item: int, columns: int, rows: LoopAxes, depth: np.ndarray) -> TileShape:
         """The shape of tiles for elements of some bytes, and offsets of the depth in a."""
         bits = llvm.host().bits
-        in_runs = not len(depth) % packing.RUN and _in_runs(depth, packing.RUN, item)
+        in_runs = not len(depth) % TILE_RUN and _in_runs(depth, TILE_RUN, item)
         shape = shape_for(item, bits, columns, np.dtype(self.dtype).kind in "iu", in_runs)
         if shape.vectors == 1 and not in_runs and bits == 512:
             return _with_rows_beside(shape, offsets_along(rows, "a"))
@@ -216,7 +217,9 @@ class Contraction:
 ONE = LoopAxis(1)
 
 
-def matrix_product(dtype: DTypeLike, a: MatrixOperand, b: MatrixOperand, c: MatrixOperand) -> Contraction | None:
+def matrix_product(
+    dtype: DTypeLike, a: MatrixOperand, b: MatrixOperand, c: MatrixOperand
+) -> Contraction | None:
     """c = a @ b as a contraction, or None if it is empty, too long, or c lies by columns."""
     item = np.dtype(dtype).itemsize
     (m, n), k, leading = c.shape[-2:], a.shape[-1], c.shape[:-2]
@@ -265,7 +268,7 @@ def _is_shallow(m: int, n: int, k: int, item: int, dense: bool) -> bool:
 
 def _is_held(m: int, k: int, item: int, in_runs: bool, held: Mapping[int, int]) -> bool:
     """Whether the left operand, or in float32 a block of it, stays in the second cache."""
-    if item == 4 and in_runs and m * packing.DEPTH * item <= BLOCK:
+    if item == 4 and in_runs and m * PANEL_DEPTH * item <= BLOCK:
         return True
     return k <= DEEPEST and m * k * item <= (held[item] if in_runs else HELD_APART)
 
@@ -285,7 +288,7 @@ def _across(depth: LoopAxes, item: int) -> int:
 
 def _turns(columns: int, across: int) -> bool:
     """Whether it pays to turn tiles of the left operand before panels pass."""
-    return columns >= TURNED_COLUMNS and across >= packing.LINE
+    return columns >= TURNED_COLUMNS and across >= CACHE_LINE
 
 
 def with_outer(axes: list[LoopAxis], inner: int) -> tuple[LoopAxis, list[LoopAxis]]:
@@ -310,7 +313,7 @@ def _in_one_run(offsets: np.ndarray, item: int) -> bool:
 
 def _with_rows_beside(shape: TileShape, rows: np.ndarray) -> TileShape:
     """The shape for rows at some offsets: with more of them, if these lie side by side."""
-    for count in packing.ROWS_BESIDE:
+    for count in TILE_ROWS_BESIDE:
         if len(rows) % count == 0 and _in_runs(rows, count, shape.size):
             return shape._replace(rows=count, beside=True)
     return shape
