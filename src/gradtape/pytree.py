@@ -28,6 +28,8 @@ __all__ = [
 ]
 
 Kind = TypeVar("Kind", bound=type)
+# A nest that a function gives back in the same structure.
+Tree = TypeVar("Tree")
 Flatten = Callable[[Any], tuple[Iterable[object], object]]
 Unflatten = Callable[[Any, Sequence[Any]], object]
 

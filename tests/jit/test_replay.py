@@ -8,7 +8,7 @@ import gradtape as gt
 from gradtape.jit.replay.sources import Constant, NumberKey, ReplayedCall
 from gradtape.jit.replay.steps import UNKNOWN, PathStep, Result
 from gradtape.pytree import flatten
-from gradtape.trace.followed_number import Formula
+from gradtape.trace.followed_number import NumberFormula
 from gradtape.trace.recording import Recording, state
 
 A = gt.asarray
@@ -22,7 +22,7 @@ def replay_of(step, note_path=None):
 
 def guarded(branches, position=0):
     """A step that looks at a number among the arguments."""
-    guard = NumberKey(Formula.of_input(position))
+    guard = NumberKey(NumberFormula.of_input(position))
     return PathStep(guard=guard, branches=branches)
 
 
@@ -85,7 +85,7 @@ def test_paths_are_noted():
 def test_floats_are_told_apart_by_their_bits(value):
     replay = replay_of(
         PathStep(
-            guard=NumberKey(Formula.of_input(0)),
+            guard=NumberKey(NumberFormula.of_input(0)),
             branches={value.hex(): ended("same")},
         )
     )

@@ -14,7 +14,7 @@ import gradtape as gt
 from gradtape.compiler.lower.effort import Effort
 from gradtape.compiler.objects import known_programs
 from gradtape.runtime import compiled_plan, tiers, when_to_compile
-from gradtape.runtime.when_to_compile import Policy
+from gradtape.runtime.when_to_compile import CompilePolicy
 from gradtape.trace.value import Value
 
 
@@ -33,11 +33,11 @@ class Clock:
 def clock(monkeypatch):
     monkeypatch.setattr(tiers, "MODE", "auto")
     for name, value in (("scale", 1.0), ("repeated", 0.0), ("loaded", True)):
-        monkeypatch.setattr(Policy, name, value)
+        monkeypatch.setattr(CompilePolicy, name, value)
     monkeypatch.setattr(when_to_compile, "calibrate", lambda *_: None)
     monkeypatch.setattr(when_to_compile, "_compiled", set())
     found = Clock(1e-3)
-    monkeypatch.setattr(Policy, "clock", found)
+    monkeypatch.setattr(CompilePolicy, "clock", found)
     gt.clear_plans()
     return found
 
@@ -90,29 +90,29 @@ def test_at_once_if_one_run_is_expected_to_cost_more(clock):
 
 
 def test_the_price_of_loading_the_compiler_is_paid_by_all_repeated_programs(clock, monkeypatch):
-    monkeypatch.setattr(Policy, "loaded", False)
+    monkeypatch.setattr(CompilePolicy, "loaded", False)
     alone, inputs = plan_of(3.5)
     expected = price(alone) + when_to_compile.ONCE * when_to_compile.RENT
     count = runs_in_numpy(alone, inputs)
     assert (count - 1) * clock.step <= expected <= (count + 1) * clock.step
-    monkeypatch.setattr(Policy, "loaded", False)
+    monkeypatch.setattr(CompilePolicy, "loaded", False)
     # Others have paid for it.
-    monkeypatch.setattr(Policy, "repeated", 1.0)
+    monkeypatch.setattr(CompilePolicy, "repeated", 1.0)
     monkeypatch.setattr(when_to_compile, "_compiled", set())
     second, inputs = plan_of(3.5)
     assert runs_in_numpy(second, inputs) < count
 
 
 def test_programs_that_run_once_do_not_pay_for_the_compiler(clock, monkeypatch):
-    monkeypatch.setattr(Policy, "loaded", False)
+    monkeypatch.setattr(CompilePolicy, "loaded", False)
     for factor in range(100):
         x = gt.asarray(np.linspace(0.0, 1.0, 10))
         y = x
         for _ in range(factor + 1):
             y = y * 2.0
         y.numpy()
-    assert Policy.repeated == 0.0
-    assert not Policy.loaded
+    assert CompilePolicy.repeated == 0.0
+    assert not CompilePolicy.loaded
 
 
 def test_rent_is_counted_for_all_sizes_of_an_outline(clock):
@@ -290,13 +290,13 @@ def test_an_unknown_mode_is_refused():
 def test_no_thread_but_the_team_lives_between_calls():
     out = in_process("""
         import threading, numpy as np, gradtape as gt
-        from gradtape.runtime.when_to_compile import Policy
+        from gradtape.runtime.when_to_compile import CompilePolicy
         gt.set_num_threads(1)
         f = gt.function(lambda x: gt.tanh(x) * gt.exp(x))
         x = gt.asarray(np.linspace(0.0, 1.0, 1000))
         while not gt.counters().kernels_compiled:
             f(x).numpy()
-            Policy.repeated += 0.01
+            CompilePolicy.repeated += 0.01
             assert threading.active_count() == 1, threading.enumerate()
         f(x).numpy()
         print(threading.active_count(), gt.wait_for_compiler())
@@ -309,7 +309,7 @@ def test_children_compile_for_themselves():
     out = in_process("""
         import os
         import numpy as np, gradtape as gt
-        from gradtape.runtime.when_to_compile import Policy
+        from gradtape.runtime.when_to_compile import CompilePolicy
         x = gt.asarray(np.linspace(0.0, 1.0, 100))
         def call(k):
             y = x
@@ -319,7 +319,7 @@ def test_children_compile_for_themselves():
         right = call(40)
         codes = []
         for number in range(4):
-            Policy.repeated += number
+            CompilePolicy.repeated += number
             for _ in range(20 * number):
                 call(40)
             child = os.fork()
@@ -400,14 +400,14 @@ def runs_of(program, clock, most=1000):
 
 def test_a_program_that_an_earlier_process_compiled_is_loaded_soon(clock, folder, monkeypatch):
     clock.step = 1e-4
-    monkeypatch.setattr(Policy, "loaded", False)
+    monkeypatch.setattr(CompilePolicy, "loaded", False)
 
     def program():
         return gt.tan(gt.asarray(np.linspace(0.0, 1.0, 40))) ** 7
 
     first = runs_of(program, clock)
-    monkeypatch.setattr(Policy, "loaded", False)
-    monkeypatch.setattr(Policy, "repeated", 0.0)
+    monkeypatch.setattr(CompilePolicy, "loaded", False)
+    monkeypatch.setattr(CompilePolicy, "repeated", 0.0)
     second = runs_of(program, clock)
     assert second < first / 10
     assert (folder / known_programs.NAME).exists()
@@ -417,8 +417,8 @@ def test_other_programs_do_not_profit(clock, folder, monkeypatch):
     clock.step = 1e-4
     runs = []
     for power in (8, 9):
-        monkeypatch.setattr(Policy, "loaded", False)
-        monkeypatch.setattr(Policy, "repeated", 0.0)
+        monkeypatch.setattr(CompilePolicy, "loaded", False)
+        monkeypatch.setattr(CompilePolicy, "repeated", 0.0)
         x = gt.asarray(np.arange(40.0))
         runs.append(runs_of(lambda x=x, power=power: gt.tan(x) ** power, clock))
     assert min(runs) > 100
@@ -442,12 +442,12 @@ def test_without_a_folder_nothing_is_known(monkeypatch):
 
 
 def test_the_price_follows_the_speed_of_the_machine(monkeypatch):
-    monkeypatch.setattr(Policy, "scale", None)
-    monkeypatch.setattr(Policy, "clock", Clock(2 * when_to_compile.UNIT))
+    monkeypatch.setattr(CompilePolicy, "scale", None)
+    monkeypatch.setattr(CompilePolicy, "clock", Clock(2 * when_to_compile.UNIT))
     assert when_to_compile.scale() == pytest.approx(2.0)
     # However far from usual the measurement is, the price stays within bounds.
-    monkeypatch.setattr(Policy, "scale", None)
-    monkeypatch.setattr(Policy, "clock", Clock(1e6))
+    monkeypatch.setattr(CompilePolicy, "scale", None)
+    monkeypatch.setattr(CompilePolicy, "clock", Clock(1e6))
     assert when_to_compile.scale() == when_to_compile.MOST
 
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
 
 from gradtape.errors import ShapeError
 from gradtape.ops.arrays.joining import concat, stack
 from gradtape.ops.arrays.movement import flip, reshape
 from gradtape.ops.arrays.slicing import along_axis
 from gradtape.ops.families.shapes import normalize_axis
-from gradtape.pytree import flatten, leaf_names, unflatten
+from gradtape.pytree import Tree, flatten, leaf_names, unflatten
 from gradtape.tensor.tensor import Tensor, asarray
-
-Tree = TypeVar("Tree")
 
 
 def associative_scan(

@@ -43,7 +43,7 @@ SPEC_LIMIT = 8192
 
 
 Scalar = bool | int | float | complex
-Operand = Union["Node", Scalar]
+NodeOrScalar = Union["Node", Scalar]
 
 
 class Node:
@@ -88,7 +88,7 @@ class Node:
 
     # Derivative rules are written with operators on nodes; each operator is one op. Sums and
     # products of two nodes take the short way, for they are most of what rules make.
-    def __add__(self, other: Operand) -> Node:
+    def __add__(self, other: NodeOrScalar) -> Node:
         if type(other) is Node:
             return apply(OPERATORS.add, (self, other))
         return _binary(OPERATORS.add, self, other)
@@ -96,34 +96,34 @@ class Node:
     def __radd__(self, other: Any) -> Node:
         return _binary(OPERATORS.add, other, self)
 
-    def __sub__(self, other: Operand) -> Node:
+    def __sub__(self, other: NodeOrScalar) -> Node:
         if type(other) is Node:
             return apply(OPERATORS.subtract, (self, other))
         return _binary(OPERATORS.subtract, self, other)
 
-    def __rsub__(self, other: Operand) -> Node:
+    def __rsub__(self, other: NodeOrScalar) -> Node:
         return _binary(OPERATORS.subtract, other, self)
 
-    def __mul__(self, other: Operand) -> Node:
+    def __mul__(self, other: NodeOrScalar) -> Node:
         if type(other) is Node:
             return apply(OPERATORS.multiply, (self, other))
         return _binary(OPERATORS.multiply, self, other)
 
-    def __rmul__(self, other: Operand) -> Node:
+    def __rmul__(self, other: NodeOrScalar) -> Node:
         return _binary(OPERATORS.multiply, other, self)
 
-    def __truediv__(self, other: Operand) -> Node:
+    def __truediv__(self, other: NodeOrScalar) -> Node:
         return _binary(OPERATORS.divide, self, other)
 
-    def __rtruediv__(self, other: Operand) -> Node:
+    def __rtruediv__(self, other: NodeOrScalar) -> Node:
         return _binary(OPERATORS.divide, other, self)
 
-    def __pow__(self, other: Operand) -> Node:
+    def __pow__(self, other: NodeOrScalar) -> Node:
         if type(other) is int and -8 <= other <= 8 and self.spec.inexact:
             return apply(OPERATORS.integer_power, (self,), (other,))
         return _binary(OPERATORS.pow, self, other)
 
-    def __rpow__(self, other: Operand) -> Node:
+    def __rpow__(self, other: NodeOrScalar) -> Node:
         return _binary(OPERATORS.pow, other, self)
 
     def __matmul__(self, other: Node) -> Node:
@@ -132,22 +132,22 @@ class Node:
     def __neg__(self) -> Node:
         return apply(OPERATORS.negative, (self,))
 
-    def __lt__(self, other: Operand) -> Node:
+    def __lt__(self, other: NodeOrScalar) -> Node:
         return _binary(OPERATORS.less, self, other)
 
-    def __gt__(self, other: Operand) -> Node:
+    def __gt__(self, other: NodeOrScalar) -> Node:
         return _binary(OPERATORS.greater, self, other)
 
-    def __le__(self, other: Operand) -> Node:
+    def __le__(self, other: NodeOrScalar) -> Node:
         return _binary(OPERATORS.less_equal, self, other)
 
-    def __ge__(self, other: Operand) -> Node:
+    def __ge__(self, other: NodeOrScalar) -> Node:
         return _binary(OPERATORS.greater_equal, self, other)
 
-    def __and__(self, other: Operand) -> Node:
+    def __and__(self, other: NodeOrScalar) -> Node:
         return _binary(OPERATORS.logical_and, self, other)
 
-    def __or__(self, other: Operand) -> Node:
+    def __or__(self, other: NodeOrScalar) -> Node:
         return _binary(OPERATORS.logical_or, self, other)
 
     def __invert__(self) -> Node:
@@ -471,7 +471,7 @@ def outputs(node: Node) -> tuple[Node, ...]:
     return tuple(pick(node, index) for index in range(len(node.spec)))
 
 
-def _binary(op: Op, left: Operand, right: Operand) -> Node:
+def _binary(op: Op, left: NodeOrScalar, right: NodeOrScalar) -> Node:
     if not isinstance(left, Node):
         assert isinstance(right, Node)
         left = constant(left, right.spec.scalar(type(left)))

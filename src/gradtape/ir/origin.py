@@ -91,7 +91,7 @@ def marked(error: BaseException) -> Node | None:
     return getattr(error, "__gradtape_node__", None)
 
 
-class Place(NamedTuple):
+class SourcePlace(NamedTuple):
     """A line of the user's code, and the function that it is in."""
 
     file: str
@@ -106,7 +106,7 @@ class Place(NamedTuple):
 class Recorded:
     """Where a node comes from."""
 
-    place: Place | None
+    place: SourcePlace | None
     # Whether it belongs to a derivative; the line is then that of the op it is a derivative of.
     backward: bool = False
 
@@ -126,12 +126,12 @@ LINES = _Lines()
 
 
 # Places and verdicts by the id of the code, which is kept: code objects are slow to hash.
-_places: dict[tuple[int, int], tuple[CodeType, Place]] = {}
+_places: dict[tuple[int, int], tuple[CodeType, SourcePlace]] = {}
 _library: dict[int, tuple[CodeType, bool]] = {}
 _MOST_CODES = 10_000
 
 
-def user_place(depth: int = 1) -> Place | None:
+def user_place(depth: int = 1) -> SourcePlace | None:
     """The innermost line that is not the library's own."""
     frame: FrameType | None = sys._getframe(depth + 1)
     while frame is not None:
@@ -141,13 +141,13 @@ def user_place(depth: int = 1) -> Place | None:
     return None
 
 
-def place_of(code: CodeType, line: int) -> Place:
+def place_of(code: CodeType, line: int) -> SourcePlace:
     """A line of a function's code."""
     found = _places.get((id(code), line))
     if found is None:
         if len(_places) > _MOST_CODES:
             _places.clear()
-        place = Place(code.co_filename, line, code.co_qualname)
+        place = SourcePlace(code.co_filename, line, code.co_qualname)
         found = _places[id(code), line] = code, place
     return found[1]
 

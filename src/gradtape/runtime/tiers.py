@@ -33,7 +33,7 @@ from gradtape.logs import Log
 from gradtape.runtime import when_to_compile
 from gradtape.runtime.numpy_plan import NumpyPlan
 from gradtape.runtime.probe import PROBE
-from gradtape.runtime.when_to_compile import Outline, Policy, work
+from gradtape.runtime.when_to_compile import CompilePolicy, Outline, work
 from gradtape.trace.modes import modes
 from gradtape.trace.uncollected import uncollected
 from gradtape.trace.value import Content
@@ -105,9 +105,9 @@ class TieredPlan:
         self._runs += 1
         if self.in_numpy is None:
             self.in_numpy = uncollected(self._planned_in_numpy)
-        begin = Policy.clock()
+        begin = CompilePolicy.clock()
         results = self._run_in_numpy(self.in_numpy, inputs)
-        self._outline.pay(Policy.clock() - begin)
+        self._outline.pay(CompilePolicy.clock() - begin)
         return results
 
     def _run_in_numpy(self, plan: NumpyPlan, inputs: Sequence[Input]) -> list[Content]:
@@ -196,7 +196,7 @@ class TieredPlan:
                 with llvm.importing():
                     # Imported here because it loads the compiler.
                     from gradtape.runtime.compiled_plan import compiled_plan
-                first, Policy.loaded = not Policy.loaded, True
+                first, CompilePolicy.loaded = not CompilePolicy.loaded, True
                 optimised = (
                     self._loops[0]
                     if self._loops

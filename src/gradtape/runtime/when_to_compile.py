@@ -22,7 +22,7 @@ from gradtape.compiler.lower.effort import Effort, effort_for
 from gradtape.compiler.objects import known_programs
 from gradtape.compiler.objects.emission import processors
 from gradtape.compiler.passes.routine_op import cost_of
-from gradtape.compiler.passes.units import Call, Fused, Loop, Registers, inner_nodes
+from gradtape.compiler.passes.units import Call, Fused, FusedLoop, Registers, inner_nodes
 from gradtape.ir import Node, Program
 from gradtape.ops.control.bodies import held
 from gradtape.ops.control.while_loop import WHILE
@@ -55,7 +55,7 @@ STEP_ELEMENTS = 1000
 _OP, _SPEC = attrgetter("op"), attrgetter("spec")
 
 
-class Policy:
+class CompilePolicy:
     """What the decisions of this process rest on. Tests replace the clock by one that counts."""
 
     # Seconds, as a function without arguments.
@@ -105,9 +105,9 @@ class Outline:
     def pay(self, seconds: float) -> None:
         """Note a run in NumPy."""
         if self.runs:
-            Policy.repeated += seconds
+            CompilePolicy.repeated += seconds
             if self.runs == 1:
-                Policy.repeated += self.spent
+                CompilePolicy.repeated += self.spent
         self.runs += 1
         self.spent += seconds
 
@@ -148,7 +148,7 @@ def cost(fused: Fused) -> float:
     return PLAN + OP * ops + together
 
 
-def _price(unit: Loop | Registers) -> float:
+def _price(unit: FusedLoop | Registers) -> float:
     """What the kernel of a loop or routine costs."""
     if isinstance(unit, Registers):
         return KERNEL[Effort.QUICK] + STEP * cost_of(unit.routine)
@@ -166,7 +166,7 @@ def note_compiled(fused: Fused) -> None:
             _compiled.add(_called(unit))
 
 
-def _signature(unit: Loop | Registers) -> _Signature:
+def _signature(unit: FusedLoop | Registers) -> _Signature:
     return (_price(unit), *map(_OP, inner_nodes(unit)))
 
 
@@ -180,7 +180,9 @@ def pays(spent: float, expected: float, once: float = ONCE, rent: float = RENT) 
     # The scale is at least LEAST, and takes time to measure.
     if spent < LEAST * expected or spent < scale() * expected:
         return False
-    return Policy.loaded or max(Policy.repeated / rent, spent) >= scale() * (expected + once)
+    return CompilePolicy.loaded or max(CompilePolicy.repeated / rent, spent) >= scale() * (
+        expected + once
+    )
 
 
 LEAST, MOST = 0.25, 4.0
@@ -188,25 +190,25 @@ LEAST, MOST = 0.25, 4.0
 
 def scale() -> float:
     """How long compiling takes here, in units of what the constants say."""
-    if Policy.scale is None:
+    if CompilePolicy.scale is None:
         found = min(_fixed_work() for _ in range(3)) / UNIT
-        Policy.scale = min(max(found, LEAST), MOST)
-    return Policy.scale
+        CompilePolicy.scale = min(max(found, LEAST), MOST)
+    return CompilePolicy.scale
 
 
 def _fixed_work() -> float:
     """The seconds of some Python code that is always the same."""
-    begin, found = Policy.clock(), {}
+    begin, found = CompilePolicy.clock(), {}
     for number in range(400):
         found[number] = (number, str(number))
-    return Policy.clock() - begin
+    return CompilePolicy.clock() - begin
 
 
 def calibrate(expected: float, took: float) -> None:
     """Learn from a compilation how fast this machine is."""
     if expected > 0 and took > 0:
         ratio = min(max(took / (expected * scale()), LEAST), MOST)
-        Policy.scale = min(max(scale() * ratio**0.25, LEAST), MOST)
+        CompilePolicy.scale = min(max(scale() * ratio**0.25, LEAST), MOST)
 
 
 def run_in_numpy(program: Program, elements: int) -> float:

@@ -10,7 +10,7 @@ from gradtape.autodiff.python_rules import Checkpointed
 from gradtape.ir.node import PICK, Node
 from gradtape.ir.op import Op
 from gradtape.ops.custom.custom import NAMED
-from gradtape.pytree import flatten, unflatten
+from gradtape.pytree import Tree, flatten, unflatten
 from gradtape.records import dataclass
 from gradtape.runtime.kept_for_backward import is_expensive
 from gradtape.tape.custom_rules import not_callable, with_rule
@@ -24,7 +24,6 @@ KINDS = ("nothing", "everything", "contractions")
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Tree = TypeVar("Tree")
 
 
 @dataclass(frozen=True)

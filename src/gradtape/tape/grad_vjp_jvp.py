@@ -10,7 +10,7 @@ from typing import Any, Concatenate, Literal, ParamSpec, TypeAlias, TypeVar, ove
 from gradtape.argument_checks import check_function
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.ops.elementwise.arithmetic import identity
-from gradtape.pytree import map_leaves
+from gradtape.pytree import Tree, map_leaves
 from gradtape.tape.function_types import FunctionOf
 from gradtape.tape.gradient_tape import GradientTape, function_tape
 from gradtape.tensor.tensor import Tensor, asarray
@@ -19,7 +19,6 @@ from gradtape.tensor.tensor_like import TensorLike
 __all__ = ["grad", "jvp", "value_and_grad", "vjp"]
 
 P = ParamSpec("P")
-Tree = TypeVar("Tree")
 Result = TypeVar("Result")
 Aux = TypeVar("Aux")
 # From a cotangent of the value to a tuple of cotangents, one like each primal.

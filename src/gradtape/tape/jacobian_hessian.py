@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, overload
 
 from gradtape.argument_checks import check_function
 from gradtape.autodiff.chunks import limits
 from gradtape.errors import ShapeError
-from gradtape.pytree import flatten, map_leaves
+from gradtape.pytree import Tree, flatten, map_leaves
 from gradtape.tape.function_types import FunctionOf
 from gradtape.tape.grad_vjp_jvp import as_sources, chosen_arguments, split_result, watched_arguments
 from gradtape.tape.gradient_tape import GradientTape, function_tape
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["hessian", "hvp", "jacfwd", "jacobian", "jacrev", "vhp"]
 
 P = ParamSpec("P")
-Tree = TypeVar("Tree")
 
 
 @overload

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Self, SupportsIndex, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 
     BinaryMethod: TypeAlias = Callable[["Operators", TensorLike], Tensor]
 
-Number = TypeVar("Number", bool, int)
-Same = TypeVar("Same", bound="Operators")
+Decided = TypeVar("Decided", bool, int)
 
 
 def reflected(function: BinaryFunction) -> BinaryMethod:
@@ -203,7 +202,7 @@ class Operators:
             )
         return self._decided(int)
 
-    def _decided(self, kind: type[Number]) -> Number:
+    def _decided(self, kind: type[Decided]) -> Decided:
         """A value that Python is about to act on: in a captured function it becomes a guard."""
         tensor: Any = getattr(self, "value", self)
         recording = tensor.recording
@@ -283,7 +282,7 @@ class Operators:
         """Always "cpu"."""
         return "cpu"
 
-    def to_device(self: Same, device: str, /, *, stream: object = None) -> Same:
+    def to_device(self, device: str, /, *, stream: object = None) -> Self:
         """This tensor: "cpu" is the only device."""
         if device != "cpu" or stream is not None:
             raise ValueError(f"to_device: {device!r} is not a device here. The only one is 'cpu'.")

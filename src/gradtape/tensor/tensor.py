@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from gradtape.ir.spec import Spec, spec
 from gradtape.ops.arrays import indexing
 from gradtape.ops.elementwise.arithmetic import identity
 from gradtape.ops.families.casting import cast
-from gradtape.pytree import flatten
+from gradtape.pytree import Tree, flatten
 from gradtape.runtime import tiers
 from gradtape.runtime.flush import compute_handle
 from gradtape.tensor.array_api import check_version
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from gradtape.tensor.variable import Variable
 
 __all__ = ["Tensor", "asarray", "evaluate", "from_dlpack", "program_of"]
-
-Tree = TypeVar("Tree")
 
 
 class Tensor(Handle, Operators, Displayed):

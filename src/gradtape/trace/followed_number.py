@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-Number = int | float | complex
 Compute = Callable[[Sequence[Any]], Any]
 # Compares equal for formulas that compute the same from the same arguments.
 FormulaKey = tuple[Any, ...]
@@ -26,7 +25,7 @@ FormulaKey = tuple[Any, ...]
 _PLAIN = (int, float, complex, bool)
 
 
-class Formula:
+class NumberFormula:
     """How a replay computes a number from the inputs of its call; comparable."""
 
     __slots__ = ("compute", "key")
@@ -36,26 +35,26 @@ class Formula:
         self.key = key
 
     @classmethod
-    def of_input(cls, position: int) -> Formula:
+    def of_input(cls, position: int) -> NumberFormula:
         """An input itself."""
         return cls(operator.itemgetter(position), ("input", position))
 
     @classmethod
-    def of_constant(cls, value: Any) -> Formula:
+    def of_constant(cls, value: Any) -> NumberFormula:
         """A number that is the same in every call."""
         return cls(lambda numbers: value, ("constant", type(value), repr(value)))
 
-    def then(self, operate: Callable[..., Any], *others: Formula) -> Formula:
+    def then(self, operate: Callable[..., Any], *others: NumberFormula) -> NumberFormula:
         """The result of `operate` on this number and others."""
         if not others:
             compute = self.compute
-            return Formula(lambda numbers: operate(compute(numbers)), (operate, self.key))
+            return NumberFormula(lambda numbers: operate(compute(numbers)), (operate, self.key))
         parts = [self.compute, *[each.compute for each in others]]
 
         def computed(numbers: Sequence[object]) -> object:
             return operate(*[part(numbers) for part in parts])
 
-        return Formula(computed, (operate, self.key, *[each.key for each in others]))
+        return NumberFormula(computed, (operate, self.key, *[each.key for each in others]))
 
     def inputs(self) -> list[int]:
         """The positions of the inputs that it reads."""
@@ -69,7 +68,7 @@ class Formula:
         return found
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Formula) and self.key == other.key
+        return isinstance(other, NumberFormula) and self.key == other.key
 
     def __hash__(self) -> int:
         return hash(self.key)
@@ -80,15 +79,15 @@ class NumberGuards:
 
     __slots__ = ("add",)
 
-    def __init__(self, add: Callable[[Formula, object], None]) -> None:
-        self.add: Callable[[Formula, object], None] | None = add
+    def __init__(self, add: Callable[[NumberFormula, object], None]) -> None:
+        self.add: Callable[[NumberFormula, object], None] | None = add
 
 
 class Followed:
     """A base of numbers whose arithmetic is followed while a function is captured."""
 
     plain: Any
-    formula: Formula
+    formula: NumberFormula
     guards: NumberGuards
 
     def read(self) -> Any:
@@ -104,7 +103,10 @@ class Followed:
             return value
         formula = self.formula.then(
             operate,
-            *[x.formula if isinstance(x, Followed) else Formula.of_constant(x) for x in others],
+            *[
+                x.formula if isinstance(x, Followed) else NumberFormula.of_constant(x)
+                for x in others
+            ],
         )
         kind = _FOLLOWED.get(type(value))
         if kind is None:
@@ -116,7 +118,7 @@ class Followed:
         """The result of `look`, guarded: other values may give the same result."""
         found = look(self.plain, *others)
         if self.guards.add is not None:
-            constants = map(Formula.of_constant, others)
+            constants = map(NumberFormula.of_constant, others)
             self.guards.add(self.formula.then(look, *constants), found)
         return found
 
@@ -145,7 +147,10 @@ class FollowedFloat(Followed, float):
     """A float among the arguments of a captured run, or computed from them."""
 
     def __new__(
-        cls, value: Any = 0.0, formula: Formula | None = None, guards: NumberGuards | None = None
+        cls,
+        value: Any = 0.0,
+        formula: NumberFormula | None = None,
+        guards: NumberGuards | None = None,
     ) -> Any:
         return _made(float, cls, value, formula, guards)
 
@@ -157,7 +162,10 @@ class FollowedInt(Followed, int):
     """An int among the arguments of a captured run, or computed from them."""
 
     def __new__(
-        cls, value: Any = 0, formula: Formula | None = None, guards: NumberGuards | None = None
+        cls,
+        value: Any = 0,
+        formula: NumberFormula | None = None,
+        guards: NumberGuards | None = None,
     ) -> Any:
         return _made(int, cls, value, formula, guards)
 
@@ -169,7 +177,10 @@ class FollowedComplex(Followed, complex):
     """A complex number among the arguments of a captured run, or computed from them."""
 
     def __new__(
-        cls, value: Any = 0, formula: Formula | None = None, guards: NumberGuards | None = None
+        cls,
+        value: Any = 0,
+        formula: NumberFormula | None = None,
+        guards: NumberGuards | None = None,
     ) -> Any:
         return _made(complex, cls, value, formula, guards)
 
@@ -178,7 +189,7 @@ class FollowedComplex(Followed, complex):
 
 
 def _made(
-    base: Any, kind: Any, value: Any, formula: Formula | None, guards: NumberGuards | None
+    base: Any, kind: Any, value: Any, formula: NumberFormula | None, guards: NumberGuards | None
 ) -> Any:
     """A followed number; a plain one if somebody's code calls the class as it would `float`."""
     if guards is None:
@@ -192,9 +203,9 @@ _FOLLOWED: dict[type, Any] = {float: FollowedFloat, int: FollowedInt, complex: F
 FOLLOWED = tuple(_FOLLOWED.values())
 
 
-def followed(value: Number, position: int, guards: NumberGuards) -> Any:
+def followed(value: complex, position: int, guards: NumberGuards) -> Any:
     """The number at a position of the inputs, followed."""
-    return _FOLLOWED[type(value)](value, Formula.of_input(position), guards)
+    return _FOLLOWED[type(value)](value, NumberFormula.of_input(position), guards)
 
 
 def plain(value: Any) -> Any:

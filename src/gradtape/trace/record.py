@@ -22,7 +22,7 @@ from gradtape.trace.recording import Recording, state
 from gradtape.trace.value import Handle, Value, host_value
 
 # Tensors, variables, numbers, arrays, nests of these, and objects with `__gradtape__`.
-Operands = tuple[object, ...]
+AnyOperands = tuple[object, ...]
 SCALARS = frozenset((bool, int, float, complex, *FOLLOWED))
 # The number of axes that an array of NumPy has at most.
 MAX_DIMENSIONS = 64
@@ -95,7 +95,7 @@ def stack_nest(nest: Any, depth: int = 0) -> Any:
     return record(OPERATORS.stack, tuple(parts), (0,))
 
 
-def partner_dtype(op: Op, operands: Operands) -> DType | None:
+def partner_dtype(op: Op, operands: AnyOperands) -> DType | None:
     """The dtype that Python scalars among the operands adapt to, or None."""
     positions = range(len(operands)) if op.weak is None else op.weak
     found = None
@@ -106,7 +106,7 @@ def partner_dtype(op: Op, operands: Operands) -> DType | None:
     return found
 
 
-def enter_operands(recording: Recording, op: Op, operands: Operands) -> tuple[Node, ...]:
+def enter_operands(recording: Recording, op: Op, operands: AnyOperands) -> tuple[Node, ...]:
     """The nodes of operands of any kind; Python scalars adapt to the dtype of the others."""
     nodes: list[Any] = []  # None for a scalar, until the dtype of the others is known
     scalars = False
@@ -133,7 +133,7 @@ def enter_operands(recording: Recording, op: Op, operands: Operands) -> tuple[No
     return tuple(nodes)
 
 
-def _enter_anything(recording: Recording, op: Op, operands: Operands) -> tuple[Node, ...]:
+def _enter_anything(recording: Recording, op: Op, operands: AnyOperands) -> tuple[Node, ...]:
     """`enter_operands` where an array, a list or another foreign object is among the operands."""
     partner = None
     if any(type(operand) in SCALARS for operand in operands):
@@ -146,7 +146,7 @@ def _enter_anything(recording: Recording, op: Op, operands: Operands) -> tuple[N
     )
 
 
-def _with_dtypes(operands: Operands) -> Operands:
+def _with_dtypes(operands: AnyOperands) -> AnyOperands:
     """The operands with lists and other nests as arrays, so that scalars can adapt to them."""
     return tuple(
         operand
@@ -156,7 +156,7 @@ def _with_dtypes(operands: Operands) -> Operands:
     )
 
 
-def record(op: Op, operands: Operands, params: Params = ()) -> Any:
+def record(op: Op, operands: AnyOperands, params: Params = ()) -> Any:
     """Apply an op: to nodes it gives a node, to anything else a handle in the recording.
 
     This is the general path. Closures in `ops.families.elementwise` and the native recorder take
@@ -202,7 +202,7 @@ def record(op: Op, operands: Operands, params: Params = ()) -> Any:
     return result
 
 
-def _as_nodes(op: Op, operands: Operands) -> tuple[Node, ...]:
+def _as_nodes(op: Op, operands: AnyOperands) -> tuple[Node, ...]:
     operands = tuple(map(read_all, operands))
     partner = partner_dtype(op, operands)
     return tuple(

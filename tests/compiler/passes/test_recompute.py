@@ -8,7 +8,7 @@ import pytest
 import gradtape as gt
 from gradtape.compiler.lower.fused_loops import fusible
 from gradtape.compiler.passes.fuse import fuse
-from gradtape.compiler.passes.units import Loop
+from gradtape.compiler.passes.units import FusedLoop
 from gradtape.ir.node import leaf
 from gradtape.ir.program import program
 from gradtape.ir.spec import spec
@@ -27,7 +27,7 @@ def leaves(count, dtype="float32"):
 
 def loops(*outputs):
     units = fuse(program(list(outputs)), fusible).units
-    return [unit for unit in units if isinstance(unit, Loop)]
+    return [unit for unit in units if isinstance(unit, FusedLoop)]
 
 
 def test_a_product_is_not_stored_for_a_later_loop():

@@ -11,7 +11,7 @@ from gradtape.compiler.passes import loops_of, optimize, routines
 from gradtape.compiler.passes.routine_op import ROUTINE, body_of
 from gradtape.compiler.passes.routines import with_routines
 from gradtape.compiler.passes.scalar_steps import Combine, template_of
-from gradtape.compiler.passes.units import Call, Loop, Registers
+from gradtape.compiler.passes.units import Call, FusedLoop, Registers
 from gradtape.ir.node import apply, constant, leaf
 from gradtape.ir.program import program
 from gradtape.ir.spec import spec
@@ -91,7 +91,7 @@ def test_a_chain_on_one_vector_stays_a_loop():
         y = y * x + 0.5
     assert not routines_in(outlined(y))
     (unit,) = units_of(y)
-    assert isinstance(unit, Loop)
+    assert isinstance(unit, FusedLoop)
 
 
 def test_few_loops_are_not_worth_a_routine():
@@ -125,8 +125,8 @@ def test_a_loop_waits_for_no_more_than_it_reads(always):
     late = gt.max(a * total) + gt.max(a * scale)
     units = units_of(x * scale, late)
     kinds = [type(unit) for unit in units]
-    assert kinds.count(Loop) == 1
-    assert kinds == [Registers, Loop, Registers]
+    assert kinds.count(FusedLoop) == 1
+    assert kinds == [Registers, FusedLoop, Registers]
 
 
 def test_a_view_outside_needs_no_memory(always):
@@ -177,7 +177,7 @@ def test_known_positions_are_followed_and_others_are_not(always):
         np.testing.assert_array_equal(
             Value(content, found.outputs[0].spec).array, 19 - np.arange(0, 16, 4)
         )
-        assert any(isinstance(unit, Loop) for unit in plan.lowered.fused.units) is not inside
+        assert any(isinstance(unit, FusedLoop) for unit in plan.lowered.fused.units) is not inside
 
 
 def test_tables_are_literals_and_literals_are_folded(always):

@@ -6,14 +6,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from gradtape.ir.origin import Place
+from gradtape.ir.origin import SourcePlace
 from gradtape.tools.profiler import advice, steady
 from gradtape.tools.profiler.collector import Reading
 from gradtape.tools.profiler.groups import Group, PlanRecord
 from gradtape.tools.profiler.plan_log import Runs
 
 PLAN = object()
-HERE = Place("train.py", 3, "step")
+HERE = SourcePlace("train.py", 3, "step")
 
 
 def record(tier, runs, per_run, plan=PLAN, address=7):

@@ -19,7 +19,7 @@ from gradtape.compiler.emit.loops import Emitter
 from gradtape.compiler.emit.reductions import emit_rows, emit_running, emit_whole
 from gradtape.compiler.emit.register_code import RegisterCode, register_text
 from gradtape.compiler.lower.effort import Effort
-from gradtape.compiler.lower.kernel import LONG_BODY, STRIDED, Kernel, Layout, lane_count
+from gradtape.compiler.lower.kernel import LONG_BODY, STRIDED, Kernel, KernelLayout, lane_count
 from gradtape.compiler.objects import llvm
 from gradtape.compiler.objects.emission import Source
 from gradtape.concurrency import WeakTable, new_lock
@@ -150,14 +150,14 @@ def _scatter_elements(e: Emitter) -> None:
     nest([])
 
 
-_EMITTERS: dict[Layout, Callable[[Emitter], None]] = {
-    Layout.MAP: _map,
-    Layout.SCATTER: _scatter,
-    Layout.SCATTER_ELEMENTS: _scatter_elements,
-    Layout.RUNNING: emit_running,
-    Layout.ROWS: emit_rows,
-    Layout.COLUMNS: emit_columns,
-    Layout.WHOLE: emit_whole,
+_EMITTERS: dict[KernelLayout, Callable[[Emitter], None]] = {
+    KernelLayout.MAP: _map,
+    KernelLayout.SCATTER: _scatter,
+    KernelLayout.SCATTER_ELEMENTS: _scatter_elements,
+    KernelLayout.RUNNING: emit_running,
+    KernelLayout.ROWS: emit_rows,
+    KernelLayout.COLUMNS: emit_columns,
+    KernelLayout.WHOLE: emit_whole,
 }
 
 

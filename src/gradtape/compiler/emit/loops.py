@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 
 from gradtape.compiler.emit.memory import Memory, VectorPlace
-from gradtape.compiler.lower.kernel import BOOL, SAME, SCALAR, Kernel, KernelArray, Layout
+from gradtape.compiler.lower.kernel import BOOL, SAME, SCALAR, Kernel, KernelArray, KernelLayout
 from gradtape.compiler.objects import llvm
 from gradtape.ops.families.lowering import add
 from gradtape.ops.families.vector_code import Vector
@@ -41,7 +41,7 @@ class Emitter(Memory):
             *(KernelArray(reduction.dtype, reduction.access) for reduction in kernel.reductions),
         ]
         # A whole reduction over several axes also gets the length of its chunks.
-        more = 1 if kernel.layout is Layout.WHOLE and kernel.axes > 1 else 0
+        more = 1 if kernel.layout is KernelLayout.WHOLE and kernel.axes > 1 else 0
         self.sizes = [self._load_argument() for _ in range(kernel.axes + more)]
         self.bases: list[str] = []
         self.strides: list[list[str]] = []

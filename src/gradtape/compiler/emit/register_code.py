@@ -17,7 +17,14 @@ from gradtape.caches import remembered
 from gradtape.compiler.emit.accumulators import accumulator
 from gradtape.compiler.emit.builder import Builder, rounding_mode
 from gradtape.compiler.emit.memory import Memory
-from gradtape.compiler.lower.kernel import SAME, SCALAR, KernelArray, Layout, Reduce, joint_calls
+from gradtape.compiler.lower.kernel import (
+    SAME,
+    SCALAR,
+    KernelArray,
+    KernelLayout,
+    Reduce,
+    joint_calls,
+)
 from gradtape.compiler.passes.scalar_steps import (
     Apply,
     Combine,
@@ -43,7 +50,7 @@ class RegisterCode:
     steps: tuple[Step | None, ...]
     stores: tuple[Stored, ...]
     # As a Kernel has them.
-    layout: ClassVar[Layout] = Layout.REGISTERS
+    layout: ClassVar[KernelLayout] = KernelLayout.REGISTERS
     axes: ClassVar[int] = 0
     tabled: ClassVar[tuple[int, ...]] = ()
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # An axis of an iteration space: its size, whether it is reduced, and the step of each array along
 # it, in elements.
-Axis = tuple[int, bool, list[int]]
+SpaceAxis = tuple[int, bool, list[int]]
 # An array: the node whose memory holds it (or the name of scratch memory), its offset there in
 # bytes (or the bytes of scratch memory), and its strides in bytes.
 Entry = tuple[Node | str, int, tuple[int, ...]]
@@ -46,7 +46,7 @@ class Lowered:
 
 
 def lowered(
-    kernel: Kernel, axes: list[Axis], entries: list[Entry], total: int, grain: int
+    kernel: Kernel, axes: list[SpaceAxis], entries: list[Entry], total: int, grain: int
 ) -> Lowered:
     """A kernel with its arguments and the work that they make."""
     sizes = tuple(axis[0] for axis in axes)
@@ -59,9 +59,9 @@ def code_of(dtype: DType) -> str:
     return np.dtype(dtype).str[1:]
 
 
-def merge_axes(axes: list[Axis]) -> list[Axis]:
+def merge_axes(axes: list[SpaceAxis]) -> list[SpaceAxis]:
     """Join neighbouring axes that every array walks as one."""
-    merged: list[Axis] = []
+    merged: list[SpaceAxis] = []
     for n, reduced, strides in axes:
         if merged:
             m, role, outer = merged[-1]
@@ -72,7 +72,7 @@ def merge_axes(axes: list[Axis]) -> list[Axis]:
     return merged
 
 
-def walks_of(axes: list[Axis], arrays: int) -> list[list[int]]:
+def walks_of(axes: list[SpaceAxis], arrays: int) -> list[list[int]]:
     """The steps of each array along the axes, from the outermost to the innermost."""
     return [[axis[2][array] for axis in axes] for array in range(arrays)]
 

@@ -9,8 +9,8 @@ from gradtape.compiler.lower.kernel import (
     STRIDED,
     Kernel,
     KernelArray,
+    KernelLayout,
     KernelStep,
-    Layout,
     Store,
     lane_count,
 )
@@ -35,16 +35,16 @@ def _lower(node: Node, piece: Piece, access: dict[Node, Access], bits: int) -> a
     if piece.strides is not None:
         strides.append(piece.strides)
     strides.append(piece.target)
-    axes: list[arguments.Axis] = [
+    axes: list[arguments.SpaceAxis] = [
         (n, False, [each[axis] for each in strides]) for axis, n in enumerate(piece.shape) if n != 1
     ]
     axes = arguments.merge_axes(axes) or [(1, False, [1] * len(strides))]
-    layout = Layout.SCATTER if piece.writes else Layout.MAP
+    layout = KernelLayout.SCATTER if piece.writes else KernelLayout.MAP
     short = piece.writes and axes[-1][0] < bits // (8 * node.dtype.itemsize)
     if short or any(axes[-1][2][number] for number in _writing(piece)):
         # Two lanes must not write to one element. A row that is shorter than a vector would need a
         # mask, and a processor waits to read what it has written with a mask.
-        layout = Layout.SCATTER_ELEMENTS
+        layout = KernelLayout.SCATTER_ELEMENTS
         moving = [0] * len(indices)
         axes.append((1, False, moving + [1] * (len(strides) - len(indices))))
     walks = arguments.walks_of(axes, len(strides))
@@ -59,7 +59,7 @@ def _writing(piece: Piece) -> range:
     return range(len(piece.reads), len(piece.reads) + len(piece.writes))
 
 
-def _kernel(node: Node, piece: Piece, walks: list[list[int]], layout: Layout) -> Kernel:
+def _kernel(node: Node, piece: Piece, walks: list[list[int]], layout: KernelLayout) -> Kernel:
     indices = len(piece.reads) + len(piece.writes)
     operands = [KernelArray("i8", arguments.access_of(walks[number])) for number in range(indices)]
     body: tuple[KernelStep, ...] = ()

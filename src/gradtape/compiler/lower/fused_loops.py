@@ -8,9 +8,9 @@ from collections.abc import Collection, Mapping
 from gradtape.caches import remembered
 from gradtape.compiler.emit.builder import Builder
 from gradtape.compiler.lower.arguments import (
-    Axis,
     Entry,
     Lowered,
+    SpaceAxis,
     access_of,
     code_of,
     lowered,
@@ -25,14 +25,14 @@ from gradtape.compiler.lower.kernel import (
     UNIT,
     Kernel,
     KernelArray,
+    KernelLayout,
     KernelStep,
-    Layout,
     Reduce,
     Store,
     lane_count,
     scalar_type,
 )
-from gradtape.compiler.passes.units import Loop, LoopContent
+from gradtape.compiler.passes.units import FusedLoop, LoopContent
 from gradtape.dtypes import DType
 from gradtape.ir import Accumulation, Node, NotLowered, Op, Shape
 from gradtape.ops.families.casting import CAST
@@ -58,13 +58,13 @@ def lower_scan(node: Node, access: dict[Node, Access], bits: int) -> Lowered:
     # In reverse, each array starts at its last element along the axis.
     ends = [(length - 1) * steps[axis] if reverse else 0 for steps in strides]
     sign = -1 if reverse else 1
-    kept: list[Axis] = [
+    kept: list[SpaceAxis] = [
         (n, False, [steps[at] for steps in strides])
         for at, n in enumerate(node.shape)
         if at != axis and n != 1
     ]
     kept = merge_axes(kept) or [(1, False, [1] * len(strides))]
-    walked: Axis = (length, True, [sign * steps[axis] for steps in strides])
+    walked: SpaceAxis = (length, True, [sign * steps[axis] for steps in strides])
     axes = [*kept[:-1], walked, kept[-1]]
     walks = walks_of(axes, len(strides))
     kernel = _kernel(node, walks)
@@ -96,7 +96,7 @@ def _kernel(node: Node, walks: list[list[int]]) -> Kernel:
     # A recurrence has a second operand, the factor; it comes first.
     factor = numbers[0] if numbers[1:] else -1
     reduction = Reduce(numbers[-1], node.op.scan, code, target_access(walks[-1]), factor=factor)
-    return Kernel(Layout.RUNNING, len(walks[0]), operands, tuple(body), (), (reduction,), 1)
+    return Kernel(KernelLayout.RUNNING, len(walks[0]), operands, tuple(body), (), (reduction,), 1)
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ def _lowers(op: Op, params: tuple[object, ...], dtypes: tuple[DType, ...], resul
 
 
 def lower(
-    loop: Loop,
+    loop: FusedLoop,
     access: dict[Node, Access],
     constants: set[Node],
     bits: int,
@@ -184,7 +184,7 @@ def lower(
     return nest.kernels(content.body, bits)
 
 
-def _numbered(loop: Loop, access: dict[Node, Access]) -> tuple[list[ReadArray], list[int]]:
+def _numbered(loop: FusedLoop, access: dict[Node, Access]) -> tuple[list[ReadArray], list[int]]:
     """The arrays that a loop reads, each once, and the number of the array that each node is."""
     assert loop.content is not None
     operands: list[ReadArray] = []
@@ -202,7 +202,7 @@ def _numbered(loop: Loop, access: dict[Node, Access]) -> tuple[list[ReadArray], 
     return operands, numbers
 
 
-def _content(loop: Loop, access: dict[Node, Access], constants: set[Node]) -> LoopContent:
+def _content(loop: FusedLoop, access: dict[Node, Access], constants: set[Node]) -> LoopContent:
     """The computation of a loop, as instructions on operands by number."""
     # Operands are numbered before the body, so they come first.
     reads = {
@@ -255,7 +255,7 @@ class _Nest:
 
     def __init__(
         self,
-        loop: Loop,
+        loop: FusedLoop,
         operands: list[ReadArray],
         stores: list[tuple[int, Node]],
         reductions: list[tuple[int, Node]],
@@ -284,7 +284,7 @@ class _Nest:
             axes.sort(key=lambda axis: -sum(map(abs, axis[2][:read])))
         self.axes = merge_axes(axes)
 
-    def _may_permute(self, axes: list[Axis]) -> bool:
+    def _may_permute(self, axes: list[SpaceAxis]) -> bool:
         """Whether axes may change places: positions count along reduced axes in their order."""
         reduced = sum(axis[1] for axis in axes)
         return bool(self.reductions) and (reduced < 2 or not self._finds_positions())
@@ -299,17 +299,17 @@ class _Nest:
         count = sum(roles)
         if not self.reductions:
             axes = self.axes or [(1, False, self._single_steps())]
-            return [self._lowered(Layout.MAP, axes, body, bits)]
+            return [self._lowered(KernelLayout.MAP, axes, body, bits)]
         if count == 0:  # All reduced axes have length 1: each result is its operand.
             axes = [*self.axes, (1, True, [0] * self._entries())]
-            return [self._lowered(Layout.ROWS, axes, body, bits)]
+            return [self._lowered(KernelLayout.ROWS, axes, body, bits)]
         if count == len(roles):
             return self._whole(self.axes, body, bits)
         reduced = [axis for axis in self.axes if axis[1]]
         kept = [axis for axis in self.axes if not axis[1]]
         if roles[-1] and not _are_short(reduced, kept[-1]):
-            return [self._lowered(Layout.ROWS, [*kept, *reduced], body, bits)]
-        return [self._lowered(Layout.COLUMNS, [*kept[:-1], *reduced, kept[-1]], body, bits)]
+            return [self._lowered(KernelLayout.ROWS, [*kept, *reduced], body, bits)]
+        return [self._lowered(KernelLayout.COLUMNS, [*kept[:-1], *reduced, kept[-1]], body, bits)]
 
     def _single_steps(self) -> list[int]:
         """The steps of all arrays along an axis of length 1 that stands for no axis.
@@ -324,12 +324,14 @@ class _Nest:
     def _entries(self) -> int:
         return len(self.operands) + len(self.stores) + len(self.reductions)
 
-    def _whole(self, axes: list[Axis], body: tuple[KernelStep, ...], bits: int) -> list[Lowered]:
+    def _whole(
+        self, axes: list[SpaceAxis], body: tuple[KernelStep, ...], bits: int
+    ) -> list[Lowered]:
         """All elements into one: chunks first, then the results of the chunks."""
         if not all(_accumulation(node).joins_results for _, node in self.reductions):
             # A chunk would have to hand on more than its result, as a value and its position.
-            return [self._lowered(Layout.ROWS, axes, body, bits)]
-        first = self._lowered(Layout.WHOLE, axes, body, bits)
+            return [self._lowered(KernelLayout.ROWS, axes, body, bits)]
+        first = self._lowered(KernelLayout.WHOLE, axes, body, bits)
         assert isinstance(first.kernel, Kernel)
         points = CHUNK * lane_count(first.kernel, bits)
         rows = max(1, points // math.prod(first.sizes[1:]))
@@ -358,7 +360,7 @@ class _Nest:
         return found or kernel
 
     def _lowered(
-        self, layout: Layout, axes: list[Axis], body: tuple[KernelStep, ...], bits: int
+        self, layout: KernelLayout, axes: list[SpaceAxis], body: tuple[KernelStep, ...], bits: int
     ) -> Lowered:
         inner = len(axes) - 1
         walks = walks_of(axes, self._entries())
@@ -372,7 +374,7 @@ class _Nest:
                 value,
                 KernelArray(code_of(node.dtype), target_access(walks[first + position])),
                 # Every vector is aligned only if there is one axis.
-                layout is Layout.MAP and len(axes) == 1 and node in self.streamed,
+                layout is KernelLayout.MAP and len(axes) == 1 and node in self.streamed,
             )
             for position, (value, node) in enumerate(self.stores)
         )
@@ -390,14 +392,14 @@ class _Nest:
             (node, offset * dtype.itemsize, tuple(s * dtype.itemsize for s in walks[position]))
             for position, (node, dtype, offset) in enumerate(owners)
         ]
-        outer = inner > reduced if layout is Layout.COLUMNS else inner > 0
+        outer = inner > reduced if layout is KernelLayout.COLUMNS else inner > 0
         total, grain = (axes[0][0], 1) if outer else (axes[inner][0], 8 * lane_count(kernel, bits))
         if reduced == len(axes):  # There is nothing to divide; `_whole` divides chunks.
             total = grain = 1
         return lowered(kernel, axes, entries, total, grain)
 
 
-def _are_short(reduced: list[Axis], kept: Axis) -> bool:
+def _are_short(reduced: list[SpaceAxis], kept: SpaceAxis) -> bool:
     """Whether rows are too short for vectors: then the lanes go along the axis that is kept."""
     return math.prod(axis[0] for axis in reduced) <= _SHORT_ROW and kept[0] >= _LONG_AXIS
 
@@ -422,7 +424,7 @@ def _combination(name: str, node: Node, count: int, bits: int) -> list[Lowered]:
     """The kernels that combine partial results that lie one after the other; nearly always one."""
     code = code_of(node.dtype)
     reduction = Reduce(0, _accumulation(node), code, SAME)
-    kernel = Kernel(Layout.WHOLE, 1, (KernelArray(code, UNIT),), (), (), (reduction,), 1)
+    kernel = Kernel(KernelLayout.WHOLE, 1, (KernelArray(code, UNIT),), (), (), (reduction,), 1)
     size = node.dtype.itemsize
     chunks = -(-count // (CHUNK * lane_count(kernel, bits)))
     if chunks == 1:

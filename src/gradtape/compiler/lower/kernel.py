@@ -71,7 +71,7 @@ CHUNK = RADIX * RADIX * RADIX
 LONG_BODY = 48
 
 
-class Layout(Enum):
+class KernelLayout(Enum):
     """The order of a kernel's axes: which of them are reduced, and which are divided."""
 
     # No reduction. Threads divide the outermost axis.
@@ -161,7 +161,7 @@ class Kernel:
     `reduced` is the number of reduced axes: several if some operand cannot walk them as one.
     """
 
-    layout: Layout
+    layout: KernelLayout
     axes: int
     operands: tuple[KernelArray, ...]
     body: tuple[KernelStep, ...]
@@ -233,7 +233,7 @@ def joint_calls(body: Iterable[tuple[int, KernelStep | Apply]]) -> dict[int, Joi
 
 def lane_count(kernel: Kernel, bits: int) -> int:
     """Lanes per vector: as many of the widest element as fit, at least two."""
-    if kernel.layout is Layout.SCATTER_ELEMENTS:
+    if kernel.layout is KernelLayout.SCATTER_ELEMENTS:
         return 1
     return max(2, bits // (8 * kernel.width))
 

@@ -19,7 +19,7 @@ from functools import lru_cache
 from gradtape.compiler.emit.plans.bundles import bundle_ir
 from gradtape.compiler.emit.plans.instructions import Chain
 from gradtape.compiler.lower.arguments import Lowered
-from gradtape.compiler.lower.kernel import Kernel, Layout, element_bytes
+from gradtape.compiler.lower.kernel import Kernel, KernelLayout, element_bytes
 from gradtape.compiler.lower.plan import SlotPlace
 from gradtape.compiler.machine_limits import third_cache
 from gradtape.compiler.objects import llvm
@@ -87,7 +87,7 @@ def rows_of(placed: Placed) -> LoopRows | None:
     (lowered, places), kernel = placed, placed[0].kernel
     if not isinstance(kernel, Kernel):
         return None
-    divided = kernel.axes - 1 if kernel.layout is Layout.COLUMNS else 0
+    divided = kernel.axes - 1 if kernel.layout is KernelLayout.COLUMNS else 0
     if not _goes_by_rows(kernel) or lowered.total != lowered.sizes[divided] or lowered.total < 2:
         return None
     sizes = [n for axis, n in enumerate(lowered.sizes) if axis != divided]
@@ -118,9 +118,9 @@ def rows_of(placed: Placed) -> LoopRows | None:
 def _goes_by_rows(kernel: Kernel) -> bool:
     """Whether the range of a kernel is one of its axes, whose index says which bytes it uses."""
     by_rows = {
-        Layout.MAP: True,
-        Layout.ROWS: kernel.axes > kernel.reduced,
-        Layout.COLUMNS: kernel.axes == kernel.reduced + 1,
+        KernelLayout.MAP: True,
+        KernelLayout.ROWS: kernel.axes > kernel.reduced,
+        KernelLayout.COLUMNS: kernel.axes == kernel.reduced + 1,
     }.get(kernel.layout, False)
     # Stores past the caches need vectors that are aligned, and leave nothing to read again.
     return (

@@ -45,7 +45,7 @@ from gradtape.compiler.objects import llvm
 from gradtape.compiler.passes import for_loops, loops_of
 from gradtape.compiler.passes.result_layouts import is_nest, layouts
 from gradtape.compiler.passes.routines import with_routines
-from gradtape.compiler.passes.units import Call, Fused, Loop, Registers, nodes_of
+from gradtape.compiler.passes.units import Call, Fused, FusedLoop, Registers, nodes_of
 from gradtape.ir import PICK, Node, NotLowered, Program, constant, constant_value, spec
 from gradtape.ir.op_facts import View
 from gradtape.ops.blas_lapack import LETTERS
@@ -373,7 +373,7 @@ def _fixed_value(node: Node) -> Any:
         return node.op.numpy(*empty, **node.keywords)
 
 
-def _is_slow(loop: Loop, streamed: set[Node]) -> bool:
+def _is_slow(loop: FusedLoop, streamed: set[Node]) -> bool:
     """Whether a loop takes so long between its stores that lines would be written in halves.
 
     A store past the caches gathers in a buffer until its line is full. With several results and

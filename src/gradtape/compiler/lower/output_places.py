@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection
 
-from gradtape.compiler.passes.units import Call, Fused, Loop, nodes_of
+from gradtape.compiler.passes.units import Call, Fused, FusedLoop, nodes_of
 from gradtape.ir import Node, Program
 from gradtape.ops.families.memory_copies import Piece
 from gradtape.ops.families.strides import Strides, row_major
@@ -95,7 +95,9 @@ def place_parts(
     `results` have memory of their own. `makes` says of a node whether a unit can write it to any
     place; `kept` nodes need memory of their own as well.
     """
-    movements = [u for u in reversed(fused.units) if isinstance(u, Loop) and u.pieces is not None]
+    movements = [
+        u for u in reversed(fused.units) if isinstance(u, FusedLoop) and u.pieces is not None
+    ]
     if not movements:
         return {}, {}
     parts: PartPlaces = {}
@@ -129,7 +131,7 @@ def place_parts(
             else:
                 copies.append(piece)
         unit.pieces = copies
-    fused.units = [u for u in fused.units if not (isinstance(u, Loop) and u.pieces == [])]
+    fused.units = [u for u in fused.units if not (isinstance(u, FusedLoop) and u.pieces == [])]
     return parts, steps
 
 
@@ -138,14 +140,14 @@ def _readers(fused: Fused, kept: Collection[Node]) -> Counter[Node]:
     read = list(kept)
     for unit in fused.units:
         inputs = [parent for node in nodes_of(unit) for parent in node.inputs]
-        if isinstance(unit, Loop):
+        if isinstance(unit, FusedLoop):
             inputs = [parent for parent in inputs if parent not in unit.pointwise]
         read += inputs
     access = fused.access
     return Counter(access[node].base if node in access else node for node in read)
 
 
-def _overwritten(unit: Loop, fused: Fused, readers: Counter[Node]) -> Node | None:
+def _overwritten(unit: FusedLoop, fused: Fused, readers: Counter[Node]) -> Node | None:
     """The node whose copy a loop begins with and changes then, if nobody else reads that node."""
     assert unit.pieces
     first, *others = unit.pieces
@@ -160,9 +162,9 @@ def _row_by_row(fused: Fused, readers: Counter[Node]) -> Callable[[Piece], Node 
 
     Nobody else may read that node from memory: its elements are where no reader expects them.
     """
-    writers: dict[Node, Loop] = {}
+    writers: dict[Node, FusedLoop] = {}
     for unit in fused.units:
-        if isinstance(unit, Loop) and unit.axes is None and not unit.alone and not unit.copies:
+        if isinstance(unit, FusedLoop) and unit.axes is None and not unit.alone and not unit.copies:
             writers |= dict.fromkeys(unit.outputs, unit)
 
     def rows_of(piece: Piece) -> Node | None:

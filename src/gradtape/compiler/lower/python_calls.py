@@ -31,7 +31,7 @@ def _function() -> int:
 
 def python_call(node: Node, recorded: Node, memory: CallMemory) -> PreparedInstruction:
     """An op that Python computes, as one instruction of a plan; errors name `recorded`."""
-    call = _Call(node, recorded, memory)
+    call = _PythonCall(node, recorded, memory)
     made = Instruction(_function(), [id(call)], 1, code=call)
     return PreparedInstruction(made, False, CALL_WORK, False, call, frozenset((node.op.name,)))
 
@@ -58,7 +58,7 @@ def _array(slots: int, place: SlotPlace, of: Spec, readonly: bool) -> np.ndarray
     return np.asarray(_Memory(address, of, readonly))
 
 
-class _Call:
+class _PythonCall:
     """The function of the slots that computes a node."""
 
     def __init__(self, node: Node, recorded: Node, memory: CallMemory) -> None:

@@ -13,7 +13,7 @@ from gradtape.compiler.passes.recompute import Recomputation
 from gradtape.compiler.passes.result_layouts import layouts
 from gradtape.compiler.passes.routine_op import ROUTINE
 from gradtape.compiler.passes.scalar_steps import reduced_axes
-from gradtape.compiler.passes.units import Call, Fused, Loop, Registers, Unit, nodes_of
+from gradtape.compiler.passes.units import Call, Fused, FusedLoop, Registers, Unit, nodes_of
 from gradtape.ir import OPERATORS, PICK, Node, Program, Shape
 from gradtape.ops.families.memory_copies import pieces
 from gradtape.ops.families.strides import Access, is_strided_view, viewed, whole
@@ -63,10 +63,10 @@ class _Fusion:
             self._program, self._units, self._unit_of, self._access, self._constants
         )
         for unit in self._units:
-            if isinstance(unit, Loop):
+            if isinstance(unit, FusedLoop):
                 recomputation.into(unit)
         _mark_outputs(self._program, self._units, self._unit_of, self._access, self._constants)
-        units = [unit for unit in self._units if not isinstance(unit, Loop) or unit.nodes]
+        units = [unit for unit in self._units if not isinstance(unit, FusedLoop) or unit.nodes]
         return Fused(units, self._access, self._constants)
 
     def _add_result(self, pick: Node) -> None:
@@ -111,11 +111,11 @@ class _Fusion:
             copies = pieces(node, self._memory)
             if copies is None:
                 return self._append(Call(node))
-            return self._append(Loop(node.shape, nodes=[node], pieces=copies, alone=True))
+            return self._append(FusedLoop(node.shape, nodes=[node], pieces=copies, alone=True))
         if op.scan is not None:
             if self._constants.intersection(node.inputs):
                 return self._append(Call(node))
-            return self._append(Loop(node.shape, nodes=[node], alone=True))
+            return self._append(FusedLoop(node.shape, nodes=[node], alone=True))
         if op.reduction is not None:
             return self._join(node, node.inputs[0].shape, reduced_axes(node))
         index = self._join(node, node.shape, None)
@@ -130,9 +130,9 @@ class _Fusion:
         self._units.append(unit)
         return len(self._units) - 1
 
-    def _loop(self, index: int) -> Loop:
+    def _loop(self, index: int) -> FusedLoop:
         loop = self._units[index]
-        assert isinstance(loop, Loop)
+        assert isinstance(loop, FusedLoop)
         return loop
 
     def _join(self, node: Node, space: Shape, axes: tuple[int, ...] | None) -> int:
@@ -152,7 +152,7 @@ class _Fusion:
             fits = axes is None or loop.axes is None or loop.axes == axes
             if fits and len(loop.nodes) < LARGEST_LOOP:
                 return index
-        index = self._append(Loop(space, axes))
+        index = self._append(FusedLoop(space, axes))
         self._open_loops.setdefault(space, []).append(index)
         return index
 
@@ -166,7 +166,7 @@ class _Fusion:
                 continue
             unit = self._units[index]
             inside = (
-                isinstance(unit, Loop)
+                isinstance(unit, FusedLoop)
                 and unit.space == space == parent.shape
                 and parent in unit.pointwise
             )
@@ -195,7 +195,7 @@ def _sink(program: Program, units: list[Unit], unit_of: dict[Node, int]) -> None
     A node joins the first loop it can, which may be long before its reader: the decayed momentum
     of an optimiser would be written before the gradient is known and read again after.
     """
-    if sum(isinstance(unit, Loop) for unit in units) < 2:
+    if sum(isinstance(unit, FusedLoop) for unit in units) < 2:
         return  # there is no loop to move to
     readers: dict[Node, list[Node]] = {}
     for node in program.nodes:
@@ -204,7 +204,7 @@ def _sink(program: Program, units: list[Unit], unit_of: dict[Node, int]) -> None
     kept = set(program.outputs)
     for node in reversed(program.nodes):
         home = units[unit_of[node]] if node in unit_of else None
-        if not isinstance(home, Loop) or node not in home.pointwise or node in kept:
+        if not isinstance(home, FusedLoop) or node not in home.pointwise or node in kept:
             continue
         targets = {_reading_loop(reader, units, unit_of) for reader in readers.get(node, ())}
         if len(targets) != 1:
@@ -213,7 +213,7 @@ def _sink(program: Program, units: list[Unit], unit_of: dict[Node, int]) -> None
         if index is None or index == unit_of[node]:
             continue
         loop = units[index]
-        assert isinstance(loop, Loop)
+        assert isinstance(loop, FusedLoop)
         if loop.space != home.space or len(loop.nodes) >= LARGEST_LOOP:
             continue
         # The nodes that it reads inside its present loop must be able to follow it.
@@ -232,7 +232,7 @@ def _reading_loop(reader: Node, units: list[Unit], unit_of: dict[Node, int]) -> 
     if reader not in unit_of:
         return None
     unit = units[unit_of[reader]]
-    if not isinstance(unit, Loop) or reader in unit.copies or reader.op.view is not None:
+    if not isinstance(unit, FusedLoop) or reader in unit.copies or reader.op.view is not None:
         return None
     if unit.alone:
         return None
@@ -256,12 +256,12 @@ def _mark_outputs(
                 if parent in constants or parent not in access:
                     continue
                 base = access[parent].base
-                again = isinstance(unit, Loop) and parent in unit.pointwise
+                again = isinstance(unit, FusedLoop) and parent in unit.pointwise
                 local = parent is base and (again or unit_of.get(parent) == index)
                 if not local:
                     needed.add(base)
     for index, unit in enumerate(units):
-        if isinstance(unit, Loop):
+        if isinstance(unit, FusedLoop):
             # A node that a loop computes again is stored by the first loop that computes it.
             own = [node for node in unit.nodes if unit_of[node] == index]
             unit.outputs = [node for node in own if node in needed or node not in unit.pointwise]

@@ -65,7 +65,7 @@ def inner_sums(program: Program, readers: Mapping[Node, int]) -> set[Node]:
 
 
 @dataclass(frozen=True)
-class _Part:
+class _PlacedPart:
     """A part in zeros: its place along one axis, whole along all others."""
 
     node: Node
@@ -87,7 +87,7 @@ def terms_of(root: Node, inner: set[Node]) -> list[Node]:
     return found
 
 
-def _part(node: Node, whole: Node) -> _Part | None:
+def _part(node: Node, whole: Node) -> _PlacedPart | None:
     """The part of a term, if it is one along a single axis."""
     if node.op is not UNSLICE or len(node.inputs) > 1 or node.shape != whole.shape:
         return None
@@ -98,19 +98,21 @@ def _part(node: Node, whole: Node) -> _Part | None:
     if len(axes) != 1 or any(step != 1 for step in steps) or 0 in lengths:
         return None
     (axis,) = axes
-    return _Part(node, axis, starts[axis], lengths[axis])
+    return _PlacedPart(node, axis, starts[axis], lengths[axis])
 
 
-def _joins(terms: Sequence[Node], whole: Node, readers: Mapping[Node, int]) -> list[list[_Part]]:
+def _joins(
+    terms: Sequence[Node], whole: Node, readers: Mapping[Node, int]
+) -> list[list[_PlacedPart]]:
     """Parts along one axis that do not overlap, in order; two of them at least."""
-    by_axis: dict[int, list[_Part]] = {}
+    by_axis: dict[int, list[_PlacedPart]] = {}
     for term in terms:
         part = _part(term, whole) if readers[term] == 1 else None
         if part is not None:
             by_axis.setdefault(part.axis, []).append(part)
     found = []
     for parts in by_axis.values():
-        apart: list[_Part] = []
+        apart: list[_PlacedPart] = []
         for part in sorted(parts, key=lambda one: one.start):
             if not apart or part.start >= apart[-1].start + apart[-1].length:
                 apart.append(part)
@@ -119,7 +121,7 @@ def _joins(terms: Sequence[Node], whole: Node, readers: Mapping[Node, int]) -> l
     return found
 
 
-def _joined(parts: list[_Part], whole: Node, new: Mapping[Node, Node]) -> Node:
+def _joined(parts: list[_PlacedPart], whole: Node, new: Mapping[Node, Node]) -> Node:
     """The concatenation of parts, with zeros in the gaps."""
     axis, shape = parts[0].axis, whole.shape
     pieces: list[Node] = []

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from gradtape.ir import Accumulation, Node, Program
 
 if TYPE_CHECKING:
-    from gradtape.compiler.passes.units import Loop, Unit
+    from gradtape.compiler.passes.units import FusedLoop, Unit
     from gradtape.ops.families.strides import Access
 
 # A value with so many times fewer elements than the loop costs next to nothing to load.
@@ -63,7 +63,7 @@ class Recomputation:
                 found.setdefault(parent, []).append(node)
         return found
 
-    def into(self, loop: Loop) -> None:
+    def into(self, loop: FusedLoop) -> None:
         """Add to a loop what it can compute again."""
         if loop.alone or loop.copies or len(loop.nodes) > LARGEST:
             return
@@ -88,7 +88,7 @@ class Recomputation:
         loop.nodes[:0] = chosen
         loop.pointwise.update(chosen)
 
-    def _may(self, node: Node, loop: Loop) -> bool:
+    def _may(self, node: Node, loop: FusedLoop) -> bool:
         """Whether a value is a sum or product that only loops over the same space read."""
         op = node.op
         if node not in self._unit_of or node in self._outputs or node.spec.nbytes < LEAST:
@@ -102,7 +102,7 @@ class Recomputation:
             return False
         return all(self._reads_point_by_point(reader, loop) for reader in self._readers[node])
 
-    def _reads_point_by_point(self, reader: Node, loop: Loop) -> bool:
+    def _reads_point_by_point(self, reader: Node, loop: FusedLoop) -> bool:
         op = reader.op
         if op.reduction in _DECIDING or reader not in self._unit_of or op.view is not None:
             return False

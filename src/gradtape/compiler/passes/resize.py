@@ -9,7 +9,7 @@ a number of elements says so, and that number is part of the outline.
 from __future__ import annotations
 
 from gradtape.compiler.passes.routine_op import ROUTINE, body_of
-from gradtape.compiler.passes.units import Call, Fused, Loop, LoopContent, Registers, Unit
+from gradtape.compiler.passes.units import Call, Fused, FusedLoop, LoopContent, Registers, Unit
 from gradtape.ir import OPERATORS, PICK, Node, Op, Program, Spec, View, spec
 from gradtape.ops.families.strides import Access, viewed, whole
 
@@ -75,7 +75,7 @@ def resized(
     program: Program, fused: Fused, inputs: tuple[Node, ...], sizes: dict[int, int]
 ) -> tuple[Program, Fused] | None:
     """A fused program with other sizes and inputs, or None where that is not sure to be right."""
-    if any(isinstance(unit, Loop) and unit.alone for unit in fused.units):
+    if any(isinstance(unit, FusedLoop) and unit.alone for unit in fused.units):
         return None
     new = _resized_nodes(program, inputs, sizes)
     if new is None:
@@ -136,12 +136,12 @@ def _keeps_sizes(node: Node, sizes: dict[int, int]) -> bool:
 def _resized_unit(unit: Unit, new: dict[Node, Node], sizes: dict[int, int]) -> Unit:
     if isinstance(unit, Call):
         return Call(new[unit.node])
-    if isinstance(unit, Loop):
+    if isinstance(unit, FusedLoop):
         return _resized_loop(unit, new, sizes)
     return Registers(new[unit.routine], [new[node] for node in unit.outputs])
 
 
-def _resized_loop(loop: Loop, new: dict[Node, Node], sizes: dict[int, int]) -> Loop:
+def _resized_loop(loop: FusedLoop, new: dict[Node, Node], sizes: dict[int, int]) -> FusedLoop:
     content = loop.content
     if content is not None:
         content = LoopContent(
@@ -152,7 +152,7 @@ def _resized_loop(loop: Loop, new: dict[Node, Node], sizes: dict[int, int]) -> L
             [(value, new[node]) for value, node in content.reductions],
             content.kernels,
         )
-    return Loop(
+    return FusedLoop(
         tuple([sizes[n] for n in loop.space]),
         loop.axes,
         [new[node] for node in loop.nodes],
@@ -168,7 +168,7 @@ def _resized_access(fused: Fused, new: dict[Node, Node]) -> dict[Node, Access] |
     nowhere: set[Node] = set()
     stored: set[Node] = set()
     for unit in fused.units:
-        if isinstance(unit, Loop):
+        if isinstance(unit, FusedLoop):
             nowhere |= unit.pointwise
             stored.update(unit.outputs)
     nowhere -= stored

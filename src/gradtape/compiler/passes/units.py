@@ -28,7 +28,7 @@ class LoopContent:
 
 
 @dataclass
-class Loop:
+class FusedLoop:
     """Nodes computed point by point over one space; reductions in it share their axes."""
 
     space: Shape
@@ -60,7 +60,7 @@ class Registers:
     outputs: list[Node] = field(default_factory=list)
 
 
-Unit = Loop | Call | Registers
+Unit = FusedLoop | Call | Registers
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack, overload
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from gradtape.ops.custom.callback import isolated
 from gradtape.ops.custom.custom import CUSTOM
 from gradtape.ops.custom.solutions import SOLVE_EQUATION
 from gradtape.ops.families.casting import cast
-from gradtape.pytree import flatten
+from gradtape.pytree import Tree, flatten
 from gradtape.tape.flat_vector import Layout, join, layout_of, vector_layout
 from gradtape.tape.point import as_scalar
 from gradtape.tape.tape_jacobians import check_sparse
@@ -154,7 +154,6 @@ def _bound(given: object, otherwise: float, layout: Layout) -> Tensor:
     return cast(whole, layout.dtype)
 
 
-Tree = TypeVar("Tree")
 Options: TypeAlias = dict[str, Any] | None
 
 

@@ -49,7 +49,7 @@ from gradtape.runtime.failures import Lines
 from gradtape.runtime.flush import compute_handle
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
-from gradtape.trace.followed_number import Followed, Formula, NumberGuards, read_all
+from gradtape.trace.followed_number import Followed, NumberFormula, NumberGuards, read_all
 from gradtape.trace.recording import Recording
 from gradtape.trace.trace import next_number
 from gradtape.trace.value import Content, Handle, LeafValue, Value, host_value
@@ -336,12 +336,12 @@ class Capture(Recording):
             self._looked_at[(id(value), "value")] = value
             self._branch(source, "a tensor from outside", value)
 
-    def guard_number(self, formula: Formula, value: object) -> None:
+    def guard_number(self, formula: NumberFormula, value: object) -> None:
         """Python reads a number among the arguments, or a comparison of it: a guard."""
         guard = NumberKey(formula)
         self._branch(guard, self.number_label(formula), value)
 
-    def number_label(self, formula: Formula) -> str:
+    def number_label(self, formula: NumberFormula) -> str:
         """What the user calls the arguments that a number is computed from."""
         labels = [self.labels.get(each, "a number") for each in formula.inputs()]
         return ", ".join(dict.fromkeys(labels)) or "a number"

@@ -31,7 +31,7 @@ from gradtape.jit.replay.sources import (
     Record,
 )
 from gradtape.jit.replay.steps import PathStep, Result
-from gradtape.trace.followed_number import Formula
+from gradtape.trace.followed_number import NumberFormula
 from gradtape.trace.value import Value
 
 # A path is compared with those of so many values of a pinned number.
@@ -261,7 +261,9 @@ def _same_field(one: Any, other: Any) -> bool:
         return one() is other()
     if isinstance(one, Value):
         return same_constant(one, other)
-    return one is other or (isinstance(one, (int, str, Formula, Spec, np.dtype)) and one == other)
+    return one is other or (
+        isinstance(one, (int, str, NumberFormula, Spec, np.dtype)) and one == other
+    )
 
 
 def _described(source: Any) -> str:

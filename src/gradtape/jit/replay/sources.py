@@ -22,7 +22,7 @@ from gradtape.runtime.flush import compute_handle
 from gradtape.tensor.row_sparse import RowSparse
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
-from gradtape.trace.followed_number import Formula
+from gradtape.trace.followed_number import NumberFormula
 from gradtape.trace.value import Content, Handle, Value, host_value
 
 WORD = 2**64
@@ -128,7 +128,7 @@ class Argument(ValueSource, what="an argument"):
 class ComputedNumber(ValueSource, what="a number computed from the arguments"):
     """A Python number that is computed from the inputs of the call."""
 
-    formula: Formula
+    formula: NumberFormula
 
     def read(self, call: ReplayedCall) -> Any:
         return self.formula.compute(call.inputs)
@@ -137,7 +137,7 @@ class ComputedNumber(ValueSource, what="a number computed from the arguments"):
 class NumberAsTensor(ValueSource, what="a number computed from the arguments"):
     """A Python number that is computed from the inputs, as the value of a 0-d tensor."""
 
-    formula: Formula
+    formula: NumberFormula
     dtype: np.dtype[Any]
 
     def read(self, call: ReplayedCall) -> Value:
@@ -268,7 +268,7 @@ class Element(Record, compared=("source", "kind")):
 class NumberKey(Record):
     """A Python number among the inputs, or the result of a comparison of it, as a branch key."""
 
-    formula: Formula
+    formula: NumberFormula
 
     def key(self, call: ReplayedCall) -> Hashable:
         return branch_key(self.formula.compute(call.inputs))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from gradtape.ir import Node, topological
-from gradtape.ir.origin import Place
+from gradtape.ir.origin import SourcePlace
 from gradtape.ir.walk import dependents
 from gradtape.runtime.tiers import MODE
 from gradtape.tools.profiler import costs
@@ -41,7 +41,7 @@ class Advice:
     kind: str
     sentence: str
     remedy: str
-    place: Place | None
+    place: SourcePlace | None
     # The time that this run would have saved, and how it was measured.
     seconds: float
     how: str
@@ -72,7 +72,7 @@ def _together(told: list[Advice]) -> list[Advice]:
 
     The sentence is that of the larger gain.
     """
-    found: dict[tuple[str, Place | None], Advice] = {}
+    found: dict[tuple[str, SourcePlace | None], Advice] = {}
     for each in told:
         key = each.kind, each.place
         other = found.get(key)
@@ -105,9 +105,9 @@ def _time_of(plan: PlanRecord, nodes: set[Node]) -> float:
     return total
 
 
-def _place_of(plan: PlanRecord, nodes: set[Node]) -> Place | None:
+def _place_of(plan: PlanRecord, nodes: set[Node]) -> SourcePlace | None:
     """The line that the longest part of some nodes comes from."""
-    weights: defaultdict[Place | None, float] = defaultdict(float)
+    weights: defaultdict[SourcePlace | None, float] = defaultdict(float)
     for group in plan.groups:
         inside = [node for node in group.nodes if node in nodes]
         places = plan.places_of(inside)
@@ -118,7 +118,7 @@ def _place_of(plan: PlanRecord, nodes: set[Node]) -> Place | None:
     return _heaviest(weights) or plan.place
 
 
-def _heaviest(weights: dict[Place | None, float]) -> Place | None:
+def _heaviest(weights: dict[SourcePlace | None, float]) -> SourcePlace | None:
     """The known line with the largest weight."""
     known = {place: weight for place, weight in weights.items() if place is not None}
     return max(known, key=lambda place: known[place], default=None)
@@ -210,7 +210,7 @@ def never_read(found: Findings) -> Iterator[Advice]:
         )
 
 
-def _asking_place(found: Findings, plan: PlanRecord) -> Place | None:
+def _asking_place(found: Findings, plan: PlanRecord) -> SourcePlace | None:
     """The line that asked for the gradients, if there is one; else the plan's."""
     nodes = set() if plan.binding is None else set(plan.binding.program.nodes)
     for place, asking in found.measured.collector.askings.items():
@@ -248,7 +248,7 @@ def read_in_a_loop(found: Findings) -> Iterator[Advice]:
 
 def captured_again(found: Findings) -> Iterator[Advice]:
     """A function is captured again and again, because an argument keeps changing its kind."""
-    names: dict[tuple[str, Place | None], list[Any]] = {}
+    names: dict[tuple[str, SourcePlace | None], list[Any]] = {}
     for record in found.functions:
         names.setdefault((record.name, record.place), []).append(record)
     for (name, place), records in names.items():
@@ -333,7 +333,7 @@ def jacobian_by_a_loop(found: Findings) -> Iterator[Advice]:
 def wider_than_needed(found: Findings) -> Iterator[Advice]:
     """float64 where the time is that of memory or of products, which float32 halves."""
     limits = found.limits
-    weights: defaultdict[Place | None, float] = defaultdict(float)
+    weights: defaultdict[SourcePlace | None, float] = defaultdict(float)
     gain = 0.0
     for group in found.groups:
         # A loop over few numbers takes the time of its call, whatever they are.

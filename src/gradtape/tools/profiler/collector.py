@@ -19,7 +19,7 @@ import numpy as np
 from gradtape.compiler.objects.llvm import Counts
 from gradtape.config import COMPARED_RUNS, KEPT_INTERVALS, LISTED_EVENTS, PROFILED_PLANS
 from gradtape.ir import Node, Program
-from gradtape.ir.origin import LINES, Place, user_place
+from gradtape.ir.origin import LINES, SourcePlace, user_place
 from gradtape.runtime.kept_for_backward import is_expensive
 from gradtape.tools.profiler.sampler import Sampler
 from gradtape.trace.value import Value
@@ -73,7 +73,7 @@ class ObservedPlan:
 
     plan: Any
     program: Program
-    place: Place | None
+    place: SourcePlace | None
     # Runs so far, in NumPy or since it was compiled.
     runs: int = 0
     compiled: bool = False
@@ -119,7 +119,7 @@ class Kept:
     nbytes: int
     seconds: float
     # Op, spec, bytes, line, and why it is kept.
-    values: list[tuple[str, str, int, Place | None, str]]
+    values: list[tuple[str, str, int, SourcePlace | None, str]]
 
 
 @dataclass
@@ -138,7 +138,7 @@ class Event:
     kind: str
     begin: int
     end: int
-    place: Place | None
+    place: SourcePlace | None
     text: str
 
 
@@ -149,16 +149,16 @@ class Collector:
         self.sampler = sampler
         self.began = time.perf_counter_ns()
         self.thread = threading.get_ident()
-        self.readings: defaultdict[Place | None, Reading] = defaultdict(Reading)
-        self.askings: defaultdict[Place | None, Asking] = defaultdict(Asking)
+        self.readings: defaultdict[SourcePlace | None, Reading] = defaultdict(Reading)
+        self.askings: defaultdict[SourcePlace | None, Asking] = defaultdict(Asking)
         self.bindings: dict[int, ObservedPlan] = {}
-        self.kept: dict[Place | None, Kept] = {}
+        self.kept: dict[SourcePlace | None, Kept] = {}
         self.captures: dict[int, Capturing] = {}
         self.events: list[Event] = []
         self.event_counts: Counter[str] = Counter()
         self.event_seconds: defaultdict[str, float] = defaultdict(float)
         self.causes: Counter[str] = Counter()
-        self.colourings: dict[int, tuple[Any, int, Place | None]] = {}
+        self.colourings: dict[int, tuple[Any, int, SourcePlace | None]] = {}
         # Nanoseconds that NumPy took on plans in tier 0.
         self.numpy_plans: dict[int, NumpyRuns] = {}
         self.numpy_ns = 0
@@ -276,7 +276,7 @@ class Collector:
         if id(buffer) in self._watched:
             self._viewed.add(id(buffer))
 
-    def _note_kept(self, recording: Any, place: Place | None, now: int) -> None:
+    def _note_kept(self, recording: Any, place: SourcePlace | None, now: int) -> None:
         size = sum(value.spec.nbytes for value in recording.values.values())
         self.sampler.kept = size
         known = self.kept.get(place)
@@ -378,7 +378,7 @@ def _is_same(new: Any, old: Any) -> bool:
     return type(new) is type(old) and bool(new == old)
 
 
-def _place_of(node: Node) -> Place | None:
+def _place_of(node: Node) -> SourcePlace | None:
     found = LINES.found.get(node)
     return None if found is None else found.place
 

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gradtape.ir.origin import Place
+from gradtape.ir.origin import SourcePlace
 from gradtape.runtime.plan_cache import plan_holders
 from gradtape.runtime.probe import compiled_plans
 from gradtape.tools.profiler import advice, phases, tables
@@ -117,9 +117,9 @@ def _plans(measured: Measured) -> list[PlanRecord]:
     return found
 
 
-def _owners() -> dict[int, tuple[Any, str, Place | None, set[int]]]:
+def _owners() -> dict[int, tuple[Any, str, SourcePlace | None, set[int]]]:
     """The function that each plan belongs to and its fixed inputs, by id of the plan."""
-    found: dict[int, tuple[Any, str, Place | None, set[int]]] = {}
+    found: dict[int, tuple[Any, str, SourcePlace | None, set[int]]] = {}
     for holder in plan_holders():
         function: Any = holder
         for captured in captures(function):
@@ -134,7 +134,7 @@ def _owners() -> dict[int, tuple[Any, str, Place | None, set[int]]]:
     return found
 
 
-def _definition(function: Any) -> tuple[Place | None, int]:
+def _definition(function: Any) -> tuple[SourcePlace | None, int]:
     """Where a function of Python's is defined, and its last line."""
     plain = getattr(function, "__func__", function)
     code = getattr(plain, "__code__", None)
@@ -145,7 +145,7 @@ def _definition(function: Any) -> tuple[Place | None, int]:
     first = code.co_firstlineno
     while first < last and linecache.getline(code.co_filename, first).lstrip().startswith("@"):
         first += 1
-    return Place(code.co_filename, first, code.co_qualname), last
+    return SourcePlace(code.co_filename, first, code.co_qualname), last
 
 
 def _functions(measured: Measured) -> list[FunctionRecord]:
@@ -184,10 +184,10 @@ def _lines(
     measured: Measured,
     groups: Sequence[Group],
     sampled: Mapping[Look, float],
-    readings: Mapping[Place | None, Reading],
-) -> dict[Place | None, dict[str, float]]:
+    readings: Mapping[SourcePlace | None, Reading],
+) -> dict[SourcePlace | None, dict[str, float]]:
     """Seconds by line: of plans forward and backward, of Python, of recording, of flushes."""
-    found: dict[Place | None, dict[str, float]] = defaultdict(
+    found: dict[SourcePlace | None, dict[str, float]] = defaultdict(
         lambda: dict.fromkeys(tables.COLUMNS, 0.0)
     )
     for group in groups:

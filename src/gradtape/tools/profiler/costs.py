@@ -5,7 +5,15 @@ from __future__ import annotations
 import math
 from collections import Counter
 
-from gradtape.compiler.passes.units import Call, Fused, Loop, Registers, Unit, inner_nodes, nodes_of
+from gradtape.compiler.passes.units import (
+    Call,
+    Fused,
+    FusedLoop,
+    Registers,
+    Unit,
+    inner_nodes,
+    nodes_of,
+)
 from gradtape.ir import PICK, Node, Program
 from gradtape.ops.control.bodies import held
 
@@ -109,7 +117,7 @@ def title(unit: Unit) -> str:
 
 def kind(unit: Unit) -> str:
     """What a unit is: a fused loop, a copy, register code, a product, a loop op, a library call."""
-    if isinstance(unit, Loop):
+    if isinstance(unit, FusedLoop):
         return "copy" if unit.pieces is not None else "fused loop"
     if isinstance(unit, Registers):
         return "register code"

@@ -11,7 +11,7 @@ from gradtape.compiler.passes.routine_op import ROUTINE, body_of
 from gradtape.compiler.passes.routines import with_routines
 from gradtape.compiler.passes.units import Call, Fused, Unit
 from gradtape.ir import Node, Program
-from gradtape.ir.origin import LINES, Place, Recorded, following_passes
+from gradtape.ir.origin import LINES, Recorded, SourcePlace, following_passes
 from gradtape.ir.program import sealed
 from gradtape.runtime.tiers import for_numpy
 from gradtape.tools.profiler import costs
@@ -40,7 +40,7 @@ class Group:
     shared: float | None = None
     serial: float | None = None
     # The share of each line, forward and backward apart.
-    shares: dict[tuple[Place | None, bool], float] = field(default_factory=dict)
+    shares: dict[tuple[SourcePlace | None, bool], float] = field(default_factory=dict)
     nodes: list[Node] = field(default_factory=list)
     # Groups of the same plan whose results it reads.
     reads: list[int] = field(default_factory=list)
@@ -49,7 +49,7 @@ class Group:
     python_ops: frozenset[str] = frozenset()
 
     @property
-    def place(self) -> Place | None:
+    def place(self) -> SourcePlace | None:
         """The line that most of its time belongs to."""
         return max(self.shares, key=lambda key: self.shares[key])[0]
 
@@ -76,13 +76,13 @@ class PlanRecord:
     # The place in the list of plans, the longest first.
     number: int = 0
     owner: str | None = None
-    owner_place: Place | None = None
+    owner_place: SourcePlace | None = None
     arena: int = 0
     addresses: tuple[int, ...] = ()
     # Inputs that are the same in every call of the function, by position; None if not known.
     fixed: set[int] | None = None
 
-    def places_of(self, nodes: Sequence[Node]) -> set[Place | None]:
+    def places_of(self, nodes: Sequence[Node]) -> set[SourcePlace | None]:
         """The lines of some nodes."""
         return {self.lines.get(node, UNKNOWN).place for node in nodes}
 
@@ -91,7 +91,7 @@ class PlanRecord:
         return self.lines.get(node, UNKNOWN).backward
 
     @property
-    def place(self) -> Place | None:
+    def place(self) -> SourcePlace | None:
         """The line that asked for the plan first, or the function that it belongs to."""
         if self.owner_place is not None or self.binding is None:
             return self.owner_place
@@ -214,7 +214,7 @@ def _group(
     lines: Mapping[Node, Recorded],
 ) -> Group:
     nodes = costs.unit_nodes(unit)
-    shares: dict[tuple[Place | None, bool], float] = {}
+    shares: dict[tuple[SourcePlace | None, bool], float] = {}
     for node, weight in costs.weights(unit).items():
         found = lines.get(node, UNKNOWN)
         key = (found.place, found.backward)

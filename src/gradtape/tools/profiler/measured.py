@@ -9,7 +9,7 @@ from typing import Any
 
 from gradtape.compiler.counts import Counters
 from gradtape.ir.node import retire_tables
-from gradtape.ir.origin import Place, note_lines, user_place
+from gradtape.ir.origin import SourcePlace, note_lines, user_place
 from gradtape.runtime.counters import counters
 from gradtape.runtime.flush import leave_full_table
 from gradtape.runtime.plan_cache import plan_holders
@@ -83,7 +83,7 @@ class FunctionRecord:
     """One signature of a `gt.function` that was called."""
 
     name: str
-    place: Place | None
+    place: SourcePlace | None
     last_line: int
     calls: int
     captures: int
@@ -99,10 +99,10 @@ class Findings:
     """What was measured, put together: what advice looks at. Times are those of steady calls."""
 
     measured: Measured
-    readings: Mapping[Place | None, Reading]
+    readings: Mapping[SourcePlace | None, Reading]
     plans: Sequence[PlanRecord]
     groups: Sequence[Group]
-    lines: Mapping[Place | None, dict[str, float]]
+    lines: Mapping[SourcePlace | None, dict[str, float]]
     functions: Sequence[FunctionRecord]
     limits: MachineLimits
     wall: float

@@ -23,7 +23,7 @@ from gradtape.config import (
     SAMPLE_PERIOD,
     SAMPLED_FRAMES,
 )
-from gradtape.ir.origin import Place, current_line, is_library, place_of
+from gradtape.ir.origin import SourcePlace, current_line, is_library, place_of
 from gradtape.runtime.buffer_pool import pool_counts
 
 COMPILING = ("gradtape.compiler.", "gradtape.runtime.compiled_plan", "gradtape.runtime.plan_cache")
@@ -45,7 +45,7 @@ class Sampler:
     """Looks, by phase and line, and notes of memory."""
 
     def __init__(self) -> None:
-        self.looks: Counter[tuple[str, Place | None]] = Counter()
+        self.looks: Counter[tuple[str, SourcePlace | None]] = Counter()
         # Seconds since the profile began, resident memory, the pool's in use and idle, and what
         # tapes keep.
         self.memory: list[tuple[float, int, int, int, int]] = []
@@ -101,7 +101,7 @@ class Sampler:
         if time.perf_counter() >= self._due:
             self.note_memory()
 
-    def _classified(self, frame: FrameType | None) -> tuple[str, Place | None]:
+    def _classified(self, frame: FrameType | None) -> tuple[str, SourcePlace | None]:
         """The phase, and the innermost line of the user's."""
         ranks = [len(PHASES)]
         place = None

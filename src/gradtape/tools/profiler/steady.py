@@ -14,13 +14,13 @@ from dataclasses import replace
 from math import inf
 from statistics import fmean, median
 
-from gradtape.ir.origin import Place
+from gradtape.ir.origin import SourcePlace
 from gradtape.tools.profiler.collector import Reading
 from gradtape.tools.profiler.groups import PlanRecord
 from gradtape.tools.profiler.plan_log import Runs
 
 # The phase and the line that a look found.
-Look = tuple[str, Place | None]
+Look = tuple[str, SourcePlace | None]
 
 # A time that is so many times as long as the quickest quarter was interrupted: where other programs
 # want the processors, most runs are. Shorter ones are the program's own: a loop op may take more
@@ -80,7 +80,9 @@ def _uninterrupted(plan: PlanRecord, times: Mapping[int, Sequence[float]]) -> fl
     return alone / spent if spent else 1.0
 
 
-def steady_readings(readings: Mapping[Place | None, Reading]) -> dict[Place | None, Reading]:
+def steady_readings(
+    readings: Mapping[SourcePlace | None, Reading],
+) -> dict[SourcePlace | None, Reading]:
     """Flushes as if none of them had compiled anything."""
     found = {}
     for place, all_of_them in readings.items():

@@ -14,7 +14,7 @@ import numpy as np
 
 from gradtape.autodiff.sparse.pattern import Pattern
 from gradtape.compiler.thread_team import get_num_threads
-from gradtape.ir.origin import Place
+from gradtape.ir.origin import SourcePlace
 from gradtape.tools.profiler.advice import Advice
 from gradtape.tools.profiler.collector import Kept
 from gradtape.tools.profiler.groups import Group, PlanRecord
@@ -31,14 +31,14 @@ PICTURE = 160
 COLUMNS = ("forward", "backward", "python", "recording", "reading", "building")
 
 
-def line_table(lines: Mapping[Place | None, dict[str, float]]) -> list[dict[str, Any]]:
+def line_table(lines: Mapping[SourcePlace | None, dict[str, float]]) -> list[dict[str, Any]]:
     table = [
         {**shown(place), **entry, "seconds": sum(entry.values())} for place, entry in lines.items()
     ]
     return sorted(table, key=lambda row: -row["seconds"])
 
 
-def shown(place: Place | None) -> dict[str, Any]:
+def shown(place: SourcePlace | None) -> dict[str, Any]:
     """A line as data, with its text."""
     if place is None:
         return {"file": None, "line": 0, "function": None, "source": None}
@@ -151,7 +151,7 @@ def readings(measured: Measured) -> list[dict[str, Any]]:
 
 def function_table(records: Sequence[FunctionRecord]) -> list[dict[str, Any]]:
     """A row for each function, with all its kinds of arguments together."""
-    together: dict[tuple[str, Place | None], list[FunctionRecord]] = {}
+    together: dict[tuple[str, SourcePlace | None], list[FunctionRecord]] = {}
     for record in records:
         together.setdefault((record.name, record.place), []).append(record)
     rows = []
@@ -194,7 +194,7 @@ def memory(measured: Measured) -> dict[str, Any]:
 
 def _kept_values(found: Kept) -> list[dict[str, Any]]:
     """A row for each line and kind of value, the largest first."""
-    together: dict[tuple[str, str, Place | None, str], list[int]] = {}
+    together: dict[tuple[str, str, SourcePlace | None, str], list[int]] = {}
     for op, of, nbytes, where, why in found.values:
         together.setdefault((op, of, where, why), []).append(nbytes)
     rows = [
@@ -265,7 +265,7 @@ def jacobians(measured: Measured) -> list[dict[str, Any]]:
     return list(found.values())
 
 
-def _jacobian(coloured: Any, count: int, place: Place | None) -> dict[str, Any]:
+def _jacobian(coloured: Any, count: int, place: SourcePlace | None) -> dict[str, Any]:
     pattern: Pattern = coloured.pattern
     ways = {
         "column": "forward products, one for each colour of columns",
