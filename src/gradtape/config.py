@@ -244,6 +244,60 @@ WORKER_ARRIVAL_SECONDS = 1.0
 
 # ---- jit
 
+# Captures and signatures (decisions 0014 and 0053): the most paths of one signature, runs at first
+# that change what the function reads or leave state outside, runs in a row that each record another
+# program, and sets of outside values with captures of their own.
+MOST_FUNCTION_PATHS = 64
+MOST_UNREPEATABLE_RUNS = 3
+MOST_UNEQUAL_RUNS = 8
+MOST_OUTSIDE_VALUES = 8
+# After many differences a path is replayed after 2**MOST_DIFFERENCES equal runs.
+MOST_DIFFERENCES = 10
+# With more pending applications, a call in Python drops those without a reader.
+MOST_PENDING_APPLICATIONS = 256
+# An int that was passed with so many values is an input from then on.
+MOST_STATIC_INTS = 3
+# A new path is compared with those of so many values of a pinned number.
+MOST_COMPARED_VALUES = 16
+# Signatures of one function: those a thread keeps, those above which the next one is worth a
+# warning, and those up to which every new one drops captures whose objects are gone.
+MOST_FUNCTION_SIGNATURES = 512
+UNREMARKABLE_SIGNATURES = 5
+FEW_SIGNATURES = 16
+# A guard that has met so many values is worth a warning; so many guards are listed.
+UNREMARKABLE_GUARD_VALUES = 5
+MOST_LISTED_GUARDS = 12
+# Paths through a prepared matrix whose colours are kept.
+MOST_PREPARED_PATHS = 64
+# Checks may take this part of the time at first, and in the long run (decision 0053). The first
+# gaps between checks, by the number of calls made before; later gaps double the number of calls.
+FIRST_CHECKS_SHARE = 0.1
+CHECKS_SHARE = 0.02
+FIRST_CHECK_GAPS = {2: 0, 3: 3}
+# Any call takes at least this time.
+SHORTEST_CALL = 3e-7  # seconds
+# The search for guards visits so many objects, and compares so many entries of a container.
+MOST_GUARDED_OBJECTS = 600
+MOST_GUARDED_ENTRIES = 1_000
+# Arrays from outside, in bytes: to compare larger ones takes milliseconds; larger ones that enter
+# a program whole are inputs without a proof; larger ones are copied after the run, not before;
+# larger ones are compared by words.
+LARGE_COMPARED_ARRAY = 1 << 25
+LARGEST_PROVEN_ARRAY = 1 << 20
+LARGEST_ARRAY_COPIED_AT_ONCE = 1 << 16
+LARGEST_ARRAY_AS_TEXT = 4_096
+# Native calls (decision 0016): calls in Python before one is made for a signature, calls that save
+# what compiling costs, signatures of one function, and items of a list that native code compares.
+CALLS_BEFORE_NATIVE = 32
+CALLS_THAT_PAY_FOR_NATIVE = 512
+MOST_NATIVE_SIGNATURES = 8
+MOST_NATIVE_ITEMS = 64
+# Calls in a row that take a path before its steps are joined. Joined steps are computed in vain
+# where a value differs: long and costly paths are not joined.
+CALLS_BEFORE_JOINING = 32
+MOST_JOINED_NODES = 4_000
+MOST_JOINED_WORK = 1 << 18
+
 # ---- interop: solve
 
 # ---- tools

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-from gradtape.jit.replay.captured_steps import REPEATS
+from gradtape.config import CALLS_BEFORE_JOINING
 
 
 def plans_of(call):
@@ -26,7 +26,7 @@ def newton():
     return root
 
 
-def repeat(function, *args, times=REPEATS + 6):
+def repeat(function, *args, times=CALLS_BEFORE_JOINING + 6):
     for _ in range(times):
         function(*args)
 
@@ -76,7 +76,7 @@ def test_assignments_happen_once():
         return total * 2.0
 
     expected = 0.0
-    pattern = [1.0] * (REPEATS + 5) + [-1.0, 2.0, -3.0] * 3 + [1.0] * 5
+    pattern = [1.0] * (CALLS_BEFORE_JOINING + 5) + [-1.0, 2.0, -3.0] * 3 + [1.0] * 5
     for calls, value in enumerate(pattern, start=1):
         found = step(gt.asarray(value))
         expected += value if value > 0 else -10 * value
@@ -113,13 +113,13 @@ def test_results_of_several_steps():
         return kept
 
     x = gt.asarray([1.0, 2.0])
-    for _ in range(REPEATS + 4):
+    for _ in range(CALLS_BEFORE_JOINING + 4):
         found = f(x)
     assert [float(v) for v in found] == [3.0, 6.0, 12.0, 24.0, 48.0, 96.0, 192.0]
     assert [float(v) for v in f(x * 10.0)] == [30.0, 60.0, 120.0]
 
 
-@pytest.mark.parametrize("times", [1, REPEATS + 4])
+@pytest.mark.parametrize("times", [1, CALLS_BEFORE_JOINING + 4])
 def test_what_may_fail_or_is_random_stays_apart(times):
     generator = gt.random.Generator(3)
     twin = gt.random.Generator(3)
@@ -146,6 +146,6 @@ def test_integers_looked_at():
         return x if gt.max(x) > 5 else -x
 
     x = gt.asarray([1.0])
-    for n in [3] * (REPEATS + 4) + [1, 4, 3, 0]:
+    for n in [3] * (CALLS_BEFORE_JOINING + 4) + [1, 4, 3, 0]:
         expected = 2.0**n
         assert float(f(x, gt.asarray(n))[0]) == (expected if expected > 5 else -expected)

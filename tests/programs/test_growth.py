@@ -33,7 +33,7 @@ def small_caches(monkeypatch):
     monkeypatch.setattr(node, "STRUCTURE_LIMIT", FEW)
     monkeypatch.setattr(node, "SPEC_LIMIT", FEW)
     monkeypatch.setattr(plan_cache, "PLAN_LIMIT", FEW)
-    monkeypatch.setattr(functions, "SIGNATURES", 2 * FEW)
+    monkeypatch.setattr(functions, "MOST_FUNCTION_SIGNATURES", 2 * FEW)
     yield
     gt.clear_plans()
 

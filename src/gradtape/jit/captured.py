@@ -16,6 +16,15 @@ from typing import Any, NamedTuple
 
 from gradtape.compiler.cpython import switch
 from gradtape.concurrency import is_interrupt
+from gradtape.config import (
+    CALLS_BEFORE_NATIVE,
+    MOST_DIFFERENCES,
+    MOST_FUNCTION_PATHS,
+    MOST_OUTSIDE_VALUES,
+    MOST_PENDING_APPLICATIONS,
+    MOST_UNEQUAL_RUNS,
+    MOST_UNREPEATABLE_RUNS,
+)
 from gradtape.ir.origin import warn
 from gradtape.jit.capture.capture import MEANWHILE, Capture
 from gradtape.jit.capture.capture_run import CaptureRun, Refusal
@@ -44,25 +53,12 @@ from gradtape.trace.recording import state
 
 _log = Log("jit")
 
-# The most paths through one function; with more, it runs in Python.
-PATHS = 64
-# The most runs that may change what the function reads, or leave variables, generators or tapes
-# outside: layers make their variables when they are first called.
-BEGINNINGS = 3
-# After this many runs in a row that each record another program, the function runs in Python.
-UNEQUAL = 8
-# After many differences a path is replayed after 2**MOST_DIFFERENCES equal runs.
-MOST_DIFFERENCES = 10
-# The most sets of outside values that have captures of their own.
-OUTSIDE_VALUES = 8
-# Past so many pending applications, calls in Python look whether anybody holds their results.
-PENDING = 256
 REMEDY = "Pass it as an argument, make it a Variable, or say frozen=True"
 
 
 def first_look() -> int:
     """The number of calls in Python after which a native call is considered."""
-    return 1 if switch.MODE == "native" else 32
+    return 1 if switch.MODE == "native" else CALLS_BEFORE_NATIVE
 
 
 class Contract(NamedTuple):
@@ -115,7 +111,7 @@ class Captured:
         self._read_arrays: set[int] = set()
         # The captures of this signature for other values outside, this one included.
         self.siblings: list[Captured] = [self]
-        self._drop_at = PENDING
+        self._drop_at = MOST_PENDING_APPLICATIONS
         # How often it was called before captures were last dropped.
         self.calls_before = -1
 
@@ -180,7 +176,7 @@ class Captured:
         recording = state.recording
         if len(recording.log) >= self._drop_at:
             release(recording)
-            self._drop_at = max(PENDING, 2 * len(state.recording.log))
+            self._drop_at = max(MOST_PENDING_APPLICATIONS, 2 * len(state.recording.log))
 
     def _run_in_python(
         self, arguments: Arguments, error: BaseException, outcomes: list[Outcome] | None = None
@@ -343,7 +339,7 @@ class Captured:
         where = f" in {line}" if line else ""
         why = f"it changes {label}, which is outside,{where} from {old} to {new}"
         self._begin_anew()
-        if self._runs > BEGINNINGS:
+        if self._runs > MOST_UNREPEATABLE_RUNS:
             self.refuse(Refusal(why, REMEDY))
         return True
 
@@ -417,8 +413,10 @@ class Captured:
             missed.branches[key] = known.own.branches[key]
             missed.values += known.own.values
         self._keep(capture.step, capture)
-        if self.steps.paths > PATHS:
-            self.refuse(Refusal(f"it takes more than {PATHS} paths, by values it reads"))
+        if self.steps.paths > MOST_FUNCTION_PATHS:
+            self.refuse(
+                Refusal(f"it takes more than {MOST_FUNCTION_PATHS} paths, by values it reads")
+            )
         elif missed is not None and self.history.refused is None:
             warn_of_paths(self.name, self.history.latest, missed)
 
@@ -442,7 +440,7 @@ class Captured:
     def _note_unequal(self, difference: RunDifference, capture: Capture) -> None:
         """Two runs before a replay differ: layers were built, or it will never be the same."""
         self._unequal += 1
-        if self._unequal < UNEQUAL:
+        if self._unequal < MOST_UNEQUAL_RUNS:
             return
         line = capture.line_of(difference.leaf) or _definition(self.function)
         why = f"every run of it records another program: {difference.what} ({line})"
@@ -496,7 +494,7 @@ class Captured:
         """A run was unlike those to come: it is forgotten, and too many of them are refused."""
         self._begin_anew()
         self._beginnings += 1
-        if self._beginnings > BEGINNINGS:
+        if self._beginnings > MOST_UNREPEATABLE_RUNS:
             self.refuse(refusal)
 
     def _begin_anew(self, keeps_outside: bool = False) -> None:
@@ -542,7 +540,7 @@ class Captured:
             if each.differs is not None and not each.differs():
                 return each
         label, old, new = changed
-        if len(self.siblings) > OUTSIDE_VALUES:
+        if len(self.siblings) > MOST_OUTSIDE_VALUES:
             line = guards.line(label)
             where = f" in {line}" if line else ""
             why = f"{label}, which it reads from outside{where}, was {old} and is {new}"

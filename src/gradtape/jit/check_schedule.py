@@ -10,16 +10,15 @@ from __future__ import annotations
 from collections import deque
 from typing import Literal
 
-from gradtape.config import variable
+from gradtape.config import (
+    CHECKS_SHARE,
+    FIRST_CHECK_GAPS,
+    FIRST_CHECKS_SHARE,
+    SHORTEST_CALL,
+    variable,
+)
 
-# Checks may take this part of the time at first, and in the long run.
-AT_FIRST = 0.1
-IN_THE_LONG_RUN = 0.02
-# The first gaps, by the number of calls made before; later gaps double the number of calls.
-FIRST_GAPS = {2: 0, 3: 3}
 NEVER = 1 << 62
-# Seconds that any call takes.
-LEAST = 3e-7
 
 Recheck = int | Literal["auto"] | None
 
@@ -108,12 +107,12 @@ class CheckSchedule:
             return NEVER
         if self._recheck != "auto":
             return self._recheck - 1
-        ratio = self._check_cost / max(self._replay_cost, LEAST)
-        steady = _power_of_two(ratio / IN_THE_LONG_RUN)
-        gap = FIRST_GAPS.get(self._calls, self._calls + 2)
+        ratio = self._check_cost / max(self._replay_cost, SHORTEST_CALL)
+        steady = _power_of_two(ratio / CHECKS_SHARE)
+        gap = FIRST_CHECK_GAPS.get(self._calls, self._calls + 2)
         self._gaps += 1
         checks = ratio * self._gaps
-        is_cheap = checks < AT_FIRST * (self._calls + gap + 1 + checks)
+        is_cheap = checks < FIRST_CHECKS_SHARE * (self._calls + gap + 1 + checks)
         found = min(gap, steady) if is_cheap else steady
         self._calls += found + 1
         return found

@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from gradtape.config import MOST_LISTED_GUARDS, UNREMARKABLE_GUARD_VALUES
 from gradtape.ir.origin import warn
 from gradtape.jit.check_schedule import NEVER
 from gradtape.jit.replay.steps import PathStep
 
 if TYPE_CHECKING:
     from gradtape.jit.captured import Captured
-
-# So many compared values are listed.
-MOST_VALUES = 12
-# A guard that has met so many values is worth a warning.
-VALUES = 5
 
 
 def _milliseconds(spent: Sequence[float]) -> str:
@@ -51,7 +47,9 @@ def _remedy(old: str, new: str) -> str:
 
 def warn_of_paths(name: str, latest: Iterable[float], step: PathStep) -> None:
     """Warn that a guard keeps meeting new floats. Integers count or index, and come back."""
-    if len(step.values) != VALUES + 1 or not isinstance(step.values[0], (float, complex)):
+    if len(step.values) != UNREMARKABLE_GUARD_VALUES + 1 or not isinstance(
+        step.values[0], (float, complex)
+    ):
         return
     *_, old, new = step.values
     spent = list(latest)
@@ -90,9 +88,9 @@ def explained(name: str, known: Sequence[Captured]) -> str:
         if steps.guards is not None:
             values = steps.guards.values()
             lines.append(f"   compares {_count(len(values), 'value')} outside at every call")
-            lines += [f"     {label} is {value}" for label, value in values[:MOST_VALUES]]
-            if len(values) > MOST_VALUES:
-                lines.append(f"     and {len(values) - MOST_VALUES} more")
+            lines += [f"     {label} is {value}" for label, value in values[:MOST_LISTED_GUARDS]]
+            if len(values) > MOST_LISTED_GUARDS:
+                lines.append(f"     and {len(values) - MOST_LISTED_GUARDS} more")
         if steps.read:
             lines.append(f"   reads {', '.join(steps.read)}")
         if steps.assigned:

@@ -19,6 +19,12 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 from gradtape.argument_checks import ask_for_report
 from gradtape.compiler.cpython import switch
 from gradtape.concurrency import is_interrupt
+from gradtape.config import (
+    FEW_SIGNATURES,
+    MOST_FUNCTION_SIGNATURES,
+    MOST_NATIVE_SIGNATURES,
+    UNREMARKABLE_SIGNATURES,
+)
 from gradtape.dtypes import World
 from gradtape.ir.program import Program, program
 from gradtape.jit.bound_function import BoundFunction
@@ -28,7 +34,7 @@ from gradtape.jit.capture.captured_state import StandIns
 from gradtape.jit.captured import DEFAULT_CONTRACT, Captured, Contract, first_look
 from gradtape.jit.check_schedule import Recheck, checked_recheck, default_recheck
 from gradtape.jit.explain import explained, warn_of_captures
-from gradtape.jit.native.call_slot import MOST_CONTEXTS, compile_guards, is_coming, note_calls
+from gradtape.jit.native.call_slot import compile_guards, is_coming, note_calls
 from gradtape.jit.native.native_call import CallContext, native_call
 from gradtape.jit.signature import (
     Arguments,
@@ -49,13 +55,6 @@ __all__ = ["Function", "function"]
 P = ParamSpec("P")
 Q = ParamSpec("Q")
 R = TypeVar("R")
-
-# Past so many signatures of one function, the next one is worth a warning.
-CAPTURES = 5
-# A thread keeps the captures of at most so many signatures of one function.
-SIGNATURES = 512
-# Up to so many are looked through for objects that are gone whenever there is a new one.
-FEW = 16
 
 
 @overload
@@ -201,7 +200,7 @@ class _ThreadCaptures(threading.local):
         """Begin without any captures."""
         self.by_key: dict[CallKey, Captured] = {}
         self.world = World.number[0]
-        self._sweep_at = FEW
+        self._sweep_at = FEW_SIGNATURES
 
     def make_room(self) -> None:
         """Drop captures for objects that are gone and, of too many, those not called lately.
@@ -209,17 +208,17 @@ class _ThreadCaptures(threading.local):
         Not at every new signature: then each would cost the more the more there are.
         """
         known = self.by_key
-        if FEW < len(known) < self._sweep_at:
+        if FEW_SIGNATURES < len(known) < self._sweep_at:
             return
         for gone in [key for key in known if any(each.gone for each in identities(key))]:
             del known[gone]
-        if len(known) >= SIGNATURES:
+        if len(known) >= MOST_FUNCTION_SIGNATURES:
             idle = [key for key, each in known.items() if each.calls == each.calls_before]
-            for key in [*idle, *known][: len(known) - SIGNATURES // 2]:
+            for key in [*idle, *known][: len(known) - MOST_FUNCTION_SIGNATURES // 2]:
                 known.pop(key, None)
         for each in known.values():
             each.calls_before = each.calls
-        self._sweep_at = min(SIGNATURES, 2 * len(known))
+        self._sweep_at = min(MOST_FUNCTION_SIGNATURES, 2 * len(known))
 
 
 class Function(Generic[P, R], Displayed):
@@ -352,7 +351,7 @@ class Function(Generic[P, R], Displayed):
             captured.look_at = calls + first_look()
         if made is not None:
             valid = [each for each in self.native_contexts[1:] if each.is_valid]
-            owners: list[CallContext] = [*valid[1 - MOST_CONTEXTS :], made]
+            owners: list[CallContext] = [*valid[1 - MOST_NATIVE_SIGNATURES :], made]
             addresses = [each.address.to_bytes(8, "little") for each in owners]
             self.native_contexts = (b"".join(addresses), *owners)
 
@@ -360,7 +359,7 @@ class Function(Generic[P, R], Displayed):
         self._local.make_room()
         known = self._local.by_key
         # Compared with the latest only: who has very many shapes should not pay for each of them.
-        latest = itertools.islice(reversed(known), CAPTURES)
+        latest = itertools.islice(reversed(known), UNREMARKABLE_SIGNATURES)
         why = key_difference(key, reversed(list(latest)))
         captured = known[key] = Captured(self.__name__, self.python_function, self.contract, why)
         if self._runs_later:
@@ -370,7 +369,7 @@ class Function(Generic[P, R], Displayed):
             why_not = "it is given an iterator, which every call moves on"
             captured.refuse(Refusal(why_not, "Pass a list or a tensor", silently=self._warned))
             self._warned = True
-        if not self._warned and len(known) > CAPTURES:
+        if not self._warned and len(known) > UNREMARKABLE_SIGNATURES:
             self._warned = True
             warn_of_captures(self.__name__, list(known.values()))
         return captured

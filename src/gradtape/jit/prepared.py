@@ -19,7 +19,7 @@ from gradtape.autodiff.sparse.programs import (
     prepare_sparse_jacobian,
 )
 from gradtape.compiler.counts import COUNTS
-from gradtape.config import LARGE_MATRIX
+from gradtape.config import LARGE_MATRIX, MOST_PREPARED_PATHS
 from gradtape.jit.function import function
 from gradtape.tape.flat_vector import layout_of
 from gradtape.tape.grad_vjp_jvp import argument_position, chosen_arguments
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     # The evaluated matrix, by whether it is dense or sparse.
     _HostMatrix: TypeAlias = np.ndarray | csr_array
 
-# Of so many paths through the function the colours are remembered.
-MOST_PATHS = 64
 # Classes of arguments that are inputs of a captured evaluation.
 _REPLAYED = frozenset((float, np.ndarray))
 
@@ -197,7 +195,7 @@ class PreparedJacobian:
         known = self._colours.get(id(found.indices))
         if known is None:
             # The function took a path that is new here.
-            if len(self._colours) >= MOST_PATHS:
+            if len(self._colours) >= MOST_PREPARED_PATHS:
                 self._colours.clear()
             coloured = self._prepared(self._at(args)).coloured
             known = self._colours[id(found.indices)] = (found.indices, coloured)

@@ -15,14 +15,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gradtape.config import MOST_STATIC_INTS
 from gradtape.ir.spec import Spec
 from gradtape.pytree import Structure, flatten, leaf_names, unflatten, with_more
 from gradtape.runtime.flush import compute_handle
 from gradtape.tensor.tensor import Tensor, asarray
 from gradtape.tensor.variable import Variable
-
-# An int that was passed with so many values is an input from then on.
-STATIC_INTS = 3
 
 Args = tuple[Any, ...]
 Kwargs = dict[str, Any]
@@ -269,7 +267,7 @@ class CallSignature:
         # Whether some parameters are static whatever is passed for them.
         self.has_static = bool(static_names)
         self._static = frozenset(static_names)
-        self._int_limit = 0 if dynamic_ints else STATIC_INTS
+        self._int_limit = 0 if dynamic_ints else MOST_STATIC_INTS
         # Values of ints that were passed, by the numbers of argument and leaf.
         self._ints: dict[tuple[int, int], set[int]] = {}
         # Parameters by position and by name only, and their defaults; None if they are unknown.

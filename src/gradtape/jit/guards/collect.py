@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.config import MOST_GUARDED_ENTRIES
 from gradtape.ir.op import Op
 from gradtape.jit.guards.guards import FUNCTION_PARTS, ArrayContent, dictionary_of
 from gradtape.jit.guards.names import NameChain, attributes_of, module_of, names_of
@@ -38,8 +39,6 @@ from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
 from gradtape.trace.change_counter import TellsChanges
 
-# So many entries of one container are compared.
-MOST_ENTRIES = 1000
 # The flag of classes that are made while the program runs.
 _HEAP_TYPE = 1 << 9
 _NO_ENTRIES = frozenset(("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__"))
@@ -276,13 +275,15 @@ def _visit_instance(search: GuardSearch, value: Any, label: str) -> None:
 def _visit_contents(search: GuardSearch, value: Any, label: str) -> None:
     """Lists, dicts, sets and their subclasses: what they hold, in its order."""
     if isinstance(value, tuple):
-        for number, item in enumerate(itertools.islice(tuple.__iter__(value), MOST_ENTRIES)):
+        for number, item in enumerate(
+            itertools.islice(tuple.__iter__(value), MOST_GUARDED_ENTRIES)
+        ):
             search.enter(item, f"{label}[{number}]")
         return
     if isinstance(value, (dict, list)):
         search.found.containers.add(id(value))
     for kind, reads, count in _CONTAINERS:
-        if isinstance(value, kind) and count(value) <= MOST_ENTRIES:
+        if isinstance(value, kind) and count(value) <= MOST_GUARDED_ENTRIES:
             for read in reads:
                 for number, item in enumerate(search.add(read, value, label)):
                     search.enter(item, f"{label}[{number}]")

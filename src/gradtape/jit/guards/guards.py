@@ -18,6 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gradtape.config import (
+    LARGEST_ARRAY_AS_TEXT,
+    LARGEST_ARRAY_COPIED_AT_ONCE,
+    LARGEST_PROVEN_ARRAY,
+)
 from gradtape.jit.guards.names import line_of
 from gradtape.trace.change_counter import changes
 
@@ -27,10 +32,6 @@ if TYPE_CHECKING:
 PART_NAMES = ("__code__", "__defaults__", "__kwdefaults__")
 FUNCTION_PARTS = operator.attrgetter(*PART_NAMES)
 PLAIN = (int, float, complex, str, bytes)
-# To compare arrays of so many bytes takes milliseconds.
-LARGE = 1 << 25
-# Arrays of more bytes that enter a program whole are taken for inputs of it at once.
-PROVEN = 1 << 20
 
 _SINGLE = (type(None), bool, type(...), type(NotImplemented))
 
@@ -169,11 +170,6 @@ class Absent:
 class ArrayContent:
     """The content of an array whose elements Python may have read."""
 
-    # Arrays of so many bytes are compared as strings of them.
-    SHORT = 4096
-    # Larger ones are copied after the run.
-    COPIED_AT_ONCE = 1 << 16
-
     __slots__ = ("array", "content", "is_input", "label", "layout")
 
     def __init__(self, array: np.ndarray, label: str) -> None:
@@ -183,7 +179,7 @@ class ArrayContent:
         # Whether it has entered the program whole, and may be an input of it.
         self.is_input = False
         self.content: np.ndarray | None = None
-        if array.nbytes <= self.COPIED_AT_ONCE:
+        if array.nbytes <= LARGEST_ARRAY_COPIED_AT_ONCE:
             self.copy()
 
     def copy(self) -> None:
@@ -198,7 +194,7 @@ class ArrayContent:
             return True
         if then is None:
             return False
-        if now.nbytes <= self.SHORT or not now.flags.c_contiguous:
+        if now.nbytes <= LARGEST_ARRAY_AS_TEXT or not now.flags.c_contiguous:
             return bool(now.tobytes() != then.tobytes())
         word = np.uint64 if now.nbytes % 8 == 0 else np.uint8
         return not np.array_equal(now.reshape(-1).view(word), then.reshape(-1).view(word))
@@ -245,7 +241,7 @@ class Guards:
         """Compare arrays from now on; those that have `entered` the program may be inputs."""
         for key, each in self.arrays.items():
             each.is_input = key in entered
-            if not (each.is_input and each.array.nbytes > PROVEN):
+            if not (each.is_input and each.array.nbytes > LARGEST_PROVEN_ARRAY):
                 each.copy()
                 self.compared.append(each)
 

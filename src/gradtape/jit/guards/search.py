@@ -16,12 +16,11 @@ import numpy as np
 
 from gradtape.caches import remembered
 from gradtape.concurrency import is_interrupt
+from gradtape.config import MOST_GUARDED_OBJECTS
 from gradtape.jit.guards.guards import PLAIN, Absent, GuardRow, Guards
 from gradtape.jit.guards.names import module_of, why_never
 from gradtape.tensor.tensor import Tensor
 
-# So many objects are looked at.
-MOST_OBJECTS = 600
 SINGLE = (type(None), bool, type(...), type(NotImplemented), *PLAIN)
 MISSING = object()
 # Packages of the library whose code reads attributes of the user's objects: layers, optimisers.
@@ -120,7 +119,7 @@ class GuardSearch:
     def run(self, visit: Callable[[GuardSearch, Any, str], None]) -> None:
         """Look at everything that was found."""
         while True:
-            while self._pending and len(self._met) < MOST_OBJECTS:
+            while self._pending and len(self._met) < MOST_GUARDED_OBJECTS:
                 value, label = self._pending.popleft()
                 if id(value) not in self._met:
                     self._met[id(value)] = value

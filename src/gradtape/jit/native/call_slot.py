@@ -24,6 +24,7 @@ from gradtape.compiler.cpython.objects import (
     word,
 )
 from gradtape.concurrency import is_interrupt, new_lock
+from gradtape.config import CALLS_THAT_PAY_FOR_NATIVE, MOST_NATIVE_SIGNATURES
 from gradtape.dtypes import World
 from gradtape.jit.guards.guards import Guards
 from gradtape.jit.native.guard_table import GuardTable
@@ -32,11 +33,6 @@ from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
 from gradtape.trace.recording import Recording
 from gradtape.trace.value import Value
-
-# The number of calls on which the slot saves what compiling it costs.
-PAID_FOR = 512
-# Signatures of one function that have contexts.
-MOST_CONTEXTS = 8
 
 
 def offsets(function: type) -> dict[str, int] | None:
@@ -103,7 +99,7 @@ class _Slot:
             **dict(
                 zip(("plan_with_gil", "plan_without_gil"), threads.call_addresses(), strict=True)
             ),
-            "most_contexts": MOST_CONTEXTS,
+            "most_contexts": MOST_NATIVE_SIGNATURES,
         }
         text = caller.caller_ir(facts)
         add_functions(text)
@@ -149,7 +145,11 @@ class _Slots:
         return self.slot
 
     def _pays(self) -> bool:
-        return self.calls >= PAID_FOR or switch.MODE == "native" or tiers.MODE != "auto"
+        return (
+            self.calls >= CALLS_THAT_PAY_FOR_NATIVE
+            or switch.MODE == "native"
+            or tiers.MODE != "auto"
+        )
 
 
 _slots = _Slots()

@@ -21,6 +21,7 @@ import numpy as np
 
 from gradtape.compiler.cpython.call_context import AN_ENTRY, GUARD, SOME_MEMORY, THE_WORD
 from gradtape.compiler.cpython.objects import word
+from gradtape.config import MOST_NATIVE_ITEMS
 from gradtape.jit.guards.guards import (
     FUNCTION_PARTS,
     PART_NAMES,
@@ -44,7 +45,6 @@ _KEYS, _ENTRIES = 32, 24
 # Where a function may keep its parts, in words; where the dictionary of an instance may be.
 _FUNCTION_WORDS = 24
 _MANAGED = -24
-MOST_ITEMS = 64
 
 
 class NotNativeError(Exception):
@@ -167,7 +167,7 @@ def _cell(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[_Words]:
 
 
 def _list(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[_Words]:
-    if len(row.ids) > MOST_ITEMS:
+    if len(row.ids) > MOST_NATIVE_ITEMS:
         raise NotNativeError
     items = word(id(holder) + _ITEMS)
     yield THE_WORD, id(holder) + _LENGTH, 0, len(row.ids)
@@ -187,7 +187,7 @@ def _keys(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[_Words]:
 
 
 def _values(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[_Words]:
-    if not _has_texts(holder) or len(row.ids) > MOST_ITEMS or len(row.ids) != len(holder):
+    if not _has_texts(holder) or len(row.ids) > MOST_NATIVE_ITEMS or len(row.ids) != len(holder):
         raise NotNativeError
     for key, seen in zip(holder, row.ids, strict=True):
         kept.append(key)

@@ -16,6 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gradtape.config import (
+    CALLS_BEFORE_JOINING,
+    LARGE_COMPARED_ARRAY,
+    MOST_JOINED_NODES,
+    MOST_JOINED_WORK,
+)
 from gradtape.ir.node import Node, constant
 from gradtape.ir.operators import OPERATORS
 from gradtape.ir.origin import warn
@@ -23,7 +29,7 @@ from gradtape.ir.program import program
 from gradtape.ir.spec import spec
 from gradtape.jit.capture.capture import Capture
 from gradtape.jit.capture.captured_state import is_view
-from gradtape.jit.guards.guards import LARGE, Guards
+from gradtape.jit.guards.guards import Guards
 from gradtape.jit.guards.search import Outside
 from gradtape.jit.replay.sources import ComputedNode, Element, ReplayedCall
 from gradtape.jit.replay.steps import UNKNOWN, PathStep, PlanRun, Result
@@ -35,11 +41,6 @@ from gradtape.tensor.variable import Variable
 if TYPE_CHECKING:
     from gradtape.jit.native.native_call import CallContext
 
-# The number of calls in a row that take a path before its steps are joined.
-REPEATS = 32
-# Joined steps are computed in vain where a value differs: long and costly paths are not joined.
-MOST_NODES = 4000
-MOST_WORK = 1 << 18
 _BOOL = spec((), np.dtype(bool))
 
 
@@ -98,7 +99,7 @@ class CapturedSteps:
         """
         found.guards.seal(entered)
         for each in found.guards.compared:
-            if (nbytes := each.array.nbytes) >= LARGE:
+            if (nbytes := each.array.nbytes) >= LARGE_COMPARED_ARRAY:
                 warn(
                     f"gt.function: {each.label} is a NumPy array of {nbytes >> 20} MB whose "
                     "elements are read in Python, so it is compared at every call. Make it a "
@@ -153,7 +154,7 @@ class CapturedSteps:
                 if native is not None:
                     native.end()
         found = self.root.replay(call, self._note_path)
-        if self._repeats >= REPEATS:
+        if self._repeats >= CALLS_BEFORE_JOINING:
             self._join()
         return found
 
@@ -203,12 +204,12 @@ def joined_steps(root: PathStep, result: Result, fastmath: bool) -> PathStep | N
     sources = {number: source for step, _ in steps for number, source in step.sources.items()}
     inputs = tuple([sources.get(leaf.params[0]) for leaf in joined.inputs])
     if (
-        len(joined.nodes) > MOST_NODES
+        len(joined.nodes) > MOST_JOINED_NODES
         or any(
             op.opaque or op.may_fail or not op.self_contained
             for op in {node.op for node in joined.nodes}
         )
-        or work(joined) > MOST_WORK
+        or work(joined) > MOST_JOINED_WORK
         or None in inputs
     ):
         return None

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gradtape.config import MOST_COMPARED_VALUES
 from gradtape.ir.node import LEAF, Node
 from gradtape.ir.program import Program
 from gradtape.ir.spec import Spec
@@ -33,9 +34,6 @@ from gradtape.jit.replay.sources import (
 from gradtape.jit.replay.steps import PathStep, Result
 from gradtape.trace.followed_number import NumberFormula
 from gradtape.trace.value import Value
-
-# A path is compared with those of so many values of a pinned number.
-MOST_VALUES = 16
 
 
 class RunDifference(NamedTuple):
@@ -91,7 +89,7 @@ def compare(known: PathStep, run: PathStep, ignored: Container[int] = ()) -> Com
                     interned = comparing.interned
                     return Comparison(None, known, run, False, frozenset(moved), interned)
                 # The latest values first: one of them may have taken the same path.
-                latest = itertools.islice(reversed(known.branches.values()), MOST_VALUES)
+                latest = itertools.islice(reversed(known.branches.values()), MOST_COMPARED_VALUES)
                 found = [compare(each, run.branches[key], ignored) for each in latest]
                 best = next((each for each in found if each.is_known), found[0])
                 return best._replace(moved=best.moved | moved | {position})
