@@ -6,7 +6,7 @@ from tests.jit.agreement import Runs
 
 import gradtape as gt
 from gradtape.jit.replay.sources import Constant, NumberKey, ReplayedCall
-from gradtape.jit.replay.steps import UNKNOWN, PathStep, Result
+from gradtape.jit.replay.steps import UNKNOWN, PathResult, PathStep
 from gradtape.pytree import flatten
 from gradtape.trace.followed_number import NumberFormula
 from gradtape.trace.recording import Recording, state
@@ -27,7 +27,7 @@ def guarded(branches, position=0):
 
 
 def ended(content):
-    return PathStep(result=Result(LEAF, (Constant(content),), ()), is_replayed=True)
+    return PathStep(result=PathResult(LEAF, (Constant(content),), ()), is_replayed=True)
 
 
 def test_every_branch_is_taken():

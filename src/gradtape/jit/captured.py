@@ -28,7 +28,7 @@ from gradtape.config import (
 from gradtape.ir.origin import warn
 from gradtape.jit.capture.capture import MEANWHILE, Capture
 from gradtape.jit.capture.capture_run import CaptureRun, Refusal
-from gradtape.jit.check_schedule import NEVER, CheckSchedule, History, Recheck
+from gradtape.jit.check_schedule import NEVER, CallHistory, CheckSchedule, Recheck
 from gradtape.jit.explain import warn_of_paths
 from gradtape.jit.guards.collect import collect
 from gradtape.jit.guards.names import remedy_for, unread_parameters
@@ -44,7 +44,7 @@ from gradtape.jit.replay.same_path import (
 )
 from gradtape.jit.replay.sources import ReplayedCall
 from gradtape.jit.replay.steps import UNKNOWN, PathStep
-from gradtape.jit.signature import Arguments, InputValues
+from gradtape.jit.signature import CallArguments, InputValues
 from gradtape.logs import Log
 from gradtape.ops.custom.callback import Outcome, journal
 from gradtape.runtime.flush import leave_full_table, release
@@ -85,7 +85,7 @@ class Captured:
         self.name = name
         self.function = function
         self.contract = contract
-        self.history = History(why)
+        self.history = CallHistory(why)
         self.steps = CapturedSteps(contract.fastmath)
         # The number of calls at which native code is next considered.
         self.look_at = first_look()
@@ -137,7 +137,7 @@ class Captured:
 
     # Running.
 
-    def run(self, arguments: Arguments, leaves: InputValues) -> Any:
+    def run(self, arguments: CallArguments, leaves: InputValues) -> Any:
         """Replay the call, or run Python where its path is unknown or the replay fails."""
         self.history.calls += 1
         steps = self.steps
@@ -179,7 +179,7 @@ class Captured:
             self._drop_at = max(MOST_PENDING_APPLICATIONS, 2 * len(state.recording.log))
 
     def _run_in_python(
-        self, arguments: Arguments, error: BaseException, outcomes: list[Outcome] | None = None
+        self, arguments: CallArguments, error: BaseException, outcomes: list[Outcome] | None = None
     ) -> Any:
         """Run the function as it is, so that it fails on the user's line."""
         try:
@@ -195,7 +195,7 @@ class Captured:
 
     def _capture(
         self,
-        arguments: Arguments,
+        arguments: CallArguments,
         leaves: InputValues,
         outcomes: list[Outcome] | None = None,
         is_check: bool = False,
@@ -236,7 +236,7 @@ class Captured:
             self.refuse(Refusal(f"it needs {what}: {failure}", "Pass a tensor"))
         return returned
 
-    def prepare(self, arguments: Arguments, leaves: InputValues) -> None:
+    def prepare(self, arguments: CallArguments, leaves: InputValues) -> None:
         """Capture runs for arguments like these, and leave all state as it is."""
         for _ in range(self._needed()):
             self._look_outside(arguments)
@@ -253,7 +253,7 @@ class Captured:
                 self._end_run(start)
                 run.capture.undo()
 
-    def _look_outside(self, arguments: Arguments) -> None:
+    def _look_outside(self, arguments: CallArguments) -> None:
         """Find what the function names outside, unless that is known and the same."""
         if self.frozen:
             return
@@ -276,7 +276,7 @@ class Captured:
         self.refuse(Refusal(f"it uses {label}{where}, which {reason}", remedy_for(reason)))
 
     def _new_run(
-        self, arguments: Arguments, leaves: InputValues, is_check: bool = False
+        self, arguments: CallArguments, leaves: InputValues, is_check: bool = False
     ) -> CaptureRun:
         # Before the run: runs that are compared share a table of nodes, if it has room for both.
         leave_full_table()

@@ -51,7 +51,7 @@ def checked_recheck(recheck: object) -> Recheck:
     )
 
 
-class History:
+class CallHistory:
     """What happened to the calls of one signature so far."""
 
     def __init__(self, why: tuple[str, str, str] | None) -> None:

@@ -37,7 +37,7 @@ from gradtape.jit.explain import explained, warn_of_captures
 from gradtape.jit.native.call_slot import compile_guards, is_coming, note_calls
 from gradtape.jit.native.native_call import CallContext, native_call
 from gradtape.jit.signature import (
-    Arguments,
+    CallArguments,
     CallKey,
     CallSignature,
     identities,
@@ -327,7 +327,7 @@ class Function(Generic[P, R], Displayed):
             self._consider_native_call(captured, arguments)
         return found
 
-    def _consider_native_call(self, captured: Captured, arguments: Arguments) -> None:
+    def _consider_native_call(self, captured: Captured, arguments: CallArguments) -> None:
         """Let calls of this signature go through native code, if they can and it pays."""
         known, calls = captured.native_call, captured.history.calls
         if (

@@ -187,7 +187,7 @@ def static_key(thing: Any) -> Any:
     return Identity(thing) if kind.__hash__ is object.__hash__ else (kind, thing)
 
 
-class Arguments:
+class CallArguments:
     """The arguments of one call, in the order of the parameters."""
 
     __slots__ = ("args", "key", "kwargs")
@@ -283,7 +283,7 @@ class CallSignature:
         is_fixed = not self._by_name and inspect.Parameter.VAR_POSITIONAL not in kinds
         self._complete = len(self._order) if is_fixed and self._order is not None else -1
 
-    def of(self, args: Args, kwargs: Kwargs) -> tuple[CallKey, InputValues, Arguments]:
+    def of(self, args: Args, kwargs: Kwargs) -> tuple[CallKey, InputValues, CallArguments]:
         """The key of a call, its inputs, and its arguments in the order of the parameters."""
         if kwargs or len(args) != self._complete:
             args, kwargs = self.arranged(args, kwargs)
@@ -317,7 +317,7 @@ class CallSignature:
                     entries.append(NestEntry(structure, tuple(parts), apart))
         aliases = _aliases(passed) if len(passed) > 1 else ()
         key = CallKey(tuple(entries), names, aliases)
-        return key, values, Arguments(args, kwargs, key)
+        return key, values, CallArguments(args, kwargs, key)
 
     def _unnamed(self, count: int) -> list[str]:
         """The names of the last of so many positional arguments, which have no parameters."""

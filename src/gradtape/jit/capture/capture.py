@@ -23,7 +23,7 @@ from gradtape.ir.spec import Spec
 from gradtape.ir.walk import topological
 from gradtape.jit.capture.captured_state import CapturedDraws, CapturedTensors, CapturedVariables
 from gradtape.jit.replay.sources import (
-    Argument,
+    ArgumentValue,
     Attribute,
     ComputedNode,
     ComputedNumber,
@@ -139,7 +139,7 @@ class Capture(Recording):
     def argument(self, position: int, value: Value, kind: type[Handle], original: object) -> Handle:
         """The stand-in for a tensor among the arguments."""
         node = self.add_leaf(value, value.spec)
-        self._sources[node.params[0]] = Argument(position)
+        self._sources[node.params[0]] = ArgumentValue(position)
         handle = kind(node, self, value)
         self.tensors.add_stand_in(position, handle, original)
         return handle

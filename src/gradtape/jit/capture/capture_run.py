@@ -31,8 +31,8 @@ from gradtape.jit.replay.sources import (
     RowSparseTensor,
     ValueSource,
 )
-from gradtape.jit.replay.steps import Result
-from gradtape.jit.signature import Arguments, InputValues
+from gradtape.jit.replay.steps import PathResult
+from gradtape.jit.signature import CallArguments, InputValues
 from gradtape.pytree import flatten, unflatten
 from gradtape.runtime.flush import flush, retire
 from gradtape.tensor.row_sparse import RowSparse
@@ -78,7 +78,7 @@ class CaptureRun:
     def __init__(
         self,
         function: Callable[..., Any],
-        arguments: Arguments,
+        arguments: CallArguments,
         leaves: InputValues,
         fastmath: bool,
         outside: Outside | None,
@@ -139,7 +139,7 @@ class CaptureRun:
         capture.active = 0
         tape_outlives = bool(capture.tapes)
         source = capture.source
-        result = capture.step.result = Result(
+        result = capture.step.result = PathResult(
             structure,
             leaf_sources(capture, leaves, nodes),
             tuple((each, source(node)) for each, node in capture.variables.last_assigned(capture)),

@@ -23,7 +23,7 @@ from gradtape.errors import InPlaceError
 from gradtape.ir.node import Node
 from gradtape.jit.replay.sources import MovedGenerator, RandomPosition, value_of
 from gradtape.jit.replay.steps import rebind
-from gradtape.jit.signature import Arguments, InputValues
+from gradtape.jit.signature import CallArguments, InputValues
 from gradtape.pytree import flatten
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
@@ -337,7 +337,7 @@ class StandIns:
     def __init__(
         self,
         capture: Capture,
-        arguments: Arguments,
+        arguments: CallArguments,
         leaves: InputValues,
         pinned: Container[int] = (),
         plain_numbers: bool = False,

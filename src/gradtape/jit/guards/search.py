@@ -56,7 +56,7 @@ def is_installed(top: str) -> bool:
     return not _INSTALLED.isdisjoint(os.path.realpath(path).split(os.sep))
 
 
-class _Names(set[str]):
+class _ReadNames(set[str]):
     """The attributes that code reads, as far as it was followed; or any."""
 
     is_all = False
@@ -75,7 +75,7 @@ class GuardSearch:
         module = getattr(function, "__module__", None)
         # The package of the function itself is the user's, wherever it lies.
         self.own_package = module.partition(".")[0] if isinstance(module, str) else ""
-        self.names = _Names(("__class__",))
+        self.names = _ReadNames(("__class__",))
         self._fresh: set[str] = set()
         # Names whose values are compared and not looked at; and whether these are read now.
         self.compared_only: set[str] = set()

@@ -26,7 +26,7 @@ from gradtape.ir.node import Node
 from gradtape.jit.native.call_slot import compile_guards, install
 from gradtape.jit.replay.captured_steps import CapturedSteps
 from gradtape.jit.replay.sources import (
-    Argument,
+    ArgumentValue,
     CallersTensor,
     ComputedNode,
     ComputedNumber,
@@ -37,8 +37,8 @@ from gradtape.jit.replay.sources import (
     ValueSource,
     VariableValue,
 )
-from gradtape.jit.replay.steps import PathStep, PlanRun, Result
-from gradtape.jit.signature import Arguments, Identity, is_input
+from gradtape.jit.replay.steps import PathResult, PathStep, PlanRun
+from gradtape.jit.signature import CallArguments, Identity, is_input
 from gradtape.pytree import Structure, unflatten
 from gradtape.runtime import buffer_pool as buffers
 from gradtape.tensor.tensor import Tensor
@@ -56,7 +56,7 @@ class CallContext:
 
     def __init__(
         self,
-        arguments: Arguments,
+        arguments: CallArguments,
         step: PathStep,
         steps: CapturedSteps,
         until_check: int,
@@ -149,7 +149,7 @@ class CallContext:
         }
 
     def _result_fields(
-        self, result: Result, place: dict[Node, int], rows: ArgumentRows
+        self, result: PathResult, place: dict[Node, int], rows: ArgumentRows
     ) -> dict[str, int]:
         """What is made and assigned of the buffers that the plan has written."""
         structure = result.structure
@@ -247,7 +247,7 @@ class CallContext:
 
 
 def native_call(
-    function: type, arguments: Arguments, steps: CapturedSteps, until_check: int
+    function: type, arguments: CallArguments, steps: CapturedSteps, until_check: int
 ) -> CallContext | None:
     """The native call for calls like this one; None if they are left to Python."""
     step, pins = (steps.root.unpinned()) if steps.joined is None else (steps.joined, {})
@@ -271,7 +271,7 @@ class _Sources:
     def value(self, position: int) -> int:
         """The number of the row of a value."""
         source = self._inputs[position]
-        if isinstance(source, Argument):
+        if isinstance(source, ArgumentValue):
             if self._passed[source.position] != call_context.TENSOR:
                 raise LeftToPythonError
             row = call_context.PASSED, source.position
@@ -309,7 +309,10 @@ class ArgumentRows:
     """The rows by which native code recognises the arguments, and how each input is passed."""
 
     def __init__(
-        self, arguments: Arguments, gone: Callable[[], None], pins: dict[int, object] | None = None
+        self,
+        arguments: CallArguments,
+        gone: Callable[[], None],
+        pins: dict[int, object] | None = None,
     ) -> None:
         # Numbers that must have these values, by position.
         self._pins = pins or {}

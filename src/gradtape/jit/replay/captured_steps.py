@@ -32,7 +32,7 @@ from gradtape.jit.capture.captured_state import is_view
 from gradtape.jit.guards.guards import Guards
 from gradtape.jit.guards.search import Outside
 from gradtape.jit.replay.sources import ComputedNode, Element, ReplayedCall
-from gradtape.jit.replay.steps import UNKNOWN, PathStep, PlanRun, Result
+from gradtape.jit.replay.steps import UNKNOWN, PathResult, PathStep, PlanRun
 from gradtape.ops.custom.callback import journal
 from gradtape.runtime.plan_cache import plan_for
 from gradtape.runtime.when_to_compile import work
@@ -72,9 +72,9 @@ class CapturedSteps:
         self._hits = self._misses = 0
         # The result of the latest calls, the number of calls in a row that had it, and the results
         # for which joining was tried.
-        self._latest: Result | None = None
+        self._latest: PathResult | None = None
         self._repeats = 0
-        self._tried: list[Result] = []
+        self._tried: list[PathResult] = []
 
     def note(self, capture: Capture) -> None:
         """Note the state that a run has used: replays use the same."""
@@ -158,7 +158,7 @@ class CapturedSteps:
             self._join()
         return found
 
-    def _note_path(self, result: Result) -> None:
+    def _note_path(self, result: PathResult) -> None:
         if result is not self._latest:
             self._latest, self._repeats = result, 0
         self._repeats += 1
@@ -183,7 +183,7 @@ def _shares_memory(passed: Sequence[object], position: int) -> bool:
     )
 
 
-def joined_steps(root: PathStep, result: Result, fastmath: bool) -> PathStep | None:
+def joined_steps(root: PathStep, result: PathResult, fastmath: bool) -> PathStep | None:
     """The steps that lead to a result as one step with one run and one guard.
 
     None if there is a reason against it: random draws, ops that may fail, guards on other values
@@ -219,7 +219,7 @@ def joined_steps(root: PathStep, result: Result, fastmath: bool) -> PathStep | N
     return PathStep(runs=[run], guard=guard, branches={True: end})
 
 
-def _path_to(step: PathStep, result: Result) -> Iterator[tuple[PathStep, Hashable]]:
+def _path_to(step: PathStep, result: PathResult) -> Iterator[tuple[PathStep, Hashable]]:
     """The steps up to a result, each with the key of the branch that leads on."""
     stack: list[tuple[PathStep, tuple[tuple[PathStep, Hashable], ...]]] = [(step, ())]
     while stack:

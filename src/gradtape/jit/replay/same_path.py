@@ -31,7 +31,7 @@ from gradtape.jit.replay.sources import (
     OutsideTensor,
     Record,
 )
-from gradtape.jit.replay.steps import PathStep, Result
+from gradtape.jit.replay.steps import PathResult, PathStep
 from gradtape.trace.followed_number import NumberFormula
 from gradtape.trace.value import Value
 
@@ -201,7 +201,7 @@ class _Paths:
             _check(_same_params(one.params, other.params), f"{other.op.name} has other parameters")
             stack += zip(one.inputs, other.inputs, strict=True)
 
-    def _results(self, known: Result, run: Result) -> None:
+    def _results(self, known: PathResult, run: PathResult) -> None:
         _check(known.structure == run.structure, "it returns another nest")
         for one, other in zip(known.leaves, run.leaves, strict=True):
             self._sources(one, other)

@@ -116,7 +116,7 @@ def value_of(handle: Handle) -> Value:
 # Inputs of plans.
 
 
-class Argument(ValueSource, what="an argument"):
+class ArgumentValue(ValueSource, what="an argument"):
     """An input of the call, by its position among the inputs."""
 
     position: int

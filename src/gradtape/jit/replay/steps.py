@@ -114,7 +114,7 @@ def _functions_in(params: Any) -> Iterator[Any]:
             yield from _functions_in(node.params)
 
 
-class Result(Record):
+class PathResult(Record):
     """The leaves that a call returns, and the changes that it makes, once all plans have run.
 
     Variables (`updates`), references to tensors from outside (`rebound`) and positions of arguments
@@ -216,7 +216,7 @@ class PathStep:
         self,
         guard: GuardSource | None = None,
         branches: dict[Hashable, PathStep] | None = None,
-        result: Result | None = None,
+        result: PathResult | None = None,
         runs: Iterable[PlanRun] = (),
         is_replayed: bool = False,
     ) -> None:
@@ -235,7 +235,9 @@ class PathStep:
         self.count = 0
         self.is_replayed = is_replayed
 
-    def replay(self, call: ReplayedCall, note_path: Callable[[Result], None] | None = None) -> Any:
+    def replay(
+        self, call: ReplayedCall, note_path: Callable[[PathResult], None] | None = None
+    ) -> Any:
         """Run a call from here; returns `UNKNOWN` where a guard finds an unknown value.
 
         `note_path` is called with the result of the path that the call takes.
@@ -294,7 +296,7 @@ class PathStep:
         return step, values
 
     @property
-    def only_result(self) -> Result | None:
+    def only_result(self) -> PathResult | None:
         """The result of calls that are this step with one run, and a true guard of it at most.
 
         None if such calls draw random numbers or change tensors in place.
