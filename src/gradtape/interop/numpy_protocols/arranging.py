@@ -81,12 +81,10 @@ def rot90(m, k=1, axes=(0, 1)):
     first, second = (normalize_axis("rot90", axis, m.ndim) for axis in axes)
     if first == second:
         raise ValueError(f"np.rot90: axes={tuple(axes)} are one axis. Give two.")
-    k = operator.index(k) % 4
-    if k == 2:
-        return movement.flip(m, axis=(first, second))
-    if k == 1:
-        return movement.swapaxes(movement.flip(m, axis=second), first, second)
-    return movement.flip(movement.swapaxes(m, first, second), axis=second) if k else m.copy()
+    found = m
+    for _ in range(operator.index(k) % 4):
+        found = movement.swapaxes(movement.flip(found, axis=second), first, second)
+    return m.copy() if found is m else found
 
 
 def _flipped(name, axis):
@@ -136,22 +134,16 @@ def broadcast_arrays(*args):
 
 def _joined(parts, dtype, casting):
     tensors = [asarray(part) for part in parts]
-    if dtype is None:
-        if casting != "same_kind" and tensors:
-            found = np.result_type(*[t.dtype for t in tensors])
-            _check_cast(tensors, found, casting)
+    if dtype is None and (casting == "same_kind" or not tensors):
         return tensors
-    _check_cast(tensors, dtype, casting)
-    return [cast(tensor, dtype) for tensor in tensors]
-
-
-def _check_cast(tensors, dtype, casting):
+    dtype = np.result_type(*[t.dtype for t in tensors]) if dtype is None else dtype
     for tensor in tensors:
         if not np.can_cast(tensor.dtype, dtype, casting):
             raise TypeError(
                 f"np.concatenate: casting={casting!r} does not allow {tensor.dtype} to become "
                 f"{np.dtype(dtype)}. Cast with gt.cast first."
             )
+    return [cast(tensor, dtype) for tensor in tensors]
 
 
 def concatenate(arrays, /, axis=0, *, dtype=None, casting="same_kind"):
@@ -243,10 +235,6 @@ def unstack(x, /, *, axis=0):
 
 
 # Diagonals, differences, and new tensors.
-
-
-def diag(v, k=0):
-    return triangles.diag(v, k=k)
 
 
 def diagflat(v, k=0):
@@ -352,7 +340,7 @@ FUNCTIONS: dict[AnyFunction, AnyFunction] = {
         globals(),
         "reshape ravel resize transpose rollaxis rot90 roll broadcast_arrays atleast_1d "
         "atleast_2d atleast_3d concatenate stack hstack vstack dstack column_stack append "
-        "block split array_split unstack diag diagflat diagonal trace meshgrid diff ediff1d "
+        "block split array_split unstack diagflat diagonal trace meshgrid diff ediff1d "
         "tile pad astype full_like linspace",
     ),
     **same_names(
@@ -360,6 +348,7 @@ FUNCTIONS: dict[AnyFunction, AnyFunction] = {
         vars(movement),
         "matrix_transpose flip broadcast_to expand_dims squeeze moveaxis swapaxes",
     ),
+    np.diag: triangles.diag,
     np.repeat: padding.repeat,
     np.permute_dims: transpose,
     np.fliplr: _flipped("fliplr", 1),

@@ -68,6 +68,11 @@ def checked_dtype(name: str, dtype: Any) -> np.dtype[Any]:
     return found
 
 
+def functions(names: str) -> tuple[AnyFunction, ...]:
+    """NumPy's functions of these names."""
+    return tuple(getattr(np, name) for name in names.split())
+
+
 def same_names(
     theirs: object, ours: Mapping[str, Any], names: str
 ) -> dict[AnyFunction, AnyFunction]:
@@ -77,19 +82,6 @@ def same_names(
 
 class RecordedFunction:
     """One NumPy function on tensors: its parameters, and the function that records it."""
-
-    __slots__ = (
-        "by_keyword",
-        "direct",
-        "honoured",
-        "name",
-        "operands",
-        "ours",
-        "parameters",
-        "positional",
-        "variadic",
-        "variadic_keywords",
-    )
 
     def __init__(self, name: str, theirs: AnyFunction, ours: AnyFunction) -> None:
         self.name = name

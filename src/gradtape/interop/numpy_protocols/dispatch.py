@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -54,22 +53,23 @@ def _call_of(function: AnyFunction) -> AnyFunction:
     if ours is not None:
         call: AnyFunction = RecordedFunction(_name(function), function, ours)
     elif function in facts.OF_VALUES:
-        call = lambda args, kwargs: function(*facts.values(args), **facts.values(kwargs))  # noqa: E731
+        call = _of_arrays(function, facts.value_of)
     elif function in facts.READ_ARRAYS:
-        call = lambda args, kwargs: function(*_arrays(args), **_arrays(kwargs))  # noqa: E731
+        # This conversion raises if a tape tracks the tensor.
+        call = _of_arrays(function, np.asarray)
     else:
         raise unrecorded(_name(function))
     _calls[function] = call
     return call
 
 
-def _arrays(tree: Any) -> Any:
-    """Tensors as arrays, by the conversion that raises if a tape tracks one."""
-    if isinstance(tree, Operators):
-        return np.asarray(tree)
-    if type(tree) in (list, tuple):
-        return type(tree)(_arrays(item) for item in tree)
-    return {key: _arrays(item) for key, item in tree.items()} if type(tree) is dict else tree
+def _of_arrays(function: AnyFunction, array_of: AnyFunction) -> AnyFunction:
+    def call(args: Sequence[object], kwargs: dict[str, object]) -> object:
+        return function(
+            *facts.with_arrays(tuple(args), array_of), **facts.with_arrays(kwargs, array_of)
+        )
+
+    return call
 
 
 def _name(function: AnyFunction) -> str:

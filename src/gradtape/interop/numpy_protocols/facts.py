@@ -7,20 +7,25 @@ from __future__ import annotations
 
 import numpy as np
 
-from gradtape.interop.numpy_protocols.binding import AnyFunction
+from gradtape.interop.numpy_protocols.binding import AnyFunction, functions
 from gradtape.tensor.operators import Operators
 
 __all__ = ["FUNCTIONS", "OF_VALUES", "READ_ARRAYS"]
 
 
-def values(tree):
-    """Tensors as arrays of their values, in lists, tuples and dictionaries as well."""
+def value_of(tensor):
+    """The array of a tensor's values."""
+    return np.asarray(getattr(tensor, "read", tensor.numpy)())
+
+
+def with_arrays(tree, array_of):
+    """The tree with the array of each tensor, in lists, tuples and dictionaries as well."""
     if isinstance(tree, Operators):
-        return np.asarray(getattr(tree, "read", tree.numpy)())
-    if isinstance(tree, (list, tuple)) and type(tree) in (list, tuple):
-        return type(tree)(values(item) for item in tree)
+        return array_of(tree)
+    if type(tree) in (list, tuple):
+        return type(tree)(with_arrays(item, array_of) for item in tree)
     if type(tree) is dict:
-        return {key: values(item) for key, item in tree.items()}
+        return {key: with_arrays(item, array_of) for key, item in tree.items()}
     return tree
 
 
@@ -36,57 +41,19 @@ def _dtypes(*arrays_and_dtypes):
 
 
 # Called with the values: booleans, positions, texts and files have no derivative.
-OF_VALUES: tuple[AnyFunction, ...] = (
-    np.allclose,
-    np.array_equal,
-    np.array_equiv,
-    np.isclose,
-    np.array2string,
-    np.save,
-    np.savez,
-    np.savez_compressed,
-    np.savetxt,
-    np.may_share_memory,
-    np.shares_memory,
-    np.min_scalar_type,
-    np.can_cast,
-    np.digitize,
-    np.lexsort,
-    np.einsum_path,
-    np.ix_,
-    np.ravel_multi_index,
-    np.unravel_index,
-    np.packbits,
-    np.unpackbits,
-    np.argpartition,
-    np.tril_indices_from,
-    np.triu_indices_from,
-    np.diag_indices_from,
-    np.common_type,
+OF_VALUES = functions(
+    "allclose array_equal array_equiv isclose array2string save savez savez_compressed "
+    "savetxt may_share_memory shares_memory min_scalar_type can_cast digitize lexsort "
+    "einsum_path ix_ ravel_multi_index unravel_index packbits unpackbits argpartition "
+    "tril_indices_from triu_indices_from diag_indices_from common_type"
 )
 # Called with arrays: of a tensor that a tape tracks the conversion raises, as a derivative is lost.
-READ_ARRAYS: tuple[AnyFunction, ...] = (
-    np.histogram,
-    np.histogram2d,
-    np.histogramdd,
-    np.histogram_bin_edges,
-    np.intersect1d,
-    np.union1d,
-    np.setdiff1d,
-    np.setxor1d,
-    np.trim_zeros,
-    np.roots,
-    np.poly,
-    np.polyfit,
-    np.polyder,
-    np.polyint,
-    np.polydiv,
-    np.sort_complex,
-    np.geomspace,
-    np.logspace,
-    np.apply_along_axis,
-    np.apply_over_axes,
-    np.copyto,
+READ_ARRAYS = (
+    *functions(
+        "histogram histogram2d histogramdd histogram_bin_edges intersect1d union1d setdiff1d "
+        "setxor1d trim_zeros roots poly polyfit polyder polyint polydiv sort_complex geomspace "
+        "logspace apply_along_axis apply_over_axes copyto"
+    ),
     np.linalg.eig,
     np.linalg.eigvals,
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from gradtape import fft, linalg
@@ -60,11 +62,7 @@ def _subscripts(operands):
 
 
 def multi_dot(arrays):
-    parts = [asarray(each) for each in arrays]
-    found = parts[0]
-    for part in parts[1:]:
-        found = products.dot(found, part)
-    return found
+    return functools.reduce(products.dot, [asarray(each) for each in arrays])
 
 
 def norm(x, ord=None, axis=None, keepdims=False):
@@ -125,21 +123,14 @@ def cholesky(a, /, *, upper=False):
     return linalg.cholesky(_symmetric(a, "U" if upper else "L"), upper=upper)
 
 
-def _hermitian(name, hermitian):
-    if hermitian:
-        raise refusal(f"np.linalg.{name}", "hermitian", hermitian)
-
-
-def pinv(a, rcond=None, hermitian=False, *, rtol=None):
-    _hermitian("pinv", hermitian)
+def pinv(a, rcond=None, *, rtol=None):
     a = asarray(a)
     if rcond is None and rtol is None:
         rcond = max(a.shape[-2:]) * np.finfo(a.dtype if a.dtype.kind in "fc" else float).eps
     return linalg.pinv(a, rtol=rtol if rcond is None else rcond)
 
 
-def svd(a, full_matrices=True, compute_uv=True, hermitian=False):
-    _hermitian("svd", hermitian)
+def svd(a, full_matrices=True, compute_uv=True):
     if not compute_uv:
         return linalg.svdvals(a)
     return linalg.svd(a, full_matrices=full_matrices)
@@ -153,8 +144,7 @@ def qr(a, mode="reduced"):
     return linalg.qr(a, mode=mode)
 
 
-def matrix_rank(A, tol=None, hermitian=False, *, rtol=None):
-    _hermitian("matrix_rank", hermitian)
+def matrix_rank(A, tol=None, *, rtol=None):
     A = asarray(A)
     if A.ndim < 2:
         return cast(reduction.any(A), "int64")
@@ -209,22 +199,17 @@ def tensorsolve(a, b, axes=None):
     return movement.reshape(linalg.solve(square, movement.reshape(b, (-1,))), shape)
 
 
-def _fft(name):
+def _fft(name, **defaults):
     ours = getattr(fft, name)
 
-    def call(a, n=None, axis=-1, norm=None):
-        return ours(a, n=n, axis=axis, norm=norm or "backward")
+    @functools.wraps(ours)
+    def call(a, norm=None, **options):
+        return ours(a, **(defaults | options), norm=norm or "backward")
 
     return call
 
 
-def _fftn(name, ours, last=None):
-    def call(a, s=None, axes=last, norm=None):
-        return ours(a, s=s, axes=axes, norm=norm or "backward")
-
-    return call
-
-
+_KINDS = ("fft", "ifft", "rfft", "irfft")
 FUNCTIONS: dict[AnyFunction, AnyFunction] = {
     **same_names(np, vars(products), "dot inner outer kron tensordot"),
     **same_names(np, globals(), "vdot cross einsum"),
@@ -245,16 +230,9 @@ FUNCTIONS: dict[AnyFunction, AnyFunction] = {
     ),
     **{
         getattr(np.fft, name): _fft(name)
-        for name in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")
+        for name in (*_KINDS, "hfft", "ihfft", *(f"{name}n" for name in _KINDS))
     },
-    **{
-        getattr(np.fft, f"{name}n"): _fftn(name, getattr(fft, f"{name}n"))
-        for name in ("fft", "ifft", "rfft", "irfft")
-    },
-    **{
-        getattr(np.fft, f"{name}2"): _fftn(name, getattr(fft, f"{name}n"), (-2, -1))
-        for name in ("fft", "ifft", "rfft", "irfft")
-    },
+    **{getattr(np.fft, f"{name}2"): _fft(f"{name}n", axes=(-2, -1)) for name in _KINDS},
     np.fft.fftshift: fft.fftshift,
     np.fft.ifftshift: fft.ifftshift,
 }

@@ -100,9 +100,7 @@ def real_if_close(a, tol=100):
     return a.real if bool(reduction.all(complexes.abs(a.imag) < limit)) else a
 
 
-def interp(x, xp, fp, left=None, right=None, period=None):
-    if period is not None:
-        raise refusal("np.interp", "period", period)
+def interp(x, xp, fp, left=None, right=None):
     x, xp, fp = (asarray(each) for each in (x, xp, fp))
     x, xp = (each if each.dtype.kind == "f" else each / 1.0 for each in (x, xp))
     if xp.ndim != 1 or xp.shape != fp.shape or not xp.size:
@@ -142,11 +140,9 @@ def trapezoid(y, x=None, dx=1.0, axis=-1):
     return reduction.sum(steps * pairs / 2.0, axis=axis)
 
 
-def gradient(f, *varargs, axis=None, edge_order=1):
+def gradient(f, *varargs, axis=None):
     f = asarray(f)
     f = f if f.dtype.kind in "fc" else f / 1.0
-    if edge_order != 1:
-        raise refusal("np.gradient", "edge_order", edge_order)
     axes = range(f.ndim) if axis is None else (axis,) if np.ndim(axis) == 0 else axis
     axes = [normalize_axis("gradient", one, f.ndim) for one in axes]
     spacing = [1.0] * len(axes) if not varargs else list(varargs)
@@ -184,8 +180,7 @@ def _line(name, x):
 
 def convolve(a, v, mode="full"):
     a, v = _line("convolve", a), _line("convolve", v)
-    if a.size < v.size:
-        a, v = v, a
+    a, v = (v, a) if a.size < v.size else (a, v)
     # Row i of the product of all pairs, shifted by i, is what element i of v adds: in a matrix
     # with one more column than the result, unrolled rows are shifted by one each.
     n, m = a.size, v.size
@@ -216,16 +211,12 @@ def correlate(a, v, mode="valid"):
     return _window(full, v.size, a.size, "same", a.size // 2)
 
 
-def cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=None, *, dtype=None):
-    for name, value in (("fweights", fweights), ("aweights", aweights)):
-        if value is not None:
-            raise refusal("np.cov", name, value)
+def cov(m, y=None, rowvar=True, bias=False, ddof=None, *, dtype=None):
     rows = _observations(m, rowvar)
     if y is not None:
         rows = joining.concat([rows, _observations(y, rowvar)], axis=0)
-    rows = (
-        cast(rows, dtype) if dtype is not None else rows if rows.dtype.kind in "fc" else rows / 1.0
-    )
+    rows = rows if rows.dtype.kind in "fc" else rows / 1.0
+    rows = rows if dtype is None else cast(rows, dtype)
     ddof = (0 if bias else 1) if ddof is None else ddof
     rows = rows - reduction.mean(rows, axis=1, keepdims=True)
     other = complexes.conj(rows) if rows.dtype.kind == "c" else rows

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from gradtape.interop.numpy_protocols.binding import NO_VALUE, AnyFunction, refusal, same_names
@@ -10,7 +12,6 @@ from gradtape.ops.elementwise import arithmetic, complexes, unary
 from gradtape.ops.families.casting import cast
 from gradtape.ops.families.shapes import normalize_axes
 from gradtape.ops.reductions import reduction
-from gradtape.ops.reductions.reduction import logsumexp as ours_logsumexp
 from gradtape.tensor.tensor import asarray
 
 __all__ = ["FUNCTIONS", "REDUCE"]
@@ -24,14 +25,17 @@ def _in_dtype(a, dtype):
     return a if dtype is None else cast(asarray(a), dtype)
 
 
-def sum(a, axis=None, dtype=None, keepdims=False, initial=NO_VALUE, where=True):
-    total = reduction.sum(_masked(a, where, 0), axis=axis, dtype=dtype, keepdims=keepdims)
-    return total if initial is NO_VALUE else total + cast(asarray(initial), total.dtype)
+def _accumulated(ours, neutral, of_two):
+    def call(a, axis=None, dtype=None, keepdims=False, initial=NO_VALUE, where=True):
+        a = a if where is True else arithmetic.where(where, a, neutral)
+        total = ours(a, axis=axis, dtype=dtype, keepdims=keepdims)
+        return total if initial is NO_VALUE else of_two(total, cast(asarray(initial), total.dtype))
+
+    return call
 
 
-def prod(a, axis=None, dtype=None, keepdims=False, initial=NO_VALUE, where=True):
-    total = reduction.prod(_masked(a, where, 1), axis=axis, dtype=dtype, keepdims=keepdims)
-    return total if initial is NO_VALUE else total * cast(asarray(initial), total.dtype)
+sum = _accumulated(reduction.sum, 0, arithmetic.add)
+prod = _accumulated(reduction.prod, 1, arithmetic.multiply)
 
 
 def _extreme(name, ours, of_two):
@@ -60,12 +64,14 @@ max = _extreme("max", reduction.max, arithmetic.maximum)
 min = _extreme("min", reduction.min, arithmetic.minimum)
 
 
-def any(a, axis=None, keepdims=False, where=True):
-    return reduction.any(_masked(a, where, False), axis=axis, keepdims=keepdims)
+def _truth(ours, neutral):
+    def call(a, axis=None, keepdims=False, where=True):
+        return ours(_masked(a, where, neutral), axis=axis, keepdims=keepdims)
+
+    return call
 
 
-def all(a, axis=None, keepdims=False, where=True):
-    return reduction.all(_masked(a, where, True), axis=axis, keepdims=keepdims)
+any, all = _truth(reduction.any, False), _truth(reduction.all, True)
 
 
 def _count(a, axis, where):
@@ -103,42 +109,55 @@ def _correction(ddof, correction):
     return correction
 
 
-def _distances(name, a, axis, dtype, ddof, where, mean):
-    """Distances from the mean, 0 where elements are left out, and the divisor of their squares."""
-    if dtype is not None and np.dtype(dtype).kind not in "fc":
-        # NumPy rounds the mean to integers on the way, which nobody can mean.
-        raise refusal(name, "dtype", dtype)
-    a = _inexact(a, dtype)
-    count = _count(a, axis, where)
-    if mean is NO_VALUE:
-        mean = sum(a, axis, keepdims=True, where=where) / cast(count, a.dtype)
-    return _masked(a - mean, where, 0.0), arithmetic.maximum(count - ddof, 0)
+def _spread(name, ours, of_distances, without_nan=False):
+    def call(
+        a,
+        axis=None,
+        dtype=None,
+        ddof=0,
+        keepdims=False,
+        where=True,
+        mean=NO_VALUE,
+        correction=NO_VALUE,
+    ):
+        ddof = _correction(ddof, correction)
+        if without_nan:
+            a, where = _without_nan(a, 0), _present(a, where)
+        if where is True and mean is NO_VALUE and dtype is None:
+            return ours(a, axis=axis, correction=ddof, keepdims=keepdims)
+        if dtype is not None and np.dtype(dtype).kind not in "fc":
+            # NumPy truncates the intermediate mean to the integer dtype; we refuse instead.
+            raise refusal(name, "dtype", dtype)
+        a = _inexact(a, dtype)
+        count = _count(a, axis, where)
+        if mean is NO_VALUE:
+            mean = sum(a, axis, keepdims=True, where=where) / cast(count, a.dtype)
+        divisor = arithmetic.maximum(count - ddof, 0)
+        found = of_distances(_masked(a - mean, where, 0.0), axis, divisor)
+        found = _in_dtype(_reduced(found, a, axis, keepdims), dtype)
+        if not without_nan:
+            return found
+        # NumPy gives NaN, not infinity, where too few elements are left.
+        few = reduction.count_nonzero(where, axis=axis, keepdims=keepdims) <= ddof
+        return arithmetic.where(few, np.nan, found)
+
+    return call
 
 
-def var(
-    a, axis=None, dtype=None, ddof=0, keepdims=False, where=True, mean=NO_VALUE, correction=NO_VALUE
-):
-    ddof = _correction(ddof, correction)
-    if where is True and mean is NO_VALUE and dtype is None:
-        return reduction.var(a, axis=axis, correction=ddof, keepdims=keepdims)
-    distance, divisor = _distances("np.var", a, axis, dtype, ddof, where, mean)
-    squares = unary.square(complexes.abs(distance) if distance.dtype.kind == "c" else distance)
+def _variance(distances, axis, divisor):
+    squares = unary.square(complexes.abs(distances) if distances.dtype.kind == "c" else distances)
     total = reduction.sum(squares, axis=axis, keepdims=True)
-    found = total / cast(divisor, total.dtype)
-    return _in_dtype(_reduced(found, distance, axis, keepdims), dtype)
+    return total / cast(divisor, total.dtype)
 
 
-def std(
-    a, axis=None, dtype=None, ddof=0, keepdims=False, where=True, mean=NO_VALUE, correction=NO_VALUE
-):
-    ddof = _correction(ddof, correction)
-    if where is True and mean is NO_VALUE and dtype is None:
-        return reduction.std(a, axis=axis, correction=ddof, keepdims=keepdims)
-    distance, divisor = _distances("np.std", a, axis, dtype, ddof, where, mean)
+def _deviation(distances, axis, divisor):
     # The norm, unlike a square root, has the derivative 0 at 0.
-    total = reduction.norm(distance, 2, axis, True)
-    found = total / unary.sqrt(cast(divisor, total.dtype))
-    return _in_dtype(_reduced(found, distance, axis, keepdims), dtype)
+    total = reduction.norm(distances, 2, axis, True)
+    return total / unary.sqrt(cast(divisor, total.dtype))
+
+
+var = _spread("np.var", reduction.var, _variance)
+std = _spread("np.std", reduction.std, _deviation)
 
 
 def ptp(a, axis=None, keepdims=False):
@@ -178,37 +197,27 @@ def _one_at_a_time(name, ours, q):
     if not ((q >= 0) & (q <= 1)).all():
         raise ValueError(f"{name}: q={q} is not between 0 and 1 (0 and 100 for percentiles).")
     if not q.ndim:
-        return ours(None, float(q))
-    parts = [ours(None, float(item)) for item in q.ravel()]
+        return ours(float(q))
+    parts = [ours(float(item)) for item in q.ravel()]
     stacked = joining.stack(parts)
     return movement.reshape(stacked, (*q.shape, *parts[0].shape))
 
 
-def quantile(a, q, axis=None, method="linear", keepdims=False, weights=None):
-    _linear("np.quantile", method, weights)
+def quantile(a, q, axis=None, keepdims=False):
     a = _inexact(a, None)
-    return _one_at_a_time(
-        "np.quantile", lambda _, q: reduction.quantile(a, q, axis=axis, keepdims=keepdims), q
-    )
-
-
-def _linear(name, method, weights):
-    if method != "linear":
-        raise refusal(name, "method", method)
-    if weights is not None:
-        raise refusal(name, "weights", weights)
+    one = functools.partial(reduction.quantile, a, axis=axis, keepdims=keepdims)
+    return _one_at_a_time("np.quantile", one, q)
 
 
 def _percent(quantile):
-    def percentile(a, q, axis=None, method="linear", keepdims=False, weights=None):
+    def percentile(a, q, axis=None, keepdims=False):
         q = q.numpy() if hasattr(q, "enter") else q
-        return quantile(a, np.asarray(q) / 100.0, axis, method, keepdims, weights)
+        return quantile(a, np.asarray(q) / 100.0, axis, keepdims)
 
     return percentile
 
 
-def nanquantile(a, q, axis=None, method="linear", keepdims=False, weights=None):
-    _linear("np.nanquantile", method, weights)
+def nanquantile(a, q, axis=None, keepdims=False):
     a = _inexact(a, None)
     axes = normalize_axes("nanquantile", axis, a.ndim)
     others = [i for i in range(a.ndim) if i not in axes]
@@ -217,7 +226,7 @@ def nanquantile(a, q, axis=None, method="linear", keepdims=False, weights=None):
     ordered = sorting.sort(rows)  # NaN comes last
     count = reduction.sum(unary.logical_not(unary.isnan(rows)), axis=-1, keepdims=True)
 
-    def at(_, q):
+    def at(q):
         place = (count - 1) * q
         below = unary.floor(place)
         ends = [
@@ -229,10 +238,6 @@ def nanquantile(a, q, axis=None, method="linear", keepdims=False, weights=None):
         return movement.reshape(found, tuple(kept))
 
     return _one_at_a_time("np.nanquantile", at, q)
-
-
-def median(a, axis=None, keepdims=False):
-    return reduction.median(a, axis=axis, keepdims=keepdims)
 
 
 def nanmedian(a, axis=None, keepdims=False):
@@ -252,9 +257,10 @@ cumprod = _cumulative(reduction.cumulative_prod)
 
 
 def _standard(ours):
-    def call(x, /, *, axis=None, dtype=None, include_initial=False):
+    @functools.wraps(ours)
+    def call(x, axis=None, **options):
         axis = axis[0] if isinstance(axis, tuple) and len(axis) == 1 else axis
-        return ours(x, axis=axis, dtype=dtype, include_initial=include_initial)
+        return ours(x, axis=axis, **options)
 
     return call
 
@@ -270,12 +276,12 @@ def _present(a, where):
     return found if where is True else arithmetic.logical_and(found, where)
 
 
-def nansum(a, axis=None, dtype=None, keepdims=False, initial=NO_VALUE, where=True):
-    return sum(_without_nan(a, 0), axis, dtype, keepdims, initial, where)
+def _nan_replaced(ours, neutral):
+    @functools.wraps(ours)
+    def call(a, *args, **kwargs):
+        return ours(_without_nan(a, neutral), *args, **kwargs)
 
-
-def nanprod(a, axis=None, dtype=None, keepdims=False, initial=NO_VALUE, where=True):
-    return prod(_without_nan(a, 1), axis, dtype, keepdims, initial, where)
+    return call
 
 
 def _nan_extreme(extreme, sign):
@@ -304,30 +310,6 @@ def nanmean(a, axis=None, dtype=None, keepdims=False, where=True):
     return mean(_without_nan(a, 0), axis, dtype, keepdims, _present(a, where))
 
 
-def _nan_spread(spread):
-    def call(
-        a,
-        axis=None,
-        dtype=None,
-        ddof=0,
-        keepdims=False,
-        where=True,
-        mean=NO_VALUE,
-        correction=NO_VALUE,
-    ):
-        ddof, present = _correction(ddof, correction), _present(a, where)
-        found = spread(_without_nan(a, 0), axis, dtype, ddof, keepdims, present, mean)
-        # NumPy gives NaN, not infinity, where too few elements are left.
-        few = reduction.count_nonzero(present, axis=axis, keepdims=keepdims) <= ddof
-        return arithmetic.where(few, np.nan, found)
-
-    return call
-
-
-def _logaddexp_reduce(a, axis=0, keepdims=False):
-    return ours_logsumexp(a, axis=axis, keepdims=keepdims)
-
-
 # What `ufunc.reduce` records; its parameters are axis, dtype, keepdims, initial and where.
 REDUCE: dict[np.ufunc, AnyFunction] = {
     np.add: sum,
@@ -336,7 +318,7 @@ REDUCE: dict[np.ufunc, AnyFunction] = {
     np.minimum: min,
     np.logical_and: all,
     np.logical_or: any,
-    np.logaddexp: _logaddexp_reduce,
+    np.logaddexp: reduction.logsumexp,
 }
 # What `ufunc.accumulate` records; its parameters are axis and dtype.
 ACCUMULATE: dict[np.ufunc, AnyFunction] = {np.add: cumsum, np.multiply: cumprod}
@@ -345,22 +327,24 @@ FUNCTIONS: dict[AnyFunction, AnyFunction] = {
     **same_names(
         np,
         globals(),
-        "sum prod max min any all mean var std ptp average quantile nanquantile median "
-        "nanmedian cumsum cumprod nansum nanprod nanmean",
+        "sum prod max min any all mean var std ptp average quantile nanquantile "
+        "nanmedian cumsum cumprod nanmean",
     ),
-    **same_names(np, vars(reduction), "argmax argmin count_nonzero"),
+    **same_names(np, vars(reduction), "argmax argmin count_nonzero median"),
+    np.nansum: _nan_replaced(sum, 0),
+    np.nanprod: _nan_replaced(prod, 1),
     np.amax: max,
     np.amin: min,
     np.percentile: _percent(quantile),
     np.nanpercentile: _percent(nanquantile),
     np.cumulative_sum: _standard(reduction.cumulative_sum),
     np.cumulative_prod: _standard(reduction.cumulative_prod),
-    np.nanvar: _nan_spread(var),
-    np.nanstd: _nan_spread(std),
+    np.nanvar: _spread("np.nanvar", reduction.var, _variance, without_nan=True),
+    np.nanstd: _spread("np.nanstd", reduction.std, _deviation, without_nan=True),
     np.nanmax: _nan_extreme(max, 1.0),
     np.nanmin: _nan_extreme(min, -1.0),
     np.nanargmax: _nan_position(reduction.argmax, 1.0),
     np.nanargmin: _nan_position(reduction.argmin, -1.0),
-    np.nancumsum: lambda a, axis=None, dtype=None: cumsum(_without_nan(a, 0), axis, dtype),
-    np.nancumprod: lambda a, axis=None, dtype=None: cumprod(_without_nan(a, 1), axis, dtype),
+    np.nancumsum: _nan_replaced(cumsum, 0),
+    np.nancumprod: _nan_replaced(cumprod, 1),
 }

@@ -12,6 +12,7 @@ from gradtape.dtypes import SUPPORTED
 from gradtape.interop.numpy_protocols.binding import (
     AnyFunction,
     checked_dtype,
+    functions,
     refusal,
     same_names,
     unrecorded,
@@ -162,12 +163,10 @@ UFUNCS: dict[AnyFunction, AnyFunction] = {
     np.absolute: _absolute,
     np.conjugate: _conjugate,
     np.sign: complexes.sign,
-    np.arccos: unary.acos,
-    np.arccosh: unary.acosh,
-    np.arcsin: unary.asin,
-    np.arcsinh: unary.asinh,
-    np.arctan: unary.atan,
-    np.arctanh: unary.atanh,
+    **{
+        getattr(np, f"arc{name}"): getattr(unary, f"a{name}")
+        for name in ("cos", "cosh", "sin", "sinh", "tan", "tanh")
+    },
     np.arctan2: arithmetic.atan2,
     np.invert: unary.bitwise_invert,
     np.left_shift: arithmetic.bitwise_left_shift,
@@ -191,8 +190,9 @@ UFUNCS: dict[AnyFunction, AnyFunction] = {
     np.degrees: lambda x: _real("degrees", x) * (180.0 / math.pi),
     np.divmod: lambda x, y: (arithmetic.floor_divide(x, y), arithmetic.remainder(x, y)),
 }
-_IN_INT8 = "floor_divide remainder divmod fmod power square reciprocal left_shift right_shift"
-for _ufunc in [getattr(np, name) for name in _IN_INT8.split()]:
+for _ufunc in functions(
+    "floor_divide remainder divmod fmod power square reciprocal left_shift right_shift"
+):
     UFUNCS[_ufunc] = _booleans_as_integers(UFUNCS[_ufunc])
 
 if hasattr(np, "matvec"):  # NumPy 2.2
@@ -209,24 +209,19 @@ def _gamma(x):
     return _gamma_sign(x) * unary.exp(special.lgamma(_float(x)))
 
 
+def _named(module, names):
+    return {name: getattr(module, name) for name in names.split()}
+
+
 # The ufuncs of scipy.special that we have, by name: SciPy need not be loaded to compare.
 SPECIAL: dict[str, AnyFunction] = {
-    "erf": special.erf,
-    "erfc": special.erfc,
-    "erfinv": special.erfinv,
+    **_named(special, "erf erfc erfinv erfcinv digamma ndtr ndtri xlogy"),
+    **_named(unary, "exp2 expm1 log1p cbrt"),
+    **_named(bessel, "iv ive jv kv kve yv"),
     "gammaln": special.lgamma,
     "psi": special.digamma,
-    "digamma": special.digamma,
-    "ndtr": special.ndtr,
-    "ndtri": special.ndtri,
-    "erfcinv": special.erfcinv,
-    "xlogy": special.xlogy,
     "expit": unary.sigmoid,
     "log_expit": special.log_sigmoid,
-    "exp2": unary.exp2,
-    "expm1": unary.expm1,
-    "log1p": unary.log1p,
-    "cbrt": unary.cbrt,
     "logit": lambda x: unary.log(x) - unary.log1p(-_float(x)),
     "xlog1py": lambda x, y: special.xlogy(x, 1.0 + _float(y)),
     "entr": lambda x: -special.xlogy(x, x),
@@ -236,23 +231,12 @@ SPECIAL: dict[str, AnyFunction] = {
     "rgamma": lambda x: 1.0 / _gamma(x),
     "beta": lambda a, b: _gamma(a) * _gamma(b) / _gamma(_float(a) + b),
     "betaln": lambda a, b: special.lgamma(a) + special.lgamma(b) - special.lgamma(_float(a) + b),
-    "iv": bessel.iv,
-    "ive": bessel.ive,
-    "jv": bessel.jv,
     "jn": bessel.jv,
-    "kv": bessel.kv,
-    "kve": bessel.kve,
     "kn": bessel.kv,
-    "yv": bessel.yv,
     "yn": bessel.yv,
     **{
-        f"{kind}{n}": functools.partial(getattr(bessel, f"{kind}v"), n)
-        for kind in "ijky"
-        for n in (0, 1)
-    },
-    **{
-        f"{kind}{n}e": functools.partial(getattr(bessel, f"{kind}ve"), n)
-        for kind in "ik"
+        name.replace("v", str(n)): functools.partial(getattr(bessel, name), n)
+        for name in ("iv", "jv", "kv", "yv", "ive", "kve")
         for n in (0, 1)
     },
 }
@@ -268,9 +252,7 @@ def array_ufunc(self, ufunc, method, *inputs, **options):
     for x in inputs:
         if type(x) not in _KNOWN and _belongs_to_others(x):
             return NotImplemented
-    ours = UFUNCS.get(ufunc)
-    if ours is None:
-        ours = _of_scipy(ufunc)
+    ours = UFUNCS.get(ufunc) or _of_scipy(ufunc)
     if not options and method == "__call__" and ours is not None:
         return ours(*inputs)
     name = _name(ufunc)
@@ -280,16 +262,14 @@ def array_ufunc(self, ufunc, method, *inputs, **options):
         if ours is None:
             raise unrecorded(name)
         return _with_options(name, ufunc, ours, inputs, options)
-    return _METHODS.get(method, _refused)(f"{name}.{method}", ufunc, inputs, options)
+    if method not in _METHODS:
+        raise unrecorded(f"{name}.{method}")
+    return _METHODS[method](f"{name}.{method}", ufunc, inputs, options)
 
 
 def _belongs_to_others(x):
-    method = getattr(type(x), "__array_ufunc__", None)
-    return (
-        method is not None
-        and not isinstance(x, (Operators, np.ndarray, np.generic))
-        and not hasattr(x, "enter")
-    )
+    own = isinstance(x, (Operators, np.ndarray, np.generic)) or hasattr(x, "enter")
+    return not own and getattr(type(x), "__array_ufunc__", None) is not None
 
 
 def _name(ufunc):
@@ -342,22 +322,9 @@ def _dtypes_of_loop(ufunc, inputs, dtype, casting):
 
 
 # Ufuncs without a reduction of their own, whose elements may be paired in any way.
-_ASSOCIATIVE = frozenset(
-    (
-        np.maximum,
-        np.minimum,
-        np.fmax,
-        np.fmin,
-        np.hypot,
-        np.logaddexp,
-        np.logaddexp2,
-        np.logical_and,
-        np.logical_or,
-        np.logical_xor,
-        np.bitwise_and,
-        np.bitwise_or,
-        np.bitwise_xor,
-    )
+_ASSOCIATIVE = functions(
+    "maximum minimum fmax fmin hypot logaddexp logaddexp2 logical_and logical_or logical_xor "
+    "bitwise_and bitwise_or bitwise_xor"
 )
 
 
@@ -397,12 +364,11 @@ def _scanned(ufunc, a, axis):
 
 
 def _reduce(name, ufunc, inputs, options):
-    ours = REDUCE.get(ufunc)
+    ours, a, axis = REDUCE.get(ufunc), inputs[0], options.pop("axis", 0)
     if ours is None:
         if ufunc not in _ASSOCIATIVE:
             raise unrecorded(name)
-        return _folded(name, ufunc, inputs[0], options.pop("axis", 0), options)
-    a, axis = inputs[0], options.pop("axis", 0)
+        return _folded(name, ufunc, a, axis, options)
     if options.get("initial", ...) is None:
         del options["initial"]
     options = {k: v for k, v in options.items() if v is not np._NoValue}
@@ -428,16 +394,15 @@ def _reduce(name, ufunc, inputs, options):
 
 
 def _accumulate(name, ufunc, inputs, options):
-    ours = ACCUMULATE.get(ufunc)
     axis, dtype = options.get("axis", 0), options.get("dtype")
     axis = axis[0] if isinstance(axis, tuple) and len(axis) == 1 else axis
-    if ours is None:
-        if ufunc not in _ASSOCIATIVE:
-            raise unrecorded(name)
-        a = asarray(inputs[0])
-        a = a if dtype is None else cast(a, checked_dtype(name, dtype))
-        return _scanned(ufunc, a, axis)
-    return ours(inputs[0], axis=axis, dtype=None if dtype is None else checked_dtype(name, dtype))
+    dtype = None if dtype is None else checked_dtype(name, dtype)
+    if ufunc in ACCUMULATE:
+        return ACCUMULATE[ufunc](inputs[0], axis=axis, dtype=dtype)
+    if ufunc not in _ASSOCIATIVE:
+        raise unrecorded(name)
+    a = asarray(inputs[0])
+    return _scanned(ufunc, a if dtype is None else cast(a, dtype), axis)
 
 
 def _outer(name, ufunc, inputs, options):
@@ -447,10 +412,6 @@ def _outer(name, ufunc, inputs, options):
     left, right = asarray(inputs[0]), asarray(inputs[1])
     left = movement.reshape(left, left.shape + (1,) * right.ndim)
     return _with_options(name, ufunc, ours, (left, right), options)
-
-
-def _refused(name, ufunc, inputs, options):
-    raise unrecorded(name)
 
 
 _METHODS = {"reduce": _reduce, "accumulate": _accumulate, "outer": _outer}
