@@ -52,6 +52,56 @@ DRAWN_AT_ONCE = 1 << 12
 
 # matrices, loops
 
+# A matrix of at most this many elements times a vector is fused like an element-wise loop.
+SMALL_MATRIX_PRODUCT = 1_024
+# In stacks of matrices, sums of fewer products than this are loops; tiles begin with this depth.
+SHALLOW_MATRIX_PRODUCT = 8
+# Channels of a result that fill vectors: with fewer, the derivative by the kernel of a convolution
+# is computed with the other channels side by side.
+FULL_CHANNELS = 16
+# A model of the time that tiles take for a convolution, measured with AVX-512 on one core
+# (decision 0030): bytes of a vector, rows of a tile, products of vectors in a cycle, bytes of
+# operands that tiles read in a cycle, bytes that a copy reads and writes in a cycle.
+TILE_VECTOR_BYTES = 64
+TILE_ROWS = 8
+TILE_PRODUCTS_PER_CYCLE = 2
+TILE_BYTES_PER_CYCLE = 9
+COPIED_BYTES_PER_CYCLE = 3
+# Few columns are packed, an element in so many cycles, if there are so many rows.
+PACKING_CYCLES = 3
+FEWEST_PACKED_ROWS = 32
+# What each block of a convolution costs besides, in cycles.
+BLOCK_CYCLES = 500
+# The least cost of a call of LAPACK, and that of a small matrix beside its arithmetic, in operand
+# loads.
+LAPACK_CALL_COST = 2_048
+SMALL_MATRIX_COST = 64
+# Real matrices up to this order, with so many columns, need no library.
+SMALL_MATRIX_ORDER = 8
+SMALL_MATRIX_COLUMNS = 16
+# From this order on the thread team shares one matrix, by panels of so many columns.
+SHARED_MATRIX_ORDER = 192
+MATRIX_PANEL = 64
+# A right-hand side with more columns is shared by threads, column by column.
+FEW_RIGHT_SIDES = 16
+# Plans keep Fourier tables up to this many bytes. NumPy computes longer transforms, for which a
+# call of Python takes less than a twentieth of the time (decision 0052).
+LARGEST_FOURIER_TABLE = 1 << 20
+# The largest factors of a sparse matrix that are kept, in bytes.
+LARGEST_KEPT_FACTORS = 64 << 20
+# Up to so many bytes, which stay in a cache, carried results of a mathematical function are read in
+# less time than they are computed in.
+SMALL_RESIDUAL_STACK = 1 << 20
+# Steps of a scan multiply matrices with so many rows one by one if their stacks took more bytes.
+LARGE_PRODUCT_STACK = 1 << 25
+MANY_PRODUCT_ROWS = 16
+# The most entries in all patterns together, and the most steps, for which the patterns of the steps
+# of a loop are composed.
+MOST_COMPOSED_ENTRIES = 2_000_000
+MOST_COMPOSED_STEPS = 4_096
+# The number of steps of a while loop whose residuals are held at a time.
+WHILE_CHUNK = 64
+
 # ---- autodiff
 
 # A mode of a Jacobian is not tried when the other one has so many times fewer seeds.
@@ -299,6 +349,9 @@ MOST_JOINED_NODES = 4_000
 MOST_JOINED_WORK = 1 << 18
 
 # ---- interop: solve
+
+# More unknowns than this are not polished by a dense matrix.
+LARGEST_POLISHED = 1_000
 
 # ---- tools
 PROFILE_COPY_ELEMENTS = 1 << 22  # elements copied to measure memory: larger than most caches

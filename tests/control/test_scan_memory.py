@@ -45,8 +45,8 @@ def test_large_stacks_of_cotangents_are_summed_in_the_loop(monkeypatch, rows):
     expected, stacks = gradient()
     # The states, what the tangent of tanh reads, and the cotangents for one product after the loop.
     assert stacks == 3
-    monkeypatch.setattr(scan_products, "LARGE_STACK", 8 * STEPS * ROWS * STATES - 1)
-    monkeypatch.setattr(scan_products, "MANY_ROWS", rows)
+    monkeypatch.setattr(scan_products, "LARGE_PRODUCT_STACK", 8 * STEPS * ROWS * STATES - 1)
+    monkeypatch.setattr(scan_products, "MANY_PRODUCT_ROWS", rows)
     gt.clear_plans()
     found, stacks = gradient()
     # Steps with few rows are multiplied after the loop, however many they are.
@@ -60,7 +60,7 @@ def test_small_stacks_of_carried_functions_are_kept_and_large_ones_computed_agai
     expected, stacks = gradient(squared_after=True)
     # The states before, the argument of tanh, its result, and the cotangents.
     assert stacks == 4
-    monkeypatch.setattr(scan_pullback, "SMALL_STACK", 8 * STEPS * ROWS * STATES - 1)
+    monkeypatch.setattr(scan_pullback, "SMALL_RESIDUAL_STACK", 8 * STEPS * ROWS * STATES - 1)
     gt.clear_plans()
     found, stacks = gradient(squared_after=True)
     assert stacks == 3

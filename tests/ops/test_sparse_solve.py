@@ -127,7 +127,7 @@ def test_a_solution_and_its_derivative_factor_once(monkeypatch):
 
 
 def test_large_factors_are_not_remembered(monkeypatch):
-    monkeypatch.setattr(sparse_solve, "_KEPT", 10)
+    monkeypatch.setattr(sparse_solve, "LARGEST_KEPT_FACTORS", 10)
     gt.empty_cache()
     gt.linalg.solve(matrix(), side()).numpy()
     assert sparse_solve._last == (None, None)

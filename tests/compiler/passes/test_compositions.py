@@ -5,7 +5,7 @@ import pytest
 
 import gradtape as gt
 from gradtape.compiler.passes.compositions import expand_compositions
-from gradtape.ops.matrices.contraction import SMALL_PRODUCT
+from gradtape.config import SMALL_MATRIX_PRODUCT
 
 RNG = np.random.default_rng(0)
 
@@ -37,7 +37,7 @@ def test_a_small_matrix_times_a_vector_is_a_loop(left, right, dtype):
 @pytest.mark.parametrize(
     ("left", "right", "dtype"),
     [
-        ((SMALL_PRODUCT, 2), (2,), "float64"),
+        ((SMALL_MATRIX_PRODUCT, 2), (2,), "float64"),
         ((5,), (5,), "float64"),
         ((3, 3), (3, 3), "float64"),
         ((2, 3, 3), (3,), "float64"),

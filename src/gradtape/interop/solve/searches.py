@@ -15,6 +15,7 @@ import numpy as np
 
 from gradtape.autodiff.linear_systems import ITERATIVE
 from gradtape.autodiff.sparse.choose_colouring import Coloured
+from gradtape.config import LARGEST_POLISHED
 from gradtape.errors import ConvergenceError
 from gradtape.interop.solve.solvers import Equation, anderson, iteration, newton, polish
 from gradtape.ops.elementwise.arithmetic import clip
@@ -67,8 +68,6 @@ MINIMIZE_METHODS = (
     *TAKES_HESSIAN,
     *TAKES_NO_GRADIENT,
 )
-# More unknowns than this are not polished by a dense matrix.
-POLISHED = 1000
 # How far a residual, and a gradient, must have fallen from the start to believe SciPy's success
 # where no Newton step confirms it.
 FALLEN, FLATTER = 1e-6, 1e-2
@@ -140,7 +139,7 @@ class Search:
 
     def _may_be_polished(self, layout: Layout) -> bool:
         dense = self.solver == "direct" and self.sparse is False
-        return not dense or layout.size <= POLISHED
+        return not dense or layout.size <= LARGEST_POLISHED
 
     def _failed(
         self,

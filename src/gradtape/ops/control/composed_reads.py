@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gradtape.config import MOST_COMPOSED_ENTRIES, MOST_COMPOSED_STEPS
 from gradtape.ir import Node, Program, of_structure, placeholder, scratch, spec
 from gradtape.ir.hooks import hooks
 from gradtape.ops.control.bodies import any_node
@@ -22,10 +23,6 @@ from gradtape.ops.families.sparsity import SAME, Listed, RuleInput, dense, every
 
 if TYPE_CHECKING:
     from gradtape.ops.families.sparsity import OpReads
-
-# The most entries in all patterns together, and the most steps for which patterns are composed.
-BUDGET = 2_000_000
-STEPS = 4096
 
 
 def _sparse() -> Any:
@@ -111,8 +108,10 @@ def scan_reads(y: Node, operands: tuple[RuleInput, ...], **params: Any) -> OpRea
         return unmoved
     pattern = body_pattern(scan.body) if scan.carries else None
     if scan.carries and (pattern is None or _uses_carry(scan, pattern)):
-        if scan.length > STEPS:
-            return _given_up(y, operands, f"more than {STEPS} steps that use the one before")
+        if scan.length > MOST_COMPOSED_STEPS:
+            return _given_up(
+                y, operands, f"more than {MOST_COMPOSED_STEPS} steps that use the one before"
+            )
         found = None if pattern is None else _composed(y, operands, scan, pattern)
         return _given_up(y, operands) if found is None else found
     results = _separate(y, operands, scan)
@@ -121,7 +120,7 @@ def scan_reads(y: Node, operands: tuple[RuleInput, ...], **params: Any) -> OpRea
 
 def _given_up(y: Node, operands: tuple[RuleInput, ...], why: str = "") -> list[tuple[Any, ...]]:
     """Every element reads everything, with a note why."""
-    note = why or f"more than {BUDGET} entries in all steps or branches"
+    note = why or f"more than {MOST_COMPOSED_ENTRIES} entries in all steps or branches"
     return [
         tuple(None if one is None else replace(one, note=note) for one in answers)
         for answers in dense(y, operands)
@@ -213,7 +212,7 @@ def _closure(carried: Any, moving: Any) -> Any:
         more = _union(carried, moving @ carried)
         if more.nnz == carried.nnz:
             return carried
-        if more.nnz > BUDGET:
+        if more.nnz > MOST_COMPOSED_ENTRIES:
             return None
         carried = more
 
@@ -225,7 +224,7 @@ def _final(
     place, width = _starts(operands), _starts(operands)[-1]
     ends = _starts(scan.body.outputs)[: scan.carries + 1]
     fixed, moving, elements, start = _step(pattern[: ends[-1]], scan, operands)
-    if start.nnz + sum(each.nnz for each in elements) * scan.length > BUDGET:
+    if start.nnz + sum(each.nnz for each in elements) * scan.length > MOST_COMPOSED_ENTRIES:
         return _given_up(y, operands)[: scan.carries]
     rows = [
         _placed(_sparse().hstack([each] * scan.length, format="csr"), place[number], width)
@@ -251,7 +250,7 @@ def _composed(y: Node, operands: tuple[RuleInput, ...], scan: Scan, pattern: Any
             parts.append(_placed(element, start, width))
         step = _union(*parts)
         entries += step.nnz
-        if entries > BUDGET:
+        if entries > MOST_COMPOSED_ENTRIES:
             return None
         carried, rows[position] = step[:count], step[count:]
     split = _starts(scan.body.outputs)

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from gradtape.config import LARGE_PRODUCT_STACK, MANY_PRODUCT_ROWS
 from gradtape.ir import REGISTRY, Node, apply, dependents, placeholder, spec, topological
 from gradtape.ops.families.batching import permuted, reshaped
 
 Recipe = Callable[[], Node]
-# Stacks of more bytes are worth some time, if each step multiplies matrices with so many rows.
-LARGE_STACK = 1 << 25
-MANY_ROWS = 16
 
 
 class Products:
@@ -80,7 +78,7 @@ class Products:
         # Of steps that have many rows, each is a product that is large enough.
         stacked = {_flat(node.inputs[0] if _is_transposed(node) else node) for node in (a, b)}
         new = sum(node.spec.nbytes for node in stacked if not self._is_stacked(node))
-        if a.shape[1] >= MANY_ROWS and self.length * new > LARGE_STACK:
+        if a.shape[1] >= MANY_PRODUCT_ROWS and self.length * new > LARGE_PRODUCT_STACK:
             return None
         return lambda: apply(REGISTRY["matmul"], (self._side_by_side(a), self._on_top(b)))
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from gradtape.config import SMALL_RESIDUAL_STACK
 from gradtape.errors import UndefinedRuleError
 from gradtape.ir import REGISTRY, Program, closed, of_structure, substitute, topological
 from gradtape.ir.node import PICK, Node, apply, outputs, placeholder
@@ -21,10 +22,6 @@ from gradtape.ops.control import bodies, loop_rules
 from gradtape.ops.control.scan_params import Scan
 from gradtape.ops.control.scan_products import Products
 from gradtape.ops.families.batching import Flags
-
-# Up to so many bytes, which stay in a cache, carried results of a mathematical function are read in
-# less time than they are computed in.
-SMALL_STACK = 1 << 20
 
 
 def saved(scan: Scan) -> tuple[Program, tuple[Node, ...]]:
@@ -105,7 +102,7 @@ def _is_worth_saving(node: Node, scan: Scan) -> bool:
     if type(node.spec) is tuple:
         return False
     if node.op.function is not None and node in scan.body.outputs[: scan.carries]:
-        return scan.length * node.spec.nbytes <= SMALL_STACK
+        return scan.length * node.spec.nbytes <= SMALL_RESIDUAL_STACK
     return node.inputs[0].op.expensive if node.op is PICK else node.op.expensive
 
 

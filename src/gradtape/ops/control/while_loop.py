@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.config import WHILE_CHUNK
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.ir import REGISTRY, Op, Program, Spec, closed, declare, of_structure, spec, substitute
 from gradtape.ir.node import Node, apply, constant, outputs, placeholder
@@ -26,10 +27,9 @@ from gradtape.ops.families.batching import Flags, Inputs, reshaped, size_of, spr
 # Reverse mode through a while of unknown length: backwards in chunks of steps, each run once more.
 # The number of steps is known at run time, not when the loop is recorded, so no array of known
 # shape can hold residuals of all steps. A second loop goes back from the last step. For each chunk
-# of CHUNK steps it reruns the first loop from its start up to the chunk, then the chunk itself as a
-# scan, and goes back through that scan. Thus n steps cost about 2n + n² / (2 CHUNK) further steps.
-# The number of steps whose residuals are held at a time.
-CHUNK = 64
+# of WHILE_CHUNK steps it reruns the first loop from its start up to the chunk, then the chunk itself
+# as a scan, and goes back through that scan. Thus n steps cost about 2n + n² / (2 WHILE_CHUNK)
+# further steps.
 
 NUMBER = spec((), np.dtype(np.int64))
 
@@ -45,7 +45,7 @@ def _pullback_program(
     summed = [at for at in wanted if at < constants and at in slopes]
     k = placeholder(NUMBER)
     sums = [placeholder(body.inputs[at].spec) for at in summed]
-    start = apply(REGISTRY["floor_divide"], (k - 1, constant(CHUNK, NUMBER))) * CHUNK
+    start = apply(REGISTRY["floor_divide"], (k - 1, constant(WHILE_CHUNK, NUMBER))) * WHILE_CHUNK
     there = _state_at(body, constants, start)
     roots = [
         *[bodies.zero_if_absent(slopes.get(constants + n), carried[n].spec) for n in states],
@@ -71,13 +71,13 @@ def _pullback_program(
 
 
 def _chunk(body: Program, constants: int) -> Program:
-    """A program of CHUNK steps; steps from a limit on change nothing."""
+    """A program of WHILE_CHUNK steps; steps from a limit on change nothing."""
     number, limit = placeholder(NUMBER), placeholder(NUMBER)
     fixed, carried = body.inputs[:constants], body.inputs[constants:]
     stay = closed(body.inputs, carried)
     chosen = branch_node((stay, body), cast(number < limit, NUMBER.dtype), body.inputs)
     one = closed((*fixed, limit, number, *carried), (number + 1, *outputs(chosen)))
-    node = scan_node(one, (*fixed, limit), (constant(0, NUMBER), *carried), (), CHUNK)
+    node = scan_node(one, (*fixed, limit), (constant(0, NUMBER), *carried), (), WHILE_CHUNK)
     return closed((*body.inputs, limit), outputs(node)[1:])
 
 

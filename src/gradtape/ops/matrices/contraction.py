@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gradtape.config import SHALLOW_MATRIX_PRODUCT, SMALL_MATRIX_PRODUCT
 from gradtape.errors import ShapeError
 from gradtape.ir import (
     REGISTRY,
@@ -154,12 +155,6 @@ def canonical(terms: Sequence[Labels], output: Labels) -> str:
                 names[label] = LETTERS[len(names)]
     inputs = ",".join("".join(names[label] for label in term) for term in terms)
     return f"{inputs}->{''.join(names[label] for label in output)}"
-
-
-# A matrix of at most this many elements times a vector is fused like an element-wise loop.
-SMALL_PRODUCT = 1024
-# In stacks of matrices, sums of fewer products than this are loops; tiles begin with this depth.
-SHALLOW = 8
 
 
 def conjugate(x: TensorOrNode) -> TensorOrNode:
@@ -393,7 +388,7 @@ def _stacked_products(a: Node, b: Node) -> Node | None:
     10,000 products of order 6 took 1.8 ms by tiles and take 0.33 ms, of order 3 1.5 and 0.1 ms.
     """
     (*_, rows, depth), columns = a.shape, b.shape[-1]
-    if not 0 < depth < SHALLOW or rows * columns > SMALL_PRODUCT:
+    if not 0 < depth < SHALLOW_MATRIX_PRODUCT or rows * columns > SMALL_MATRIX_PRODUCT:
         return None
     total: Node | None = None
     for at in range(depth):
@@ -426,7 +421,7 @@ def product_composition(a: Node, b: Node) -> Node | None:
         return None
     if a.ndim > 2 and b.ndim > 2:
         return _stacked_products(a, b)
-    if {a.ndim, b.ndim} != {1, 2} or a.size * b.size > SMALL_PRODUCT * a.shape[-1]:
+    if {a.ndim, b.ndim} != {1, 2} or a.size * b.size > SMALL_MATRIX_PRODUCT * a.shape[-1]:
         return None
     return _summed_products(a, b)
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gradtape.config import FULL_CHANNELS
 from gradtape.errors import ShapeError
 from gradtape.ir import REGISTRY, Node, Op, Shape, Spec, apply, constant, declare, spec
 from gradtape.ir.op_facts import Nest, NestAxis
@@ -37,10 +38,6 @@ from gradtape.trace.record import record
 
 if TYPE_CHECKING:
     from gradtape.ops.families.sparsity import OpReads
-
-# Channels of a result that fill vectors: with fewer, the derivative by the kernel is computed with
-# the other channels side by side.
-FULL = 16
 
 
 def _spec(x: Spec, kernel: Spec, **params: Any) -> Spec:
@@ -168,8 +165,8 @@ def _by_kernel(g: Node, x: Node, shape: Shape, steps: Steps) -> Node:
     to leave out.
     """
     inside, outside = shape[-2:]
-    of_x = min(inside, FULL) > min(outside, FULL)
-    if min(inside, outside) >= FULL:
+    of_x = min(inside, FULL_CHANNELS) > min(outside, FULL_CHANNELS)
+    if min(inside, outside) >= FULL_CHANNELS:
         of_x = math.prod(steps.strides) < math.prod(steps.spreads)
     margins = _margins(g, x.shape, shape[1:-2], steps)
     last, spatial = x.ndim - 1, range(2, x.ndim - 1)

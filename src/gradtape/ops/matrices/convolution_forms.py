@@ -13,6 +13,16 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.config import (
+    BLOCK_CYCLES,
+    COPIED_BYTES_PER_CYCLE,
+    FEWEST_PACKED_ROWS,
+    PACKING_CYCLES,
+    TILE_BYTES_PER_CYCLE,
+    TILE_PRODUCTS_PER_CYCLE,
+    TILE_ROWS,
+    TILE_VECTOR_BYTES,
+)
 from gradtape.ir import REGISTRY, Node, apply
 from gradtape.ops.arrays import movement
 from gradtape.ops.arrays.slicing import UNSLICE
@@ -28,11 +38,6 @@ from gradtape.ops.families.phases import (
 )
 
 _INTEGER = np.dtype(np.int32)
-# A model of the time that tiles take, in cycles, measured with AVX-512 on one core: bytes of a
-# vector, rows of a tile, products of vectors in a cycle, bytes of operands that tiles read in a
-# cycle, bytes that a copy reads and writes in a cycle, cycles in which an element of few columns is
-# packed if there are so many rows, and what each block costs besides.
-VECTOR, ROWS, PRODUCTS, READ, COPIED, PACK, FEWEST, EACH = 64, 8, 2, 9, 3, 3, 32, 500
 
 
 def composed(x: Node, kernel: Node, **params: Any) -> Node | None:
@@ -72,7 +77,7 @@ def _in_margins(x: Node, kernel: Node, steps: Steps) -> Node | None:
     if not any(map(any, widths)):
         return None
     wide = tuple(n + sum(pair) for n, pair in zip(lengths, widths, strict=True))
-    copied = x.spec.nbytes * (1 + math.prod(wide) / math.prod(lengths)) / COPIED
+    copied = x.spec.nbytes * (1 + math.prod(wide) / math.prod(lengths)) / COPIED_BYTES_PER_CYCLE
     padded = _cycles(x, kernel, list(blocks(inside.lines(wide, window))))
     if _ways(x, kernel, steps)[0] <= padded + copied:
         return None
@@ -84,7 +89,7 @@ def _cycles(x: Node, kernel: Node, found: list[Block], adds: bool = False) -> fl
     groups, batch, inside, outside = *x.shape[:2], *kernel.shape[-2:]
     item, single = x.dtype.itemsize, inside == outside == 1 < groups
     # Few columns are inner products, which fill vectors, and so do groups of a single channel.
-    filled = outside * item / VECTOR
+    filled = outside * item / TILE_VECTOR_BYTES
     few = filled <= 0.5
     total = 0.0
     for block in found:
@@ -93,12 +98,12 @@ def _cycles(x: Node, kernel: Node, found: list[Block], adds: bool = False) -> fl
         read = batch * inside * math.prod(map(_distinct, block)) + depth * outside
         if adds:
             read += 2 * rows * outside
-        inner = few and (single or rows >= FEWEST)
+        inner = few and (single or rows >= FEWEST_PACKED_ROWS)
         vectors = filled if inner else math.ceil(filled)
-        total += math.ceil(rows / ROWS) * ROWS * depth * vectors / PRODUCTS
-        total += read * item / READ
-        total += depth * outside * PACK if inner and not single else 0
-    return groups * total + EACH * len(found) * (1 if single else groups)
+        total += math.ceil(rows / TILE_ROWS) * TILE_ROWS * depth * vectors / TILE_PRODUCTS_PER_CYCLE
+        total += read * item / TILE_BYTES_PER_CYCLE
+        total += depth * outside * PACKING_CYCLES if inner and not single else 0
+    return groups * total + BLOCK_CYCLES * len(found) * (1 if single else groups)
 
 
 def _distinct(phase: Phase) -> int:

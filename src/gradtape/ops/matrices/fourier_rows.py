@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.config import LARGEST_FOURIER_TABLE
 from gradtape.dtypes import COMPLEX_OF, REAL_OF
 from gradtape.ir import Node, Op, Spec, Undefined, apply, declare, spec
 from gradtape.ops.arrays.movement import PERMUTE_DIMS
@@ -23,9 +24,6 @@ from gradtape.ops.matrices.fourier_plans import RowPlan
 from gradtape.ops.matrices.operation_counts import transform
 
 _LATER = Undefined("rows of transforms appear in compiled programs, after differentiation")
-# Plans keep tables up to this many bytes. NumPy computes longer transforms, for which a call of
-# Python takes less than a twentieth of the time.
-_MOST_BYTES = 1 << 20
 # The dtype names of real numbers in LLVM.
 _REALS = {"float64": "double", "float32": "float"}
 
@@ -146,7 +144,7 @@ def _along(x: Node, axis: int, kind: str, length: int, inverse: bool, norm: str)
     real = x.dtype if x.dtype.kind == "f" else REAL_OF[x.dtype]
     if not x.size or real.name not in _REALS:
         return None
-    if RowPlan(kind, length).table_size() * real.itemsize > _MOST_BYTES:
+    if RowPlan(kind, length).table_size() * real.itemsize > LARGEST_FOURIER_TABLE:
         return None
     last = x.ndim - 1
     order = tuple(at for at in range(last + 1) if at != axis) + (axis,)

@@ -15,22 +15,21 @@ from typing import Any
 import numpy as np
 
 from gradtape.caches import remembered
+from gradtape.config import (
+    FEW_RIGHT_SIDES,
+    LAPACK_CALL_COST,
+    MATRIX_PANEL,
+    SHARED_MATRIX_ORDER,
+    SMALL_MATRIX_COLUMNS,
+    SMALL_MATRIX_COST,
+    SMALL_MATRIX_ORDER,
+)
 from gradtape.ir import Node, Spec
 from gradtape.ops.blas_lapack import LETTERS, integers, lapack, library
 from gradtape.ops.families.native_code import NativeCall
 
 # Scratch areas begin at multiples of this.
 _ALIGNMENT = 64
-# What a call of LAPACK costs at least, in operand loads.
-_CALL = 2048
-# What a small matrix costs beside its arithmetic.
-_SMALL_WORK = 64
-# Real matrices up to this order, with so many columns, need no library.
-_SMALL, _SMALL_COLUMNS = 8, 16
-# From this order on the thread team shares one matrix, by panels of so many columns.
-_SHARED, _BLOCK = 192, 64
-# A right-hand side with more columns is shared by threads, column by column.
-_FEW_COLUMNS = 16
 
 
 def _specs_of(y: Node) -> tuple[Spec, ...]:
@@ -77,7 +76,7 @@ def _call(
     if letter is None or steps is None or max(sizes) > np.iinfo(library().integers).max:
         return None
     assert y.op.flops is not None
-    work = int(y.op.flops(y)) // 2 + total * _CALL
+    work = int(y.op.flops(y)) // 2 + total * LAPACK_CALL_COST
     words = (*steps, *sizes, *areas.offsets)
     return NativeCall(routine, (letter, *options), words, total, work, areas.nbytes, True)
 
@@ -90,14 +89,14 @@ def _small_call(
     if steps is None:
         return None
     assert y.op.flops is not None
-    work = int(y.op.flops(y)) + total * _SMALL_WORK
+    work = int(y.op.flops(y)) + total * SMALL_MATRIX_COST
     words = (LETTERS[y.inputs[0].dtype.name], *map(str, options))
     return NativeCall(routine, words, steps, total, work)
 
 
 def _is_small(x: Node, columns: int = 1) -> bool:
     real = x.dtype.name in ("float32", "float64")
-    return real and x.shape[-1] <= _SMALL and columns <= _SMALL_COLUMNS
+    return real and x.shape[-1] <= SMALL_MATRIX_ORDER and columns <= SMALL_MATRIX_COLUMNS
 
 
 @remembered(1024)
@@ -134,10 +133,10 @@ def lu_factors(y: Node) -> NativeCall | None:
     if _is_small(y.inputs[0]):
         return _small_call(y, "small_factor_lu", (2, 2, 1), n)
     found = _call(y, "factor_lu", (2, 2, 1), (n,), Areas(8 * n))
-    if found is None or found.total > 1 or n < _SHARED or not _held_for_all():
+    if found is None or found.total > 1 or n < SHARED_MATRIX_ORDER or not _held_for_all():
         return found
     # The block follows the order among the words.
-    words = (*found.words[:-1], _BLOCK, found.words[-1])
+    words = (*found.words[:-1], MATRIX_PANEL, found.words[-1])
     return replace(found, routine="factor_large_lu", words=words, shares=True)
 
 
@@ -154,9 +153,9 @@ def lu_inverse(y: Node) -> NativeCall | None:
         return _small_call(y, "small_invert_by_lu", (2, 1, 2), n)
     if dtype.name not in LETTERS:
         return None
-    if y.ndim == 2 and n > _BLOCK:
-        blocks, areas = -(-n // _BLOCK), Areas(n * _BLOCK * size, 8 * n)
-        found = _call(y, "invert_large_by_lu", (2, 1, 2), (n, _BLOCK, blocks), areas)
+    if y.ndim == 2 and n > MATRIX_PANEL:
+        blocks, areas = -(-n // MATRIX_PANEL), Areas(n * MATRIX_PANEL * size, 8 * n)
+        found = _call(y, "invert_large_by_lu", (2, 1, 2), (n, MATRIX_PANEL, blocks), areas)
         # Items are pairs of blocks.
         return None if found is None else replace(found, total=-(-blocks // 2))
     length = max(n, _best_lengths("getri", dtype, n, "matrix", n, "matrix")[0])
@@ -178,7 +177,7 @@ def _systems(y: Node, routine: str, cores: Sequence[int], areas: Areas, *options
         return _small_call(y, f"small_{routine}", cores, *options, n, columns)
     cut = "one" if columns == 1 else "items"
     found = _call(y, routine, cores, (n, columns), areas, *options, cut)
-    if found is None or found.total > 1 or columns <= _FEW_COLUMNS:
+    if found is None or found.total > 1 or columns <= FEW_RIGHT_SIDES:
         return found
     return replace(found, options=(*found.options[:-1], "columns"), total=columns)
 

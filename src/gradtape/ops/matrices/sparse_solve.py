@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from gradtape.config import LARGEST_KEPT_FACTORS
 from gradtape.dtypes import Array, default_dtype
 from gradtape.errors import MatrixError, ShapeError
 from gradtape.ir import Node, Op, Spec, apply, constant, declare
@@ -109,8 +110,6 @@ SYSTEM = declare(
 )
 
 
-# The largest factors that are kept, in bytes.
-_KEPT = 64 << 20
 # The last matrix that was factored, as bytes, and its factors. A solution and its derivatives have
 # the same matrix, and mostly follow each other: comparing its entries takes a hundredth of the time
 # of factoring it. The factors are no arrays, so that programs cannot pass them on.
@@ -130,7 +129,7 @@ def _factored(size: int, dtype: np.dtype[Any], arrays: tuple[Array, ...]) -> Any
     known, found = _last
     if key != known:
         found = _factors_of(size, dtype, *arrays)
-        _last = (key, found) if found.nnz * dtype.itemsize <= _KEPT else (None, None)
+        _last = (key, found) if found.nnz * dtype.itemsize <= LARGEST_KEPT_FACTORS else (None, None)
     return found
 
 
