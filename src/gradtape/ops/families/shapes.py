@@ -77,6 +77,8 @@ def normalize_axes(name: str, axis: Any, ndim: int) -> tuple[int, ...]:
     """A sorted tuple of non-negative axes; None means all axes."""
     if axis is None:
         return tuple(range(ndim))
+    if type(axis) is int and -ndim <= axis < ndim:
+        return (axis % ndim,)
     found = tuple(sorted(normalize_axis(name, one, ndim) for one in listed(axis)))
     if len(set(found)) != len(found):
         raise ShapeError(f"{name}: axis {tuple(axis)} names an axis twice. Name each once.")
@@ -103,7 +105,9 @@ def reduction_params(
     name: str, ndim: int, axis: Any, keepdims: object
 ) -> tuple[tuple[int, ...], bool]:
     """The params `axis` and `keepdims` of a reduction, checked."""
-    return normalize_axes(name, axis, ndim), as_flag(f"{name}: keepdims", keepdims)
+    if type(keepdims) is not bool:
+        keepdims = as_flag(f"{name}: keepdims", keepdims)
+    return normalize_axes(name, axis, ndim), keepdims
 
 
 def normalize_shape(name: str, shape: Any) -> Shape:

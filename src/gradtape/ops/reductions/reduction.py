@@ -80,11 +80,13 @@ SUM = define(
 
 
 def _accumulate(op: Op, x: Any, axis: Any, dtype: Any, keepdims: bool) -> Any:
-    dtype = None if dtype is None else as_dtype(dtype)
-    x = in_dtype(record_operand(x), dtype)
-    result = record(op, (x,), reduction_params(op.name, x.ndim, axis, keepdims))
+    x = record_operand(x)
+    params = reduction_params(op.name, x.ndim, axis, keepdims)
+    if dtype is None:
+        return record(op, (x,), params)
+    dtype = as_dtype(dtype)
     # Narrow integers are accumulated in 64 bits; an explicit narrow `dtype` is cast to afterwards.
-    return in_dtype(result, dtype)
+    return in_dtype(record(op, (in_dtype(x, dtype),), params), dtype)
 
 
 @kind_of_operand
