@@ -20,7 +20,7 @@ __all__ = ["custom_vmap"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Rule = TypeVar("Rule", bound=Callable[..., object])
+BatchRule = TypeVar("BatchRule", bound=Callable[..., object])
 # For each leaf of the arguments: None for a tensor, anything else in a tuple of one.
 Others: TypeAlias = tuple[tuple[object] | None, ...]
 
@@ -58,7 +58,7 @@ class custom_vmap(Generic[P, R]):  # noqa: N801 - a decorator
         self._f = f
         self._rule: Callable[..., object] | None = None
 
-    def def_vmap(self, rule: Rule) -> Rule:
+    def def_vmap(self, rule: BatchRule) -> BatchRule:
         """Set the rule: `rule(axis_size, in_batched, *args)` gives (out, out_batched)."""
         if not callable(rule):
             raise TypeError(f"def_vmap: the rule is {type(rule).__name__}. Give a function.")

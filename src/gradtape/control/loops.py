@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, SupportsIndex, TypeGuard, TypeVar
+from typing import Any, SupportsIndex, TypeGuard
 
 import numpy as np
 
 from gradtape.argument_checks import as_count, check_function
 from gradtape.control.branches import operands_and_programs
 from gradtape.control.carry import Carry
-from gradtape.control.scan import length_of, scanned
+from gradtape.control.scan import Carried, Row, length_of, scanned
 from gradtape.control.traced_bodies import (
     BodyTrace,
     Returned,
@@ -38,8 +38,6 @@ from gradtape.pytree import flatten, map_leaves, unflatten
 from gradtape.tape.gradient_tape import GradientTape
 from gradtape.tensor import Tensor, TensorLike, asarray
 from gradtape.trace import Recording, Trace, state
-
-Carried = TypeVar("Carried")
 
 
 def while_loop(
@@ -174,9 +172,6 @@ def fori_loop(
 
 def _is_static(limit: object) -> TypeGuard[SupportsIndex]:
     return isinstance(limit, (int, np.integer)) and not isinstance(limit, bool)
-
-
-Row = TypeVar("Row")
 
 
 def map(f: Callable[[Any], Row], xs: object, *, batch_size: int | None = None) -> Row:

@@ -26,18 +26,18 @@ from gradtape.tensor import TensorLike, Variable
 from gradtape.tensor.tensor import Tensor, asarray, evaluate
 from gradtape.trace import Trace, enter, record, state
 
-Function = TypeVar("Function", bound=Callable[..., object])
-Row = TypeVar("Row")
+UserFunction = TypeVar("UserFunction", bound=Callable[..., object])
+Mapped = TypeVar("Mapped")
 
 
 def vmap(
-    f: Function,
+    f: UserFunction,
     in_axes: object = 0,
     out_axes: object = 0,
     chunk_size: int | None = None,
     *,
     axis_size: int | None = None,
-) -> Function:
+) -> UserFunction:
     """The function that applies `f` to every example of a batch, as one program and not a loop.
 
     >>> gt.vmap(lambda x, w: gt.sum(x * w), in_axes=(0, None))(np.ones((3, 2)), 2.0).tolist()
@@ -80,7 +80,7 @@ def vmap(
 
     @functools.wraps(f)
     def mapped(*args: object, **kwargs: object) -> object:
-        call = _Call(f, args, kwargs, in_axes, size=axis_size)
+        call = MappedCall(f, args, kwargs, in_axes, size=axis_size)
         if chunk_size is None or call.size <= chunk_size:
             results, structure = call.run(call.mapped, call.size, out_axes)
             return unflatten(structure, results)
@@ -90,8 +90,11 @@ def vmap(
 
 
 def vectorized_map(
-    fn: Callable[[Any], Row], elems: object, fallback_to_while_loop: bool = True, warn: bool = True
-) -> Row:
+    fn: Callable[[Any], Mapped],
+    elems: object,
+    fallback_to_while_loop: bool = True,
+    warn: bool = True,
+) -> Mapped:
     """Apply a function to every example along axis 0 of a tensor or a nest of them.
 
     >>> gt.vectorized_map(lambda x: x * x, gt.asarray([1.0, 2.0])).tolist()
@@ -108,12 +111,12 @@ def vectorized_map(
     shared = [leaf.ndim > 0 and leaf.shape[0] == 1 and len(sizes) > 1 for leaf in leaves]
     given = [leaf[0] if flag else leaf for leaf, flag in zip(leaves, shared, strict=True)]
     axes = [None if flag else 0 for flag in shared]
-    call = _Call(fn, (unflatten(structure, given),), {}, 0, axes, name="vectorized_map")
+    call = MappedCall(fn, (unflatten(structure, given),), {}, 0, axes, name="vectorized_map")
     results, shape = call.run(call.mapped, call.size, 0)
     return unflatten(shape, results)
 
 
-class _Call:
+class MappedCall:
     """One call of a mapped function: its arguments with the axis of examples in front."""
 
     def __init__(
@@ -300,7 +303,7 @@ def _for_arguments(in_axes: object, args: tuple[object, ...]) -> object:
     return in_axes
 
 
-def _axis(call: _Call, position: int, tensor: Tensor, axis: int) -> int:
+def _axis(call: MappedCall, position: int, tensor: Tensor, axis: int) -> int:
     if not tensor.ndim:
         raise ShapeError(
             f"{call.name}: {call.describe(position)} is 0-d and has no axis {axis} of examples. "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, overload
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from gradtape.control.vmap import vmap
 from gradtape.dtypes import DType
 from gradtape.errors import DtypeError
 from gradtape.tape.flat_vector import join, layout_of
-from gradtape.tape.grad_vjp_jvp import pulled_back, pushed_forward, recorded_at
+from gradtape.tape.grad_vjp_jvp import Aux, Result, pulled_back, pushed_forward, recorded_at
 from gradtape.tape.gradient_tape import GradientTape
 from gradtape.tape.point import Point
 from gradtape.tensor.tensor import Tensor, asarray
@@ -162,10 +162,6 @@ def _operator(
         raise DtypeError(f"{name}: a primal is complex. Pass its real and imaginary parts.")
     point = Point(lambda parts: f(*parts), layout.ravel(primals), layout, scalar=scalar)
     return _operator_class()(point, forward, adjoint)
-
-
-Result = TypeVar("Result")
-Aux = TypeVar("Aux")
 
 
 @overload

@@ -133,23 +133,25 @@ def _pullback(scan: Scan, wanted: Sequence[int], given: Flags) -> tuple[Program,
     known |= {seed: cotangents[n] for n, seed in seeds.items() if n >= scan.carries}
     # With `recompute`, stacks would take the memory that recomputing is meant to save.
     having = [p for p in wanted if p in pulled]
+    fixed = [p for p in having if p < constants]
     products = Products(
-        {} if scan.recompute else {p: pulled[p] for p in having if p < constants},
+        {} if scan.recompute else {p: pulled[p] for p in fixed},
         {*body.inputs[constants:], *seeds.values()},
         scan.length,
         known,
     )
-    summed = [p for p in having if p < constants and p not in products.found]
+    summed = [p for p in fixed if p not in products.found]
     before = [*[seeds[n] for n in states], *[placeholder(pulled[p].spec) for p in summed]]
-    starts = [*[cotangents.get(n) for n in states], *[None] * len(summed)]
+    starts = [*map(cotangents.get, states), *[None] * len(summed)]
     initial = list(map(bodies.zero_if_absent, starts, [node.spec for node in before]))
     after = [bodies.zero_if_absent(pulled.get(constants + n), seeds[n].spec) for n in states]
     after += [total + pulled[p] for total, p in zip(before[len(states) :], summed, strict=True)]
-    rows = dict.fromkeys([*[pulled[p] for p in having if p >= first], *products.factors])
+    sequences = {p: pulled[p] for p in having if p >= first}
+    rows = dict.fromkeys([*sequences.values(), *products.factors])
     finals, stacks = _backward(scan, operands, known, before, initial, after, rows)
     places = {place: stacks[node] for node, place in products.factors.items()}
     found = dict(zip([*[constants + n for n in states], *summed], finals, strict=True))
-    found |= {p: stacks[pulled[p]] for p in having if p >= first}
+    found |= {p: stacks[node] for p, node in sequences.items()}
     found |= zip(products.found, substitute(products.found.values(), places), strict=True)
     back = closed((*operands, *cotangents.values()), [found[p] for p in having])
     return back, tuple(p in pulled for p in wanted)

@@ -27,9 +27,8 @@ from gradtape.ops.families.batching import Flags, Inputs, reshaped, size_of, spr
 # Reverse mode through a while of unknown length: backwards in chunks of steps, each run once more.
 # The number of steps is known at run time, not when the loop is recorded, so no array of known
 # shape can hold residuals of all steps. A second loop goes back from the last step. For each chunk
-# of WHILE_CHUNK steps it reruns the first loop from its start up to the chunk, then the chunk itself
-# as a scan, and goes back through that scan. Thus n steps cost about 2n + n² / (2 WHILE_CHUNK)
-# further steps.
+# of WHILE_CHUNK steps it reruns the first loop from its start up to the chunk, then the chunk as a
+# scan, and goes back through that scan: n steps cost about 2n + n² / (2 WHILE_CHUNK) further steps.
 
 NUMBER = spec((), np.dtype(np.int64))
 

@@ -40,12 +40,12 @@ if TYPE_CHECKING:
     from gradtape.ops.families.signatures import TensorOrNode
 
 # One label per axis: a letter, or `.0`, `.1`, ... for the axes that an ellipsis stands for.
-Labels = tuple[str, ...]
+AxisLabels = tuple[str, ...]
 
 LETTERS = string.ascii_letters
 
 
-def parse(subscripts: str, shapes: Sequence[Shape]) -> tuple[list[Labels], Labels]:
+def parse(subscripts: str, shapes: Sequence[Shape]) -> tuple[list[AxisLabels], AxisLabels]:
     """Parse subscripts into the labels of each operand and of the result."""
     if not isinstance(subscripts, str):
         raise TypeError(
@@ -90,12 +90,12 @@ def parse(subscripts: str, shapes: Sequence[Shape]) -> tuple[list[Labels], Label
     return terms, result
 
 
-def _ellipsis(count: int) -> Labels:
+def _ellipsis(count: int) -> AxisLabels:
     """Labels of an ellipsis' axes, numbered from the last, as broadcasting aligns them."""
     return tuple(f".{number}" for number in reversed(range(count)))
 
 
-def _ellipsis_length(term: Labels) -> int:
+def _ellipsis_length(term: AxisLabels) -> int:
     return sum(label[0] == "." for label in term)
 
 
@@ -110,7 +110,7 @@ def _letters(subscripts: str, part: str) -> tuple[str, str, bool]:
     return before, after, bool(dots)
 
 
-def _labels(subscripts: str, part: str, position: int, shape: Shape) -> Labels:
+def _labels(subscripts: str, part: str, position: int, shape: Shape) -> AxisLabels:
     before, after, dots = _letters(subscripts, part)
     extra = len(shape) - len(before) - len(after)
     if extra < 0 or (extra and not dots):
@@ -121,12 +121,12 @@ def _labels(subscripts: str, part: str, position: int, shape: Shape) -> Labels:
     return (*before, *_ellipsis(extra), *after)
 
 
-def _output_labels(subscripts: str, part: str, dots: Labels) -> Labels:
+def _output_labels(subscripts: str, part: str, dots: AxisLabels) -> AxisLabels:
     before, after, has_dots = _letters(subscripts, part)
     return (*before, *dots, *after) if has_dots else tuple(before)
 
 
-def sizes_of(terms: Sequence[Labels], shapes: Sequence[Shape]) -> dict[str, int]:
+def sizes_of(terms: Sequence[AxisLabels], shapes: Sequence[Shape]) -> dict[str, int]:
     """The length of each label; a length of 1 broadcasts to any other."""
     sizes: dict[str, int] = {}
     origin: dict[str, int] = {}
@@ -144,7 +144,7 @@ def sizes_of(terms: Sequence[Labels], shapes: Sequence[Shape]) -> dict[str, int]
     return sizes
 
 
-def canonical(terms: Sequence[Labels], output: Labels) -> str:
+def canonical(terms: Sequence[AxisLabels], output: AxisLabels) -> str:
     """Rename labels in order of appearance, so that equal contractions have equal subscripts."""
     names: dict[str, str] = {}
     for term in terms:
@@ -223,21 +223,21 @@ def labelled_sparsity(y: Node, operands: tuple[RuleInput, ...], **params: Any) -
     )
 
 
-def labels_of(y: Node) -> tuple[tuple[Labels, Labels], Labels]:
+def labels_of(y: Node) -> tuple[tuple[AxisLabels, AxisLabels], AxisLabels]:
     """The labels of both operands of a product and of its result."""
     assert y.op.labels is not None
-    found: tuple[tuple[Labels, Labels], Labels] = y.op.labels(y)
+    found: tuple[tuple[AxisLabels, AxisLabels], AxisLabels] = y.op.labels(y)
     return found
 
 
-def arrange(x: TensorOrNode, have: Labels, want: Labels) -> TensorOrNode:
+def arrange(x: TensorOrNode, have: AxisLabels, want: AxisLabels) -> TensorOrNode:
     """The axes of a node or tensor in another order."""
     if have == want:
         return x
     return movement.permute_dims(x, tuple(have.index(label) for label in want))
 
 
-def stretch(x: TensorOrNode, have: Labels, want: Labels) -> TensorOrNode:
+def stretch(x: TensorOrNode, have: AxisLabels, want: AxisLabels) -> TensorOrNode:
     """The axes in another order, with an axis of length 1 for every label that `x` lacks."""
     x = arrange(x, have, tuple(label for label in want if label in have))
     shape = iter(x.shape)
@@ -372,7 +372,7 @@ def _matmul_samples() -> list[Sample]:
     return found
 
 
-def _matmul_labels(y: Node) -> tuple[tuple[Labels, Labels], Labels]:
+def _matmul_labels(y: Node) -> tuple[tuple[AxisLabels, AxisLabels], AxisLabels]:
     """Labels: row, column, the summed axis, and one letter for each leading axis."""
     a, b = y.inputs
     batch = tuple(string.ascii_lowercase[: max(a.ndim, b.ndim, 2) - 2])

@@ -25,7 +25,7 @@ from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.families.signatures import SomeTensor, Tensor, TensorLike
 from gradtape.ops.matrices.contraction import (
     MATMUL,
-    Labels,
+    AxisLabels,
     arrange,
     bilinear_jvp,
     canonical,
@@ -77,7 +77,7 @@ class Lowering:
         self.output_axes = tuple(result.index(label) for label in output)
         self.groups = tuple(map(len, (batch, rows, summed, columns)))
 
-    def contract(self, a: Any, b: Any, by: _Means) -> Any:
+    def contract(self, a: Any, b: Any, by: _ArrayFunctions) -> Any:
         """The contraction of two arrays or nodes."""
         batch, rows, summed, columns = self.groups
         a, b = by.permute(a, self.left_axes), by.permute(b, self.right_axes)
@@ -101,7 +101,7 @@ def _product(a: Node, b: Node) -> Node:
     return apply(MATMUL, (a, b)) if composed is None else composed
 
 
-class _Means(NamedTuple):
+class _ArrayFunctions(NamedTuple):
     """The functions that a contraction consists of."""
 
     permute: Callable[[Any, tuple[int, ...]], Any]
@@ -110,8 +110,8 @@ class _Means(NamedTuple):
     transpose: Callable[[Any], Any]
 
 
-_WITH_NUMPY = _Means(np.transpose, np.reshape, np.matmul, lambda x: np.swapaxes(x, -1, -2))
-_WITH_NODES = _Means(
+_WITH_NUMPY = _ArrayFunctions(np.transpose, np.reshape, np.matmul, lambda x: np.swapaxes(x, -1, -2))
+_WITH_NODES = _ArrayFunctions(
     movement.permute,
     movement.reshape_node,
     _product,
@@ -182,7 +182,7 @@ def _einsum_samples() -> list[Sample]:
     return found
 
 
-def _einsum_labels(y: Node) -> tuple[tuple[Labels, Labels], Labels]:
+def _einsum_labels(y: Node) -> tuple[tuple[AxisLabels, AxisLabels], AxisLabels]:
     (left, right), output = _terms(y.params[0])
     return (tuple(left), tuple(right)), tuple(output)
 
@@ -210,7 +210,7 @@ EINSUM = declare(
 
 
 def contract_pair(
-    a: TensorOrNode, left: Labels, b: TensorOrNode, right: Labels, output: Labels
+    a: TensorOrNode, left: AxisLabels, b: TensorOrNode, right: AxisLabels, output: AxisLabels
 ) -> TensorOrNode:
     """Contract two operands; a label occurs once per operand and in two of the three terms."""
     summed = [label for label in left if label in right and label not in output]
@@ -222,7 +222,9 @@ def contract_pair(
     return record(EINSUM, (a, b), (canonical([left, right], output),))
 
 
-def _is_matrix_product(left: Labels, right: Labels, output: Labels, summed: str) -> bool:
+def _is_matrix_product(
+    left: AxisLabels, right: AxisLabels, output: AxisLabels, summed: str
+) -> bool:
     """Whether the pair is a stack of matrix products, up to transposes of the matrices.
 
     Or all axes of `left` but the last are rows of one product with the matrix `right`.
@@ -243,7 +245,7 @@ def _is_matrix_product(left: Labels, right: Labels, output: Labels, summed: str)
 
 
 def _matrix_product(
-    a: TensorOrNode, left: Labels, b: TensorOrNode, right: Labels, summed: str
+    a: TensorOrNode, left: AxisLabels, b: TensorOrNode, right: AxisLabels, summed: str
 ) -> TensorOrNode:
     if len(left) > 1 and left[-1] != summed:
         a = movement.matrix_transpose(a)
@@ -252,7 +254,7 @@ def _matrix_product(
     return matmul(a, b)
 
 
-def reduce_labels(x: Any, have: Labels, needed: Collection[str]) -> tuple[Any, Labels]:
+def reduce_labels(x: Any, have: AxisLabels, needed: Collection[str]) -> tuple[Any, AxisLabels]:
     """Take diagonals for repeated labels, and sum over labels that no other term needs."""
     while repeated := next((label for label in have if have.count(label) > 1), None):
         first = have.index(repeated)
@@ -268,10 +270,10 @@ def reduce_labels(x: Any, have: Labels, needed: Collection[str]) -> tuple[Any, L
     return x, tuple(label for label in have if label in needed)
 
 
-def contract(operands: Sequence[Any], terms: Sequence[Labels], output: Labels) -> Any:
+def contract(operands: Sequence[Any], terms: Sequence[AxisLabels], output: AxisLabels) -> Any:
     """Contract all operands, pair by pair; lengths must agree, or be 1 to broadcast."""
     sizes = sizes_of(terms, [x.shape for x in operands])
-    found: list[tuple[Any, Labels]] = []
+    found: list[tuple[Any, AxisLabels]] = []
     for x, term in zip(operands, terms, strict=True):
         stretched = [sizes[label] != n for label, n in zip(term, x.shape, strict=True)]
         if any(stretched):
@@ -294,7 +296,7 @@ def contract(operands: Sequence[Any], terms: Sequence[Labels], output: Labels) -
     return arrange(x, term, output)
 
 
-def _join(first: tuple[Any, Labels], second: tuple[Any, Labels], later: set[str]) -> Any:
+def _join(first: tuple[Any, AxisLabels], second: tuple[Any, AxisLabels], later: set[str]) -> Any:
     """Contract two operands, keeping the labels that are needed later."""
     a, left = reduce_labels(*first, later | {*second[1]})
     b, right = reduce_labels(*second, later | {*left})
@@ -307,7 +309,7 @@ def _join(first: tuple[Any, Labels], second: tuple[Any, Labels], later: set[str]
 
 @remembered(4096)
 def contraction_path(
-    terms: tuple[Labels, ...], output: Labels, shapes: tuple[Shape, ...]
+    terms: tuple[AxisLabels, ...], output: AxisLabels, shapes: tuple[Shape, ...]
 ) -> tuple[tuple[int, ...], ...]:
     """The operands to contract in each step; the result of a step is appended to the list."""
     if len(terms) <= 2:

@@ -15,10 +15,10 @@ from collections.abc import Callable
 
 from gradtape.ir import Node
 
-Rule = Callable[[Node], float]
+FlopsRule = Callable[[Node], float]
 
 
-def of_matrices(count: Callable[[int, int], float]) -> Rule:
+def of_matrices(count: Callable[[int, int], float]) -> FlopsRule:
     """The rule of an op on one stack of matrices, from the count for so many rows and columns."""
 
     def flops(y: Node) -> float:
@@ -29,7 +29,9 @@ def of_matrices(count: Callable[[int, int], float]) -> Rule:
     return flops
 
 
-def of_systems(solve: Callable[[int], float], factor: Callable[[int], float] | None = None) -> Rule:
+def of_systems(
+    solve: Callable[[int], float], factor: Callable[[int], float] | None = None
+) -> FlopsRule:
     """The rule of a solve: the counts for one right-hand side, and for the factors of a matrix.
 
     NumPy factors the matrix anew for each element of the stack that results.
