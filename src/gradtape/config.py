@@ -25,7 +25,26 @@ def variable(name: str, default: str = "", choices: Sequence[str] = ()) -> str:
 
 # ---- ir
 
+# A thread starts a new table of nodes, between two programs, if its table has more nodes than this
+# and yet a program adds to it, or if it has grown in so many programs.
+LARGEST_NODE_TABLE = 200_000
+MOST_PROGRAMS_OF_A_TABLE = 1024
+# Result specs of ops that are remembered.
+REMEMBERED_SPECS = 8192
+# Nodes whose lines a profile notes: a program that makes more repeats nothing.
+MOST_NOTED_NODES = 1 << 17
+# Results of so many bytes are very large: the lines of so many of them are remembered.
+LARGE_RESULT_BYTES = 1 << 32
+REMEMBERED_LARGE_RESULTS = 1024
+# Code objects whose lines are remembered.
+REMEMBERED_CODES = 10_000
+
 # ---- trace, tensor
+
+# Past so many pending applications outside any tape, a recording is flushed.
+MOST_PENDING_APPLICATIONS = 10_000
+# A recording without applications forgets the variables it noted as read beyond so many.
+MOST_WAITING_VARIABLES = 1000
 
 # ---- ops
 
@@ -177,9 +196,160 @@ SPARSE_SHARE = 8
 
 # ---- compiler: passes
 
+# A loop with more nodes is closed. Cutting earlier stores what lies between the pieces: 5,000
+# numbers and their gradient (LLVM 0.4 s, 19 µs a run) took LLVM 1.5 to 2.0 s and 25 to 28 µs a run
+# with loops of 200, 500, 1,000 or 2,000 nodes.
+LARGEST_FUSED_LOOP = 5000
+# Zeros of fewer elements, in all parts together, are not worth another way of computing them.
+LEAST_JOINED_ZEROS = 1 << 10
+# A value with so many times fewer elements than the loop costs next to nothing to load.
+CHEAP_LOAD_RATIO = 8
+# The most nodes that one loop computes again, and the largest loop that gets any.
+MOST_RECOMPUTED = 16
+LARGEST_RECOMPUTING_LOOP = 500
+# Below so many bytes a value stays in the caches until it is read.
+LEAST_RECOMPUTED_BYTES = 1 << 18
+# Nanoseconds of a scalar step, of a step on a vector, and of the call of a kernel (0049).
+SCALAR_STEP_TIME = 0.4
+VECTOR_STEP_TIME = 0.5
+KERNEL_CALL_TIME = 45.0
+# A routine has to save so many nanoseconds. Loops serve other sizes too, so they are not given up
+# for less. Where a loop runs the routine again and again, every call that it saves counts.
+LEAST_SAVED_BY_ROUTINE = 240.0
+LEAST_SAVED_IN_LOOP = 40.0
+# The cost of one routine: a longer one is cut, so that LLVM is left in between.
+LONGEST_ROUTINE = 32768
+# The most products of elements in a sum of products, and how many calls of loops a library's call
+# for such a sum is worth.
+MOST_SCALAR_PRODUCTS = 128
+LOOPS_PER_LIBRARY_PRODUCT = 3
+# How long a mathematical function takes, in steps of arithmetic.
+FUNCTION_STEPS = 24
+# Elements of a vector, where steps on scalars and on vectors are compared.
+ESTIMATED_VECTOR = 8
+# The most elements of an array that is computed or moved in registers, of a view or a table, and of
+# a join. Arrays of more than three vectors are faster as loops: the gradient of an LSTM of 28
+# elements took 1.6 ms in registers, and takes 1.1.
+MOST_COMPUTED_SCALARS = 24
+MOST_VIEWED_SCALARS = 256
+MOST_JOINED_SCALARS = 1024
+# The most numbers that all templates of scalar steps hold together.
+MOST_TEMPLATE_NUMBERS = 1 << 20
+# A transposition is not moved along a chain of more ops: that takes much longer than reading the
+# operand across rows.
+LONGEST_TRANSPOSED_CHAIN = 64
+
 # ---- compiler: lower
 
+# Values of a page or more in the arena are followed by a gap. Without it, values whose size is a
+# power of two begin at the same place in their pages: a loop that walks nine of them side by side
+# finds no room in the first cache, where all nine belong to the same eight lines.
+LEAST_BYTES_BEFORE_GAP = 4096
+ARENA_GAP = 5 * 64
+# A value does not take a part of free space that is so many times as large. The space of a large
+# value then goes to the next large one as a whole, row for row, as a chain of loops needs it.
+SMALL_ARENA_PART = 64
+# Up to few points, optimised code saves some tenths of a microsecond of a call. Up to some points,
+# column sums without strips cost a few microseconds more, and compile in half the time.
+FEW_LOOP_POINTS = 1 << 8
+SOME_LOOP_POINTS = 1 << 14
+# Rows of at most so many elements, if there are so many of them, are not walked by vectors.
+SHORT_REDUCED_ROW = 8
+LONG_KEPT_AXIS = 64
+# More scalars than this are not kept in registers, but in a table that is read where one is used.
+FEW_SCALAR_OPERANDS = 12
+# A longer body is emitted once, always masked, instead of once full and once for the tail.
+LONG_KERNEL_BODY = 48
+# Chains of loops (0037): bytes of the rows that a chain works on at once, half of a small
+# second-level cache; bytes that a later loop must read again; the fewest columns of sums along
+# columns, and what their number is a multiple of; the most loops.
+CHAIN_ROWS_BYTES = 1 << 18
+LEAST_CHAIN_SHARED_BYTES = 1 << 20
+LEAST_CHAIN_COLUMNS = 256
+CHAIN_COLUMNS_STEP = 64
+LONGEST_CHAIN = 8
+# Where results are written past the caches, at least from so many bytes, and at most.
+STREAMED_BYTES = (1 << 21, 1 << 24)
+# Constant tables up to so many bytes are kept with the plan.
+LARGEST_KEPT_TABLE = 1 << 20
+# A loop with more work than this keeps the threads awake that share it.
+LONG_LOOP_WORK = 1 << 21
+# However little a round does, a loop checks for signals after about so many.
+MOST_ROUNDS_BETWEEN_POLLS = 1024
+# Work, in operand loads, below which a second thread costs more than it brings; the same beside
+# instructions that are shared anyway, for which the threads are awake.
+PARALLEL_LOOP_WORK = 1 << 18
+AWAKE_LOOP_WORK = 1 << 16
+# Work below which giving up the GIL costs more than it brings to other threads.
+QUICK_PLAN_WORK = 1 << 14
+# A part is written to a run for each row if these have at least so many bytes; else it is copied.
+SHORTEST_WRITTEN_RUN = 256
+# A call of NumPy is long enough to give up the GIL.
+PYTHON_CALL_WORK = 1 << 14
+
 # ---- compiler: products
+
+# From so many multiplications on a product by BLAS is cut, at multiples of these rows and columns:
+# whole tiles of the library's innermost kernels.
+PARALLEL_GEMM_WORK = 200_000
+PARALLEL_GEMV_WORK = 100_000
+GEMM_GRAINS = (8, 32)
+GEMV_GRAINS = (16, 16)
+# What the range of several products is cut into: the same share of each for every thread.
+BUNDLE_SHARES = 5040
+# The second cache, where it is not known; and the fewest tiles of the largest contraction that are
+# computed at a time, because each time packs the right operands again.
+ASSUMED_SECOND_CACHE = 1 << 20
+LEAST_TILES_AT_ONCE = 64
+# Panels of columns are narrow if threads would wait for so much of their time without.
+LEAST_PANEL_EVENNESS = 0.6
+# For inner products lanes must be used so many times better than by tiles, whose sums need not be
+# added up, and the right operand must be packed for so many rows.
+BETTER_LANES_OF_DOTS = 1.5
+LEAST_DOT_ROWS = 32
+# The fewest items of a batch whose items are lanes, as a share of a vector.
+LEAST_LANE_SHARE = 0.25
+# Axes of contractions by tiles (0030) stay outside the tables if at least so many rows, or so much
+# depth, remain inside.
+INNER_TILE_ROWS = 48
+INNER_TILE_DEPTH = 64
+# Bytes of the left operand that stay in the second cache while all panels pass, at least, and the
+# fewest rows for which a panel is packed.
+LEFT_BLOCK_BYTES = 1 << 17
+LEAST_PACKED_ROWS = 64
+# Turning tiles of the left operand pays from so many columns on, if each step of depth is in a line
+# of the cache of its own.
+TURNED_COLUMNS = 256
+# The depth of a panel, if each step of depth is in a line of the cache of its own and tiles are not
+# turned: the lines stay in the innermost cache, and their pages in its table, while rows pass that
+# share them. With 256, derivatives by kernels took a tenth longer.
+STRIDED_PANEL_DEPTH = 64
+# The right operand is not packed for at most so many rows.
+DIRECT_TILE_ROWS = 64
+# The most entries of a table of offsets.
+LONGEST_OFFSET_TABLE = 1 << 21
+# Which products tiles compute faster than OpenBLAS was measured on one core and on two, with its
+# kernels for AVX2 and for AVX-512. Beyond a few columns, the left operand must have at most so many
+# bytes, by the size of an element (less if its rows do not lie in runs), and the depth a bound; in
+# float32 a left operand whose rows are one block may be of any depth, because each panel is packed
+# once.
+DEEPEST_TILED = 2048
+HELD_LEFT_BYTES = {4: 1 << 19, 8: 1 << 18}
+HELD_LEFT_BYTES_IN_HALVES = {4: 1 << 20, 8: 1 << 18}
+HELD_LEFT_BYTES_APART = 1 << 16
+# With AVX-512, OpenBLAS takes products up to so many multiplications without packing, at full speed
+# even for few rows; only a transposed right operand slows it down, from so many columns on.
+UNPACKED_WORK = 1_000_000
+UNPACKED_COLUMNS = 32
+# If vectors of 512 bits are computed at full speed, BLAS is slower only for the following: the
+# deepest product by the size of an element, the fewest rows that a packed panel must serve (more if
+# its columns are read one by one), and the fewest multiplications.
+SHALLOW_DEPTH = {4: 160, 8: 256}
+SHALLOW_ROWS = 32
+SCATTERED_ROWS = 256
+SHALLOW_WORK = 2_000_000
+# Multiplications below which a second thread costs more than it brings.
+PARALLEL_PRODUCT_WORK = 100_000
 
 # ---- compiler: emit
 
@@ -290,7 +460,69 @@ WORKER_ARRIVAL_SECONDS = 1.0
 
 # ---- runtime: plans and memory
 
+# How much larger than needed a plan may be to serve instead of a new one.
+PLAN_SLACK_FACTOR = 0.25
+PLAN_SLACK_NODES = 8
+# A loss over more elements than this is computed only if it is read.
+LARGEST_COMPUTED_LOSS = 1 << 16
+# Buffers from so many bytes on come as pages of their own, aligned to pages.
+LARGE_BUFFER = 1 << 20
+# Capacities of buffers up to here are looked up, not computed.
+SMALL_BUFFER = 1 << 16
+# Programs whose results take no more than this together keep all of them until the run in NumPy
+# ends; so do programs with results of so many bytes on average: objects of Python take as much.
+LARGE_NUMPY_PLAN = 1 << 22
+SMALL_NUMPY_RESULT = 64
+# Plans in the cache, and those of them that call functions of the user's and so keep them alive.
+MOST_CACHED_PLANS = 1024
+MOST_CACHED_CALLING_PLANS = 32
+# A program of more nodes has a plan of its own. The key of its structure would be as large as the
+# program, and take longer to make and to compare than the program takes to run. A thread that
+# records the same program again finds the plan by its nodes (`runtime.flush`).
+LONGEST_PLAN_KEY = 1 << 15
+# Written-out functions with longer texts hardly come twice: their code is not shared.
+LONGEST_SHARED_TEXT = 10_000
+# Plans with more inputs and outputs than this gain nothing by a written-out run.
+MOST_WRITTEN_OUT_VALUES = 96
+
 # ---- runtime: when to compile
+
+# NumPy computes ops of fewer elements, on average, in less time than all passes take.
+SMALL_NUMPY_OP = 4096
+# Seconds on a machine on which some fixed work takes `FIXED_WORK_TIME` (0047). The costs of
+# compiling: of a plan at least, of an op, of the first matrix product of a dtype, of the first call
+# of a routine, such as a sort (5 to 80 ms were measured), and of a kernel by effort.
+PLAN_COST = 6e-3
+OP_COST = 6e-5
+PRODUCT_COST = 1.2e-2
+ROUTINE_COST = 2e-2
+KERNEL_COSTS = (2e-3, 1.5e-2, 2.5e-2)
+# A scalar step of a routine (0049).
+SCALAR_STEP_COST = 8e-6
+# The costs of loading them: of a plan, and of a kernel.
+LOADED_PLAN_COST = 5e-3
+LOADED_KERNEL_COST = 8e-4
+# Once for the process: its modules, LLVM's library, the interpreter of plans; of these, what is
+# left if machine code is on disk.
+FIRST_PLAN_COST = 3.2e-2
+FIRST_LOADED_PLAN_COST = 2.6e-2
+FIXED_WORK_TIME = 5.2e-5
+# Rent, as a part of the cost, after which a program is compiled. With 1 the time spent is at most
+# twice what was needed, wherever the program ends; a little less serves those that go on. A program
+# that an earlier process has compiled ran for long there, and is expected to do so again.
+COMPILE_RENT = 0.85
+KNOWN_COMPILE_RENT = 0.03
+# NumPy's time for an op, and for an element of its result.
+NUMPY_OP_TIME = 1.2e-6
+NUMPY_ELEMENT_TIME = 1e-9
+# NumPy's overhead for an op in the body of a loop, in elements.
+LOOP_OP_ELEMENTS = 1000
+# Loops that are known to be compiled; then they are forgotten, and estimates are too high for a
+# while.
+REMEMBERED_COMPILED_LOOPS = 1 << 14
+# How much faster or slower than that machine this one may count.
+LEAST_MACHINE_SCALE = 0.25
+MOST_MACHINE_SCALE = 4.0
 
 # ---- jit
 

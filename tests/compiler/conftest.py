@@ -17,8 +17,8 @@ from gradtape.trace.value import Value
 @pytest.fixture(autouse=True)
 def optimised(monkeypatch):
     """Compile for speed however few points there are: tests have small arrays, users large ones."""
-    monkeypatch.setattr(efforts, "FEW_POINTS", 0)
-    monkeypatch.setattr(efforts, "SOME_POINTS", 0)
+    monkeypatch.setattr(efforts, "FEW_LOOP_POINTS", 0)
+    monkeypatch.setattr(efforts, "SOME_LOOP_POINTS", 0)
 
 
 @pytest.fixture

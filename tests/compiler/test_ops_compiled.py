@@ -79,8 +79,8 @@ def test_a_new_length_compiles_nothing():
 
 
 def test_more_than_a_few_points_are_worth_optimised_code(monkeypatch):
-    monkeypatch.setattr(efforts, "FEW_POINTS", 256)
-    monkeypatch.setattr(efforts, "SOME_POINTS", 1024)
+    monkeypatch.setattr(efforts, "FEW_LOOP_POINTS", 256)
+    monkeypatch.setattr(efforts, "SOME_LOOP_POINTS", 1024)
     monkeypatch.setattr(tiers, "MODE", "always")
 
     def f(n):

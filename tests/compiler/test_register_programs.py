@@ -28,7 +28,7 @@ from gradtape.trace.recording import Recording, state
 @pytest.fixture(autouse=True)
 def always(monkeypatch):
     """Routines, however little they save."""
-    monkeypatch.setattr(routines, "LEAST_SAVED", 0.0)
+    monkeypatch.setattr(routines, "LEAST_SAVED_BY_ROUTINE", 0.0)
     monkeypatch.setattr(routines._Routine, "saves", lambda self, loops: math.inf)
 
 

@@ -58,7 +58,7 @@ def test_operators_on_nodes_are_ops_of_the_registry():
 
 
 def test_table_begins_anew_past_its_limit(monkeypatch):
-    monkeypatch.setattr(node_module, "TABLE_LIMIT", 10)
+    monkeypatch.setattr(node_module, "LARGEST_NODE_TABLE", 10)
     monkeypatch.setattr(node_module._local, "table", node_module.Table())
     gt.evaluate(gt.asarray([1.0]) + 1.0)  # what follows records into the new table
     total = gt.asarray([0.0])

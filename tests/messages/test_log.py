@@ -205,7 +205,7 @@ class TestCaches:
         gt.clear_plans()
         x = gt.asarray(np.linspace(0.0, 1.0, 5))
         gt.exp(gt.cos(x)).numpy()
-        monkeypatch.setattr(plan_cache, "PLAN_LIMIT", plan_cache.plans_held())
+        monkeypatch.setattr(plan_cache, "MOST_CACHED_PLANS", plan_cache.plans_held())
         gt.exp(gt.sin(gt.exp(gt.cos(x)))).numpy()
         told = messages(lines("runtime"), "DEBUG")
         assert any(text.startswith("forgot the plan") for text in told)

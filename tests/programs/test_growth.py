@@ -30,9 +30,9 @@ WIDE = ("sources", "index_patterns")
 @pytest.fixture
 def small_caches(monkeypatch):
     gt.clear_plans()
-    monkeypatch.setattr(node, "STRUCTURE_LIMIT", FEW)
-    monkeypatch.setattr(node, "SPEC_LIMIT", FEW)
-    monkeypatch.setattr(plan_cache, "PLAN_LIMIT", FEW)
+    monkeypatch.setattr(node, "MOST_PROGRAMS_OF_A_TABLE", FEW)
+    monkeypatch.setattr(node, "REMEMBERED_SPECS", FEW)
+    monkeypatch.setattr(plan_cache, "MOST_CACHED_PLANS", FEW)
     monkeypatch.setattr(functions, "MOST_FUNCTION_SIGNATURES", 2 * FEW)
     yield
     gt.clear_plans()

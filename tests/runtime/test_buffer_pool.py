@@ -51,7 +51,7 @@ def test_memory_comes_back(nbytes):
 @pytest.mark.parametrize("nbytes", SIZES)
 def test_alignment(nbytes):
     held = [buffers.allocate(nbytes) for _ in range(3)]
-    unit = 4096 if nbytes >= buffers.LARGE else buffers.ALIGNMENT
+    unit = 4096 if nbytes >= buffers.LARGE_BUFFER else buffers.ALIGNMENT
     assert all(each.address % unit == 0 for each in held)
     assert len({each.address for each in held}) == 3
 

@@ -197,8 +197,8 @@ def test_rows_of_several_numbers():
 def narrow_columns(monkeypatch):
     """Chains of a few columns."""
     monkeypatch.setattr(kernel_chains, "third_cache", lambda: 1 << 13)
-    monkeypatch.setattr(kernel_chains, "LEAST_COLUMNS", 3)
-    monkeypatch.setattr(kernel_chains, "COLUMNS", 3)
+    monkeypatch.setattr(kernel_chains, "LEAST_CHAIN_COLUMNS", 3)
+    monkeypatch.setattr(kernel_chains, "CHAIN_COLUMNS_STEP", 3)
 
 
 def mean_distance(n, x, axis):
@@ -237,8 +237,8 @@ def test_columns_that_are_written_elsewhere():
 @pytest.mark.parametrize("seed", range(20))
 def test_random_programs(seed, monkeypatch):
     """Rows and flat loops in any order, on little memory, with chains wherever they are right."""
-    monkeypatch.setattr(kernel_chains, "LEAST_SHARED", 1)
-    monkeypatch.setattr(kernel_chains, "AT_ONCE", 1 << 11)
+    monkeypatch.setattr(kernel_chains, "LEAST_CHAIN_SHARED_BYTES", 1)
+    monkeypatch.setattr(kernel_chains, "CHAIN_ROWS_BYTES", 1 << 11)
     narrow_columns(monkeypatch)
     rng = np.random.default_rng(seed)
     x = rng.standard_normal((int(rng.integers(2, 40)), int(rng.integers(1, 40))))

@@ -6,18 +6,17 @@ import pytest
 import gradtape as gt
 from gradtape.compiler import thread_team as threads
 from gradtape.compiler.lower.native_stretches import (
-    AWAKE_WORK,
-    PARALLEL_WORK,
     PlacedKernel,
     assembled,
     kernel_codes,
 )
+from gradtape.config import AWAKE_LOOP_WORK, PARALLEL_LOOP_WORK
 from gradtape.runtime import tiers
 from gradtape.runtime.compiled_plan import CompiledPlan
 from gradtape.tensor.tensor import program_of
 
 # About 20 loads for each element of `smooth`, so between the two limits.
-ELEMENTS = (AWAKE_WORK + PARALLEL_WORK) // 40
+ELEMENTS = (AWAKE_LOOP_WORK + PARALLEL_LOOP_WORK) // 40
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +43,7 @@ def smooth(count):
 
 def test_a_small_loop_is_not_worth_waking_a_thread():
     ((work, shared),) = shared_loops(smooth(ELEMENTS))
-    assert AWAKE_WORK <= work < PARALLEL_WORK
+    assert AWAKE_LOOP_WORK <= work < PARALLEL_LOOP_WORK
     assert not shared
 
 

@@ -30,8 +30,8 @@ def chain(node, length):
 @pytest.fixture
 def dead_values_are_dropped(monkeypatch):
     """Dead values are dropped however small they are."""
-    monkeypatch.setattr(numpy_plan, "LARGE_IN_ALL", 0)
-    monkeypatch.setattr(numpy_plan, "SMALL", 0)
+    monkeypatch.setattr(numpy_plan, "LARGE_NUMPY_PLAN", 0)
+    monkeypatch.setattr(numpy_plan, "SMALL_NUMPY_RESULT", 0)
 
 
 @pytest.mark.usefixtures("dead_values_are_dropped")

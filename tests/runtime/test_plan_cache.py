@@ -36,7 +36,7 @@ def first_result(plan, array):
 def bound(monkeypatch):
     """A plan cache of four."""
     clear_plans()
-    monkeypatch.setattr(cache, "PLAN_LIMIT", 4)
+    monkeypatch.setattr(cache, "MOST_CACHED_PLANS", 4)
     yield 4
     clear_plans()
 

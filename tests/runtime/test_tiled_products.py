@@ -13,14 +13,13 @@ from gradtape.compiler.emit.plans.instructions import FIRST, Instructions
 from gradtape.compiler.emit.plans.packing import shape_for
 from gradtape.compiler.lower.products import blas
 from gradtape.compiler.lower.products.tiled_products import (
-    TURNED_COLUMNS,
     Contraction,
     LoopAxis,
     matrix_product,
 )
 from gradtape.compiler.objects import llvm
 from gradtape.compiler.objects.llvm import Host
-from gradtape.config import CACHE_LINE, PANEL_DEPTH
+from gradtape.config import CACHE_LINE, PANEL_DEPTH, TURNED_COLUMNS
 
 BITS = llvm.host().bits
 

@@ -70,7 +70,7 @@ def runs_in_numpy(plan, inputs, most=10_000):
 
 def price(plan):
     """The rent after which a plan is compiled."""
-    return plan._cost() * when_to_compile.RENT
+    return plan._cost() * when_to_compile.COMPILE_RENT
 
 
 @pytest.mark.parametrize("step", [1e-5, 1e-4, 1e-3])
@@ -92,7 +92,7 @@ def test_at_once_if_one_run_is_expected_to_cost_more(clock):
 def test_the_price_of_loading_the_compiler_is_paid_by_all_repeated_programs(clock, monkeypatch):
     monkeypatch.setattr(CompilePolicy, "loaded", False)
     alone, inputs = plan_of(3.5)
-    expected = price(alone) + when_to_compile.ONCE * when_to_compile.RENT
+    expected = price(alone) + when_to_compile.FIRST_PLAN_COST * when_to_compile.COMPILE_RENT
     count = runs_in_numpy(alone, inputs)
     assert (count - 1) * clock.step <= expected <= (count + 1) * clock.step
     monkeypatch.setattr(CompilePolicy, "loaded", False)
@@ -156,7 +156,8 @@ def test_kernels_that_exist_cost_nothing(clock):
     runs_in_numpy(first, inputs)
     second, _ = plan_of(4.5)
     assert (
-        price(second) <= dear - when_to_compile.KERNEL[Effort.QUICK] * when_to_compile.RENT * 0.99
+        price(second)
+        <= dear - when_to_compile.KERNEL_COSTS[Effort.QUICK] * when_to_compile.COMPILE_RENT * 0.99
     )
 
 
@@ -443,12 +444,12 @@ def test_without_a_folder_nothing_is_known(monkeypatch):
 
 def test_the_price_follows_the_speed_of_the_machine(monkeypatch):
     monkeypatch.setattr(CompilePolicy, "scale", None)
-    monkeypatch.setattr(CompilePolicy, "clock", Clock(2 * when_to_compile.UNIT))
+    monkeypatch.setattr(CompilePolicy, "clock", Clock(2 * when_to_compile.FIXED_WORK_TIME))
     assert when_to_compile.scale() == pytest.approx(2.0)
     # However far from usual the measurement is, the price stays within bounds.
     monkeypatch.setattr(CompilePolicy, "scale", None)
     monkeypatch.setattr(CompilePolicy, "clock", Clock(1e6))
-    assert when_to_compile.scale() == when_to_compile.MOST
+    assert when_to_compile.scale() == when_to_compile.MOST_MACHINE_SCALE
 
 
 def test_the_price_of_a_routine_is_that_of_its_steps(clock):
@@ -461,7 +462,7 @@ def test_the_price_of_a_routine_is_that_of_its_steps(clock):
         return tiers.TieredPlan(program), [values[node.spec.shape] for node in program.inputs]
 
     short, long = plan(20)[0]._cost(), plan(200)[0]._cost()
-    assert 4 < (long - when_to_compile.PLAN) / (short - when_to_compile.PLAN) < 10
+    assert 4 < (long - when_to_compile.PLAN_COST) / (short - when_to_compile.PLAN_COST) < 10
     made, inputs = plan(20)
     made._cost()
     made.compile()

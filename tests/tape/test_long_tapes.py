@@ -37,7 +37,7 @@ def visited(work, *arguments):
 
 @pytest.fixture
 def few_are_long(monkeypatch):
-    monkeypatch.setattr(plan_cache, "LONG_STRUCTURE", 1000)
+    monkeypatch.setattr(plan_cache, "LONGEST_PLAN_KEY", 1000)
     # Compiling visits nodes, too, at a time of its own.
     monkeypatch.setattr(tiers, "MODE", "off")
 
@@ -60,7 +60,7 @@ def test_long_programs_run_no_pass_in_numpy(few_are_long):
 
 
 def test_long_programs_are_found_again(few_are_long, monkeypatch):
-    monkeypatch.setattr(node_module, "TABLE_LIMIT", 500)
+    monkeypatch.setattr(node_module, "LARGEST_NODE_TABLE", 500)
     gt.clear_plans()
     assert chain(600) == pytest.approx(expected(600), rel=1e-12)
     before = gt.counters()
@@ -72,7 +72,7 @@ def test_long_programs_are_found_again(few_are_long, monkeypatch):
 
 
 def test_a_table_that_is_too_long_goes_when_it_grows(few_are_long, monkeypatch):
-    monkeypatch.setattr(node_module, "TABLE_LIMIT", 500)
+    monkeypatch.setattr(node_module, "LARGEST_NODE_TABLE", 500)
     gt.clear_plans()
     for count in (600, 700, 800, 900):
         chain(count)
@@ -264,7 +264,7 @@ def test_a_second_derivative_is_answered_again():
 
 
 def test_long_programs_with_loops_are_optimised_at_once(monkeypatch):
-    monkeypatch.setattr(plan_cache, "LONG_STRUCTURE", 0)
+    monkeypatch.setattr(plan_cache, "LONGEST_PLAN_KEY", 0)
     x = gt.asarray([1.0, 2.0])
     last, both = gt.scan(lambda c, a: (c + a, c * a), 0.0, x)
     whole = gt.program_of(last)

@@ -21,6 +21,7 @@ from typing import Any, NoReturn, Union
 import numpy as np
 
 from gradtape.concurrency import WeakTable
+from gradtape.config import LARGEST_NODE_TABLE, MOST_PROGRAMS_OF_A_TABLE, REMEMBERED_SPECS
 from gradtape.dtypes import DType
 from gradtape.errors import SizeError
 from gradtape.ir.derived import Derived
@@ -32,14 +33,6 @@ from gradtape.ir.spec import Shape, Spec
 Params = tuple[Any, ...]
 # What nodes are interned under: equal keys are the same computation.
 Key = tuple[object, ...]
-
-# A thread starts a new table, between two programs, if the table has more nodes than this and yet a
-# program adds to it. Old nodes live while they are used.
-TABLE_LIMIT = 200_000
-# So does a thread whose table has grown in this many programs.
-STRUCTURE_LIMIT = 1024
-# Specs that are remembered.
-SPEC_LIMIT = 8192
 
 
 Scalar = bool | int | float | complex
@@ -199,15 +192,17 @@ class Table:
         if size != self._size:
             # The latest program does not count for its own size: if it runs again, all of it is
             # found, however long it is.
-            if self._size > TABLE_LIMIT:
+            if self._size > LARGEST_NODE_TABLE:
                 self.retire()
             self._size = size
             self._structures += 1
-        return self._structures > STRUCTURE_LIMIT or len(self.functions) > UserFunctions.limit
+        return (
+            self._structures > MOST_PROGRAMS_OF_A_TABLE or len(self.functions) > UserFunctions.limit
+        )
 
     def retire(self) -> None:
         """Let the next program have a new table."""
-        self._structures = STRUCTURE_LIMIT + 1
+        self._structures = MOST_PROGRAMS_OF_A_TABLE + 1
 
     def note_functions(self, op: Op, params: Params) -> None:
         """Note the functions of the user's that a node calls, and so keeps alive."""
@@ -365,7 +360,7 @@ def build(op: Op, inputs: tuple[Node, ...], params: Params) -> Node:
     # Functions and bodies in params are not kept alive there, and lines of large results are noted
     # each time.
     if op.self_contained and not is_large(found):
-        if len(_specs) > SPEC_LIMIT:
+        if len(_specs) > REMEMBERED_SPECS:
             _specs.clear()
         _specs[key] = found
     return note_line(Node(op, inputs, params, found), _local.table.deriving)

@@ -22,16 +22,16 @@ from collections.abc import Iterable, Iterator
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from gradtape.config import (
+    LARGE_RESULT_BYTES,
+    MOST_NOTED_NODES,
+    REMEMBERED_CODES,
+    REMEMBERED_LARGE_RESULTS,
+)
 from gradtape.records import dataclass
 
 if TYPE_CHECKING:
     from gradtape.ir.node import Node
-
-# Nodes beyond this many are not noted: a program that makes so many repeats nothing.
-MOST = 1 << 17
-# Results of this many bytes are very large; the lines of so many are remembered.
-LARGE = 1 << 32
-MOST_LARGE = 1024
 
 
 def current_line(frame: FrameType) -> int:
@@ -128,7 +128,6 @@ LINES = _Lines()
 # Places and verdicts by the id of the code, which is kept: code objects are slow to hash.
 _places: dict[tuple[int, int], tuple[CodeType, SourcePlace]] = {}
 _library: dict[int, tuple[CodeType, bool]] = {}
-_MOST_CODES = 10_000
 
 
 def user_place(depth: int = 1) -> SourcePlace | None:
@@ -145,7 +144,7 @@ def place_of(code: CodeType, line: int) -> SourcePlace:
     """A line of a function's code."""
     found = _places.get((id(code), line))
     if found is None:
-        if len(_places) > _MOST_CODES:
+        if len(_places) > REMEMBERED_CODES:
             _places.clear()
         place = SourcePlace(code.co_filename, line, code.co_qualname)
         found = _places[id(code), line] = code, place
@@ -167,7 +166,7 @@ def is_library(frame: FrameType) -> bool:
     code = frame.f_code
     found = _library.get(id(code))
     if found is None:
-        if len(_library) > _MOST_CODES:
+        if len(_library) > REMEMBERED_CODES:
             _library.clear()
         installed = code.co_filename.startswith(_installed())
         # Generated code, such as the methods of a dataclass; `python -c` runs as __main__.
@@ -196,7 +195,7 @@ def following_passes() -> Iterator[None]:
 
 def note(node: Node, deriving: Node | None) -> None:
     """Note the user's current line as that of a new node, which may belong to a derivative."""
-    if LINES.following or len(LINES.found) >= MOST:
+    if LINES.following or len(LINES.found) >= MOST_NOTED_NODES:
         return
     if deriving is None:
         LINES.found[node] = Recorded(user_place(2))
@@ -227,7 +226,7 @@ _large: OrderedDict[int, tuple[weakref.ref[Node], str]] = OrderedDict()
 
 def is_large(of: Any) -> bool:
     """Whether a result of this spec is very large; one of several results never counts as that."""
-    return type(of) is not tuple and of.nbytes >= LARGE
+    return type(of) is not tuple and of.nbytes >= LARGE_RESULT_BYTES
 
 
 def note_line(node: Node, deriving: Node | None = None) -> Node:
@@ -239,7 +238,7 @@ def note_line(node: Node, deriving: Node | None = None) -> Node:
         note(node, deriving)
     if is_large(node.spec):
         _large[id(node)] = weakref.ref(node), user_line()
-        if len(_large) > MOST_LARGE:
+        if len(_large) > REMEMBERED_LARGE_RESULTS:
             _large.popitem(last=False)
     return node
 

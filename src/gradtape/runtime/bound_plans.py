@@ -10,6 +10,7 @@ from operator import itemgetter
 
 from gradtape.compiler.counts import COUNTS
 from gradtape.compiler.lower.beyond_memory import explained
+from gradtape.config import LARGEST_COMPUTED_LOSS, PLAN_SLACK_FACTOR, PLAN_SLACK_NODES
 from gradtape.dtypes import Array
 from gradtape.ir.node import LEAF, PLACEHOLDER, Node
 from gradtape.ir.program import Program, program, with_outputs
@@ -27,12 +28,6 @@ from gradtape.trace.value import Content, LeafValue, Value
 Given = Mapping[Node, LeafValue]
 
 _NOTHING: Given = {}
-
-# How much larger than needed a plan may be to serve instead of a new one.
-SLACK_FACTOR = 0.25
-SLACK_NODES = 8
-# A loss over more elements than this is computed only if somebody asks for it.
-LOSS_SIZE = 1 << 16
 
 
 class BoundPlan:
@@ -183,7 +178,7 @@ def _superset(wanted: Program, candidates: list[BoundPlan]) -> BoundPlan | None:
         # Its other outputs must not need leaves that this recording may not have.
         if not candidate.inputs <= inputs:
             continue
-        limit = (1 + SLACK_FACTOR) * len(wanted.nodes) + SLACK_NODES
+        limit = (1 + PLAN_SLACK_FACTOR) * len(wanted.nodes) + PLAN_SLACK_NODES
         if candidate.node_count <= limit and outputs <= set(candidate.outputs):
             return candidate
     return None
@@ -216,8 +211,10 @@ def _losses(recording: Recording, found: Program) -> list[Node]:
         return []
     computed = {*found.nodes, *found.inputs}
     missing = [node for node in topological(targets, stop=computed) if node not in computed]
-    cheap = len(missing) <= SLACK_FACTOR * len(found.nodes) + SLACK_NODES
-    small = all(type(node.spec) is not tuple and node.spec.size <= LOSS_SIZE for node in missing)
+    cheap = len(missing) <= PLAN_SLACK_FACTOR * len(found.nodes) + PLAN_SLACK_NODES
+    small = all(
+        type(node.spec) is not tuple and node.spec.size <= LARGEST_COMPUTED_LOSS for node in missing
+    )
     # The leaves of a recording are numbered and have values; those of a derivative rule have none.
     valued = all(isinstance(node.params[0], int) for node in missing if node.op is LEAF)
     return targets if cheap and small and valued else []

@@ -31,18 +31,14 @@ import numpy as np
 
 from gradtape.compiler.machine_limits import parse_bytes, physical_memory
 from gradtape.concurrency import method_in_c
-from gradtape.config import variable
+from gradtape.config import LARGE_BUFFER, SMALL_BUFFER, variable
 from gradtape.dtypes import DTypeLike
 from gradtape.ops.matrices.sparse_solve import forget_factors
 from gradtape.records import dataclass
 from gradtape.runtime.probe import PROBE
 
 ALIGNMENT = 64
-# From here on memory comes as pages of its own, aligned to pages.
-LARGE = 1 << 20
 HUGE_PAGE = 1 << 21
-# Capacities up to here are looked up, not computed.
-SMALL = 1 << 16
 
 
 @dataclass
@@ -90,7 +86,7 @@ _gone: list[weakref.ref[object]] = []
 # When each capacity was last asked for. Small ones take little memory and are not noted.
 _asked: dict[int, int] = {}
 _tick = itertools.count(1).__next__
-_capacities = [capacity_for(index * ALIGNMENT) for index in range(SMALL // ALIGNMENT + 1)]
+_capacities = [capacity_for(index * ALIGNMENT) for index in range(SMALL_BUFFER // ALIGNMENT + 1)]
 
 
 class Buffer(int):
@@ -149,7 +145,7 @@ def _use_capacity(capacity: int) -> None:
 
 def _trim(limit: int) -> None:
     """Give idle blocks back to the system until no more than `limit` bytes are recycled."""
-    idle = sorted(_free.items(), key=lambda each: (each[0] <= SMALL, _asked.get(each[0], 0)))
+    idle = sorted(_free.items(), key=lambda each: (each[0] <= SMALL_BUFFER, _asked.get(each[0], 0)))
     for capacity, buffers in idle:
         while buffers and _recycled[0] > limit:
             try:
@@ -162,7 +158,7 @@ def _trim(limit: int) -> None:
 
 def allocate(nbytes: int) -> Buffer:
     """Memory of at least so many bytes, aligned to 64, with undefined contents."""
-    if nbytes <= SMALL:
+    if nbytes <= SMALL_BUFFER:
         capacity = _capacities[(nbytes + 63) >> 6]
     else:
         capacity = capacity_for(nbytes)
@@ -251,7 +247,7 @@ def _fresh(nbytes: int, capacity: int) -> Buffer:
 
 def _from_system(capacity: int) -> tuple[int, object]:
     """An address, and the object whose death frees the memory there."""
-    if capacity < LARGE:
+    if capacity < LARGE_BUFFER:
         block = np.empty(capacity + ALIGNMENT, np.uint8)
         start = block.__array_interface__["data"][0]
         return -(-start // ALIGNMENT) * ALIGNMENT, block

@@ -14,14 +14,10 @@ import numpy as np
 from gradtape.compiler.counts import COUNTS
 from gradtape.compiler.lower.beyond_memory import check_specs
 from gradtape.compiler.lower.plan import Input
+from gradtape.config import LARGE_NUMPY_PLAN, SMALL_NUMPY_RESULT
 from gradtape.ir import Node, Program
 from gradtape.ir.origin import mark
 from gradtape.trace.value import Content, Value
-
-# Programs whose results take no more than this together keep all of them until the run ends.
-LARGE_IN_ALL = 1 << 22
-# So do programs with results of this many bytes on average: objects of Python take as much.
-SMALL = 64
 
 _NumpyRule = Callable[..., Any]
 Slots = tuple[int, ...]
@@ -110,7 +106,7 @@ class NumpyPlan:
 
 def _is_large(specs: Mapping[Any, int], count: int) -> bool:
     """Whether the memory of dead values is worth using again."""
-    limit = max(LARGE_IN_ALL, SMALL * count)
+    limit = max(LARGE_NUMPY_PLAN, SMALL_NUMPY_RESULT * count)
     return sum(times * _bytes_of(of) for of, times in specs.items()) > limit
 
 

@@ -17,6 +17,7 @@ from typing import Protocol, TypeVar
 from gradtape.compiler.counts import COUNTS
 from gradtape.compiler.passes.resize import outline
 from gradtape.concurrency import WeakTable, new_lock
+from gradtape.config import LONGEST_PLAN_KEY, MOST_CACHED_CALLING_PLANS, MOST_CACHED_PLANS
 from gradtape.dtypes import World
 from gradtape.ir.program import Program, sealed, sealed_inputs
 from gradtape.logs import Log
@@ -24,14 +25,6 @@ from gradtape.ops.control.bodies import calls_python
 from gradtape.runtime.probe import PROBE
 from gradtape.runtime.tiers import TieredPlan
 from gradtape.runtime.when_to_compile import Outline
-
-PLAN_LIMIT = 1024
-# Plans that call functions of the user's, and so keep them alive.
-CALLING_PLAN_LIMIT = 32
-# A program of more nodes than this has a plan of its own. The key of its structure would be as
-# large as the program, and take longer to make and to compare than the program takes to run. A
-# thread that records the same program again finds the plan by its nodes (`runtime.flush`).
-LONG_STRUCTURE = 1 << 15
 
 
 class _HashedKey:
@@ -67,7 +60,7 @@ def plan_for(program: Program, fast: bool = False) -> TieredPlan:
 
     With `fast` its kernels round as is quickest.
     """
-    if len(program.nodes) > LONG_STRUCTURE:
+    if len(program.nodes) > LONGEST_PLAN_KEY:
         COUNTS.plans_built += 1
         begin = time.perf_counter_ns()
         long = TieredPlan(sealed(program), fast)
@@ -106,11 +99,11 @@ def plan_for(program: Program, fast: bool = False) -> TieredPlan:
     with _lock:
         COUNTS.plans_built += 1
         if plans is _plans:
-            _keep(_plans, (key, sizes), built, PLAN_LIMIT)
+            _keep(_plans, (key, sizes), built, MOST_CACHED_PLANS)
             if outlined is not None:
-                _keep(_outlines, key, shared, PLAN_LIMIT)
+                _keep(_outlines, key, shared, MOST_CACHED_PLANS)
         else:
-            _keep(_calling_plans, (key, sizes), built, CALLING_PLAN_LIMIT)
+            _keep(_calling_plans, (key, sizes), built, MOST_CACHED_CALLING_PLANS)
     return built
 
 

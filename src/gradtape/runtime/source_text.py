@@ -15,8 +15,7 @@ from types import CodeType
 from typing import Any
 
 from gradtape.caches import remembered
-
-LONGEST_SHARED = 10_000
+from gradtape.config import LONGEST_SHARED_TEXT
 
 
 def written_out(function_name: str, lines: Iterable[str], **names: object) -> Callable[..., Any]:
@@ -26,7 +25,7 @@ def written_out(function_name: str, lines: Iterable[str], **names: object) -> Ca
     """
     source = "\n".join(lines)
     # Long texts hardly come twice, and would be kept for nothing.
-    code = _code if len(source) < LONGEST_SHARED else _compile
+    code = _code if len(source) < LONGEST_SHARED_TEXT else _compile
     # The module that a warning or a traceback names is the library's.
     found: dict[str, Any] = {"__name__": __name__, **names}
     exec(code(source, function_name), found)

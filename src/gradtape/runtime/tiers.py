@@ -27,7 +27,7 @@ from gradtape.compiler.passes import loops_of, optimize
 from gradtape.compiler.passes.simplify import share_subexpressions
 from gradtape.compiler.passes.units import Fused
 from gradtape.concurrency import is_interrupt, new_lock
-from gradtape.config import variable
+from gradtape.config import FIRST_LOADED_PLAN_COST, KNOWN_COMPILE_RENT, SMALL_NUMPY_OP, variable
 from gradtape.ir import Node, Program
 from gradtape.logs import Log
 from gradtape.runtime import when_to_compile
@@ -41,8 +41,6 @@ from gradtape.trace.value import Content
 if TYPE_CHECKING:
     from gradtape.runtime.compiled_plan import CompiledPlan
 
-# NumPy computes ops of fewer elements than this, on average, in less time than all passes take.
-SMALL_NODE = 4096
 
 MODES = ("off", "auto", "wait", "always")
 MODE = variable("JIT", "auto", MODES)
@@ -141,11 +139,16 @@ class TieredPlan:
             # Nothing tells how long it takes but the count of its elements.
             spent += when_to_compile.run_in_numpy(self.program, self.work())
         pays = when_to_compile.pays
-        if not pays(spent, self._least, when_to_compile.LOADED_ONCE, when_to_compile.KNOWN_RENT):
+        if not pays(
+            spent,
+            self._least,
+            FIRST_LOADED_PLAN_COST,
+            KNOWN_COMPILE_RENT,
+        ):
             return False
         if self._outline.is_known():
             return True
-        return pays(spent, self._least, when_to_compile.LOADED_ONCE) and pays(spent, self._cost())
+        return pays(spent, self._least, FIRST_LOADED_PLAN_COST) and pays(spent, self._cost())
 
     def _cost(self) -> float:
         """The seconds that compiling is expected to take."""
@@ -249,7 +252,7 @@ def for_numpy(program: Program, fast: bool, elements: int) -> Program:
     Most passes take longer than NumPy does for a few thousand elements: small programs skip them.
     With `fast` a pass changes the last bits, so it has to run here, too.
     """
-    small = elements < SMALL_NODE * len(program.nodes)
+    small = elements < SMALL_NUMPY_OP * len(program.nodes)
     # Programs with loops, callbacks or random numbers always get the passes: these drop outputs of
     # loops that nothing reads, and calls of the user's functions whose results are constants.
     plain = small and all(op.self_contained for op in set(map(_OP, program.nodes)))

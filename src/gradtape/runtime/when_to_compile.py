@@ -23,6 +23,25 @@ from gradtape.compiler.objects import known_programs
 from gradtape.compiler.objects.emission import processors
 from gradtape.compiler.passes.routine_op import cost_of
 from gradtape.compiler.passes.units import Call, Fused, FusedLoop, Registers, inner_nodes
+from gradtape.config import (
+    COMPILE_RENT,
+    FIRST_PLAN_COST,
+    FIXED_WORK_TIME,
+    KERNEL_COSTS,
+    LEAST_MACHINE_SCALE,
+    LOADED_KERNEL_COST,
+    LOADED_PLAN_COST,
+    LOOP_OP_ELEMENTS,
+    MOST_MACHINE_SCALE,
+    NUMPY_ELEMENT_TIME,
+    NUMPY_OP_TIME,
+    OP_COST,
+    PLAN_COST,
+    PRODUCT_COST,
+    REMEMBERED_COMPILED_LOOPS,
+    ROUTINE_COST,
+    SCALAR_STEP_COST,
+)
 from gradtape.ir import Node, Program
 from gradtape.ops.control.bodies import held
 from gradtape.ops.control.while_loop import WHILE
@@ -30,27 +49,6 @@ from gradtape.ops.control.while_loop import WHILE
 if TYPE_CHECKING:
     from gradtape.runtime.tiers import TieredPlan
 
-# Seconds on a machine on which `_fixed_work` takes `UNIT` (decision 0047). The costs of compiling:
-# of a plan at least, of a kernel by effort, of an op, of the first matrix product of a dtype, and
-# of the first call of a routine, such as a sort (5 to 80 ms were measured).
-PLAN, OP, PRODUCT, ROUTINE = 6e-3, 6e-5, 1.2e-2, 2e-2
-KERNEL = {Effort.QUICK: 2e-3, Effort.PLAIN: 1.5e-2, Effort.FULL: 2.5e-2}
-# A scalar step of a routine (decision 0049).
-STEP = 8e-6
-# The costs of loading them: of a plan, and of a kernel.
-LOADED_PLAN, LOADED_KERNEL = 5e-3, 8e-4
-# Once for the process: its modules, LLVM's library, the interpreter of plans; of these, what is
-# left if machine code is on disk.
-ONCE, LOADED_ONCE = 3.2e-2, 2.6e-2
-UNIT = 5.2e-5
-# Rent, as a part of the cost, after which a program is compiled. With 1 the time spent is at most
-# twice what was needed, wherever the program ends; a little less serves those that go on. A
-# program that an earlier process has compiled ran for long there, and is expected to do so again.
-RENT, KNOWN_RENT = 0.85, 0.03
-# NumPy's time for an op, and for an element of its result.
-CALL, ELEMENT = 1.2e-6, 1e-9
-# NumPy's overhead for an op in the body of a loop, in elements.
-STEP_ELEMENTS = 1000
 
 _OP, _SPEC = attrgetter("op"), attrgetter("spec")
 
@@ -115,13 +113,11 @@ class Outline:
 # The ops of loops that were compiled, with the price of their kernels, and products.
 _Signature = tuple[object, ...]
 _compiled: set[_Signature] = set()
-# Then they are forgotten: an estimate is too high for a while.
-_MOST_SIGNATURES = 1 << 14
 
 
 def least_cost(program: Program) -> float:
     """What compiling or loading a program takes at least, found without looking at its nodes."""
-    return LOADED_PLAN + LOADED_KERNEL + OP * len(program.nodes) / 2
+    return LOADED_PLAN_COST + LOADED_KERNEL_COST + OP_COST * len(program.nodes) / 2
 
 
 def cost(fused: Fused) -> float:
@@ -134,30 +130,30 @@ def cost(fused: Fused) -> float:
             ops += 1 + sum(len(body.nodes) for body in bodies)
             # A body is a loop or two, as a rule.
             for body in bodies:
-                fresh[unit.node.op, *map(_OP, body.nodes)] = KERNEL[Effort.FULL]
+                fresh[unit.node.op, *map(_OP, body.nodes)] = KERNEL_COSTS[Effort.FULL]
             if unit.node.op.contracts:
-                fresh[_called(unit)] = PRODUCT
+                fresh[_called(unit)] = PRODUCT_COST
             elif unit.node.op.native is not None:
-                fresh[_called(unit)] = ROUTINE
+                fresh[_called(unit)] = ROUTINE_COST
         else:
             ops += len(inner_nodes(unit))
             fresh[_signature(unit)] = _price(unit)
     prices = [price for loop, price in fresh.items() if loop not in _compiled]
     # Modules are compiled together, on all processors.
     together = max(max(prices, default=0.0), sum(prices) / processors())
-    return PLAN + OP * ops + together
+    return PLAN_COST + OP_COST * ops + together
 
 
 def _price(unit: FusedLoop | Registers) -> float:
     """What the kernel of a loop or routine costs."""
     if isinstance(unit, Registers):
-        return KERNEL[Effort.QUICK] + STEP * cost_of(unit.routine)
-    return KERNEL[effort_for(math.prod(unit.space))]
+        return KERNEL_COSTS[Effort.QUICK] + SCALAR_STEP_COST * cost_of(unit.routine)
+    return KERNEL_COSTS[effort_for(math.prod(unit.space))]
 
 
 def note_compiled(fused: Fused) -> None:
     """Note that the loops of a program are compiled."""
-    if len(_compiled) > _MOST_SIGNATURES:
+    if len(_compiled) > REMEMBERED_COMPILED_LOOPS:
         _compiled.clear()
     for unit in fused.units:
         if not isinstance(unit, Call):
@@ -174,25 +170,24 @@ def _called(call: Call) -> _Signature:
     return call.node.op, call.node.spec if type(call.node.spec) is tuple else call.node.dtype
 
 
-def pays(spent: float, expected: float, once: float = ONCE, rent: float = RENT) -> bool:
+def pays(
+    spent: float, expected: float, once: float = FIRST_PLAN_COST, rent: float = COMPILE_RENT
+) -> bool:
     """Whether to compile what costs so much after so much was spent, of which some was repeated."""
     spent /= rent
     # The scale is at least LEAST, and takes time to measure.
-    if spent < LEAST * expected or spent < scale() * expected:
+    if spent < LEAST_MACHINE_SCALE * expected or spent < scale() * expected:
         return False
     return CompilePolicy.loaded or max(CompilePolicy.repeated / rent, spent) >= scale() * (
         expected + once
     )
 
 
-LEAST, MOST = 0.25, 4.0
-
-
 def scale() -> float:
     """How long compiling takes here, in units of what the constants say."""
     if CompilePolicy.scale is None:
-        found = min(_fixed_work() for _ in range(3)) / UNIT
-        CompilePolicy.scale = min(max(found, LEAST), MOST)
+        found = min(_fixed_work() for _ in range(3)) / FIXED_WORK_TIME
+        CompilePolicy.scale = min(max(found, LEAST_MACHINE_SCALE), MOST_MACHINE_SCALE)
     return CompilePolicy.scale
 
 
@@ -207,15 +202,17 @@ def _fixed_work() -> float:
 def calibrate(expected: float, took: float) -> None:
     """Learn from a compilation how fast this machine is."""
     if expected > 0 and took > 0:
-        ratio = min(max(took / (expected * scale()), LEAST), MOST)
-        CompilePolicy.scale = min(max(scale() * ratio**0.25, LEAST), MOST)
+        ratio = min(max(took / (expected * scale()), LEAST_MACHINE_SCALE), MOST_MACHINE_SCALE)
+        CompilePolicy.scale = min(
+            max(scale() * ratio**0.25, LEAST_MACHINE_SCALE), MOST_MACHINE_SCALE
+        )
 
 
 def run_in_numpy(program: Program, elements: int) -> float:
     """The seconds that NumPy is expected to take for a run. Nothing tells the length of a while."""
     if any(op is WHILE for op in set(map(_OP, program.nodes))):
         return math.inf
-    return CALL * len(program.nodes) + ELEMENT * elements
+    return NUMPY_OP_TIME * len(program.nodes) + NUMPY_ELEMENT_TIME * elements
 
 
 def work(program: Program) -> int:
@@ -237,7 +234,7 @@ def _elements(node: Node) -> int:
     if node.op.runs_bodies:
         steps: int = node.keywords.get("length", 1)
         bodies = held(node)
-        return steps * sum(work(body) + STEP_ELEMENTS * len(body.nodes) for body in bodies)
+        return steps * sum(work(body) + LOOP_OP_ELEMENTS * len(body.nodes) for body in bodies)
     if node.op.reduces and type(node.spec) is not tuple:
         return node.inputs[0].size
     return _size(node.spec)

@@ -14,6 +14,7 @@ import numpy as np
 
 from gradtape.compiler.counts import COUNTS
 from gradtape.compiler.lower.plan import Input, PlanFunction, RunMemory, SlotLayout
+from gradtape.config import MOST_WRITTEN_OUT_VALUES
 from gradtape.runtime.buffer_pool import allocate
 from gradtape.runtime.source_text import written_out
 from gradtape.trace import Value
@@ -34,8 +35,6 @@ FORMATS = {
     "c16": "dd",
     "c8": "ff",
 }
-# Plans with more inputs and outputs than this gain nothing.
-MOST = 96
 
 
 def unrolled_run(
@@ -45,7 +44,7 @@ def unrolled_run(
 
     `slow` is the same run with loops; it takes over when an input is not a `Value` or a number.
     """
-    if len(layout.arrays) + len(layout.scalars) + len(layout.written) > MOST:
+    if len(layout.arrays) + len(layout.scalars) + len(layout.written) > MOST_WRITTEN_OUT_VALUES:
         return None
     numbers: list[str] = []
     names: dict[str, Any] = {}

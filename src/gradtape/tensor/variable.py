@@ -12,6 +12,7 @@ import numpy as np
 
 from gradtape.argument_checks import as_flag
 from gradtape.concurrency import new_lock
+from gradtape.config import MOST_WAITING_VARIABLES
 from gradtape.dtypes import DType, as_dtype
 from gradtape.errors import DtypeError, NoValueError, ShapeError
 from gradtape.ir.node import Node
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
 __all__ = ["Variable"]
 
 _numbers = itertools.count()
-# A recording without applications forgets the variables it noted as read beyond this many.
-MOST_WAITING = 1000
 
 
 class Variable(Operators):
@@ -193,7 +192,7 @@ class Variable(Operators):
         if self._steady or not (self._trainable or self._assigned):
             return
         waiting = recording.pending.unassigned
-        if len(waiting) > MOST_WAITING and not recording.log:
+        if len(waiting) > MOST_WAITING_VARIABLES and not recording.log:
             # Variables are looked at one after another and nothing is computed: no step has begun.
             waiting.clear()
         waiting.add(self)

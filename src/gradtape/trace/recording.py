@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import numpy as np
 
 from gradtape.concurrency import Process, new_lock
+from gradtape.config import MOST_PENDING_APPLICATIONS
 from gradtape.dtypes import Array
 from gradtape.ir.hooks import hooks
 from gradtape.ir.node import (
@@ -41,8 +42,6 @@ from gradtape.trace.value import Handle, LeafValue, Value
 if TYPE_CHECKING:
     from gradtape.jit.capture.capture import Capture
 
-# Past this many pending applications outside any tape, a recording is flushed.
-PENDING_LIMIT = 10_000
 
 _stamps = itertools.count(1)
 _reopening = new_lock()
@@ -284,14 +283,14 @@ class Recording:
         cut would need a plan of its own.
         """
         pending = len(self.log)
-        if pending < PENDING_LIMIT or op is not self.log[0].op:
+        if pending < MOST_PENDING_APPLICATIONS or op is not self.log[0].op:
             return False
         again = self.interned.get(structural_key(op, inputs, params)) is self.log[0]
-        return again or pending >= 2 * PENDING_LIMIT
+        return again or pending >= 2 * MOST_PENDING_APPLICATIONS
 
     def is_full(self) -> bool:
         """Whether recording one more application has to ask `should_be_cut`."""
-        return len(self.log) >= PENDING_LIMIT
+        return len(self.log) >= MOST_PENDING_APPLICATIONS
 
     def lacks_value(self, node: Node) -> bool:
         """Whether a node depends on a leaf without a value, as only a trace has them."""

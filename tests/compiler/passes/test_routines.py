@@ -28,7 +28,7 @@ from gradtape.trace.value import Value
 @pytest.fixture
 def always(monkeypatch):
     """Routines, however little they save."""
-    monkeypatch.setattr(routines, "LEAST_SAVED", 0.0)
+    monkeypatch.setattr(routines, "LEAST_SAVED_BY_ROUTINE", 0.0)
     monkeypatch.setattr(routines._Routine, "saves", lambda self, loops: math.inf)
 
 
@@ -150,7 +150,7 @@ def test_tiny_outputs_that_are_views_are_written():
 
 
 def test_a_long_routine_is_cut(always, monkeypatch):
-    monkeypatch.setattr(routines, "LONGEST", 200)
+    monkeypatch.setattr(routines, "LONGEST_ROUTINE", 200)
     found = outlined(rotations(8))
     assert len(routines_in(found)) > 3
     expected, got, _ = both_ways(rotations(8))

@@ -19,11 +19,17 @@ from gradtape.compiler.emit.loops import Emitter
 from gradtape.compiler.emit.reductions import emit_rows, emit_running, emit_whole
 from gradtape.compiler.emit.register_code import RegisterCode, register_text
 from gradtape.compiler.lower.effort import Effort
-from gradtape.compiler.lower.kernel import LONG_BODY, STRIDED, Kernel, KernelLayout, lane_count
+from gradtape.compiler.lower.kernel import STRIDED, Kernel, KernelLayout, lane_count
 from gradtape.compiler.objects import llvm
 from gradtape.compiler.objects.emission import Source
 from gradtape.concurrency import WeakTable, new_lock
-from gradtape.config import INNERMOST_CACHE, LONG_KERNEL_TEXT, MAP_BLOCK_ROWS, MAP_BLOCK_VECTORS
+from gradtape.config import (
+    INNERMOST_CACHE,
+    LONG_KERNEL_BODY,
+    LONG_KERNEL_TEXT,
+    MAP_BLOCK_ROWS,
+    MAP_BLOCK_VECTORS,
+)
 
 # A loop, or a routine without loops.
 AnyKernel = Kernel | RegisterCode
@@ -44,7 +50,7 @@ def kernel_text(
 def _vectors(e: Emitter, low: str, high: str, body: Callable[[str, str | None], None]) -> None:
     """One body per vector of points from low to high, the last one masked."""
     step = str(e.lanes)
-    if len(e.kernel.body) > LONG_BODY:
+    if len(e.kernel.body) > LONG_KERNEL_BODY:
         e.loop(low, high, step, lambda i: body(i, e.mask(i, high)))
         return
     count = e.b.let(f"sub nsw i64 {high}, {low}")

@@ -10,8 +10,13 @@ from collections.abc import Callable
 
 from gradtape.compiler.emit.accumulators import Parts, PointValues, Totals
 from gradtape.compiler.emit.loops import Emitter
-from gradtape.compiler.lower.kernel import CHUNK, LONG_BODY, RADIX, SCALAR, Kernel, memory_type
-from gradtape.config import CHEAP_REDUCED_BODY, LARGEST_REDUCED_BLOCK, SHORT_REDUCED_BODY
+from gradtape.compiler.lower.kernel import CHUNK, RADIX, SCALAR, Kernel, memory_type
+from gradtape.config import (
+    CHEAP_REDUCED_BODY,
+    LARGEST_REDUCED_BLOCK,
+    LONG_KERNEL_BODY,
+    SHORT_REDUCED_BODY,
+)
 from gradtape.ops.families.vector_code import Vector
 
 
@@ -128,7 +133,7 @@ def _along(
         return totals.of_several([point(start, None) for start in starts])
 
     count = e.b.let(f"sub nsw i64 {high}, {low}")
-    if len(e.kernel.body) > LONG_BODY:
+    if len(e.kernel.body) > LONG_KERNEL_BODY:
         return levels(e, totals, stretch, e.lanes, masked, _row_spans(e, count, e.lanes))
     vectors = _vectors_at_once(e.kernel, totals)
     unit = vectors * e.lanes

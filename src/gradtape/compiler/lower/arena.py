@@ -9,17 +9,10 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Hashable, Iterable
 
+from gradtape.config import ARENA_GAP, LEAST_BYTES_BEFORE_GAP, SMALL_ARENA_PART
 from gradtape.ir.node import Node, constant_value
 
 ALIGNMENT = 64
-# Values of a page or more are followed by a gap. Without it, values whose size is a power of two
-# begin at the same place in their pages: a loop that walks nine of them side by side finds no room
-# in the first cache, where all nine belong to the same eight lines.
-PAGE = 4096
-GAP = 5 * ALIGNMENT
-# A value does not take a part of free space that is so many times as large. The space of a large
-# value then goes to the next large one as a whole, row for row, as a chain of loops needs it.
-SMALL_PART = 64
 
 
 def stored_bytes(node: Node) -> int:
@@ -40,10 +33,10 @@ class Arena:
     def take(self, key: Hashable, nbytes: int) -> int:
         """The offset of a new value of so many bytes."""
         need = max(ALIGNMENT, -(-nbytes // ALIGNMENT) * ALIGNMENT)
-        if nbytes >= PAGE:
-            need += GAP
+        if nbytes >= LEAST_BYTES_BEFORE_GAP:
+            need += ARENA_GAP
         for position, (size, offset) in enumerate(self._free):
-            if size >= SMALL_PART * need:
+            if size >= SMALL_ARENA_PART * need:
                 break
             if size >= need:
                 del self._free[position]

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-# Up to FEW_POINTS, optimised code saves some tenths of a microsecond of a call. Up to SOME_POINTS,
-# column sums without strips cost a few microseconds more, and compile in half the time.
-FEW_POINTS, SOME_POINTS = 1 << 8, 1 << 14
+from gradtape.config import FEW_LOOP_POINTS, SOME_LOOP_POINTS
 
 
 class Effort(IntEnum):
@@ -22,6 +20,6 @@ class Effort(IntEnum):
 
 def effort_for(points: int) -> Effort:
     """The effort for a loop over this number of points."""
-    if points <= FEW_POINTS:
+    if points <= FEW_LOOP_POINTS:
         return Effort.QUICK
-    return Effort.PLAIN if points <= SOME_POINTS else Effort.FULL
+    return Effort.PLAIN if points <= SOME_LOOP_POINTS else Effort.FULL

@@ -33,6 +33,7 @@ from gradtape.compiler.lower.kernel import (
     scalar_type,
 )
 from gradtape.compiler.passes.units import FusedLoop, LoopContent
+from gradtape.config import LONG_KEPT_AXIS, SHORT_REDUCED_ROW
 from gradtape.dtypes import DType
 from gradtape.ir import Accumulation, Node, NotLowered, Op, Shape
 from gradtape.ops.families.casting import CAST
@@ -40,10 +41,6 @@ from gradtape.ops.families.lowering import COMBINATIONS
 from gradtape.ops.families.strides import Access, Strides, is_strided_view, row_major
 from gradtape.ops.families.vector_code import Vector
 from gradtape.records import dataclass
-
-# Rows of at most so many elements, if there are so many of them, are not walked by vectors.
-_SHORT_ROW = 8
-_LONG_AXIS = 64
 
 
 def lower_scan(node: Node, access: dict[Node, Access], bits: int) -> Lowered:
@@ -401,7 +398,7 @@ class _Nest:
 
 def _are_short(reduced: list[SpaceAxis], kept: SpaceAxis) -> bool:
     """Whether rows are too short for vectors: then the lanes go along the axis that is kept."""
-    return math.prod(axis[0] for axis in reduced) <= _SHORT_ROW and kept[0] >= _LONG_AXIS
+    return math.prod(axis[0] for axis in reduced) <= SHORT_REDUCED_ROW and kept[0] >= LONG_KEPT_AXIS
 
 
 @remembered(256)

@@ -15,6 +15,7 @@ import numpy as np
 
 from gradtape.caches import remembered
 from gradtape.compiler.passes.scalar_steps import Apply
+from gradtape.config import FEW_SCALAR_OPERANDS
 from gradtape.dtypes import DType
 from gradtape.ir import Accumulation, NotLowered, Op
 from gradtape.ir.math_function import Composition
@@ -59,16 +60,12 @@ def memory_type(dtype: DType | str) -> str:
 
 # How an operand moves along the innermost axis; along all others strides are run-time values.
 SCALAR, SAME, UNIT, STRIDED = "scalar", "same", "unit", "strided"
-# More scalars than this are not kept in registers, but in a table that is read where one is used.
-FEW_SCALARS = 12
 # A float sum of n terms in a row has an error that grows with n. Sums therefore add this many terms
 # in a row, then this many such sums, and so on: a few levels bound the error as pairwise
 # summation does, without a branch per element.
 RADIX = 16
 # Vectors per chunk of a whole-tensor reduction: fixed, so that results do not depend on threads.
 CHUNK = RADIX * RADIX * RADIX
-# A longer body is emitted once, always masked, instead of once full and once for the tail.
-LONG_BODY = 48
 
 
 class KernelLayout(Enum):
@@ -192,7 +189,7 @@ class Kernel:
             for number, operand in enumerate(self.operands)
             if operand.access == SCALAR and not operand.indices and number not in positions
         ]
-        if len(found) <= FEW_SCALARS:
+        if len(found) <= FEW_SCALAR_OPERANDS:
             return ()
         return tuple(sorted(found, key=lambda number: self.operands[number].dtype))
 

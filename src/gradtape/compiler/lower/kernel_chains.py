@@ -24,20 +24,18 @@ from gradtape.compiler.lower.plan import SlotPlace
 from gradtape.compiler.machine_limits import third_cache
 from gradtape.compiler.objects import llvm
 from gradtape.compiler.thread_team import get_num_threads
+from gradtape.config import (
+    CHAIN_COLUMNS_STEP,
+    CHAIN_ROWS_BYTES,
+    LEAST_CHAIN_COLUMNS,
+    LEAST_CHAIN_SHARED_BYTES,
+    LONGEST_CHAIN,
+)
 from gradtape.ir.node import Node
 from gradtape.records import dataclass
 
 # A loop and the places of its values.
 Placed = tuple[Lowered, Mapping[Node | str, SlotPlace]]
-
-# Bytes of the rows that a chain works on at once: half of a small second-level cache.
-AT_ONCE = 1 << 18
-# A chain is worth it if so many bytes are read again by a later loop.
-LEAST_SHARED = 1 << 20
-# The fewest columns of a chain of sums along columns, and what their number is a multiple of.
-LEAST_COLUMNS, COLUMNS = 256, 64
-# The most loops of a chain.
-LONGEST = 8
 
 
 @dataclass(frozen=True)
@@ -163,7 +161,7 @@ def chain_of(loops: Sequence[Placed | None]) -> Chain | None:
     """The chain that begins with the first of some loops; None stands for anything else."""
     found: list[LoopRows] = []
     best: Chain | None = None
-    for loop in loops[:LONGEST]:
+    for loop in loops[:LONGEST_CHAIN]:
         rows = None if loop is None else rows_of(loop)
         if rows is None:
             break
@@ -196,11 +194,11 @@ def _worthwhile(
     row = sum(size for _, _, size in users)
     if columns:
         room = third_cache() // 2
-        at_once = room // get_num_threads() // row // COLUMNS * COLUMNS
-        worth = shared >= room and at_once >= LEAST_COLUMNS
+        at_once = room // get_num_threads() // row // CHAIN_COLUMNS_STEP * CHAIN_COLUMNS_STEP
+        worth = shared >= room and at_once >= LEAST_CHAIN_COLUMNS
     else:
-        at_once = AT_ONCE // row if row else 0
-        worth = shared >= LEAST_SHARED and at_once > 0
+        at_once = CHAIN_ROWS_BYTES // row if row else 0
+        worth = shared >= LEAST_CHAIN_SHARED_BYTES and at_once > 0
     return Chain(_function(), total, at_once, tuple(scales)) if worth else None
 
 
@@ -208,7 +206,7 @@ def chains_among(loops: Sequence[Placed | None]) -> Iterator[tuple[int, Chain]]:
     """All chains, each with the number of its first loop."""
     at = 0
     while at < len(loops):
-        found = chain_of(loops[at : at + LONGEST])
+        found = chain_of(loops[at : at + LONGEST_CHAIN])
         if found is not None:
             yield at, found
         at += 1 if found is None else len(found.scales)

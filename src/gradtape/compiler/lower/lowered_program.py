@@ -46,13 +46,11 @@ from gradtape.compiler.passes import for_loops, loops_of
 from gradtape.compiler.passes.result_layouts import is_nest, layouts
 from gradtape.compiler.passes.routines import with_routines
 from gradtape.compiler.passes.units import Call, Fused, FusedLoop, Registers, nodes_of
+from gradtape.config import LARGEST_KEPT_TABLE, STREAMED_BYTES
 from gradtape.ir import PICK, Node, NotLowered, Program, constant, constant_value, spec
 from gradtape.ir.op_facts import View
 from gradtape.ops.blas_lapack import LETTERS
 from gradtape.ops.matrices.contraction import MATMUL
-
-# Where results are written past the caches, at least from so many bytes, and at most.
-STREAMED = (1 << 21, 1 << 24)
 
 
 @functools.cache
@@ -63,12 +61,8 @@ def streamed_bytes() -> int:
     the gradient of x², past the caches and not: 4 MB 0.19 and 0.11, 8 MB 0.36 and 0.15, 16 MB 0.73
     and 0.47, 32 MB 1.5 and 1.5, 64 MB 3.0 and 4.3.
     """
-    least, most = STREAMED
+    least, most = STREAMED_BYTES
     return max(least, min(third_cache() // 2, most))
-
-
-# Constant tables up to this many bytes are kept with the plan.
-FIXED = 1 << 20
 
 
 class ScatteredError(Exception):
@@ -395,9 +389,9 @@ def is_fixed(node: Node) -> bool:
     else:
         size = node.spec.nbytes
     if not node.inputs:
-        return node.op.constant and size <= FIXED
+        return node.op.constant and size <= LARGEST_KEPT_TABLE
     empty = all(type(n.spec) is not tuple and not n.size for n in node.inputs)
-    return empty and node.op.self_contained and not node.op.view and size <= FIXED
+    return empty and node.op.self_contained and not node.op.view and size <= LARGEST_KEPT_TABLE
 
 
 def is_product(node: Node) -> bool:

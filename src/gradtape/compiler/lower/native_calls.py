@@ -12,13 +12,14 @@ from gradtape.compiler.emit.library import function_of
 from gradtape.compiler.emit.plans.instructions import Instruction
 from gradtape.compiler.lower.fused_loops import fusible
 from gradtape.compiler.lower.native_loops import NativeBody, native_loop
-from gradtape.compiler.lower.native_stretches import PARALLEL_WORK, PreparedInstruction
+from gradtape.compiler.lower.native_stretches import PreparedInstruction
 from gradtape.compiler.lower.plan import CallMemory
 from gradtape.compiler.lower.python_calls import python_call
 from gradtape.compiler.passes.fuse import fuse
 from gradtape.compiler.passes.rewrite import Rewriting
 from gradtape.compiler.passes.units import Call, Fused
 from gradtape.compiler.thread_team import get_num_threads, team_word
+from gradtape.config import PARALLEL_LOOP_WORK
 from gradtape.ir import PICK, Node, Program, rebuilt
 from gradtape.ops.blas_lapack import library
 from gradtape.ops.elementwise.arithmetic import IDENTITY
@@ -50,7 +51,7 @@ def _routine(node: Node, call: NativeCall, memory: CallMemory) -> PreparedInstru
         results.append(memory.take(call.shared))
     # A library that cannot be held to one thread has threads of its own.
     alone = call.calls_library and not library().can_be_held
-    parallel = call.work >= PARALLEL_WORK and call.total > 1 and not alone
+    parallel = call.work >= PARALLEL_LOOP_WORK and call.total > 1 and not alone
     # With this grain there are at most as many parts as scratch memory is taken for.
     grain = -(-call.total // get_num_threads()) if parallel else max(call.total, 1)
     scratch = memory.take(call.scratch * -(-call.total // grain))

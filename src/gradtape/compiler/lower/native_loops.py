@@ -14,17 +14,13 @@ from gradtape.compiler.emit.plans.instructions import STATUS, Instruction, Instr
 from gradtape.compiler.lower.native_stretches import PreparedInstruction
 from gradtape.compiler.lower.plan import CallMemory, SlotPlace
 from gradtape.compiler.objects.llvm import compile_ir
-from gradtape.config import WORK_BETWEEN_POLLS
+from gradtape.config import LONG_LOOP_WORK, MOST_ROUNDS_BETWEEN_POLLS, WORK_BETWEEN_POLLS
 from gradtape.ir import Node, Program
 from gradtape.ops.control.scan import SCAN
 from gradtape.ops.control.scan_params import Scan
 from gradtape.ops.control.while_loop import WHILE
 from gradtape.records import dataclass
 
-# A loop with more work than this keeps the threads awake that share it.
-LONG_WORK = 1 << 21
-# However little a round does, the loop looks for signals after about so many.
-MOST_ROUNDS = 1024
 _Row = Sequence[int]
 
 
@@ -107,7 +103,7 @@ def _body_words(body: NativeBody, bindings: _Table, prefix: str = "") -> dict[st
 
 def _rounds(work: int) -> int:
     """The bits of the number of a round after which a loop looks for signals."""
-    rounds = WORK_BETWEEN_POLLS // (work + WORK_BETWEEN_POLLS // MOST_ROUNDS)
+    rounds = WORK_BETWEEN_POLLS // (work + WORK_BETWEEN_POLLS // MOST_ROUNDS_BETWEEN_POLLS)
     return (1 << rounds.bit_length()) - 1 if rounds > 1 else 0
 
 
@@ -179,7 +175,7 @@ def _scan(scan: Scan, body: NativeBody, memory: CallMemory) -> PreparedInstructi
         "carried": carried.count,
     }
     work = length * body.work
-    shared = body.parallel or (body.shared and work >= LONG_WORK)
+    shared = body.parallel or (body.shared and work >= LONG_LOOP_WORK)
     tables = (bound, moving, carried)
     return _prepared("scan", control.SCAN_WORDS, words, [body], work, shared, tables)
 

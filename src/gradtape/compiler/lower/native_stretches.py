@@ -15,15 +15,9 @@ from gradtape.compiler.lower.effort import Effort, effort_for
 from gradtape.compiler.lower.kernel_chains import chains_among
 from gradtape.compiler.lower.plan import SlotPlace, Stretch
 from gradtape.compiler.objects.llvm import NativeFunction, NativeModule
+from gradtape.config import AWAKE_LOOP_WORK, PARALLEL_LOOP_WORK, QUICK_PLAN_WORK
 from gradtape.ir.node import Node
 from gradtape.records import dataclass
-
-# Work, in operand loads, below which a second thread costs more than it brings.
-PARALLEL_WORK = 1 << 18
-# The same beside instructions that are shared anyway, and for which the threads are awake.
-AWAKE_WORK = 1 << 16
-# Work below which giving up the GIL costs more than it brings to other threads.
-QUICK_WORK = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -51,7 +45,7 @@ class PreparedInstruction:
 
 def product_of(made: Instruction) -> PreparedInstruction:
     """A matrix product as part of a stretch."""
-    return PreparedInstruction(made, True, max(QUICK_WORK, made.work), made.parallel)
+    return PreparedInstruction(made, True, max(QUICK_PLAN_WORK, made.work), made.parallel)
 
 
 StretchItem = PlacedKernel | PreparedInstruction
@@ -125,7 +119,7 @@ def stretch_of(items: Sequence[StretchItem], codes: Mapping[AnyKernel, KernelCod
         preparing = int(before is not None)
     stream = Instructions(instructions)
     parallel = found.parallel or stream.parallel
-    quick = not found.products and found.work < QUICK_WORK
+    quick = not found.products and found.work < QUICK_PLAN_WORK
     runner = threads.plan_runner(keep_gil=quick)
     count = stream.count
     # The tables of loops and branches live as long as the instructions that name them.
@@ -160,7 +154,7 @@ def assembled(
                     _arguments(lowered, item.places),
                     lowered.total,
                     lowered.grain,
-                    lowered.work >= PARALLEL_WORK,
+                    lowered.work >= PARALLEL_LOOP_WORK,
                     lowered.work,
                     code=code,
                 )
@@ -177,7 +171,7 @@ def _shared_while_awake(
         return instructions
     return [
         replace(instruction, parallel=True)
-        if isinstance(item, PlacedKernel) and instruction.work >= AWAKE_WORK
+        if isinstance(item, PlacedKernel) and instruction.work >= AWAKE_LOOP_WORK
         else instruction
         for item, instruction in zip(items, instructions, strict=True)
     ]

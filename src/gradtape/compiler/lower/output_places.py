@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection
 
 from gradtape.compiler.passes.units import Call, Fused, FusedLoop, nodes_of
+from gradtape.config import SHORTEST_WRITTEN_RUN
 from gradtape.ir import Node, Program
 from gradtape.ops.families.memory_copies import Piece
 from gradtape.ops.families.strides import Strides, row_major
@@ -20,8 +21,6 @@ from gradtape.records import dataclass
 PartPlaces = dict[Node, tuple[Node, int]]
 # The steps, in elements, of parts that do not lie in one run of their result.
 PartSteps = dict[Node, Strides]
-# A part is written to a run for each row if these have at least so many bytes; else it is copied.
-SHORTEST_RUN = 256
 
 
 @dataclass(frozen=True)
@@ -176,7 +175,9 @@ def _row_by_row(fused: Fused, readers: Counter[Node]) -> Callable[[Piece], Node 
         if not fits or readers[base] != 1:
             return None
         lies_whole = _same_steps(piece.shape, piece.strides, row_major(piece.shape))
-        in_runs = piece.target[-1] == 1 and piece.shape[-1] * base.dtype.itemsize >= SHORTEST_RUN
+        in_runs = (
+            piece.target[-1] == 1 and piece.shape[-1] * base.dtype.itemsize >= SHORTEST_WRITTEN_RUN
+        )
         return base if lies_whole and in_runs else None
 
     return rows_of

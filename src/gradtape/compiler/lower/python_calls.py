@@ -15,11 +15,9 @@ from gradtape.compiler.emit.plans.python_calls import NAME, python_calls_ir
 from gradtape.compiler.lower.native_stretches import PreparedInstruction
 from gradtape.compiler.lower.plan import CallMemory, SlotPlace
 from gradtape.compiler.objects.llvm import compile_ir
+from gradtape.config import PYTHON_CALL_WORK
 from gradtape.ir import Node, Spec
 from gradtape.ir.origin import mark
-
-# A call of NumPy is long enough to give up the GIL.
-CALL_WORK = 1 << 14
 
 
 @lru_cache(maxsize=1)
@@ -33,7 +31,9 @@ def python_call(node: Node, recorded: Node, memory: CallMemory) -> PreparedInstr
     """An op that Python computes, as one instruction of a plan; errors name `recorded`."""
     call = _PythonCall(node, recorded, memory)
     made = Instruction(_function(), [id(call)], 1, code=call)
-    return PreparedInstruction(made, False, CALL_WORK, False, call, frozenset((node.op.name,)))
+    return PreparedInstruction(
+        made, False, PYTHON_CALL_WORK, False, call, frozenset((node.op.name,))
+    )
 
 
 class _Memory:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gradtape.compiler.passes.join_parts import ADD, LEAST
+from gradtape.compiler.passes.join_parts import ADD
 from gradtape.compiler.passes.rewrite import Rewriting, readers_of, rewrite
+from gradtape.config import LEAST_JOINED_ZEROS
 from gradtape.ir import Node, Program, constant_value
 from gradtape.ops.arrays.gathering import SCATTER_ADD
 from gradtape.ops.arrays.movement import PERMUTE_DIMS
@@ -35,7 +36,7 @@ def _rows_and_whole(node: Node, readers: dict[Node, int]) -> tuple[Node, Node] |
 
     Nothing else may read either: then neither needs memory beside that of the sum.
     """
-    if node.size < LEAST:
+    if node.size < LEAST_JOINED_ZEROS:
         return None
     for rows, whole in (node.inputs, reversed(node.inputs)):
         if whole.spec == node.spec and readers[whole] == 1 and _are_rows(rows, readers):

@@ -8,8 +8,9 @@ from __future__ import annotations
 from itertools import islice
 
 from gradtape.compiler.passes.rewrite import Rewriting, rewrite
+from gradtape.config import LARGEST_NODE_TABLE
 from gradtape.ir import Node, Program, Shape, Spec, spec
-from gradtape.ir.node import PICK, TABLE_LIMIT, Key, Table, exchange, scratch, table
+from gradtape.ir.node import PICK, Key, Table, exchange, scratch, table
 from gradtape.ops.arrays.movement import RESHAPE
 
 
@@ -39,7 +40,7 @@ def _composed(old: Node, now: Rewriting) -> tuple[Node, ...] | None:
     node = now.over(old)
     assert node.op.composition is not None
     current = table()
-    if len(current.nodes) > TABLE_LIMIT // 2:
+    if len(current.nodes) > LARGEST_NODE_TABLE // 2:
         # A full table is replaced by the next node. That must not happen inside a composition.
         current = Table()
         exchange(current)

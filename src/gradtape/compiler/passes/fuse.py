@@ -14,14 +14,10 @@ from gradtape.compiler.passes.result_layouts import layouts
 from gradtape.compiler.passes.routine_op import ROUTINE
 from gradtape.compiler.passes.scalar_steps import reduced_axes
 from gradtape.compiler.passes.units import Call, Fused, FusedLoop, Registers, Unit, nodes_of
+from gradtape.config import LARGEST_FUSED_LOOP
 from gradtape.ir import OPERATORS, PICK, Node, Program, Shape
 from gradtape.ops.families.memory_copies import pieces
 from gradtape.ops.families.strides import Access, is_strided_view, viewed, whole
-
-# A loop with more nodes than this is closed. Cutting earlier stores what lies between the pieces:
-# 5,000 numbers and their gradient (LLVM 0.4 s, 19 µs a run) took LLVM 1.5 to 2.0 s and 25 to 28 µs
-# a run with loops of 200, 500, 1,000 or 2,000 nodes.
-LARGEST_LOOP = 5000
 
 
 def fuse(program: Program, fusible: Callable[[Node], bool]) -> Fused:
@@ -150,7 +146,7 @@ class _Fusion:
             index = opened[place]
             loop = self._loop(index)
             fits = axes is None or loop.axes is None or loop.axes == axes
-            if fits and len(loop.nodes) < LARGEST_LOOP:
+            if fits and len(loop.nodes) < LARGEST_FUSED_LOOP:
                 return index
         index = self._append(FusedLoop(space, axes))
         self._open_loops.setdefault(space, []).append(index)
@@ -214,7 +210,7 @@ def _sink(program: Program, units: list[Unit], unit_of: dict[Node, int]) -> None
             continue
         loop = units[index]
         assert isinstance(loop, FusedLoop)
-        if loop.space != home.space or len(loop.nodes) >= LARGEST_LOOP:
+        if loop.space != home.space or len(loop.nodes) >= LARGEST_FUSED_LOOP:
             continue
         # The nodes that it reads inside its present loop must be able to follow it.
         inside = [parent for parent in node.inputs if parent in home.pointwise]

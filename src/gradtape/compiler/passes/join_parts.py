@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 
 from gradtape.compiler.passes.rewrite import Rewriting, readers_of, rewrite
+from gradtape.config import LEAST_JOINED_ZEROS
 from gradtape.ir import OPERATORS, Node, Program, Spec, spec
 from gradtape.ops.arrays.joining import CONCAT
 from gradtape.ops.arrays.movement import RESHAPE
@@ -17,9 +18,6 @@ from gradtape.ops.arrays.slicing import UNSLICE
 from gradtape.ops.elementwise.arithmetic import add
 from gradtape.ops.families.recorders import op_of
 from gradtape.records import dataclass
-
-# Zeros of fewer elements, in all parts together, are not worth another way of computing them.
-LEAST = 1 << 10
 
 
 def join_parts(program: Program) -> Program:
@@ -116,7 +114,7 @@ def _joins(
         for part in sorted(parts, key=lambda one: one.start):
             if not apart or part.start >= apart[-1].start + apart[-1].length:
                 apart.append(part)
-        if len(apart) > 1 and len(apart) * whole.size >= LEAST:
+        if len(apart) > 1 and len(apart) * whole.size >= LEAST_JOINED_ZEROS:
             found.append(apart)
     return found
 

@@ -14,19 +14,18 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from gradtape.config import (
+    CHEAP_LOAD_RATIO,
+    LARGEST_RECOMPUTING_LOOP,
+    LEAST_RECOMPUTED_BYTES,
+    MOST_RECOMPUTED,
+)
 from gradtape.ir import Accumulation, Node, Program
 
 if TYPE_CHECKING:
     from gradtape.compiler.passes.units import FusedLoop, Unit
     from gradtape.ops.families.strides import Access
 
-# A value with so many times fewer elements than the loop costs next to nothing to load.
-SMALL = 8
-# The most nodes that are computed again in one loop, and the largest loop they are added to.
-MOST = 16
-LARGEST = 500
-# Below so many bytes a value stays in the caches until it is read.
-LEAST = 1 << 18
 
 _DECIDING = {Accumulation.MAX, Accumulation.MIN, Accumulation.ARGMAX, Accumulation.ARGMIN}
 
@@ -65,7 +64,7 @@ class Recomputation:
 
     def into(self, loop: FusedLoop) -> None:
         """Add to a loop what it can compute again."""
-        if loop.alone or loop.copies or len(loop.nodes) > LARGEST:
+        if loop.alone or loop.copies or len(loop.nodes) > LARGEST_RECOMPUTING_LOOP:
             return
         reads = dict.fromkeys(
             parent
@@ -80,7 +79,7 @@ class Recomputation:
         chosen: list[Node] = []
         for node in sorted(candidates, key=self._position.__getitem__):
             more = self._more_loads(node, {*loaded, *chosen})
-            if more is None or len(more) > 1 or len(chosen) == MOST:
+            if more is None or len(more) > 1 or len(chosen) == MOST_RECOMPUTED:
                 loaded.add(node)
             else:
                 loaded.update(more)
@@ -91,7 +90,11 @@ class Recomputation:
     def _may(self, node: Node, loop: FusedLoop) -> bool:
         """Whether a value is a sum or product that only loops over the same space read."""
         op = node.op
-        if node not in self._unit_of or node in self._outputs or node.spec.nbytes < LEAST:
+        if (
+            node not in self._unit_of
+            or node in self._outputs
+            or node.spec.nbytes < LEAST_RECOMPUTED_BYTES
+        ):
             return False
         if not op.elementwise or op.linear is None or op.compiled_cost > 1:
             return False
@@ -117,7 +120,11 @@ class Recomputation:
         """The values that must be loaded to compute a node; None if one would have to be stored."""
         more = []
         for parent in dict.fromkeys(node.inputs):
-            if parent in known or parent in self._constants or parent.size * SMALL <= node.size:
+            if (
+                parent in known
+                or parent in self._constants
+                or parent.size * CHEAP_LOAD_RATIO <= node.size
+            ):
                 continue
             if not self._is_stored(parent):
                 return None

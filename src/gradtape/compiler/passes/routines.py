@@ -14,25 +14,25 @@ from gradtape.compiler.passes.add_parts import add_parts
 from gradtape.compiler.passes.join_parts import join_parts
 from gradtape.compiler.passes.routine_op import routine
 from gradtape.compiler.passes.scalar_steps import (
-    MOST_VIEWED,
     Lowers,
     Template,
     is_known,
     template_of,
+)
+from gradtape.config import (
+    KERNEL_CALL_TIME,
+    LEAST_SAVED_BY_ROUTINE,
+    LEAST_SAVED_IN_LOOP,
+    LONGEST_ROUTINE,
+    MOST_VIEWED_SCALARS,
+    SCALAR_STEP_TIME,
+    VECTOR_STEP_TIME,
 )
 from gradtape.ir import PICK, Node, Program, Shape, rebuilt
 from gradtape.ir.origin import LINES, follow
 from gradtape.ops.elementwise.arithmetic import IDENTITY
 from gradtape.ops.families.strides import is_strided_view
 from gradtape.records import dataclass
-
-# Nanoseconds of a scalar step, of a step on a vector, and of the call of a kernel.
-STEP, VECTOR_STEP, CALL = 0.4, 0.5, 45.0
-# A routine has to save so many nanoseconds. Loops serve other sizes too, so they are not given up
-# for less. Where a loop runs the routine again and again, every call that it saves counts.
-LEAST_SAVED, LEAST_SAVED_REPEATED = 240.0, 40.0
-# The cost of one routine: a longer one is cut, so that LLVM is left in between.
-LONGEST = 32768
 
 
 @dataclass
@@ -45,7 +45,12 @@ class _Routine:
 
     def saves(self, loops: int) -> float:
         """The nanoseconds that it takes less than the same as loops."""
-        return loops * CALL + VECTOR_STEP * self.vector_cost - STEP * self.cost - CALL
+        return (
+            loops * KERNEL_CALL_TIME
+            + VECTOR_STEP_TIME * self.vector_cost
+            - SCALAR_STEP_TIME * self.cost
+            - KERNEL_CALL_TIME
+        )
 
 
 def with_routines(program: Program, lowers: Lowers, repeated: bool = False) -> Program:
@@ -53,9 +58,9 @@ def with_routines(program: Program, lowers: Lowers, repeated: bool = False) -> P
 
     `lowers` says of a node whether kernels compute it, and `repeated` whether a loop runs it all.
     """
-    least = LEAST_SAVED_REPEATED if repeated else LEAST_SAVED
+    least = LEAST_SAVED_IN_LOOP if repeated else LEAST_SAVED_BY_ROUTINE
     # Without so many nodes nothing can be saved.
-    if sum(map(_may_be_tiny, program.nodes)) * CALL < least:
+    if sum(map(_may_be_tiny, program.nodes)) * KERNEL_CALL_TIME < least:
         return program
     # A sum of parts is a sum of many zeros, and their concatenation takes no step.
     found = _with_results(join_parts(add_parts(program)))
@@ -73,14 +78,16 @@ def _with_results(program: Program) -> Program:
         base = node
         while is_strided_view(base):
             (base,) = base.inputs
-        if base is not node and base.inputs and 0 < node.size <= MOST_VIEWED:
+        if base is not node and base.inputs and 0 < node.size <= MOST_VIEWED_SCALARS:
             copies[node] = Node(IDENTITY, (node,), (), node.spec)
     outputs = tuple(copies.get(node, node) for node in program.outputs)
     return Program(program.inputs, (*program.nodes, *copies.values()), outputs)
 
 
 def _may_be_tiny(node: Node) -> bool:
-    return type(node.spec) is not tuple and node.size <= MOST_VIEWED and node.op.view is None
+    return (
+        type(node.spec) is not tuple and node.size <= MOST_VIEWED_SCALARS and node.op.view is None
+    )
 
 
 class _Parts:
@@ -109,7 +116,7 @@ class _Parts:
                 after = at
         template = None
         if node.op.view is not None or node.op.constant:
-            if is_known(node) or (is_strided_view(node) and 0 < node.size <= MOST_VIEWED):
+            if is_known(node) or (is_strided_view(node) and 0 < node.size <= MOST_VIEWED_SCALARS):
                 self.free.add(node)
                 known[node] = after
                 return
@@ -127,7 +134,7 @@ class _Parts:
         known[node] = after
         self._templates[node] = template
         listed = self.routines.setdefault(after, [])
-        if not listed or listed[-1].cost + template.cost > LONGEST:
+        if not listed or listed[-1].cost + template.cost > LONGEST_ROUTINE:
             listed.append(_Routine([]))
         home = self.home[node] = listed[-1]
         home.nodes.append(node)

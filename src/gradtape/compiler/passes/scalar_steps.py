@@ -16,6 +16,16 @@ import numpy as np
 
 from gradtape.caches import remembered
 from gradtape.compiler.passes.compositions import is_composed
+from gradtape.config import (
+    ESTIMATED_VECTOR,
+    FUNCTION_STEPS,
+    LOOPS_PER_LIBRARY_PRODUCT,
+    MOST_COMPUTED_SCALARS,
+    MOST_JOINED_SCALARS,
+    MOST_SCALAR_PRODUCTS,
+    MOST_TEMPLATE_NUMBERS,
+    MOST_VIEWED_SCALARS,
+)
 from gradtape.dtypes import DType
 from gradtape.ir import (
     OPERATORS,
@@ -82,18 +92,6 @@ class Load(NamedTuple):
 Computed = Apply | Combine | Follow
 Step = Computed | Literal | Load
 
-# The most products of elements in a sum of products, and how many calls of loops a library's call
-# for such a sum is worth.
-MOST_PRODUCTS, PRODUCT_LOOPS = 128, 3
-# How long a function takes, in steps of arithmetic.
-FUNCTION = 24
-# Elements of a vector.
-VECTOR = 8
-# The most elements of an array that is computed or moved, of a view or a table, and of a join.
-# Arrays of more than three vectors are faster as loops: the gradient of an LSTM of 28
-# elements took 1.6 ms in registers, and takes 1.1.
-MOST_COMPUTED, MOST_VIEWED, MOST_JOINED = 24, 256, 1024
-
 
 @dataclass(frozen=True)
 class Template:
@@ -137,7 +135,7 @@ def code_of(dtype: DType) -> str:
 def is_table(node: Node) -> bool:
     """Whether a node is the same in every run, and so small that its elements can be literals."""
     one = type(node.spec) is not tuple
-    return one and node.op.constant and not node.inputs and node.size <= MOST_VIEWED
+    return one and node.op.constant and not node.inputs and node.size <= MOST_VIEWED_SCALARS
 
 
 def reduced_axes(node: Node) -> tuple[int, ...]:
@@ -177,8 +175,6 @@ def lines(shape: Shape, axes: tuple[int, ...]) -> Sequence[Ordinals]:
 
 
 _templates: dict[tuple[object, ...], Template | None] = {}
-# The most numbers that all templates hold together; then they are found anew.
-_MOST_HELD = 1 << 20
 _held = [0]
 
 
@@ -201,7 +197,7 @@ def template_of(node: Node, lowers: Lowers) -> Template | None:
         found = _Template(node, lowers).found()
     except NotTiny:
         found = None
-    if _held[0] > _MOST_HELD:
+    if _held[0] > MOST_TEMPLATE_NUMBERS:
         _templates.clear()
         _held[0] = 0
     _held[0] += len(key) + (0 if found is None else found.numbers)
@@ -262,13 +258,13 @@ class _Template:
 
     def _add(self, node: Node) -> list[Ordinals]:
         """The elements of each output of a node."""
-        if is_composed(node) and all(each.size <= MOST_VIEWED for each in node.inputs):
+        if is_composed(node) and all(each.size <= MOST_VIEWED_SCALARS for each in node.inputs):
             found = self._composed(node)
             if found is not None:
                 if type(node.spec) is not tuple:
                     (self._elements[node],) = found
                 return found
-        most = MOST_VIEWED if node.op.join is None else MOST_JOINED
+        most = MOST_VIEWED_SCALARS if node.op.join is None else MOST_JOINED_SCALARS
         if type(node.spec) is tuple or not 0 < node.size <= most:
             raise NotTiny
         self._elements[node] = numbers = self._one(node)
@@ -309,7 +305,7 @@ class _Template:
             return self._contracted(node)
         if not self._lowers(node):
             raise NotTiny
-        if node.size > MOST_COMPUTED and op.join is None:
+        if node.size > MOST_COMPUTED_SCALARS and op.join is None:
             raise NotTiny
         if op.copies is not None:
             return self._moved(node)
@@ -318,7 +314,7 @@ class _Template:
             return self._scanned(node, op.scan)
         if op.reduction is not None:
             return self._reduced(node, op.reduction)
-        self._count(node, 1 if op.function is None else FUNCTION)
+        self._count(node, 1 if op.function is None else FUNCTION_STEPS)
         code = code_of(node.dtype)
         operands = [self._of(parent, node.shape) for parent in node.inputs]
         return [
@@ -337,7 +333,7 @@ class _Template:
 
     def _reduced(self, node: Node, accumulation: Accumulation) -> Ordinals:
         (parent,), code = node.inputs, code_of(node.dtype)
-        if parent.size > MOST_COMPUTED:
+        if parent.size > MOST_COMPUTED_SCALARS:
             raise NotTiny
         self._count(parent, 1)
         numbers = self._of(parent, parent.shape)
@@ -361,7 +357,7 @@ class _Template:
                 sizes[label] = max(n, sizes.get(label, 1))
         every = (*result, *[label for label in sizes if label not in result])
         space = tuple(sizes[label] for label in every)
-        if not 0 < math.prod(space) <= MOST_PRODUCTS or node.dtype.kind == "b":
+        if not 0 < math.prod(space) <= MOST_SCALAR_PRODUCTS or node.dtype.kind == "b":
             raise NotTiny
         operands = []
         for labels, parent in zip(terms, node.inputs, strict=True):
@@ -379,9 +375,9 @@ class _Template:
             for number in products[start + 1 : start + depth]:
                 total = self._step(Apply(OPERATORS.add, (), (total, number), code))
             found.append(total)
-        self._loops += PRODUCT_LOOPS
+        self._loops += LOOPS_PER_LIBRARY_PRODUCT
         self._cost += 2 * len(products)
-        self._vector_cost += 2 * len(products) / VECTOR
+        self._vector_cost += 2 * len(products) / ESTIMATED_VECTOR
         return found
 
     def _scanned(self, node: Node, accumulation: Accumulation) -> Ordinals:
@@ -415,7 +411,7 @@ class _Template:
         found = [0] * node.size
         code = code_of(node.dtype)
         for piece in copies:
-            if math.prod(piece.shape) > MOST_COMPUTED:
+            if math.prod(piece.shape) > MOST_COMPUTED_SCALARS:
                 raise NotTiny
             targets = self._places(piece.shape, piece.target, piece.start, piece.writes)
             for target, number in zip(targets, self._source(piece), strict=True):
@@ -492,4 +488,4 @@ class _Template:
         """Count steps for all elements of a node."""
         weight *= 2 if node.dtype.kind == "c" else 1
         self._cost += weight * node.size
-        self._vector_cost += weight * -(-node.size // VECTOR)
+        self._vector_cost += weight * -(-node.size // ESTIMATED_VECTOR)

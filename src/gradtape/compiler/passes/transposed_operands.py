@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections import Counter
 
 from gradtape.compiler.passes.rewrite import Rewriting, readers_of, rewrite
+from gradtape.config import LONGEST_TRANSPOSED_CHAIN
 from gradtape.ir import OPERATORS, Node, Program, View, rebuilt, spec
 from gradtape.ir.origin import LINES, follow
 from gradtape.ops.arrays.movement import PERMUTE_DIMS, RESHAPE
 
 _Axes = tuple[int, ...]
-# A chain of more ops takes much longer than reading its operand across rows.
-LONGEST = 64
 
 
 def delay_transposes(program: Program) -> Program:
@@ -44,7 +43,7 @@ def _delayed(node: Node, readers: Counter[Node], new: dict[Node, Node]) -> Node 
     axes = _axes(node, readers)
     if axes is None or not _is_chain(node, readers):
         return None
-    found = _untransposed(node, axes, readers, new, LONGEST)
+    found = _untransposed(node, axes, readers, new, LONGEST_TRANSPOSED_CHAIN)
     return None if found is None else _permuted(found, axes)
 
 
@@ -59,7 +58,7 @@ def _is_transposed(node: Node, readers: Counter[Node]) -> bool:
 
 def _axes(node: Node, readers: Counter[Node]) -> _Axes | None:
     """How the large operands of a chain of element-wise ops are transposed."""
-    for _ in range(LONGEST):
+    for _ in range(LONGEST_TRANSPOSED_CHAIN):
         if not _is_chain(node, readers):
             return None
         large = [parent for parent in node.inputs if parent.shape == node.shape]

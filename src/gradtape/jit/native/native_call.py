@@ -21,6 +21,7 @@ import numpy as np
 from gradtape.compiler.cpython import call_context
 from gradtape.compiler.emit.plans.instructions import FIRST, SCALARS, STATUS
 from gradtape.compiler.lower.plan import SlotLayout
+from gradtape.config import SMALL_BUFFER
 from gradtape.dtypes import World
 from gradtape.ir.node import Node
 from gradtape.jit.native.call_slot import compile_guards, install
@@ -122,7 +123,7 @@ class CallContext:
         first = FIRST + len(layout.arrays)
         taken = [(first + number, size) for number, size in enumerate(layout.written)]
         presets |= dict(enumerate(layout.unset, start=first + len(taken)))
-        if layout.arena > buffers.SMALL:
+        if layout.arena > SMALL_BUFFER:
             taken.append((0, layout.arena))
         elif layout.arena:
             presets[0] = self._keep(buffers.allocate(layout.arena)).address
@@ -187,7 +188,7 @@ class CallContext:
     def _buffer_row(self, slot: int, nbytes: int) -> tuple[int, ...]:
         capacity = buffers.capacity_for(nbytes)
         # The pool notes when large capacities are asked for, so these are left to it.
-        pop = id(self._keep(buffers.taker(capacity))) if nbytes <= buffers.SMALL else 0
+        pop = id(self._keep(buffers.taker(capacity))) if nbytes <= SMALL_BUFFER else 0
         return slot, pop, capacity, id(self._keep(nbytes))
 
     def _leaf_rows(

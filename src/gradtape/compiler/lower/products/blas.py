@@ -26,17 +26,11 @@ from gradtape.compiler.lower.products.tiled_products import leading_strides, mat
 from gradtape.compiler.objects.emission import Source
 from gradtape.compiler.objects.llvm import NativeFunction, NativeModule, add_symbol, callable_at
 from gradtape.compiler.thread_team import get_num_threads
+from gradtape.config import GEMM_GRAINS, GEMV_GRAINS, PARALLEL_GEMM_WORK, PARALLEL_GEMV_WORK
 from gradtape.dtypes import DTypeLike
 from gradtape.ops.blas_lapack import LETTERS, library
 
 LARGEST = 2**31 - 1
-
-# From so many multiplications on a product is cut, at multiples of these rows and columns: whole
-# tiles of the library's innermost kernels.
-GEMM_WORK = 200_000
-GEMV_WORK = 100_000
-GEMM_ROWS = (8, 32)
-GEMV_ROWS = (16, 16)
 
 
 def gemm_instruction(
@@ -152,8 +146,8 @@ def _instruction(letter: str, words: GemmArguments) -> Instruction:
     kernels = _kernels(letter)
     vector = _as_matrix_times_vector(words)
     if vector is not None:
-        return _cut(NativeFunction(kernels, "gemv"), vector, GEMV_WORK, GEMV_ROWS)
-    return _cut(NativeFunction(kernels, "gemm"), words, GEMM_WORK, GEMM_ROWS)
+        return _cut(NativeFunction(kernels, "gemv"), vector, PARALLEL_GEMV_WORK, GEMV_GRAINS)
+    return _cut(NativeFunction(kernels, "gemm"), words, PARALLEL_GEMM_WORK, GEMM_GRAINS)
 
 
 def _as_matrix_times_vector(words: GemmArguments) -> GemmArguments | None:

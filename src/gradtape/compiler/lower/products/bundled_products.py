@@ -12,7 +12,6 @@ from gradtape.compiler.emit.plans.instructions import Instruction
 from gradtape.compiler.lower.products.dot_products import dot_instruction
 from gradtape.compiler.lower.products.lane_products import lane_instruction
 from gradtape.compiler.lower.products.tiled_products import (
-    PARALLEL_WORK,
     Contraction,
     LoopAxis,
     Words,
@@ -21,15 +20,13 @@ from gradtape.compiler.lower.products.tiled_products import (
 from gradtape.compiler.machine_limits import second_cache
 from gradtape.compiler.objects import llvm
 from gradtape.compiler.thread_team import get_num_threads
-
-# What the range of several instructions is cut into: the same share of each for every thread.
-SHARES = 5040
-# The second cache, where it is not known; and the fewest tiles of the largest contraction that are
-# computed at a time, because each time packs the right operands again.
-LEAST_CACHE = 1 << 20
-LEAST_TILES = 64
-# Panels of columns are narrow if threads would wait for so much of their time without.
-LEAST_EVENNESS = 0.6
+from gradtape.config import (
+    ASSUMED_SECOND_CACHE,
+    BUNDLE_SHARES,
+    LEAST_PANEL_EVENNESS,
+    LEAST_TILES_AT_ONCE,
+    PARALLEL_PRODUCT_WORK,
+)
 
 
 def bundled(products: Sequence[Contraction], nbytes: int) -> Instruction:
@@ -47,15 +44,17 @@ def bundled(products: Sequence[Contraction], nbytes: int) -> Instruction:
     else:
         parts = [instruction_of(product) for product in products]
         most = max(_words(part).outer_rows * _words(part).tiles for part in parts)
-        times = min(nbytes // (second_cache() or LEAST_CACHE), most // LEAST_TILES)
+        times = min(nbytes // (second_cache() or ASSUMED_SECOND_CACHE), most // LEAST_TILES_AT_ONCE)
         if times > 1:
             parts = [_by_rows(part) for part in parts]
-    words = BundleArguments(len(parts), SHARES, SHARES // max(times, 1))
+    words = BundleArguments(len(parts), BUNDLE_SHARES, BUNDLE_SHARES // max(times, 1))
     work = sum(part.work for part in parts)
-    parallel = work >= PARALLEL_WORK
+    parallel = work >= PARALLEL_PRODUCT_WORK
     function = llvm.NativeFunction(module_of(bundle_ir), "bundle")
     code = (function, [part.code for part in parts])
-    return Instruction(function, words, SHARES, 1, parallel, work, code=code, parts=tuple(parts))
+    return Instruction(
+        function, words, BUNDLE_SHARES, 1, parallel, work, code=code, parts=tuple(parts)
+    )
 
 
 def instruction_of(product: Contraction) -> Instruction:
@@ -82,7 +81,7 @@ def _adding_parts(products: Sequence[Contraction]) -> list[Instruction]:
     split = max(evenness, key=evenness.__getitem__)
     if split == frame.SPLIT_BATCH and batch < pieces:
         parts = [_in_pieces(product, pieces).instruction() for product in products]
-    elif evenness[split] < LEAST_EVENNESS:
+    elif evenness[split] < LEAST_PANEL_EVENNESS:
         parts = [product.instruction(narrow=True) for product in products]
         split = frame.SPLIT_PANELS
     return [_split(part, split) for part in parts]

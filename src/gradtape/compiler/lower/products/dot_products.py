@@ -21,12 +21,7 @@ from gradtape.compiler.lower.products.tiled_products import (
     shared_instruction,
 )
 from gradtape.compiler.objects import llvm
-from gradtape.config import DOT_PANEL_BYTES
-
-# Lanes must be used so many times better than by tiles, whose sums need not be added up, and the
-# right operand must be packed for so many rows.
-BETTER = 1.5
-LEAST_ROWS = 32
+from gradtape.config import BETTER_LANES_OF_DOTS, DOT_PANEL_BYTES, LEAST_DOT_ROWS
 
 
 def dot_instruction(product: Contraction) -> Instruction | None:
@@ -36,12 +31,12 @@ def dot_instruction(product: Contraction) -> Instruction | None:
     lanes = bits // (8 * item)
     if dtype.kind != "f" or product.adds or not count_of(product.depth):
         return None
-    if 2 * columns > lanes or count_of(product.rows) < LEAST_ROWS:
+    if 2 * columns > lanes or count_of(product.rows) < LEAST_DOT_ROWS:
         return None
     apart, run = _runs(product.depth, item)
     vectors = -(-count_of(run) // lanes)
     packed = count_of(apart) * vectors * columns * lanes * item
-    if count_of(run) < BETTER * columns * vectors or packed > DOT_PANEL_BYTES:
+    if count_of(run) < BETTER_LANES_OF_DOTS * columns * vectors or packed > DOT_PANEL_BYTES:
         return None
     return _instruction(product, dot_shape(item, bits, columns), apart, run)
 

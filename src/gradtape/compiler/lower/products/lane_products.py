@@ -19,9 +19,7 @@ from gradtape.compiler.lower.products.tiled_products import (
     shared_instruction,
 )
 from gradtape.compiler.objects import llvm
-
-# The fewest items of a batch, as a share of a vector.
-LEAST = 0.25
+from gradtape.config import LEAST_LANE_SHARE
 
 
 def lane_instruction(product: Contraction) -> Instruction | None:
@@ -32,7 +30,7 @@ def lane_instruction(product: Contraction) -> Instruction | None:
         return None
     (lane,) = batch
     beside = lane.a == lane.c == item and lane.b in (0, item)
-    if not beside or lane.length * item * 8 < LEAST * bits:
+    if not beside or lane.length * item * 8 < LEAST_LANE_SHARE * bits:
         return None
     row, rows = product.row_axes()
     depth = sorted(longer(product.depth), key=lambda axis: -max(abs(axis.a), abs(axis.b)))

@@ -25,50 +25,34 @@ from gradtape.compiler.machine_limits import second_cache
 from gradtape.compiler.objects import llvm
 from gradtape.compiler.objects.emission import Source
 from gradtape.compiler.thread_team import get_num_threads
-from gradtape.config import CACHE_LINE, PANEL_DEPTH, TILE_ROWS_BESIDE, TILE_RUN, TURNED_TILES_BYTES
+from gradtape.config import (
+    CACHE_LINE,
+    DEEPEST_TILED,
+    DIRECT_TILE_ROWS,
+    HELD_LEFT_BYTES,
+    HELD_LEFT_BYTES_APART,
+    HELD_LEFT_BYTES_IN_HALVES,
+    INNER_TILE_DEPTH,
+    INNER_TILE_ROWS,
+    LEAST_PACKED_ROWS,
+    LEFT_BLOCK_BYTES,
+    LONGEST_OFFSET_TABLE,
+    PANEL_DEPTH,
+    PARALLEL_PRODUCT_WORK,
+    SCATTERED_ROWS,
+    SHALLOW_DEPTH,
+    SHALLOW_ROWS,
+    SHALLOW_WORK,
+    STRIDED_PANEL_DEPTH,
+    TILE_ROWS_BESIDE,
+    TILE_RUN,
+    TURNED_COLUMNS,
+    TURNED_TILES_BYTES,
+    UNPACKED_COLUMNS,
+    UNPACKED_WORK,
+)
 from gradtape.dtypes import DTypeLike
 from gradtape.records import dataclass
-
-# Axes stay outside the tables if at least so many rows, or so much depth, remain inside.
-INNER_ROWS = 48
-INNER_DEPTH = 64
-# Bytes of the left operand that stay in the second cache while all panels pass, at least, and the
-# fewest rows for which a panel is packed.
-BLOCK = 1 << 17
-LEAST_ROWS = 64
-# Turning tiles of the left operand pays from so many columns on, if each step of depth is in a line
-# of the cache of its own.
-TURNED_COLUMNS = 256
-# The depth of a panel, if each step of depth is in a line of the cache of its own and tiles are not
-# turned: the lines stay in the innermost cache, and their pages in its table, while rows pass that
-# share them. With 256, derivatives by kernels took a tenth longer.
-STRIDED_DEPTH = 64
-# The right operand is not packed for at most so many rows.
-DIRECT_ROWS = 64
-# The most entries of a table.
-LONGEST = 1 << 21
-# Which products tiles compute faster than OpenBLAS was measured on one core and on two, with its
-# kernels for AVX2 and for AVX-512. Beyond a few columns, the left operand must have at most so many
-# bytes, by the size of an element (less if its rows do not lie in runs), and the depth a bound; in
-# float32 a left operand whose rows are one block may be of any depth, because each panel is packed
-# once.
-DEEPEST = 2048
-HELD = {4: 1 << 19, 8: 1 << 18}
-HELD_IN_HALVES = {4: 1 << 20, 8: 1 << 18}
-HELD_APART = 1 << 16
-# With AVX-512, OpenBLAS takes products up to so many multiplications without packing, at full speed
-# even for few rows; only a transposed right operand slows it down, from so many columns on.
-UNPACKED_WORK = 1_000_000
-UNPACKED_COLUMNS = 32
-# If vectors of 512 bits are computed at full speed, BLAS is slower only for the following: the
-# deepest product by the size of an element, the fewest rows that a packed panel must serve (more if
-# its columns are read one by one), and the fewest multiplications.
-SHALLOW = {4: 160, 8: 256}
-SHALLOW_ROWS = 32
-SCATTERED_ROWS = 256
-SHALLOW_WORK = 2_000_000
-# Multiplications below which a second thread costs more than it brings.
-PARALLEL_WORK = 100_000
 
 Words = TileArguments | DotArguments | LaneArguments
 
@@ -108,16 +92,18 @@ class Contraction:
         """Whether its tables are of a bearable size, and no axis is empty."""
         (_, rows), (_, depth) = self.row_axes(), self.depth_axes()
         longest = max(map(count_of, (self.batch, rows, self.columns, depth)))
-        return self.work > 0 and longest <= LONGEST
+        return self.work > 0 and longest <= LONGEST_OFFSET_TABLE
 
     def row_axes(self) -> tuple[LoopAxis, list[LoopAxis]]:
         """The outer axis of rows, which is in no table, and the inner ones."""
-        return with_outer(sorted(longer(self.rows), key=lambda axis: -abs(axis.a)), INNER_ROWS)
+        return with_outer(sorted(longer(self.rows), key=lambda axis: -abs(axis.a)), INNER_TILE_ROWS)
 
     def depth_axes(self) -> tuple[LoopAxis, list[LoopAxis]]:
         """The outer axis of the depth, which is in no table, and the inner ones."""
         depth = sorted(longer(self.depth), key=lambda axis: -max(abs(axis.a), abs(axis.b)))
-        return with_outer(depth, INNER_DEPTH) if count_of(depth) > PANEL_DEPTH else (ONE, depth)
+        return (
+            with_outer(depth, INNER_TILE_DEPTH) if count_of(depth) > PANEL_DEPTH else (ONE, depth)
+        )
 
     @property
     def work(self) -> int:
@@ -143,7 +129,9 @@ class Contraction:
         in_runs = across == item or (item == 4 and _turns(n, across))
         if n <= (64 if in_runs else 32):
             return True
-        return _is_held(m, k, item, in_runs, HELD_IN_HALVES if host.bits == 512 else HELD)
+        return _is_held(
+            m, k, item, in_runs, HELD_LEFT_BYTES_IN_HALVES if host.bits == 512 else HELD_LEFT_BYTES
+        )
 
     def instruction(self, narrow: bool = False) -> Instruction:
         """The instruction that computes it; no axis but those of the depth may be empty.
@@ -177,10 +165,12 @@ class Contraction:
         batch_table, rows_a, rows_c, columns_b, depth_a, depth_b = (
             table.ctypes.data for table in tables
         )
-        panel_depth = PANEL_DEPTH if turns or across < CACHE_LINE else STRIDED_DEPTH
+        panel_depth = PANEL_DEPTH if turns or across < CACHE_LINE else STRIDED_PANEL_DEPTH
         deep_inside = max(min(count_of(depth), panel_depth), 1)
-        held = BLOCK if turns else block_bytes()
-        blocks = _blocks(row, rows, max(held // (deep_inside * item), LEAST_ROWS), shape.rows)
+        held = LEFT_BLOCK_BYTES if turns else block_bytes()
+        blocks = _blocks(
+            row, rows, max(held // (deep_inside * item), LEAST_PACKED_ROWS), shape.rows
+        )
         lie = packing.SCATTERED
         if dtype.kind == "c":
             lie = packing.COMPLEX
@@ -210,7 +200,7 @@ class Contraction:
 
     def _is_read_directly(self, n: int, columns: np.ndarray, shape: TileShape) -> bool:
         """Whether tiles read vectors of the right operand where they lie."""
-        few = count_of(self.rows) <= DIRECT_ROWS
+        few = count_of(self.rows) <= DIRECT_TILE_ROWS
         return few and n % shape.width == 0 and _in_one_run(columns, shape.size)
 
 
@@ -258,7 +248,7 @@ def _is_shallow(m: int, n: int, k: int, item: int, dense: bool) -> bool:
     width = shape_for(item, 512, n).width
     panels = -(-n // width)
     return (
-        k <= SHALLOW[item]
+        k <= SHALLOW_DEPTH[item]
         and m >= (SHALLOW_ROWS if dense else SCATTERED_ROWS)
         and panels >= 4
         and 10 * panels * width <= 11 * n
@@ -268,9 +258,9 @@ def _is_shallow(m: int, n: int, k: int, item: int, dense: bool) -> bool:
 
 def _is_held(m: int, k: int, item: int, in_runs: bool, held: Mapping[int, int]) -> bool:
     """Whether the left operand, or in float32 a block of it, stays in the second cache."""
-    if item == 4 and in_runs and m * PANEL_DEPTH * item <= BLOCK:
+    if item == 4 and in_runs and m * PANEL_DEPTH * item <= LEFT_BLOCK_BYTES:
         return True
-    return k <= DEEPEST and m * k * item <= (held[item] if in_runs else HELD_APART)
+    return k <= DEEPEST_TILED and m * k * item <= (held[item] if in_runs else HELD_LEFT_BYTES_APART)
 
 
 def count_of(axes: LoopAxes) -> int:
@@ -328,7 +318,7 @@ def _in_runs(offsets: np.ndarray, length: int, item: int) -> bool:
 @functools.cache
 def block_bytes() -> int:
     """Bytes of the left operand that stay in the second cache: a quarter of it."""
-    return max(second_cache() // 4, BLOCK)
+    return max(second_cache() // 4, LEFT_BLOCK_BYTES)
 
 
 def _blocks(row: LoopAxis, rows: LoopAxes, fitting: int, tile: int) -> tuple[int, int]:
@@ -369,7 +359,7 @@ def shared_instruction(
 ) -> Instruction:
     """The instruction whose range is what the threads share; it holds the tables."""
     split, total = _cut(words, panels)
-    parallel, words = work >= PARALLEL_WORK and total > 1, words._replace(split=split)
+    parallel, words = work >= PARALLEL_PRODUCT_WORK and total > 1, words._replace(split=split)
     return Instruction(function, words, total, 1, parallel, work, code=(tables, function))
 
 
