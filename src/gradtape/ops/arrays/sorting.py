@@ -136,11 +136,9 @@ def _sort_numpy(x: np.ndarray, axis: int, descending: bool) -> np.ndarray:
     return np.flip(found, axis) if descending else found
 
 
-def _sorted_like(
-    tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...], axis: int, descending: bool
-) -> Node:
-    order = apply(ARGSORT, inputs, (axis, descending, True))
-    return apply(TAKE_ALONG_AXIS, (tangents[0], order), (axis,))
+def _sorted_like(t: Node, y: Node, x: Node, axis: int, descending: bool) -> Node:
+    order = apply(ARGSORT, (x,), (axis, descending, True))
+    return apply(TAKE_ALONG_AXIS, (t, order), (axis,))
 
 
 SORT = define(
@@ -149,7 +147,7 @@ SORT = define(
     params=("axis", "descending"),
     spec=lambda x, axis, descending: x,
     numpy=_sort_numpy,
-    jvp=_sorted_like,
+    push=_sorted_like,
     batch=batching.shifted("axis"),
     examples=independence.along_axes,
     sparsity=lanes,

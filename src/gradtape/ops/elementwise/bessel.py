@@ -66,7 +66,7 @@ def _of_order(
     record = elementwise(
         name,
         doc,
-        ("float(gt.i0(0.0))", "1.0"),
+        ("0.0", 1.0),
         [partial],
         function_of=lambda order: _function_of(kind, order),
         accepts="float",
@@ -200,7 +200,7 @@ def _scaled(name: str, kind: str, doc: str, **more: Any) -> Callable[..., Any]:
     record: Callable[..., Any] = elementwise(
         name,
         doc,
-        ("float(gt.i0(0.0))", "1.0"),
+        ("0.0", 1.0),
         [lambda y, x, order, times: record(order, times + 1, x)],
         function_of=lambda order, times: _scaled_of(kind, order, times),
         accepts="float",

@@ -6,7 +6,6 @@ the real inner product Re(conj(a) * b). The derivatives of abs, angle and sign a
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -41,31 +40,14 @@ def _if_complex(y: Node, operands: tuple[RuleInput, ...]) -> OpReads:
     return (elements if operands[0].spec.dtype.kind == "c" else nothing)(y, operands)
 
 
-def _times_i(node: Node) -> Node:
-    return node * 1j
-
-
-def _real_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...]) -> Node:
-    return cast(g, inputs[0].dtype)
-
-
-def _imag_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...]) -> Node:
-    return imag(tangents[0]) if _is_complex(inputs[0]) else zeros_like(y)
-
-
-def _imag_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...]) -> Node:
-    (z,) = inputs
-    return _times_i(cast(g, z.dtype)) if _is_complex(z) else zeros_like(z)
-
-
 real: Unary = elementwise(
     "real",
     "Real part; a real operand is its own.",
-    ("float(gt.real(1.0 + 2.0j))", "1.0"),
+    ("1.0 + 2.0j", 1.0),
     numpy=lambda x: x.real,
     accepts="any",
-    jvp=lambda tangents, y, inputs: real(tangents[0]) if _is_complex(inputs[0]) else tangents[0],
-    vjp=_real_vjp,
+    push=lambda t, y, z: real(t) if _is_complex(z) else t,
+    pull=lambda g, y, z: cast(g, z.dtype),
     result="real",
     llvm=lambda b, x: b.real(x),
     linear=Linear((0,)),
@@ -73,11 +55,11 @@ real: Unary = elementwise(
 imag = elementwise(
     "imag",
     "Imaginary part; of a real operand 0.",
-    ("float(gt.imag(1.0 + 2.0j))", "2.0"),
+    ("1.0 + 2.0j", 2.0),
     numpy=lambda x: x.imag,
     accepts="any",
-    jvp=_imag_jvp,
-    vjp=_imag_vjp,
+    push=lambda t, y, z: imag(t) if _is_complex(z) else zeros_like(y),
+    pull=lambda g, y, z: cast(g, z.dtype) * 1j if _is_complex(z) else zeros_like(z),
     result="real",
     sparsity=_if_complex,
     llvm=lambda b, x: b.imaginary(x),
@@ -86,43 +68,35 @@ imag = elementwise(
 conj = elementwise(
     "conj",
     "Complex conjugate.",
-    ("complex(gt.conj(1.0 + 2.0j))", "(1-2j)"),
+    ("1.0 + 2.0j", 1 - 2j),
     numpy=lambda x: np.conjugate(x) if x.dtype.kind == "c" else x,
     accepts="any",
-    jvp=lambda tangents, y, inputs: conjugate(tangents[0]),
-    vjp=lambda index, g, y, inputs: conjugate(g),
+    push=lambda t, y, z: conjugate(t),
+    pull=lambda g, y, z: conjugate(g),
     linear=Linear((0,)),
     llvm=lambda b, x: b.conjugate(x),
 )
 
 
-def _abs_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...]) -> Node:
-    (z,) = inputs
-    return real(conjugate(sign(z)) * tangents[0]) if _is_complex(z) else sign(z) * tangents[0]
-
-
-def _abs_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...]) -> Node:
-    return g * sign(inputs[0])
-
-
 abs = elementwise(
     "abs",
     "Absolute value; derivative 0 at 0.",
-    ("float(gt.abs(3.0 + 4.0j))", "5.0"),
+    ("3.0 + 4.0j", 5.0),
     accepts="numeric",
-    jvp=_abs_jvp,
-    vjp=_abs_vjp,
+    push=lambda t, y, z: real(conjugate(sign(z)) * t) if _is_complex(z) else sign(z) * t,
+    pull=lambda g, y, z: g * sign(z),
     result="real",
     domains=_NONZERO,
     llvm=lowering.absolute,
 )
 
 
-def _turn(tangent: Node, z: Node) -> Node:
+def _turn(tangent: Node, y: Node, z: Node) -> Node:
     """The part of a tangent that rotates z; the map is symmetric, so it serves both modes."""
-    direction = sign(z)
-    turning = _over(imag(conjugate(direction) * tangent), abs(z))
-    return _times_i(direction) * turning
+    if not _is_complex(z):
+        return zeros_like(y)
+    turning = _over(imag(conjugate(sign(z)) * tangent), abs(z))
+    return sign(z) * 1j * turning
 
 
 def _sign_kernel(x: Array) -> Array:
@@ -139,40 +113,32 @@ def _sign_kernel(x: Array) -> Array:
 sign = elementwise(
     "sign",
     "-1, 0 or 1; z / |z| for complex numbers.",
-    ("float(gt.sign(-2.0))", "-1.0"),
+    ("-2.0", -1.0),
     numpy=_sign_kernel,
     accepts="numeric",
-    jvp=lambda tangents, y, inputs: (
-        _turn(tangents[0], inputs[0]) if _is_complex(inputs[0]) else zeros_like(y)
-    ),
-    vjp=lambda index, g, y, inputs: (
-        _turn(g, inputs[0]) if _is_complex(inputs[0]) else zeros_like(y)
-    ),
+    push=_turn,
+    pull=_turn,
     domains=_NONZERO,
     llvm=lowering.for_complex(complex_formulas.sign, lowering.sign),
     sparsity=_if_complex,
 )
 
 
-def _angle_jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...]) -> Node:
-    (z,) = inputs
-    if not _is_complex(z):
-        return zeros_like(y)
-    return _over(imag(conjugate(sign(z)) * tangents[0]), abs(z))
+def _push_angle(t: Node, y: Node, z: Node) -> Node:
+    return _over(imag(conjugate(sign(z)) * t), abs(z)) if _is_complex(z) else zeros_like(y)
 
 
-def _angle_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...]) -> Node:
-    (z,) = inputs
-    return _times_i(sign(z)) * _over(g, abs(z)) if _is_complex(z) else zeros_like(z)
+def _pull_angle(g: Node, y: Node, z: Node) -> Node:
+    return sign(z) * 1j * _over(g, abs(z)) if _is_complex(z) else zeros_like(z)
 
 
 angle = elementwise(
     "angle",
     "Angle with the real axis, in radians.",
-    ("round(float(gt.angle(1.0j)), 6)", str(round(math.pi / 2, 6))),
+    ("1.0j", 1.570796),
     numpy=lambda z: np.arctan2(z.imag, z.real),
-    jvp=_angle_jvp,
-    vjp=_angle_vjp,
+    push=_push_angle,
+    pull=_pull_angle,
     result="real",
     domains=_NONZERO,
     sparsity=_if_complex,

@@ -270,7 +270,7 @@ TRUNCATED_NORMAL = define(
 shift = elementwise(
     "shift",
     "Sum of two operands, rounded on its own.",
-    ("float(shift(1.0, 2.0))", "3.0"),
+    (),
     [lambda y, a, b: 1, lambda y, a, b: 1],
     numpy=np.add,
     arity=2,

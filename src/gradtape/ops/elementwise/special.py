@@ -42,7 +42,7 @@ def _scipy() -> ModuleType:
 erf: Unary = elementwise(
     "erf",
     "Error function.",
-    ("float(gt.erf(0.0))", "0.0"),
+    ("0.0", 0.0),
     [lambda y, x: _SLOPE * exp(-square(x))],
     numpy=lambda x: _scipy().erf(x),
     accepts="float",
@@ -50,7 +50,7 @@ erf: Unary = elementwise(
 erfc: Unary = elementwise(
     "erfc",
     "1 - erf(x), exact where erf is close to 1.",
-    ("float(gt.erfc(0.0))", "1.0"),
+    ("0.0", 1.0),
     [lambda y, x: -_SLOPE * exp(-square(x))],
     numpy=lambda x: _scipy().erfc(x),
     accepts="float",
@@ -58,7 +58,7 @@ erfc: Unary = elementwise(
 erfinv: Unary = elementwise(
     "erfinv",
     "Inverse of the error function.",
-    ("float(gt.erfinv(0.0))", "0.0"),
+    ("0.0", 0.0),
     [lambda y, x: (1.0 / _SLOPE) * exp(square(y))],
     numpy=lambda x: _scipy().erfinv(x),
     accepts="float",
@@ -67,7 +67,7 @@ erfinv: Unary = elementwise(
 erfcinv: Unary = elementwise(
     "erfcinv",
     "Inverse of erfc, exact for tiny arguments.",
-    ("float(gt.erfcinv(1.0))", "0.0"),
+    ("1.0", 0.0),
     [lambda y, x: _erfcinv_slope(x)],
     # SciPy gives -0.0 at 1; adding 0 gives 0.0.
     numpy=lambda x: _scipy().erfcinv(x) + x.dtype.type(0),
@@ -78,7 +78,7 @@ erfcinv: Unary = elementwise(
 _erfcinv_slope: Unary = elementwise(
     "erfcinv_slope",
     "Derivative of erfcinv.",
-    ("float(gt.erfcinv(1.0))", "0.0"),
+    ("1.0", 0.0),
     [lambda y, x: 2.0 * erfcinv(x) * square(y)],
     accepts="float",
     domains=[(0.3, 1.7)],
@@ -87,7 +87,7 @@ _erfcinv_slope: Unary = elementwise(
 ndtr: Unary = elementwise(
     "ndtr",
     "Distribution function of the standard normal.",
-    ("float(gt.ndtr(0.0))", "0.5"),
+    ("0.0", 0.5),
     [lambda y, x: (1.0 / math.sqrt(2.0 * math.pi)) * exp(-0.5 * square(x))],
     numpy=lambda x: _ndtr_kernel(x),
     accepts="float",
@@ -95,7 +95,7 @@ ndtr: Unary = elementwise(
 log_sigmoid: Unary = elementwise(
     "log_sigmoid",
     "Logarithm of the logistic function, without overflow.",
-    ("round(float(gt.log_sigmoid(0.0)), 6)", "-0.693147"),
+    ("0.0", -0.693147),
     [lambda y, x: sigmoid(-x)],
     numpy=lambda x: -np.logaddexp(-x, x.dtype.type(0)),
     accepts="float",
@@ -129,7 +129,7 @@ def _ndtr_kernel(x: np.ndarray) -> np.ndarray:
 lgamma: Unary = elementwise(
     "lgamma",
     "Logarithm of |Γ(x)|.",
-    ("float(gt.lgamma(1.0))", "0.0"),
+    ("1.0", 0.0),
     [lambda y, x: digamma(x)],
     numpy=lambda x: _scipy().gammaln(x),
     accepts="float",
@@ -138,7 +138,7 @@ lgamma: Unary = elementwise(
 digamma: Unary = elementwise(
     "digamma",
     "Derivative of lgamma.",
-    ("round(float(gt.digamma(1.0)), 6)", "-0.577216"),
+    ("1.0", -0.577216),
     [lambda y, x: polygamma(1, x)],
     numpy=lambda x: _scipy().psi(x),
     accepts="float",
@@ -164,7 +164,7 @@ def _polygamma_natively(y: Node) -> NativeCall:
 _record_polygamma = elementwise(
     "polygamma",
     "Derivative of digamma, of any order from 1.",
-    ("round(float(gt.polygamma(1, 1.0)), 6)", "1.644934"),
+    ("1, 1.0", 1.644934),
     [lambda y, x, n: polygamma(n + 1, x)],
     numpy=_polygamma,
     accepts="float",
@@ -212,7 +212,7 @@ def _xlogy_partial(y: Node, a: Node, b: Node) -> Node:
 xlogy = elementwise(
     "xlogy",
     "x log(y), 0 where x is 0.",
-    ("float(gt.xlogy(0.0, 0.0))", "0.0"),
+    ("0.0, 0.0", 0.0),
     [lambda y, a, b: log(b), _xlogy_partial],
     numpy=lambda a, b: _scipy().xlogy(a, b),
     arity=2,
@@ -224,7 +224,7 @@ xlogy = elementwise(
 multiply_no_nan: Binary = elementwise(
     "multiply_no_nan",
     "x y, 0 where y is 0 even if x is infinite or NaN.",
-    ("float(gt.multiply_no_nan(-np.inf, 0.0))", "0.0"),
+    ("-np.inf, 0.0", 0.0),
     [lambda z, x, y: y, lambda z, x, y: x],
     numpy=lambda x, y: np.where(y == 0, y.dtype.type(0), x * y),
     arity=2,
@@ -236,7 +236,7 @@ multiply_no_nan: Binary = elementwise(
 _record_sinc: Callable[..., Any] = elementwise(
     "sinc",
     "Derivative of sinc, of any order from 0.",
-    ("float(gt.sinc(0.0))", "1.0"),
+    ("0.0", 1.0),
     [lambda y, x, order: _record_sinc(order + 1, x)],
     params=("order",),
     sample_params=({"order": 0}, {"order": 1}, {"order": 4}),

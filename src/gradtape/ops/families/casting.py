@@ -37,19 +37,12 @@ def _cast_spec(x: Spec, dtype: DType) -> Spec:
     return spec(x.shape, dtype)
 
 
-def _cast_jvp(
-    tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...], dtype: DType
-) -> Node | None:
-    return cast(tangents[0], dtype) if dtype.kind in "fc" else None
-
-
-def _cast_vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...], dtype: DType) -> Node | None:
-    source = inputs[0].dtype
-    if source.kind not in "fc" or dtype.kind not in "fc":
+def _pull_cast(g: Node, y: Node, x: Node, dtype: DType) -> Node | None:
+    if x.dtype.kind not in "fc" or dtype.kind not in "fc":
         return None
-    if dtype.kind == "c" and source.kind == "f":
+    if dtype.kind == "c" and x.dtype.kind == "f":
         g = apply(REGISTRY["real"], (g,))
-    return cast(g, source)
+    return cast(g, x.dtype)
 
 
 def _cast_numpy(x: Array, dtype: DType) -> Array:
@@ -63,8 +56,8 @@ CAST = define(
     params=("dtype",),
     spec=_cast_spec,
     numpy=_cast_numpy,
-    jvp=_cast_jvp,
-    vjp=_cast_vjp,
+    push=lambda t, y, x, dtype: cast(t, dtype) if dtype.kind in "fc" else None,
+    pull=_pull_cast,
     mask=lambda index, mask, y, inputs, dtype: mask,
     linear=Linear((0,)),
     llvm=lambda b, x, dtype: b.cast(x, dtype),

@@ -85,14 +85,27 @@ FAMILIES: dict[str, dict[str, Any]] = {
 
 
 def define(
-    name: str, family: str, *, transpose: Rule | None = None, undefined: str = "", **fields: Any
+    name: str,
+    family: str,
+    *,
+    transpose: Rule | None = None,
+    push: Rule | None = None,
+    pull: Rule | None = None,
+    undefined: str = "",
+    **fields: Any,
 ) -> Op:
     """Declare an op with the rules of its family; `fields` are fields of Op.
 
     An op that is linear in its first operand gives `transpose(g, *inputs, **params)`, which carries
-    a cotangent back to that operand. An op without derivatives says why they are `undefined`.
+    a cotangent back to that operand. An op with one operand gives `push(t, y, x, **params)`, which
+    carries a tangent on, and `pull(g, y, x, **params)`, which carries a cotangent back. An op
+    without derivatives says why they are `undefined`.
     """
     rules = dict(FAMILIES.get(family, {}))
+    if push is not None:
+        rules["jvp"] = lambda tangents, y, inputs, **params: push(tangents[0], y, *inputs, **params)
+    if pull is not None:
+        rules["vjp"] = lambda index, g, y, inputs, **params: pull(g, y, *inputs, **params)
     if transpose is not None:
 
         def vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...], **params: Any) -> Any:

@@ -29,6 +29,8 @@ from gradtape.ops.families.sparsity import RuleInput, stretched
 from gradtape.ops.families.vector_code import LlvmRule
 
 Domain = tuple[float, float]
+# The arguments of a call as text, and its result; empty for ops that users do not call.
+Example = tuple[str, complex] | tuple[()]
 # How operands are promoted by what an op accepts; otherwise to their common dtype.
 _PROMOTED = {"inexact": "float", "float": "float", "bool": "bool"}
 
@@ -156,7 +158,7 @@ def elementwise(*declared: Any, **options: Any) -> Unary: ...
 def elementwise(  # type: ignore[misc]
     name: str,
     doc: str,
-    example: tuple[str, str],
+    example: Example = (),
     partials: Sequence[Rule] = (),
     *,
     numpy: Rule | None = None,
@@ -220,5 +222,13 @@ def elementwise(  # type: ignore[misc]
         RECORDERS.append(recorder)
     recorder.__name__ = recorder.__qualname__ = name
     recorder.__module__ = "gradtape"
-    recorder.__doc__ = f"{doc}\n\n    >>> {example[0]}\n    {example[1]}\n    "
+    recorder.__doc__ = f"{doc}\n\n    {doctest(name, *example)}\n    " if example else doc
     return recorder
+
+
+def doctest(name: str, arguments: str, result: complex) -> str:
+    """An example of a call and its result, which is rounded if it has many digits."""
+    call = f"{type(result).__name__}(gt.{name}({arguments}))"
+    if isinstance(result, float) and result != round(result, 3):
+        call = f"round({call}, 6)"
+    return f">>> {call}\n    {result}"

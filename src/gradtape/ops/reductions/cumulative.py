@@ -53,12 +53,8 @@ RESIZE_AXIS = define(
     params=("axis", "before", "after", "fill"),
     spec=_resize_spec,
     numpy=_resize_kernel,
-    jvp=lambda tangents, y, inputs, axis, before, after, fill: resize_axis(
-        tangents[0], axis, before, after
-    ),
-    vjp=lambda index, g, y, inputs, axis, before, after, fill: resize_axis(
-        g, axis, -before, -after
-    ),
+    push=lambda t, y, x, axis, before, after, fill: resize_axis(t, axis, before, after),
+    pull=lambda g, y, x, axis, before, after, fill: resize_axis(g, axis, -before, -after),
     batch=batching.shifted("axis"),
     examples=independence.along_axes,
     sparsity=lambda y, operands, **params: moved(y, operands, **{**params, "fill": 0}),
@@ -239,17 +235,12 @@ def _recurrence_samples() -> list[Sample]:
     return found
 
 
-def _cumulative_prod_jvp(
-    tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...], axis: int, reverse: bool
-) -> Node:
-    before = previous(y, axis, reverse, fill=1)
-    return apply(LINEAR_RECURRENCE, (inputs[0], before * tangents[0]), (axis, reverse))
-
-
 CUMULATIVE_PROD = _define(
     "cumulative_prod",
     numpy=_in_direction(np.cumprod),
-    jvp=_cumulative_prod_jvp,
+    push=lambda t, y, x, axis, reverse: apply(
+        LINEAR_RECURRENCE, (x, previous(y, axis, reverse, fill=1) * t), (axis, reverse)
+    ),
     scan=Accumulation.PROD,
 )
 

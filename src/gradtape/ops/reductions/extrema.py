@@ -40,7 +40,7 @@ from gradtape.trace.record import record
 from gradtape.trace.value import host_value
 
 if TYPE_CHECKING:
-    from gradtape.dtypes import DType
+    pass
 
 _BOOL = np.dtype(bool)
 _INDEX = np.dtype(np.int64)
@@ -85,30 +85,23 @@ def _extremum(name: str, kernel: Rule, reduction: Accumulation) -> Op:
         require_order(name, x, axis)
         return spec(reduced_shape(x.shape, axis, keepdims), x.dtype)
 
-    def number_chosen(mask: Node, dtype: DType, axis: Ints, keepdims: bool) -> Node:
-        return cast(add_up(mask, axis, keepdims), dtype)
+    def push(t: Node, y: Node, x: Node, axis: Ints, keepdims: bool) -> Node:
+        mask = apply(chosen, (x,), (axis,))
+        number = cast(add_up(mask, axis, keepdims), y.dtype)
+        return add_up(where(mask, t, 0.0), axis, keepdims) / number
 
-    def jvp(
-        tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...], axis: Ints, keepdims: bool
-    ) -> Node:
-        mask = apply(chosen, inputs, (axis,))
-        total = add_up(where(mask, tangents[0], 0.0), axis, keepdims)
-        return total / number_chosen(mask, y.dtype, axis, keepdims)
-
-    def vjp(
-        index: int, g: Node, y: Node, inputs: tuple[Node, ...], axis: Ints, keepdims: bool
-    ) -> Node:
-        mask = apply(chosen, inputs, (axis,))
-        share = g / number_chosen(mask, y.dtype, axis, keepdims)
-        return where(mask, expand_reduced(share, inputs[0].shape, axis), 0.0)
+    def pull(g: Node, y: Node, x: Node, axis: Ints, keepdims: bool) -> Node:
+        mask = apply(chosen, (x,), (axis,))
+        number = cast(add_up(mask, axis, keepdims), y.dtype)
+        return where(mask, expand_reduced(g / number, x.shape, axis), 0.0)
 
     return define(
         name,
         "reduction",
         spec=spec_rule,
         numpy=kernel,
-        jvp=jvp,
-        vjp=vjp,
+        push=push,
+        pull=pull,
         reduction=reduction,
         simpler=identities.reduction,
         samples=reduction_samples(name, _ORDERED),
@@ -324,8 +317,8 @@ ORDER_WEIGHTS = define(
     params=("axis", "ranks", "weights"),
     spec=lambda x, axis, ranks, weights: x,
     numpy=_order_weights_kernel,
-    jvp=lambda tangents, y, inputs, **params: None,
-    vjp=lambda index, g, y, inputs, **params: None,
+    push=lambda t, y, x, **params: None,
+    pull=lambda g, y, x, **params: None,
     mask=None,
     sparsity=nothing,
     composition=_weights_composition,
@@ -344,11 +337,11 @@ ORDER_STATISTIC = define(
     "reduction",
     params=("axis", "keepdims", "ranks", "weights"),
     numpy=_order_kernel,
-    jvp=lambda tangents, y, inputs, axis, keepdims, ranks, weights: add_up(
-        _weighted(tangents[0], inputs[0], axis, ranks, weights), axis, keepdims
+    push=lambda t, y, x, axis, keepdims, **chosen: add_up(
+        _weighted(t, x, axis, **chosen), axis, keepdims
     ),
-    vjp=lambda index, g, y, inputs, axis, keepdims, ranks, weights: _weighted(
-        expand_reduced(g, inputs[0].shape, axis), inputs[0], axis, ranks, weights
+    pull=lambda g, y, x, axis, keepdims, **chosen: _weighted(
+        expand_reduced(g, x.shape, axis), x, axis, **chosen
     ),
     composition=_order_composition,
     samples=_order_samples(keepdims=False),

@@ -75,27 +75,16 @@ def _direction(y: Node, x: Node, ord: float, axis: Ints) -> Node | None:
     return where(flat, 0.0, sign(x) * power(ratio, ord - 1.0))
 
 
-def _jvp(
-    tangents: tuple[Node, ...],
-    y: Node,
-    inputs: tuple[Node, ...],
-    ord: float,
-    axis: Ints,
-    keepdims: bool,
-) -> Node:
-    direction = _direction(y, inputs[0], ord, axis)
+def _push(t: Node, y: Node, x: Node, ord: float, axis: Ints, keepdims: bool) -> Node:
+    direction = _direction(y, x, ord, axis)
     if direction is None:
         return zeros_like(y)
-    return add_up(real(conjugate(direction) * tangents[0]), axis, keepdims)
+    return add_up(real(conjugate(direction) * t), axis, keepdims)
 
 
-def _vjp(
-    index: int, g: Node, y: Node, inputs: tuple[Node, ...], ord: float, axis: Ints, keepdims: bool
-) -> Node:
-    direction = _direction(y, inputs[0], ord, axis)
-    if direction is None:
-        return zeros_like(inputs[0])
-    return direction * expand_reduced(g, inputs[0].shape, axis)
+def _pull(g: Node, y: Node, x: Node, ord: float, axis: Ints, keepdims: bool) -> Node:
+    direction = _direction(y, x, ord, axis)
+    return zeros_like(x) if direction is None else direction * expand_reduced(g, x.shape, axis)
 
 
 def _composition(x: Node, ord: float, axis: Ints, keepdims: bool) -> Node | None:
@@ -173,8 +162,8 @@ NORM = define(
     spec=reduced_spec(lambda dtype: REAL_OF[dtype]),
     numpy=_kernel,
     promote=promotion("norm", "float", "inexact"),
-    jvp=_jvp,
-    vjp=_vjp,
+    push=_push,
+    pull=_pull,
     sparsity=lambda y, operands, ord, **axes: (lanes if ord else nothing)(y, operands, **axes),
     composition=_composition,
     samples=_samples,

@@ -111,19 +111,14 @@ def _partial_products(x: Node, axis: Ints) -> Node | None:
     return total
 
 
-def _prod_jvp(
-    tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...], axis: Ints, keepdims: bool
-) -> Node:
-    partials = _partial_products(inputs[0], axis)
-    terms = tangents[0] if partials is None else tangents[0] * partials
-    return apply(SUM, (terms,), (axis, keepdims))
+def _push_prod(t: Node, y: Node, x: Node, axis: Ints, keepdims: bool) -> Node:
+    partials = _partial_products(x, axis)
+    return apply(SUM, (t if partials is None else t * partials,), (axis, keepdims))
 
 
-def _prod_vjp(
-    index: int, g: Node, y: Node, inputs: tuple[Node, ...], axis: Ints, keepdims: bool
-) -> Node:
-    partials = _partial_products(inputs[0], axis)
-    g = expand_reduced(g, inputs[0].shape, axis)
+def _pull_prod(g: Node, y: Node, x: Node, axis: Ints, keepdims: bool) -> Node:
+    partials = _partial_products(x, axis)
+    g = expand_reduced(g, x.shape, axis)
     return g if partials is None else g * conjugate(partials)
 
 
@@ -140,8 +135,8 @@ PROD = define(
     "reduction",
     spec=reduced_spec(accumulator),
     numpy=np.prod,
-    jvp=_prod_jvp,
-    vjp=_prod_vjp,
+    push=_push_prod,
+    pull=_pull_prod,
     reduction=Accumulation.PROD,
     simpler=identities.reduction,
     samples=_prod_samples,
@@ -245,19 +240,10 @@ def _squared_deviations_composition(x: Node, axis: Ints, keepdims: bool) -> Node
     return apply(SUM, (square(_from_mean(x, axis)),), (axis, keepdims))
 
 
-def _squared_deviations_jvp(
-    tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...], axis: Ints, keepdims: bool
-) -> Node:
+def _push_deviations(t: Node, y: Node, x: Node, axis: Ints, keepdims: bool) -> Node:
     # Distances add up to 0, so the tangent of the mean adds nothing.
-    terms = _from_mean(inputs[0], axis) * tangents[0]
+    terms = _from_mean(x, axis) * t
     return apply(SUM, (terms + terms,), (axis, keepdims))
-
-
-def _squared_deviations_vjp(
-    index: int, g: Node, y: Node, inputs: tuple[Node, ...], axis: Ints, keepdims: bool
-) -> Node:
-    twice = expand_reduced(g + g, inputs[0].shape, axis)
-    return twice * _from_mean(inputs[0], axis)
 
 
 SQUARED_DEVIATIONS = define(
@@ -265,8 +251,8 @@ SQUARED_DEVIATIONS = define(
     "reduction",
     numpy=_squared_deviations_kernel,
     promote=promotion("squared_deviations", "float", "float"),
-    jvp=_squared_deviations_jvp,
-    vjp=_squared_deviations_vjp,
+    push=_push_deviations,
+    pull=lambda g, y, x, axis, keepdims: expand_reduced(g + g, x.shape, axis) * _from_mean(x, axis),
     reduction=Accumulation.SQUARED_DEVIATIONS,
     composition=_squared_deviations_composition,
     counts_elements=True,
@@ -351,7 +337,7 @@ def _weights_composition(x: Node, axis: Ints) -> Node:
     return where(nothing, constant(0, spec((), x.dtype)), terms / total)
 
 
-def _weights_tangent(tangent: Node, y: Node, axis: Ints) -> Node:
+def _weights_tangent(tangent: Node, y: Node, x: Node, axis: Ints) -> Node:
     """The Jacobian of the weights times a vector; it is symmetric, so it serves both modes."""
     weighted = y * tangent
     return weighted - y * apply(SUM, (weighted,), (axis, True))
@@ -364,8 +350,8 @@ LOGSUMEXP_WEIGHTS = define(
     params=("axis",),
     spec=lambda x, axis: x,
     numpy=_weights_kernel,
-    jvp=lambda tangents, y, inputs, axis: _weights_tangent(tangents[0], y, axis),
-    vjp=lambda index, g, y, inputs, axis: _weights_tangent(g, y, axis),
+    push=_weights_tangent,
+    pull=_weights_tangent,
     mask=lambda index, mask, y, inputs, axis: expand_reduced(
         apply(ANY, (mask,), (axis, True)), mask.shape, axis
     ),
@@ -392,12 +378,8 @@ LOGSUMEXP = define(
     "reduction",
     numpy=_logsumexp_kernel,
     promote=promotion("logsumexp", "float", "float"),
-    jvp=lambda tangents, y, inputs, axis, keepdims: apply(
-        SUM, (_weights(inputs[0], axis) * tangents[0],), (axis, keepdims)
-    ),
-    vjp=lambda index, g, y, inputs, axis, keepdims: (
-        _weights(inputs[0], axis) * expand_reduced(g, inputs[0].shape, axis)
-    ),
+    push=lambda t, y, x, axis, keepdims: apply(SUM, (_weights(x, axis) * t,), (axis, keepdims)),
+    pull=lambda g, y, x, axis, keepdims: _weights(x, axis) * expand_reduced(g, x.shape, axis),
     composition=_logsumexp_composition,
     samples=reduction_samples("logsumexp", ("float64", "float32")),
 )

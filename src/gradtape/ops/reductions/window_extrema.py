@@ -145,8 +145,7 @@ def _chosen(x: Node, windows: _Windows) -> tuple[Node, Node]:
     return best, place
 
 
-def _jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...], **params: Any) -> Node:
-    (tangent,), (x,) = tangents, inputs
+def _push(tangent: Node, y: Node, x: Node, **params: Any) -> Node:
     place = apply(WINDOW_ARGMAX, (x,), y.params)
     first, *others = _parts(tangent, y.params, 0)
     for code, part in zip(_codes(_Windows(*y.params))[1:], others, strict=True):
@@ -155,14 +154,14 @@ def _jvp(tangents: tuple[Node, ...], y: Node, inputs: tuple[Node, ...], **params
     return first
 
 
-def _vjp(index: int, g: Node, y: Node, inputs: tuple[Node, ...], **params: Any) -> Node:
+def _pull(g: Node, y: Node, x: Node, **params: Any) -> Node:
     """For each element, the cotangents of the windows that have it as their largest.
 
     Elements are seen as blocks, as long as a stride. The windows that may reach a block are the
     same for all of its elements. So each of these windows, with its code, is compared with the code
     of each place in the block, and all is one loop.
     """
-    (x,), windows = inputs, _Windows(**params)
+    windows = _Windows(**params)
     lengths = x.shape[1:-1]
     blocks = tuple(-(-n // s) for n, s in zip(lengths, windows.strides, strict=True))
     # How many blocks before its own a window may begin.
@@ -285,8 +284,8 @@ WINDOW_MAX = define(
     params=_Windows._fields,
     spec=lambda x, **params: spec(_counts(x, **params), x.dtype),
     numpy=lambda x, **params: np.max(_lanes(x, **params), axis=-1),
-    jvp=_jvp,
-    vjp=_vjp,
+    push=_push,
+    pull=_pull,
     batch=_batch,
     examples=_examples,
     sparsity=_sparsity,
