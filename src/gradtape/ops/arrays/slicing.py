@@ -25,6 +25,7 @@ from gradtape.ops.families import (
     memory_copies,
 )
 from gradtape.ops.families.define import define
+from gradtape.ops.families.recorders import application, entered, new_leaf
 from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.families.shapes import Ints, broadcast_shapes, reduce_to
 from gradtape.trace import record, state
@@ -308,19 +309,14 @@ def read_part(x: Any, starts: Ints, lengths: Ints, steps: Ints, shape: Shape) ->
     """A regular part of a node or tensor."""
     fixed, moving = moving_starts(x.shape, starts, lengths, steps)
     params = (fixed, lengths, steps, shape)
-    known = _known_slice(x, moving, params)
-    return record(SLICE, (x, *moving), params) if known is None else known
-
-
-def _known_source(x: Any, recording: Any) -> Any:
-    """The node of a tensor in this recording, or None if x is not a tensor that entered it."""
-    try:
-        if x.recording is recording:
-            return x.node
-        stamp, source = x.computed.entry
-    except AttributeError:
-        return None
-    return source if stamp == recording.stamp else None
+    recording = state.recording
+    source = entered(recording, x)
+    if source is None:
+        return record(SLICE, (x, *moving), params)
+    # The fast path, as for element-wise ops.
+    starting = (new_leaf(recording, start, INT64) for start in moving)
+    kind = x.result_class.view_class
+    return application(recording, SLICE, (x, *moving), (source, *starting), params, kind)
 
 
 def repeated_read(x: Any, key: slice) -> Any:
@@ -330,7 +326,7 @@ def repeated_read(x: Any, key: slice) -> Any:
         if bound is not None and type(bound) is not int:
             return None
     recording = state.recording
-    source = _known_source(x, recording)
+    source = entered(recording, x)
     if source is None:
         return None
     node = recording.table.reads.get((source, start, stop, step, _Loops.count))
@@ -357,30 +353,6 @@ def remember_read(part: Any, key: slice) -> None:
     if len(reads) > REMEMBERED_SLICES:
         reads.clear()
     reads[node.inputs[0], key.start, key.stop, key.step, _Loops.count] = node
-
-
-def _known_slice(x: Any, moving: Ints, params: tuple[Any, ...]) -> Any:
-    """The fast path, as for element-wise ops: the slice if its node is interned, else None."""
-    recording = state.recording
-    source = _known_source(x, recording)
-    if source is None:
-        return None
-    interned, leaves = recording.interned, recording.leaves
-    operands = [interned.get((INT64, len(leaves) + at)) for at in range(len(moving))]
-    key = (SLICE, params, source, *operands)
-    node = interned.get(key)
-    if node is None:
-        return None
-    if node.stamp < recording.stamp:
-        leaves.extend(moving)
-        node.stamp = recording.stamp
-        recording.log.append(node)
-    elif moving:
-        return None
-    else:
-        # A part that is read again, as the elements of a small matrix are.
-        node = recording.twin(key, node)
-    return recording.hold(node, x.result_class.view_class)
 
 
 def write_part(x: Any, value: Any, starts: Ints, lengths: Ints, steps: Ints, shape: Shape) -> Any:

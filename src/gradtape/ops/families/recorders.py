@@ -122,8 +122,12 @@ def scalar_leaf(recording: Recording, value: object, beside: Spec) -> Node | Non
     kind = type(value)
     if not (kind is float or (kind is int and beside.inexact)):
         return None
+    return new_leaf(recording, value, beside.scalars.get(kind) or beside.scalar(kind))
+
+
+def new_leaf(recording: Recording, value: object, of: Spec) -> Node:
+    """The next leaf of the recording, with its value."""
     leaves = recording.leaves
-    of = beside.scalars.get(kind) or beside.scalar(kind)
     found = recording.interned.get((of, len(leaves)))
     if found is None:
         found = leaf(len(leaves), of)
