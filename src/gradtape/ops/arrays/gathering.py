@@ -176,7 +176,7 @@ GATHER = define(
     batch=batching.gather,
     examples=independence.gathered,
     sparsity=_read_sparsity,
-    copies=memory_copies.gather,
+    copies=memory_copies.gather(),
     samples=_gather_samples,
 )
 
@@ -346,7 +346,7 @@ TAKE_ALONG_AXIS = define(
     batch=batching.shifted("axis"),
     examples=independence.along_axes,
     sparsity=_read_sparsity,
-    copies=memory_copies.take_along_axis,
+    copies=memory_copies.gather(along=True),
     samples=_along_samples(values=False),
 )
 ADD_ALONG_AXIS: Op = define(

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from gradtape.argument_checks import as_count, as_integer
-from gradtape.dtypes import Array, DType, as_dtype, default_dtype
+from gradtape.dtypes import as_dtype, default_dtype
 from gradtape.errors import DtypeError, IndexRangeError, ShapeError
-from gradtape.ir import REGISTRY, Node, Shape, apply, constant, spec
+from gradtape.ir import REGISTRY, Node, Shape, constant, spec
+from gradtape.ops.arrays.creation import constant_beside
 from gradtape.ops.arrays.gathering import (
     GATHER,
     INT64,
@@ -25,14 +26,12 @@ from gradtape.ops.arrays.movement import (
     moveaxis,
     permute,
     reshape,
-    reshape_node,
 )
 from gradtape.ops.arrays.positions import as_operand, checked, is_symbolic, shape_of
 from gradtape.ops.arrays.scatter import scatter_add, scatter_max, scatter_set
 from gradtape.ops.arrays.slicing import read_part, remember_read, repeated_read, write_part
 from gradtape.ops.elementwise.arithmetic import add, equal, multiply, record_operand, where
-from gradtape.ops.families import Sample, batching, broadcast_shapes, cast, normalize_axis
-from gradtape.ops.families.define import define
+from gradtape.ops.families import broadcast_shapes, cast, normalize_axis
 from gradtape.ops.families.signatures import DTypeLike, Tensor, TensorLike, kind_of_operand
 from gradtape.trace import plain, record
 from gradtape.trace.record import SCALARS, any_handle, scalar_spec
@@ -313,33 +312,6 @@ def gather(
     return _move_block(found, batch_dims, axis, len(chosen) - batch_dims)
 
 
-def _one_hot_numpy(indices: Array, num_classes: int, dtype: DType) -> Array:
-    return (np.asarray(indices)[..., None] == np.arange(num_classes)).astype(dtype)
-
-
-def _one_hot_composition(indices: Node, num_classes: int, dtype: DType) -> Node:
-    classes = apply(REGISTRY["arange"], (), (0, num_classes, 1, INT64))
-    column = cast(reshape_node(indices, (*indices.shape, 1)), INT64)
-    return cast(equal(column, classes), dtype)
-
-
-ONE_HOT = define(
-    "one_hot",
-    "indexing",
-    params=("num_classes", "dtype"),
-    spec=lambda indices, num_classes, dtype: spec((*indices.shape, num_classes), dtype),
-    numpy=_one_hot_numpy,
-    undefined="one_hot is a function of integers",
-    batch=batching.leading,
-    composition=_one_hot_composition,
-    samples=lambda: [
-        Sample((np.array([[1, 0], [2, 5]]),), {"num_classes": 3, "dtype": np.dtype("float64")}),
-        Sample((np.array(1, np.uint8),), {"num_classes": 2, "dtype": np.dtype("bool")}),
-        Sample((np.zeros(0, int),), {"num_classes": 2, "dtype": np.dtype("int32")}),
-    ],
-)
-
-
 @kind_of_operand
 def one_hot(indices: TensorLike, num_classes: int, dtype: DTypeLike | None = None) -> Tensor:
     """Rows that are 1 at the index and 0 elsewhere; all 0 where the index is out of range.
@@ -351,7 +323,9 @@ def one_hot(indices: TensorLike, num_classes: int, dtype: DTypeLike | None = Non
     if indices.dtype.kind not in "iu":
         raise DtypeError(f"one_hot: indices of dtype {indices.dtype} are not integers. Cast them.")
     dtype = default_dtype() if dtype is None else as_dtype(dtype)
-    return record(ONE_HOT, (indices,), (as_count("one_hot: num_classes", num_classes), dtype))
+    count = as_count("one_hot: num_classes", num_classes)
+    classes = constant_beside(indices, REGISTRY["arange"], (0, count, 1, INT64))
+    return cast(equal(reshape(indices, (*indices.shape, 1)), classes), dtype)
 
 
 __all__ = [

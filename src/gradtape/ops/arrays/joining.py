@@ -61,7 +61,7 @@ STACK = define(
     batch=batching.shifted("axis"),
     examples=independence.joined,
     join=Join.STACK,
-    copies=memory_copies.stack,
+    copies=memory_copies.joined,
     samples=lambda: [
         Sample((np.array([1.0, 2.0]), np.array([3.0, 4.0])), {"axis": 0}),
         Sample((np.array([1.0, 2.0]), np.array([3.0, 4.0])), {"axis": 1}),
@@ -129,7 +129,7 @@ CONCAT = define(
     batch=batching.shifted("axis"),
     examples=independence.joined,
     join=Join.CONCAT,
-    copies=memory_copies.concat,
+    copies=memory_copies.joined,
     samples=lambda: [
         Sample((np.array([1.0, 2.0]), np.array([3.0])), {"axis": 0}),
         Sample((np.ones((2, 1)), np.zeros((2, 3)), np.zeros((2, 0))), {"axis": 1}),

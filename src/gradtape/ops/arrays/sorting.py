@@ -9,10 +9,11 @@ import numpy as np
 from gradtape.config import PARALLEL_SORT
 from gradtape.dtypes import DType
 from gradtape.errors import ShapeError
-from gradtape.ir import Node, Rule, Spec, apply, constant, spec
+from gradtape.ir import Node, Rule, Spec, apply, spec
+from gradtape.ops.arrays.creation import zeros_like
 from gradtape.ops.arrays.gathering import GATHER, TAKE_ALONG_AXIS
 from gradtape.ops.arrays.indexing import take
-from gradtape.ops.arrays.movement import flip, permute, reshape_node
+from gradtape.ops.arrays.movement import flip, permute, reshape, reshape_node
 from gradtape.ops.arrays.positions import observed
 from gradtape.ops.arrays.slicing import along_axis
 from gradtape.ops.arrays.sorted_pieces import sorted_in_pieces
@@ -30,7 +31,7 @@ from gradtape.ops.families.native_code import NativeCall
 from gradtape.ops.families.samples import drawn
 from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand
 from gradtape.ops.families.sparsity import lanes
-from gradtape.trace.record import record
+from gradtape.trace.record import SCALARS, record
 
 INT64 = np.dtype(np.int64)
 
@@ -197,15 +198,9 @@ def top_k(x: TensorLike, k: int, axis: int = -1) -> tuple[Tensor, Tensor]:
     return record(TAKE_ALONG_AXIS, (x, indices), (axis,)), indices
 
 
-def _search_batch(searched: int) -> Rule:
-    """A batch rule: one search for all examples, unless operand `searched` is batched."""
-
-    def rule(inputs: batching.Inputs, batched: batching.Flags, y: Node, **params: Any) -> Node:
-        if batched[searched]:
-            return batching.by_scan(inputs, batched, y)
-        return batching.leading(inputs, batched, y)
-
-    return rule
+def _search_batch(inputs: batching.Inputs, batched: batching.Flags, y: Node, **params: Any) -> Node:
+    """One search for all examples, unless they search in rows of their own."""
+    return (batching.by_scan if batched[0] else batching.leading)(inputs, batched, y)
 
 
 def _searchsorted_spec(x1: Spec, x2: Spec, side: str) -> Spec:
@@ -234,7 +229,7 @@ SEARCHSORTED = define(
     numpy=np.searchsorted,
     promote=promotion("searchsorted", "same", "any"),
     undefined="searchsorted gives integers",
-    batch=_search_batch(0),
+    batch=_search_batch,
     expensive=True,
     native=_search_natively,
     samples=lambda: [
@@ -261,39 +256,6 @@ def searchsorted(
     return record(SEARCHSORTED, (x1, x2), (side,))
 
 
-def _isin_composition(x1: Node, x2: Node, invert: bool) -> Node | None:
-    """Each element is compared with the first of the sorted elements that is not before it."""
-    if x1.dtype.kind == "c":
-        return None
-    if not x2.size:
-        return constant(invert, spec(x1.shape, np.dtype(bool)))
-    rows = apply(SORT, (reshape_node(x2, (x2.size,)),), (0, False))
-    place = minimum(
-        apply(SEARCHSORTED, (rows, x1), ("left",)), constant(x2.size - 1, spec((), INT64))
-    )
-    nearest = apply(GATHER, (rows, place), (0,))
-    return (not_equal if invert else equal)(nearest, x1)
-
-
-ISIN = define(
-    "isin",
-    "sorting",
-    params=("invert",),
-    spec=lambda x1, x2, invert: spec(x1.shape, np.dtype(bool)),
-    numpy=np.isin,
-    promote=promotion("isin", "same", "any"),
-    undefined="isin gives booleans",
-    batch=_search_batch(1),
-    expensive=True,
-    composition=_isin_composition,
-    samples=lambda: [
-        Sample((np.array([[1.0, 2.0]]), np.array([2.0, 3.0])), {"invert": False}),
-        Sample((np.array(1), np.array([2, 3])), {"invert": True}),
-        Sample((np.array([1, 2]), np.zeros((0, 2), int)), {"invert": False}),
-    ],
-)
-
-
 @kind_of_operand
 def isin(x1: TensorLike, x2: TensorLike, /, *, invert: bool = False) -> Tensor:
     """For each element of the first operand whether the second holds it.
@@ -301,7 +263,16 @@ def isin(x1: TensorLike, x2: TensorLike, /, *, invert: bool = False) -> Tensor:
     >>> gt.isin(gt.asarray([1, 2]), gt.asarray([2, 3])).tolist()
     [False, True]
     """
-    return record(ISIN, (x1, x2), (bool(invert),))
+    compared = not_equal if invert else equal
+    if type(x2) in SCALARS:
+        return compared(x1, x2)
+    rows = reshape(x2, (-1,))
+    if not rows.size:
+        return zeros_like(x1, dtype=bool) ^ bool(invert)
+    # The first of the sorted elements that is not before an element is the only one to compare.
+    rows = record(SORT, (rows,), (0, False))
+    place = minimum(record(SEARCHSORTED, (rows, x1), ("left",)), rows.size - 1)
+    return compared(record(GATHER, (rows, place), (0,)), x1)
 
 
 # The shapes of the results below depend on values, so these functions compute their operand.

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from gradtape.config import MOST_COPIED_OPERANDS
-from gradtape.ir import OPERATORS, Node, Shape, spec
+from gradtape.ir import OPERATORS, Join, Node, Shape, spec
 from gradtape.ops.families.strides import Access, Strides, reshaped, row_major, whole
 from gradtape.records import dataclass
 
@@ -78,8 +78,8 @@ def _copy(
     return Piece(shape, source, fitting.strides, fitting.offset, target, start, **more)
 
 
-def _fill(value: complex, node: Node, shape: Shape, start: int) -> Piece:
-    number = Node(OPERATORS.full, (), ((), value, node.dtype), spec((), node.dtype))
+def _fill(node: Node, shape: Shape, start: int) -> Piece:
+    number = Node(OPERATORS.full, (), ((), 0, node.dtype), spec((), node.dtype))
     return Piece(shape, number, None, 0, row_major(node.shape), start)
 
 
@@ -88,37 +88,21 @@ def _known(found: list[Piece | None]) -> list[Piece] | None:
     return kept if len(kept) == len(found) else None
 
 
-def concat(node: Node, access: Reader) -> list[Piece] | None:
-    """One copy per operand, each behind the one before it."""
+def joined(node: Node, access: Reader) -> list[Piece] | None:
+    """One copy per operand, to its place along the axis that joins them."""
     (axis,) = node.params
-    target = row_major(node.shape)
-    found, start = [], 0
+    concat = node.op.join is Join.CONCAT
+    steps = row_major(node.shape)
+    target = steps if concat else (*steps[:axis], *steps[axis + 1 :])
+    found, place = [], 0
     for part in node.inputs:
-        found.append(_copy(part, access, part.shape, target, start * target[axis]))
-        start += part.shape[axis]
+        found.append(_copy(part, access, part.shape, target, place * steps[axis]))
+        place += part.shape[axis] if concat else 1
     return _known(found)
 
 
-def stack(node: Node, access: Reader) -> list[Piece] | None:
-    """One copy per operand, to its position along the new axis."""
-    (axis,) = node.params
-    steps = row_major(node.shape)
-    target = (*steps[:axis], *steps[axis + 1 :])
-    return _known(
-        [
-            _copy(part, access, part.shape, target, number * steps[axis])
-            for number, part in enumerate(node.inputs)
-        ]
-    )
-
-
-@dataclass(frozen=True)
-class _Part:
-    """A regular part of memory: its strides, its start, and the positions that move the start."""
-
-    strides: Strides
-    start: int
-    moving: tuple[Index, ...]
+# A regular part of memory: its strides, its start, and the positions that move the start.
+_Part = tuple[Strides, int, tuple[Index, ...]]
 
 
 def _part(memory: Access, moving: Sequence[Node], access: Reader, node: Node) -> _Part | None:
@@ -137,7 +121,7 @@ def _part(memory: Access, moving: Sequence[Node], access: Reader, node: Node) ->
             found.append(Index(next(given), (0,) * len(lengths), stride, last))
         else:
             offset += first * stride
-    return _Part(tuple(strides), offset, tuple(found))
+    return tuple(strides), offset, tuple(found)
 
 
 def slice_(node: Node, access: Reader) -> list[Piece] | None:
@@ -148,7 +132,8 @@ def slice_(node: Node, access: Reader) -> list[Piece] | None:
     part = None if found is None else _part(found, moving, access, node)
     if part is None:
         return None
-    return [Piece(lengths, x, part.strides, part.start, row_major(lengths), 0, reads=part.moving)]
+    strides, start, reads = part
+    return [Piece(lengths, x, strides, start, row_major(lengths), 0, reads)]
 
 
 def unslice(node: Node, access: Reader) -> list[Piece] | None:
@@ -158,14 +143,15 @@ def unslice(node: Node, access: Reader) -> list[Piece] | None:
     part = _part(whole(node), moving, access, node)
     if part is None:
         return None
-    piece = _copy(g, access, lengths, part.strides, part.start, writes=part.moving)
+    strides, start, writes = part
+    piece = _copy(g, access, lengths, strides, start, writes=writes)
     if any(start is None for start in starts) or any(step != 1 for step in steps):
-        return _known([_fill(0, node, shape, 0), piece])
+        return _known([_fill(node, shape, 0), piece])
     return _known([*_around(node, starts, lengths), piece])
 
 
-def _around(node: Node, starts: Shape, lengths: Shape, value: complex = 0) -> list[Piece]:
-    """Fills of all elements outside a box: for each axis a slab before the box and one behind."""
+def _around(node: Node, starts: Shape, lengths: Shape) -> list[Piece]:
+    """Fills with 0 outside a box: for each axis a slab before the box and one behind."""
     steps = row_major(node.shape)
     found: list[Piece] = []
     shape, corner = list(node.shape), 0
@@ -173,7 +159,7 @@ def _around(node: Node, starts: Shape, lengths: Shape, value: complex = 0) -> li
         for first, count in ((0, start), (start + length, n - start - length)):
             if count:
                 slab = (*shape[:axis], count, *shape[axis + 1 :])
-                found.append(_fill(value, node, slab, corner + first * steps[axis]))
+                found.append(_fill(node, slab, corner + first * steps[axis]))
         # Slabs of later axes cover only the box along this axis: the rest is filled already.
         shape[axis] = length
         corner += start * steps[axis]
@@ -187,6 +173,7 @@ def set_slice(node: Node, access: Reader) -> list[Piece] | None:
     part = _part(whole(node), moving, access, node)
     if part is None:
         return None
+    target, start, writes = part
     strides, offset = None, 0
     found = access(value)
     if found is not None:
@@ -195,25 +182,8 @@ def set_slice(node: Node, access: Reader) -> list[Piece] | None:
         if lying is None:
             return None
         strides, offset = lying.strides, lying.offset
-    piece = Piece(lengths, value, strides, offset, part.strides, part.start, writes=part.moving)
+    piece = Piece(lengths, value, strides, offset, target, start, writes=writes)
     return _known([_copy(x, access, node.shape, row_major(node.shape), 0), piece])
-
-
-def resize_axis(node: Node, access: Reader) -> list[Piece] | None:
-    """A copy of the elements that stay, and fills before and behind them."""
-    (x,) = node.inputs
-    axis, before, _, fill = node.params
-    found = access(x)
-    old, new = x.shape[axis], node.shape[axis]
-    start, stop = max(0, before), min(new, old + before)
-    if found is None or start >= stop:
-        return None
-    starts = tuple(start if at == axis else 0 for at in range(node.ndim))
-    lengths = tuple(stop - start if at == axis else n for at, n in enumerate(node.shape))
-    target = row_major(node.shape)
-    offset = found.offset + (start - before) * found.strides[axis]
-    piece = Piece(lengths, x, found.strides, offset, target, start * target[axis])
-    return [*_around(node, starts, lengths, fill), piece]
 
 
 def roll(node: Node, access: Reader) -> list[Piece] | None:
@@ -245,49 +215,48 @@ def roll(node: Node, access: Reader) -> list[Piece] | None:
     return [Piece(shape, x, found.strides, offset, target, start) for shape, offset, start in boxes]
 
 
-def _along(strides: Strides, axis: int, count: int) -> Strides:
-    """Strides in which `count` axes of stride 0 replace an axis: an index moves the address."""
-    return (*strides[:axis], *(0,) * count, *strides[axis + 1 :])
-
-
-def gather(node: Node, access: Reader) -> list[Piece] | None:
-    """Rows of the operand, at positions along an axis."""
-    return _read(node, access, along=False)
-
-
-def take_along_axis(node: Node, access: Reader) -> list[Piece] | None:
-    """Elements of the operand, at positions along an axis that differ between lines."""
-    return _read(node, access, along=True)
-
-
-def _read(node: Node, access: Reader, along: bool) -> list[Piece] | None:
-    x, indices = node.inputs
+def _steered(
+    node: Node, access: Reader, strides: Strides, length: int, along: bool
+) -> tuple[Strides, Index] | None:
+    """The index of a gather or scatter, and strides without the axis along which it steps."""
+    x, indices = node.inputs[:2]
     (axis,) = node.params
-    found, positions = access(x), access(indices)
-    if found is None or positions is None:
+    positions = access(indices)
+    if positions is None:
         return None
     before, after = (0, 0) if along else (axis, x.ndim - axis - 1)
     walk = (*(0,) * before, *positions.strides, *(0,) * after)
-    index = Index(indices, walk, found.strides[axis], x.shape[axis] - 1)
-    strides = _along(found.strides, axis, 1 if along else indices.ndim)
-    target = row_major(node.shape)
-    return [Piece(node.shape, x, strides, found.offset, target, 0, reads=(index,))]
+    # Axes of stride 0 replace the axis: the index moves the address.
+    still = (0,) * (1 if along else indices.ndim)
+    index = Index(indices, walk, strides[axis], length - 1)
+    return (*strides[:axis], *still, *strides[axis + 1 :]), index
+
+
+def gather(*, along: bool = False) -> _CopyRule:
+    """A rule that reads rows; if `along`, elements that have their own positions."""
+
+    def rule(node: Node, access: Reader) -> list[Piece] | None:
+        x, (axis,) = node.inputs[0], node.params
+        found = access(x)
+        steered = found and _steered(node, access, found.strides, x.shape[axis], along)
+        if found is None or steered is None:
+            return None
+        strides, index = steered
+        return [Piece(node.shape, x, strides, found.offset, row_major(node.shape), 0, (index,))]
+
+    return rule
 
 
 def scatter(*, adds: bool, along: bool = False) -> _CopyRule:
     """A rule that writes or adds rows; if `along`, elements that have their own positions."""
 
     def rule(node: Node, access: Reader) -> list[Piece] | None:
-        x, indices, values = node.inputs
-        (axis,) = node.params
-        positions = access(indices)
-        if positions is None or (adds and node.dtype.kind == "b"):
-            return None
+        x, _, values = node.inputs
         steps = row_major(node.shape)
-        before, after = (0, 0) if along else (axis, x.ndim - axis - 1)
-        walk = (*(0,) * before, *positions.strides, *(0,) * after)
-        index = Index(indices, walk, steps[axis], node.shape[axis] - 1)
-        target = _along(steps, axis, 1 if along else indices.ndim)
+        steered = _steered(node, access, steps, node.shape[node.params[0]], along)
+        if steered is None or (adds and node.dtype.kind == "b"):
+            return None
+        target, index = steered
         first = _copy(x, access, node.shape, steps, 0)
         second = _copy(values, access, values.shape, target, 0, writes=(index,))
         if first is None or second is None:

@@ -16,65 +16,36 @@ from gradtape.config import SHORT_RECURRENCE
 from gradtape.dtypes import Array, as_dtype
 from gradtape.errors import ShapeError
 from gradtape.ir import REGISTRY, Accumulation, Node, Op, Rule, Spec, apply, spec
+from gradtape.ops.arrays.creation import constant_beside
+from gradtape.ops.arrays.slicing import SET_SLICE, UNSLICE, along_axis, axis_part
 from gradtape.ops.blas_lapack import call
 from gradtape.ops.elementwise.arithmetic import record_operand
-from gradtape.ops.families import batching, independence, memory_copies, normalize_axis, promotion
+from gradtape.ops.families import batching, independence, normalize_axis, promotion
 from gradtape.ops.families.define import define, nonzero
 from gradtape.ops.families.elementwise import conjugate
 from gradtape.ops.families.reductions import accumulator, in_dtype
 from gradtape.ops.families.samples import DTYPES, Sample, drawn, generator
 from gradtape.ops.families.signatures import DTypeLike, Tensor, TensorLike, kind_of_operand
-from gradtape.ops.families.sparsity import moved, running
+from gradtape.ops.families.sparsity import running
 from gradtape.trace.record import record
 
 if TYPE_CHECKING:
     from gradtape.ops.families.signatures import TensorOrNode
 
 
-def _resize_spec(x: Spec, axis: int, before: int, after: int, fill: object) -> Spec:
-    length = x.shape[axis] + before + after
-    return spec((*x.shape[:axis], length, *x.shape[axis + 1 :]), x.dtype)
-
-
-def _resize_kernel(x: Array, axis: int, before: int, after: int, fill: complex) -> Array:
-    old = x.shape[axis]
-    new = old + before + after
-    result = np.full((*x.shape[:axis], new, *x.shape[axis + 1 :]), fill, x.dtype)
-    start, stop = max(0, before), min(new, old + before)
-    if start < stop:
-        rest = (slice(None),) * axis
-        result[(*rest, slice(start, stop))] = x[(*rest, slice(start - before, stop - before))]
-    return result
-
-
-RESIZE_AXIS = define(
-    "resize_axis",
-    "movement",
-    params=("axis", "before", "after", "fill"),
-    spec=_resize_spec,
-    numpy=_resize_kernel,
-    push=lambda t, y, x, axis, before, after, fill: resize_axis(t, axis, before, after),
-    pull=lambda g, y, x, axis, before, after, fill: resize_axis(g, axis, -before, -after),
-    batch=batching.shifted("axis"),
-    examples=independence.along_axes,
-    sparsity=lambda y, operands, **params: moved(y, operands, **{**params, "fill": 0}),
-    copies=memory_copies.resize_axis,
-    samples=drawn(
-        "resize_axis",
-        ("axis", "before", "after", "fill"),
-        ((2, 3), 0, 1, -1, 0),
-        ((2, 3), 1, -1, 1, 1),
-        ((2, 3), 1, 1, 0, 1),
-        ((0, 2), 0, 1, -1, 1),
-    ),
-)
-
-
 def resize_axis(
     x: TensorOrNode, axis: int, before: int, after: int, fill: float = 0
 ) -> TensorOrNode:
     """Put `before` fill values in front of an axis, `after` behind; negative counts drop."""
-    return record(RESIZE_AXIS, (x,), (axis, before, after, fill))
+    length = x.shape[axis]
+    first, last = max(-before, 0), min(length, length + after)
+    kept = along_axis(x, axis, first, last - first) if first < last else along_axis(x, axis, 0, 0)
+    shape = (*x.shape[:axis], length + before + after, *x.shape[axis + 1 :])
+    part = axis_part(shape, axis, max(before, 0) if first < last else 0, kept.shape[axis])
+    if fill == 0:
+        return record(UNSLICE, (kept,), (*part, shape))
+    filled = constant_beside(x, REGISTRY["full"], (shape, fill, x.dtype))
+    return record(SET_SLICE, (filled, kept), (*part, kept.shape))
 
 
 def previous(x: TensorOrNode, axis: int, reverse: bool, fill: float = 0) -> TensorOrNode:
