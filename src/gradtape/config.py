@@ -82,7 +82,7 @@ FULL_CHANNELS = 16
 # (decision 0030): bytes of a vector, rows of a tile, products of vectors in a cycle, bytes of
 # operands that tiles read in a cycle, bytes that a copy reads and writes in a cycle.
 TILE_VECTOR_BYTES = 64
-TILE_ROWS = 8
+CONVOLUTION_TILE_ROWS = 8
 TILE_PRODUCTS_PER_CYCLE = 2
 TILE_BYTES_PER_CYCLE = 9
 COPIED_BYTES_PER_CYCLE = 3

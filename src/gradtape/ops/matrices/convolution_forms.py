@@ -15,12 +15,12 @@ import numpy as np
 
 from gradtape.config import (
     BLOCK_CYCLES,
+    CONVOLUTION_TILE_ROWS,
     COPIED_BYTES_PER_CYCLE,
     FEWEST_PACKED_ROWS,
     PACKING_CYCLES,
     TILE_BYTES_PER_CYCLE,
     TILE_PRODUCTS_PER_CYCLE,
-    TILE_ROWS,
     TILE_VECTOR_BYTES,
 )
 from gradtape.ir import REGISTRY, Node, apply
@@ -100,7 +100,13 @@ def _cycles(x: Node, kernel: Node, found: list[Block], adds: bool = False) -> fl
             read += 2 * rows * outside
         inner = few and (single or rows >= FEWEST_PACKED_ROWS)
         vectors = filled if inner else math.ceil(filled)
-        total += math.ceil(rows / TILE_ROWS) * TILE_ROWS * depth * vectors / TILE_PRODUCTS_PER_CYCLE
+        total += (
+            math.ceil(rows / CONVOLUTION_TILE_ROWS)
+            * CONVOLUTION_TILE_ROWS
+            * depth
+            * vectors
+            / TILE_PRODUCTS_PER_CYCLE
+        )
         total += read * item / TILE_BYTES_PER_CYCLE
         total += depth * outside * PACKING_CYCLES if inner and not single else 0
     return groups * total + BLOCK_CYCLES * len(found) * (1 if single else groups)
