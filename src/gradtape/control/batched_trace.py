@@ -34,6 +34,7 @@ from gradtape.ir.node import leaf
 from gradtape.ir.origin import provenance
 from gradtape.ops.families.batching import moved, spread
 from gradtape.ops.reductions.reduction import SUM
+from gradtape.records import dataclass
 from gradtape.tape.custom_rules import CustomRule
 from gradtape.tensor.tensor import Tensor
 from gradtape.trace import Handle, Recording, Trace, state
@@ -260,22 +261,15 @@ class Carrier:
         return found
 
 
+@dataclass(eq=False)
 class CarriedRule:
     """A Python rule for all examples: the rule of one example, called in its trace and batched."""
 
-    def __init__(
-        self,
-        carrier: Carrier,
-        batching: Batching,
-        image: Mapping[Node, Node],
-        rule: CustomRule,
-        one: Node,
-    ) -> None:
-        self.carrier = carrier
-        self.batching = batching
-        self.image = image
-        self.rule = rule
-        self.one = one
+    carrier: Carrier
+    batching: Batching
+    image: Mapping[Node, Node]
+    rule: CustomRule
+    one: Node
 
     def pull(self, rules: PythonRules, node: Node, cotangents: Sequence[Node]) -> list[Node | None]:
         """Reverse mode. An operand that all examples share gets the sum of their cotangents."""

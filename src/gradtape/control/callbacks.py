@@ -64,23 +64,15 @@ class PythonPullback:
                 )
             slope = listed[self.index]
             return np.zeros(arguments[self.index].shape) if slope is None else slope
-        return _pulled(self.function, arguments, dys, self.index)
+        with GradientTape() as tape:
+            sources = [argument.copy() for argument in arguments]
+            tape.watch(sources[self.index])
+            results = self.function(*sources)
+        listed = list(results) if isinstance(results, (tuple, list)) else [results]
+        return tape.gradient(listed, sources[self.index], list(dys), unconnected_gradients="zero")
 
 
 WRAPPERS.add(PythonPullback)
-
-
-def _pulled(
-    function: Callable[..., object], arguments: Sequence[Tensor], dys: Sequence[Tensor], index: int
-) -> Tensor:
-    """The cotangent of one argument of a callback, by running it under a tape."""
-    tape = GradientTape()
-    with tape:
-        sources = [argument.copy() for argument in arguments]
-        tape.watch(sources[index])
-        results = function(*sources)
-    listed = list(results) if isinstance(results, (tuple, list)) else [results]
-    return tape.gradient(listed, sources[index], list(dys), unconnected_gradients="zero")
 
 
 def _tensor_kernel(*arrays: Any, function: Any, specs: tuple[Spec, ...], gradient: Any) -> Any:

@@ -12,6 +12,7 @@ from gradtape.errors import ShapeError
 from gradtape.ir.spec import Spec
 from gradtape.ops.custom.custom import CUSTOM_BATCH
 from gradtape.pytree import Structure, flatten, spread_prefix, unflatten
+from gradtape.records import dataclass
 from gradtape.tape.custom_rules import is_operand
 from gradtape.tensor.tensor import Tensor, asarray
 from gradtape.trace import Trace, record, state
@@ -90,7 +91,8 @@ class custom_vmap(Generic[P, R]):  # noqa: N801 - a decorator
         tensors = [asarray(output) for output in outputs]
         if not tensors:
             return unflatten(shape, tensors)
-        call = RuleCall(self._f, self._rule, structure, others, shape)
+        name = getattr(self._f, "__name__", type(self._f).__name__)
+        call = RuleCall(name, self._rule, structure, others, shape)
         if trace.is_batched:
             found = record(CUSTOM_BATCH, (*tensors, *operands), (len(tensors), call))
         else:
@@ -113,25 +115,18 @@ class custom_vmap(Generic[P, R]):  # noqa: N801 - a decorator
         return bound.args
 
 
+@dataclass(eq=False)
 class RuleCall:
     """A call of such a function, which calls its rule on the same arguments for many examples.
 
     It is a parameter of an op, so calls that are equal make one program.
     """
 
-    def __init__(
-        self,
-        function: Callable[..., object],
-        rule: Callable[..., object],
-        structure: Structure,
-        others: Others,
-        shape: Structure,
-    ) -> None:
-        self.name = getattr(function, "__name__", type(function).__name__)
-        self.rule = rule
-        self.structure = structure
-        self.others = others
-        self.shape = shape
+    name: str
+    rule: Callable[..., object]
+    structure: Structure
+    others: Others
+    shape: Structure
 
     def _key(self) -> tuple[object, ...]:
         return self.rule, self.structure, self.others, self.shape

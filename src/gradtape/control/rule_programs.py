@@ -8,11 +8,11 @@ op in the place of the closure.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from gradtape.autodiff.python_rules import Checkpointed, PythonRules
 from gradtape.errors import NoValueError
-from gradtape.ir import Rows, Spec, closed, dependents, spec, substitute, topological
+from gradtape.ir import Rows, closed, dependents, spec, substitute, topological
 from gradtape.ir.node import LEAF, Node, apply
 from gradtape.ops.custom.custom import BARRIER, CUSTOM
 from gradtape.ops.custom.custom_body import CUSTOM_BATCH_BODY, CUSTOM_BODY
@@ -20,19 +20,11 @@ from gradtape.ops.families.batching import spread
 from gradtape.tensor.tensor import Tensor
 from gradtape.trace import Trace, record
 
+if TYPE_CHECKING:
+    from gradtape.control.custom_vmap import RuleCall
+
 # A rule may call functions with rules that call the first again: no more than this many are nested.
 HIGHEST_ORDER = 4
-
-
-class BatchCall(Protocol):
-    """A call of a function that has a batch rule."""
-
-    name: str
-
-    def run(
-        self, size: int, flags: Sequence[bool], handles: Sequence[Tensor], specs: Sequence[Spec]
-    ) -> list[tuple[Tensor, bool]]:
-        """For each output of the rule a tensor, and whether it is batched."""
 
 
 class RulePrograms:
@@ -108,7 +100,7 @@ def _values_read(results: Sequence[Node], seeds: Iterable[Node]) -> list[Node]:
 
 def batch_programs(
     trace: Trace,
-    call: BatchCall,
+    call: RuleCall,
     outputs: Sequence[Tensor],
     operands: Sequence[Tensor],
     sizes: Sequence[int],

@@ -48,7 +48,7 @@ OF_VALUES = functions(
     "tril_indices_from triu_indices_from diag_indices_from common_type"
 )
 # Called with arrays: of a tensor that a tape tracks the conversion raises, as a derivative is lost.
-READ_ARRAYS = (
+READ_ARRAYS: tuple[AnyFunction, ...] = (
     *functions(
         "histogram histogram2d histogramdd histogram_bin_edges intersect1d union1d setdiff1d "
         "setxor1d trim_zeros roots poly polyfit polyder polyint polydiv sort_complex geomspace "

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
 import numpy as np
 
 from gradtape.control.vmap import vmap
-from gradtape.dtypes import DType
 from gradtape.errors import DtypeError
 from gradtape.tape.flat_vector import join, layout_of
 from gradtape.tape.grad_vjp_jvp import Aux, Result, pulled_back, pushed_forward, recorded_at
@@ -23,79 +21,40 @@ if TYPE_CHECKING:
 __all__ = ["Linearized", "hessian_operator", "linear_operator", "linearize"]
 
 
-class LinearizedProducts(Protocol):
-    """A derivative that gives products: a `Point`, or a linearized function."""
-
-    @property
-    def shape(self) -> tuple[int, int]: ...
-
-    @property
-    def dtype(self) -> DType: ...
-
-    def product(self, kind: str, direction: np.ndarray, count: int | None = None) -> np.ndarray: ...
-
-
-class Pushforward(Protocol):
-    """A linear map of tensors, and its transpose."""
-
-    def __call__(self, *tangents: object) -> object: ...
-
-    def transpose(self, cotangent: object) -> tuple[object, ...]: ...
-
-
-@cache
-def _operator_class() -> Callable[[LinearizedProducts, str, str], LinearOperator]:
+def _operator_of(point: Point | _Flat, forward: str, adjoint: str) -> LinearOperator:
+    """A derivative at a point for SciPy; several columns are one batched product."""
     # At the first call, because scipy.sparse.linalg takes longer to load than all of gradtape.
-    from scipy.sparse import linalg
+    from scipy.sparse.linalg import LinearOperator
 
-    base: Any = linalg.LinearOperator
+    rows, columns = point.shape
+    shape = (columns if forward == "hessian" else rows, columns)
 
-    class DerivativeOperator(base):
-        """A derivative at a point; several columns are one batched product."""
+    def times(kind: str, X: np.ndarray) -> np.ndarray:
+        if np.iscomplexobj(X) and point.dtype.kind == "f":
+            # A real map takes the real and the imaginary part one after the other.
+            return times(kind, X.real) + 1j * times(kind, X.imag)
+        if X.ndim == 1:
+            return np.array(point.product(kind, X)).reshape(-1)
+        if not X.shape[1]:
+            return np.zeros((shape[0] if kind == forward else shape[1], 0), point.dtype)
+        found = point.product(kind, np.ascontiguousarray(X.T), X.shape[1])
+        return np.array(found).reshape(X.shape[1], -1).T
 
-        def __init__(self, point: LinearizedProducts, forward: str, adjoint: str) -> None:
-            rows, columns = point.shape
-            super().__init__(point.dtype, (columns if forward == "hessian" else rows, columns))
-            self._point = point
-            self._forward = forward
-            self._back = adjoint
-
-        def _matvec(self, x: np.ndarray) -> np.ndarray:
-            return self._times(self._forward, x)
-
-        def _rmatvec(self, x: np.ndarray) -> np.ndarray:
-            return self._times(self._back, x)
-
-        def _matmat(self, X: np.ndarray) -> np.ndarray:
-            return self._times_all(self._forward, X)
-
-        def _rmatmat(self, X: np.ndarray) -> np.ndarray:
-            return self._times_all(self._back, X)
-
-        def _times(self, kind: str, x: np.ndarray) -> np.ndarray:
-            x = np.reshape(x, -1)
-            if np.iscomplexobj(x) and self.dtype.kind == "f":
-                # A real map takes the real and the imaginary part one after the other.
-                return self._times(kind, x.real) + 1j * self._times(kind, x.imag)
-            return np.array(self._point.product(kind, x)).reshape(-1)
-
-        def _times_all(self, kind: str, X: np.ndarray) -> np.ndarray:
-            if np.iscomplexobj(X) and self.dtype.kind == "f":
-                return self._times_all(kind, X.real) + 1j * self._times_all(kind, X.imag)
-            count = X.shape[1]
-            rows = self.shape[0] if kind != self._back else self.shape[1]
-            if not count:
-                return np.zeros((rows, 0), self.dtype)
-            found = self._point.product(kind, np.ascontiguousarray(X.T), count)
-            return np.array(found).reshape(count, -1).T
-
-    return DerivativeOperator
+    make: Any = LinearOperator
+    return make(
+        shape,
+        dtype=point.dtype,
+        matvec=lambda x: times(forward, np.reshape(x, -1)),
+        rmatvec=lambda x: times(adjoint, np.reshape(x, -1)),
+        matmat=lambda X: times(forward, X),
+        rmatmat=lambda X: times(adjoint, X),
+    )
 
 
 class _Flat:
     """A linearized function on flat vectors."""
 
-    def __init__(self, push: Pushforward, sources: list[Any], value: object) -> None:
+    def __init__(self, push: Linearized[Any], sources: list[Any], value: object) -> None:
         self._push = push
         self._sources = layout_of(tuple(sources), "linearize")
         self._value = layout_of(value, "linearize")
@@ -114,11 +73,6 @@ class _Flat:
 
     def _pulled(self, direction: Tensor) -> Tensor:
         return join(self._push.transpose(self._value.unravel(direction)))
-
-
-def operator_of(push: Pushforward, sources: list[Any], value: object) -> LinearOperator:
-    """The operator of a linearized function."""
-    return _operator_class()(_Flat(push, sources, value), "push", "pull")
 
 
 def linear_operator(f: Callable[..., object], *primals: object) -> LinearOperator:
@@ -161,7 +115,7 @@ def _operator(
     if scalar and layout.dtype.kind == "c":
         raise DtypeError(f"{name}: a primal is complex. Pass its real and imaginary parts.")
     point = Point(lambda parts: f(*parts), layout.ravel(primals), layout, scalar=scalar)
-    return _operator_class()(point, forward, adjoint)
+    return _operator_of(point, forward, adjoint)
 
 
 @overload
@@ -220,4 +174,4 @@ class Linearized(Generic[Result]):
 
         Several primals, and nests of them, are laid end to end, and so are the parts of the value.
         """
-        return operator_of(self, self._sources, self._value)
+        return _operator_of(_Flat(self, self._sources, self._value), "push", "pull")

@@ -17,7 +17,7 @@ from gradtape.autodiff.linear_systems import ITERATIVE
 from gradtape.autodiff.sparse.choose_colouring import Coloured
 from gradtape.config import LARGEST_POLISHED
 from gradtape.errors import ConvergenceError
-from gradtape.interop.solve.solvers import Equation, anderson, iteration, newton, polish
+from gradtape.interop.solve.solvers import Equation, anderson, newton, polish
 from gradtape.ops.elementwise.arithmetic import clip
 from gradtape.tape.flat_vector import Layout, join
 from gradtape.tape.gradient_tape import function_tape
@@ -141,18 +141,21 @@ class Search:
         dense = self.solver == "direct" and self.sparse is False
         return not dense or layout.size <= LARGEST_POLISHED
 
-    def _failed(
+    def _checked(
         self,
         layout: Layout,
-        found: np.ndarray,
         equation: Equation,
+        found: np.ndarray,
         iterations: int,
+        solved: bool,
         result: Any = None,
-    ) -> ConvergenceError:
-        """The error of a search without a solution, with the point that it came to."""
+    ) -> np.ndarray:
+        """The solution, or an error with the point that the search came to."""
+        if solved and np.all(np.isfinite(found)):
+            return found
         residual = equation.size(found)
         message = f" {result.message}" if getattr(result, "message", None) else ""
-        return ConvergenceError(
+        raise ConvergenceError(
             f"{self.name}: {self.method} found no solution: the largest residual is {residual:.3e} "
             f"after {iterations} iterations.{message.rstrip('.')}{'.' if message else ''} Start "
             "closer to a solution, allow more with options={'maxiter': ...}, or choose another "
@@ -162,6 +165,10 @@ class Search:
             iterations=iterations,
             result=result,
         )
+
+
+def _iterations(result: Any) -> int:
+    return int(result.get("nit", result.get("nfev", 0)))
 
 
 def _hashable(item: object) -> object:
@@ -192,10 +199,8 @@ class RootSearch(Search):
     ) -> np.ndarray:
         equation = self._equation(function, layout)
         if self.method == "newton":
-            found, iterations, good = newton(equation, start, self.tol, **(self.options or {}))
-            if not good:
-                raise self._failed(layout, found, equation, iterations)
-            return found
+            options: dict[str, Any] = self.options or {}
+            return self._checked(layout, equation, *newton(equation, start, self.tol, **options))
         # An optional part of SciPy that takes long to load.
         from scipy import optimize
 
@@ -218,10 +223,7 @@ class RootSearch(Search):
             if self.method == "lm":
                 solved = solved and equation.size(found) <= FALLEN * equation.size(start)
             solved = solved or certain
-        if not solved or not np.all(np.isfinite(found)):
-            iterations = int(result.get("nit", result.get("nfev", 0)))
-            raise self._failed(layout, found, equation, iterations, result)
-        return found
+        return self._checked(layout, equation, found, _iterations(result), solved, result)
 
 
 class FixedPointSearch(Search):
@@ -234,11 +236,13 @@ class FixedPointSearch(Search):
         self, function: UserEquation, layout: Layout, start: np.ndarray, bounds: Bounds | None
     ) -> np.ndarray:
         equation = self._equation(self.residual(function, bounds), layout)
-        step = {"anderson": anderson, "iteration": iteration, "newton": newton}[self.method]
-        found, iterations, good = step(equation, start, self.tol, **(self.options or {}))
-        if not good:
-            raise self._failed(layout, found, equation, iterations)
-        return found
+        options: dict[str, Any] = self.options or {}
+        if self.method == "newton":
+            found = newton(equation, start, self.tol, **options)
+        else:
+            memory = {"memory": 0} if self.method == "iteration" else {}
+            found = anderson(equation, start, self.tol, **options, **memory)
+        return self._checked(layout, equation, *found)
 
 
 class MinimumSearch(Search):
@@ -317,7 +321,4 @@ class MinimumSearch(Search):
             # beside a huge x.
             solved = solved and condition.size(found) <= FLATTER * condition.size(inside)
             solved = solved or certain
-        if not solved or not np.all(np.isfinite(found)):
-            iterations = int(result.get("nit", result.get("nfev", 0)))
-            raise self._failed(layout, found, condition, iterations, result)
-        return found
+        return self._checked(layout, condition, found, _iterations(result), solved, result)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -30,27 +31,20 @@ SHORTEST = 2.0**-20
 _Solved: TypeAlias = tuple[np.ndarray, int, bool]
 
 
+@dataclass(eq=False)
 class Equation:
     """F(x) = 0 as solvers see it; F may be the gradient of a scalar, and its Jacobian the Hessian.
 
     Value, Jacobian and products at one point come from one recording.
     """
 
-    def __init__(
-        self,
-        name: str,
-        record: Callable[[np.ndarray], Point],
-        solver: str,
-        sparse: SparseOption,
-        scalar: bool,
-    ) -> None:
-        self._name = name
-        self._record = record
-        self._solver = solver
-        self._sparse = sparse
-        self._scalar = scalar
-        self._x: np.ndarray | None = None
-        self._point: Point | None = None
+    _name: str
+    _record: Callable[[np.ndarray], Point]
+    _solver: str
+    _sparse: SparseOption
+    _scalar: bool
+    _x: np.ndarray | None = None
+    _point: Point | None = None
 
     def at(self, x: np.ndarray) -> Point:
         """The recording at a point."""
@@ -114,7 +108,7 @@ def newton(
     equation: Equation, x: np.ndarray, tolerance: float | None, maxiter: int = NEWTON_STEPS
 ) -> _Solved:
     """Newton's method; a step that does not reduce the residual is shortened."""
-    tolerance = _tolerance(tolerance, 1e-10)
+    tolerance = tolerance or 1e-10
     size = float(np.linalg.norm(equation.value(x)))
     scale = 0.0
     for iteration in range(1, maxiter + 1):
@@ -170,23 +164,6 @@ def polish(
     return x, solved
 
 
-def iteration(
-    equation: Equation, x: np.ndarray, tolerance: float | None, maxiter: int = ITERATIONS
-) -> _Solved:
-    """x becomes f(x), until it stays; the equation is x - f(x)."""
-    tolerance = _tolerance(tolerance, 1e-12)
-    scale = 0.0
-    for count in range(1, maxiter + 1):
-        step = -equation.value(x)
-        if not np.all(np.isfinite(step)):
-            return x, count, False
-        scale = max(scale, largest(x))
-        if largest(step) <= tolerance * scale:
-            return x + step, count, True
-        x = x + step
-    return x, maxiter, False
-
-
 def anderson(
     equation: Equation,
     x: np.ndarray,
@@ -196,16 +173,17 @@ def anderson(
 ) -> _Solved:
     """Anderson acceleration: the combination of the last steps whose residual is least.
 
-    D. G. Anderson (1965), in the form of Walker and Ni (2011) with unconstrained differences.
+    D. G. Anderson (1965), in the form of Walker and Ni (2011) with unconstrained differences. The
+    equation is x - f(x); without memory, x becomes f(x) until it stays.
     """
-    tolerance = _tolerance(tolerance, 1e-12)
+    tolerance = tolerance or 1e-12
     points: list[np.ndarray] = []
     steps: list[np.ndarray] = []
     scale = 0.0
     for count in range(1, maxiter + 1):
         step = -equation.value(x)
         if not np.all(np.isfinite(step)):
-            if not points:
+            if not points or not memory:
                 return x, count, False
             # The accelerated step left the domain: back to the last point, and a plain step.
             x = points[-1] + steps[-1]
@@ -214,8 +192,8 @@ def anderson(
         scale = max(scale, largest(x))
         if largest(step) <= tolerance * scale:
             return x + step, count, True
-        points = [*points[-memory:], x]
-        steps = [*steps[-memory:], step]
+        points = [*points, x][-memory - 1 :]
+        steps = [*steps, step][-memory - 1 :]
         x = x + step
         if len(points) > 1:
             slopes = np.diff(np.array(steps), axis=0).T
@@ -223,14 +201,6 @@ def anderson(
             weights = np.linalg.lstsq(slopes, step, rcond=1e-14)[0]
             x = x - (moves + slopes) @ weights
     return x, maxiter, False
-
-
-def _tolerance(given: float | None, default: float) -> float:
-    if given is None:
-        return default
-    if not given > 0:
-        raise ValueError(f"tol={given} is not positive. Use a small number such as 1e-10.")
-    return given
 
 
 def largest(x: np.ndarray) -> float:
