@@ -536,7 +536,7 @@ MOST_OUTSIDE_VALUES = 8
 # After many differences a path is replayed after 2**MOST_DIFFERENCES equal runs.
 MOST_DIFFERENCES = 10
 # With more pending applications, a call in Python drops those without a reader.
-MOST_PENDING_APPLICATIONS = 256
+MOST_CAPTURED_PENDING = 256
 # An int that was passed with so many values is an input from then on.
 MOST_STATIC_INTS = 3
 # A new path is compared with those of so many values of a pinned number.

@@ -171,3 +171,10 @@ def test_host_is_found(address):
 @pytest.mark.parametrize("address", ["doi.org/10.1137/1", "www.arxiv.org/abs/1", "arxiv.org/abs/1"])
 def test_citation_is_accepted(address):
     assert not HOST.search("https:" + "//" + address)
+
+
+def test_constants_of_the_configuration_are_defined_once():
+    """The second of two constants with one name would also change what reads the first."""
+    names = re.findall(r"(?m)^([A-Z][A-Z0-9_]*)\b.* = ", (SOURCE / "config.py").read_text())
+    assert sorted(set(names)) == sorted(names)
+    assert len(names) > 100

@@ -18,10 +18,10 @@ from gradtape.compiler.cpython import switch
 from gradtape.concurrency import is_interrupt
 from gradtape.config import (
     CALLS_BEFORE_NATIVE,
+    MOST_CAPTURED_PENDING,
     MOST_DIFFERENCES,
     MOST_FUNCTION_PATHS,
     MOST_OUTSIDE_VALUES,
-    MOST_PENDING_APPLICATIONS,
     MOST_UNEQUAL_RUNS,
     MOST_UNREPEATABLE_RUNS,
 )
@@ -111,7 +111,7 @@ class Captured:
         self._read_arrays: set[int] = set()
         # The captures of this signature for other values outside, this one included.
         self.siblings: list[Captured] = [self]
-        self._drop_at = MOST_PENDING_APPLICATIONS
+        self._drop_at = MOST_CAPTURED_PENDING
         # How often it was called before captures were last dropped.
         self.calls_before = -1
 
@@ -176,7 +176,7 @@ class Captured:
         recording = state.recording
         if len(recording.log) >= self._drop_at:
             release(recording)
-            self._drop_at = max(MOST_PENDING_APPLICATIONS, 2 * len(state.recording.log))
+            self._drop_at = max(MOST_CAPTURED_PENDING, 2 * len(state.recording.log))
 
     def _run_in_python(
         self, arguments: CallArguments, error: BaseException, outcomes: list[Outcome] | None = None
