@@ -30,18 +30,8 @@ from gradtape.config import (
 )
 from gradtape.dtypes import COMPLEX_OF, DType
 from gradtape.errors import UndefinedRuleError
-from gradtape.ir import (
-    PICK,
-    Node,
-    Shape,
-    View,
-    apply,
-    constant,
-    dependents,
-    placeholder,
-    spec,
-    topological,
-)
+from gradtape.ir import Shape, View, dependents, spec, topological
+from gradtape.ir.node import PICK, Node, apply, constant, placeholder
 from gradtape.ir.program import program
 from gradtape.ops.arrays.movement import permute, reshape_node
 from gradtape.ops.families import broadcast_to, cast

@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 
 from gradtape.autodiff.python_rules import Replaced, Structural
 from gradtape.compiler.counts import COUNTS
-from gradtape.ir import Rows, of_structure, topological
+from gradtape.ir import PICK, Node, Op, Rows, of_structure, pick, topological
 from gradtape.ir.hooks import hooks
-from gradtape.ir.node import PICK, Node, Params, is_slope, pick
-from gradtape.ir.op import Op
+from gradtape.ir.node import Params, is_slope
 from gradtape.ir.origin import LINES, follow, is_noting
 from gradtape.ops.custom.custom import BARRIER, CUSTOM
 from gradtape.ops.elementwise.arithmetic import IDENTITY

@@ -15,10 +15,8 @@ from typing import TypeVar
 from gradtape.autodiff.modes import CustomRules, forward, reverse
 from gradtape.autodiff.python_rules import PythonRules, replaced
 from gradtape.compiler.counts import COUNTS
-from gradtape.ir import Rows, dependents, of_structure
-from gradtape.ir.derived import Fact
-from gradtape.ir.node import PICK, Node, apart_from_recorded, apply
-from gradtape.ir.walk import topological
+from gradtape.ir import PICK, Node, Rows, apart_from_recorded, apply, dependents, topological
+from gradtape.ir.derived import Fact, of_structure
 from gradtape.ops.elementwise.arithmetic import STOP_GRADIENT
 from gradtape.records import dataclass
 from gradtape.runtime.probe import PROBE

@@ -7,16 +7,14 @@ from collections.abc import Callable, Sequence
 from typing import ParamSpec, TypeVar, overload
 
 from gradtape.autodiff.python_rules import Checkpointed
-from gradtape.ir.node import PICK, Node
-from gradtape.ir.op import Op
+from gradtape.ir import PICK, Node, Op
 from gradtape.ops.custom.custom import NAMED
 from gradtape.pytree import Tree, flatten, unflatten
 from gradtape.records import dataclass
 from gradtape.runtime.kept_for_backward import is_expensive
 from gradtape.tape.custom_rules import not_callable, with_rule
 from gradtape.tensor.tensor import Tensor, asarray
-from gradtape.trace.record import record
-from gradtape.trace.recording import state
+from gradtape.trace import record, state
 
 __all__ = ["Policy", "checkpoint", "checkpoint_name", "save_any_except", "save_only"]
 

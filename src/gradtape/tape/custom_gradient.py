@@ -10,8 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 from gradtape.argument_checks import check_function
 from gradtape.autodiff.modes import reverse
 from gradtape.autodiff.python_rules import PythonRules, as_nodes, inside
-from gradtape.ir.node import Node, placeholder
-from gradtape.ir.rows import Rows
+from gradtape.ir import Node, Rows, placeholder
 from gradtape.pytree import flatten, flatten_up_to, unflatten
 from gradtape.tape.custom_rules import (
     ArgumentTree,
@@ -22,8 +21,7 @@ from gradtape.tape.custom_rules import (
     placed,
     with_rule,
 )
-from gradtape.tensor.tensor import Tensor
-from gradtape.tensor.variable import Variable
+from gradtape.tensor import Tensor, Variable
 
 __all__ = ["custom_gradient", "grad_pass_through"]
 

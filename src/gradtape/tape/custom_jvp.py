@@ -9,8 +9,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from gradtape.autodiff.modes import forward, reverse
 from gradtape.autodiff.python_rules import PythonRules, as_nodes, inside
-from gradtape.ir.node import Node, constant, placeholder
-from gradtape.ir.rows import Rows
+from gradtape.ir import Node, Rows, constant, placeholder
 from gradtape.ops.arrays.creation import zeros_like
 from gradtape.pytree import flatten, unflatten
 from gradtape.tape.custom_rules import (
@@ -22,8 +21,7 @@ from gradtape.tape.custom_rules import (
     placed,
     with_rule,
 )
-from gradtape.tensor.tensor import Tensor
-from gradtape.tensor.variable import Variable
+from gradtape.tensor import Tensor, Variable
 
 __all__ = ["custom_jvp"]
 

@@ -12,17 +12,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
 from gradtape.autodiff.python_rules import PythonRules
-from gradtape.ir.node import Node
-from gradtape.ir.rows import Rows
+from gradtape.ir import Node, Rows
 from gradtape.ops.custom.custom import CUSTOM
 from gradtape.ops.elementwise.complexes import real
 from gradtape.ops.families.casting import cast
 from gradtape.pytree import flatten, unflatten
-from gradtape.tensor.tensor import Tensor, asarray
-from gradtape.tensor.tensor_like import TensorLike
-from gradtape.tensor.variable import Variable
-from gradtape.trace.record import record
-from gradtape.trace.recording import state
+from gradtape.tensor import Tensor, TensorLike, Variable, asarray
+from gradtape.trace import record, state
 
 P = ParamSpec("P")
 R = TypeVar("R")

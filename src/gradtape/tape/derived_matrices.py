@@ -36,9 +36,8 @@ from gradtape.autodiff.sparse.programs import (
 )
 from gradtape.autodiff.window import Window
 from gradtape.errors import MixedExamplesError, NoValueError
-from gradtape.ir.derived import of_structure
-from gradtape.ir.node import Node, slope_constant
-from gradtape.ir.spec import spec
+from gradtape.ir import Node, of_structure, spec
+from gradtape.ir.node import slope_constant
 from gradtape.ops.families.independence import DependenceError
 from gradtape.records import dataclass
 from gradtape.tape.recording_scope import finish

@@ -9,8 +9,7 @@ from typing import Any, Self, overload
 from gradtape.autodiff.returned_derivatives import applied
 from gradtape.autodiff.window import derive_forward
 from gradtape.errors import NotRecordingError
-from gradtape.ir.node import PICK, Node
-from gradtape.ir.walk import topological
+from gradtape.ir import PICK, Node, topological
 from gradtape.pytree import flatten, unflatten
 from gradtape.tape.recording_scope import (
     Scope,
@@ -20,8 +19,7 @@ from gradtape.tape.recording_scope import (
     finish,
 )
 from gradtape.tensor.tensor import Tensor
-from gradtape.trace.recording import Recording, state
-from gradtape.trace.trace import Trace
+from gradtape.trace import Recording, Trace, state
 
 __all__ = ["ForwardAccumulator"]
 

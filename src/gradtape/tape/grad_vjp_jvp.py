@@ -13,8 +13,7 @@ from gradtape.ops.elementwise.arithmetic import identity
 from gradtape.pytree import Tree, map_leaves
 from gradtape.tape.function_types import FunctionOf
 from gradtape.tape.gradient_tape import GradientTape, function_tape
-from gradtape.tensor.tensor import Tensor, asarray
-from gradtape.tensor.tensor_like import TensorLike
+from gradtape.tensor import Tensor, TensorLike, asarray
 
 __all__ = ["grad", "jvp", "value_and_grad", "vjp"]
 

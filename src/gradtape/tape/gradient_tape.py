@@ -11,16 +11,13 @@ from gradtape.argument_checks import as_flag
 from gradtape.autodiff.returned_derivatives import GRADIENT, hold_remembered, remember
 from gradtape.autodiff.window import derive_reverse
 from gradtape.errors import NotRecordingError, TapeConsumedError
-from gradtape.ir.node import Node
-from gradtape.ir.rows import Rows
+from gradtape.ir import Node, Rows
 from gradtape.pytree import flatten, unflatten
 from gradtape.tape.recording_scope import check_unconnected, direction, directions, finish, push
 from gradtape.tape.tape_jacobians import NONE, ZERO, Jacobians, check_real
 from gradtape.tape.tape_report import TapeReport, tape_report
-from gradtape.tensor.tensor import Tensor, asarray
-from gradtape.tensor.variable import Variable
-from gradtape.trace.recording import Recording, state
-from gradtape.trace.value import Handle
+from gradtape.tensor import Tensor, Variable, asarray
+from gradtape.trace import Handle, Recording, state
 
 __all__ = ["GradientTape", "gradients"]
 

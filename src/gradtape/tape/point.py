@@ -29,9 +29,8 @@ from gradtape.pytree import flatten
 from gradtape.tape.flat_vector import Layout, join
 from gradtape.tape.gradient_tape import function_tape
 from gradtape.tensor.tensor import Tensor, asarray, from_value
+from gradtape.trace import Recording, host_value, state
 from gradtape.trace.capturing import capturing
-from gradtape.trace.recording import Recording, state
-from gradtape.trace.value import host_value
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

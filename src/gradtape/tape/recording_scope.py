@@ -20,19 +20,16 @@ from gradtape.autodiff.window import derive_forward
 from gradtape.concurrency import method_in_c
 from gradtape.config import FEW_OUTSIDE_NODES, PENDING_AT_TAPE_ENTRY
 from gradtape.errors import ShapeError, shown
-from gradtape.ir.node import PICK, Node, apart_from_recorded, slope_constant
-from gradtape.ir.rows import Rows
-from gradtape.ir.spec import spec
+from gradtape.ir import PICK, Node, Rows, apart_from_recorded, spec
+from gradtape.ir.node import slope_constant
 from gradtape.ir.walk import count_visits
 from gradtape.ops.elementwise.arithmetic import STOP_GRADIENT
 from gradtape.ops.families.casting import cast
 from gradtape.ops.families.shapes import broadcast_to
 from gradtape.pytree import Structure, flatten, flatten_up_to
 from gradtape.runtime.flush import flush, release
+from gradtape.tensor import Tensor, TensorLike, Variable, asarray
 from gradtape.tensor.operators import Operators
-from gradtape.tensor.tensor import Tensor, asarray
-from gradtape.tensor.tensor_like import TensorLike
-from gradtape.tensor.variable import Variable
 from gradtape.trace.between_recordings import can_be_joined, graft, join
 from gradtape.trace.recording import Recording, ended, settle, state
 from gradtape.trace.trace import Trace, adopt

@@ -20,8 +20,7 @@ from gradtape.runtime.flush import compute_pending, flush
 from gradtape.runtime.kept_for_backward import is_expensive
 from gradtape.tape.gradient_tape import GradientTape
 from gradtape.tape.recording_scope import direction
-from gradtape.tensor.tensor import Tensor, asarray
-from gradtape.tensor.variable import Variable
+from gradtape.tensor import Tensor, Variable, asarray
 from gradtape.trace.modes import modes
 from gradtape.trace.recording import Recording, state
 from gradtape.trace.trace import NotedHandles

@@ -16,9 +16,8 @@ from gradtape.errors import DtypeError, shown
 from gradtape.ir.node import Node
 from gradtape.pytree import Structure, flatten, unflatten
 from gradtape.tape.recording_scope import Scope, check_unconnected
-from gradtape.tensor.tensor import Tensor
+from gradtape.tensor import Tensor, Variable
 from gradtape.tensor.tensor_like import NestedSequence
-from gradtape.tensor.variable import Variable
 from gradtape.trace.recording import Recording, state
 
 if TYPE_CHECKING:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gradtape.ir.node import Node
+from gradtape.ir import Node, dependents, topological
 from gradtape.ir.origin import LINES
-from gradtape.ir.walk import dependents, topological
 from gradtape.records import dataclass
 from gradtape.runtime.kept_for_backward import is_expensive
 from gradtape.tensor.variable import Variable
