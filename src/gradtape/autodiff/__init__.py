@@ -3,7 +3,7 @@
 Other packages import:
 
 - `window`: `Window`, the recording of a tape with the nodes that are constants to it, and
-  `derive_reverse` and `derive_forward`; `returned_derivatives`: `hold_results`
+  `derive_reverse` and `derive_forward`; `hold_results`
 - `modes`: `forward` and `reverse`; `batch`: one graph for many examples
 - `dense_jacobians`: dense Jacobians and Hessians; `chunks`: those that do not fit in memory at once
 - `sparse`: patterns, colourings, and the programs of sparse Jacobians and Hessians

@@ -8,6 +8,8 @@ A complex source with a complex target is taken to be holomorphic: the result is
 a real target by a complex source are gradients, dL/dRe + i dL/dIm. The columns of a complex target
 by a real source are derivatives, dRe/dx + i dIm/dx. The dtype is that of the source, made complex
 if the target is.
+
+Dense Jacobians, gradients and Hessians of a recording, kept by structure.
 """
 
 from __future__ import annotations
@@ -19,8 +21,9 @@ from typing import TypeVar
 
 from gradtape.autodiff import seeded
 from gradtape.autodiff.modes import dense_vjp, forward
-from gradtape.autodiff.seeded_values import respond, spread
-from gradtape.autodiff.window import Request
+from gradtape.autodiff.python_rules import PythonRules
+from gradtape.autodiff.seeded_rules import respond, spread
+from gradtape.autodiff.window import Isolated, Request, Window
 from gradtape.config import (
     CLEARLY_FEWER_SEEDS,
     MOST_REPEATED_PARTS,
@@ -30,13 +33,14 @@ from gradtape.config import (
 )
 from gradtape.dtypes import COMPLEX_OF, DType
 from gradtape.errors import UndefinedRuleError
-from gradtape.ir import Shape, View, dependents, spec, topological
+from gradtape.ir import Shape, View, dependents, of_structure, spec, topological
 from gradtape.ir.node import PICK, Node, apply, constant, placeholder
 from gradtape.ir.program import program
 from gradtape.ops.arrays.movement import permute, reshape_node
 from gradtape.ops.families import broadcast_to, cast
 from gradtape.ops.families.elementwise import conjugate
 from gradtape.ops.matrices.contraction import matmul
+from gradtape.records import dataclass
 
 _Made = TypeVar("_Made")
 # What all seeds are multiplied by: 1j for the derivative along the imaginary axis.
@@ -363,3 +367,72 @@ def _work(node: Node) -> float:
     if node.op.view is not None:
         return 0.0
     return float(node.size)
+
+
+@dataclass(frozen=True)
+class IsolatedGradient:
+    """A gradient of an isolated target, to be differentiated by the source `by` in it."""
+
+    node: Node
+    by: Node
+    isolated: Isolated
+
+
+def derive_jacobian(window: Window, target: Node, source: Node, mode: str) -> Node | None:
+    """The dense Jacobian of one node by another; None where nothing connects them."""
+
+    def derive(rules: PythonRules) -> Node | None:
+        if not window.differentiable(target, source):
+            return None
+        return jacobian(target, window.request(source, mode, rules))
+
+    return window.remembered(of_structure("jacobian", target, source, mode), derive)
+
+
+def derive_batch_jacobian(window: Window, target: Node, source: Node, mode: str) -> Node | None:
+    """The Jacobian of each example; the caller knows that examples are independent."""
+
+    def derive(rules: PythonRules) -> Node | None:
+        if not window.differentiable(target, source):
+            return None
+        return batch_jacobian(target, window.request(source, mode, rules))
+
+    return window.remembered(of_structure("batch_jacobian", target, source, mode), derive)
+
+
+def derive_gradient(window: Window, target: Node, source: Node) -> Node | None:
+    """The gradient of the sum of a target, dense."""
+    slope = derive_slope(window, target, source, source)
+    return None if slope is None else slope.isolated.restored([slope.node])[0]
+
+
+def derive_slope(window: Window, target: Node, source: Node, by: Node) -> IsolatedGradient | None:
+    """The gradient of the sum of a target by `source`, to be differentiated by another source."""
+
+    def derive(rules: PythonRules) -> IsolatedGradient | None:
+        if not window.differentiable(target, source):
+            return None
+        isolated = window.isolated(target, (source, by))
+        inner, (first, second) = isolated.target, isolated.sources
+        found = dense_vjp(inner, constant(1, inner.spec), first, (), rules)
+        return None if found is None else IsolatedGradient(found, second, isolated)
+
+    return window.remembered(of_structure("slope", target, source, by), derive)
+
+
+def derive_hessian(window: Window, target: Node, first: Node, second: Node) -> Node | None:
+    """The derivative by `second` of the gradient by `first`.
+
+    None where the target does not depend on one of them, zeros where only the gradient does not.
+    """
+
+    def derive(rules: PythonRules) -> Node | None:
+        slope = derive_slope(window, target, first, second)
+        if slope is None or derive_slope(window, target, second, second) is None:
+            return None
+        found = jacobian(slope.node, window.of_derivative().request(slope.by, "auto", rules))
+        if found is None:
+            return constant(0, spec(first.shape + second.shape, second.dtype))
+        return slope.isolated.restored([found])[0]
+
+    return window.remembered(of_structure("hessian", target, first, second), derive)

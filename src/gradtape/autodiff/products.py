@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from gradtape.autodiff.batch import batch_all
-from gradtape.autodiff.dense_jacobians import derive_gradient, derive_slope
+from gradtape.autodiff.jacobian import derive_gradient, derive_slope
 from gradtape.autodiff.modes import dense_vjp, forward
 from gradtape.autodiff.python_rules import PythonRules
 from gradtape.autodiff.window import Window

@@ -6,8 +6,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from gradtape.autodiff.cotangent import Slope
-from gradtape.autodiff.modes import forward, reverse
+from gradtape.autodiff.modes import Slope, forward, reverse
 from gradtape.errors import UndefinedRuleError
 from gradtape.ir import Node, Rows, apply, substitute, topological
 from gradtape.ir.origin import follow

@@ -24,7 +24,7 @@ class Fact(NamedTuple):
     kind: str
     # The nodes, programs and params from which it is derived. Leaves count without their contents.
     structure: tuple[Hashable, ...]
-    # The contents that it reads; see `gradtape.autodiff.sparse.known_patterns`.
+    # The contents that it reads; see `gradtape.autodiff.sparse.detect`.
     contents: Digests
     # Budgets, modes, thread counts, and the values that the recording keeps (`available`).
     settings: tuple[Hashable, ...]

@@ -11,7 +11,7 @@ import numpy as np
 from gradtape.argument_checks import check_methods
 from gradtape.autodiff.sparse.choose_colouring import METHODS, SYMMETRIC_METHODS, Coloured
 from gradtape.autodiff.sparse.colouring import known_order
-from gradtape.autodiff.sparse.known_patterns import given_pattern
+from gradtape.autodiff.sparse.detect import given_pattern
 from gradtape.autodiff.sparse.pattern import Pattern
 from gradtape.autodiff.sparse.programs import (
     SparseProgram,

@@ -10,16 +10,15 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from gradtape.autodiff.chunks import UNLIMITED, Limits, check_memory, chunks_for, fits, limits
-from gradtape.autodiff.dense_jacobians import (
+from gradtape.autodiff.independence import check_independence
+from gradtape.autodiff.jacobian import (
     derive_batch_jacobian,
     derive_hessian,
     derive_jacobian,
     derive_slope,
+    jacobian_dtype,
 )
-from gradtape.autodiff.independence import check_independence
-from gradtape.autodiff.jacobian import jacobian_dtype
-from gradtape.autodiff.returned_derivatives import JACOBIAN, remember
-from gradtape.autodiff.sparse.known_patterns import (
+from gradtape.autodiff.sparse.detect import (
     Wanted,
     follows,
     given_pattern,
@@ -34,7 +33,7 @@ from gradtape.autodiff.sparse.programs import (
     prepare_sparse_hessian,
     prepare_sparse_jacobian,
 )
-from gradtape.autodiff.window import Window
+from gradtape.autodiff.window import JACOBIAN, Window, remember
 from gradtape.errors import MixedExamplesError, NoValueError
 from gradtape.ir import Node, of_structure, spec
 from gradtape.ir.node import slope_constant

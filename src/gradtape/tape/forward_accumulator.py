@@ -6,8 +6,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any, Self, overload
 
-from gradtape.autodiff.returned_derivatives import applied
-from gradtape.autodiff.window import derive_forward
+from gradtape.autodiff.window import applied, derive_forward
 from gradtape.errors import NotRecordingError
 from gradtape.ir import PICK, Node, topological
 from gradtape.pytree import flatten, unflatten

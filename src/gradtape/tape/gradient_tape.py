@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from typing import Any, overload
 
 from gradtape.argument_checks import as_flag
-from gradtape.autodiff.returned_derivatives import GRADIENT, hold_remembered, remember
-from gradtape.autodiff.window import derive_reverse
+from gradtape.autodiff.window import GRADIENT, derive_reverse, hold_remembered, remember
 from gradtape.errors import NotRecordingError, TapeConsumedError
 from gradtape.ir import Node, Rows
 from gradtape.pytree import flatten, unflatten

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradtape.autodiff.products import derive_value_and_gradient, product
-from gradtape.autodiff.sparse.known_patterns import given_pattern
+from gradtape.autodiff.sparse.detect import given_pattern
 from gradtape.autodiff.sparse.programs import (
     SparseProgram,
     prepare_sparse_hessian,

@@ -15,8 +15,7 @@ from operator import itemgetter
 from typing import Any, Self
 
 from gradtape.argument_checks import is_choice
-from gradtape.autodiff.returned_derivatives import hold_results
-from gradtape.autodiff.window import derive_forward
+from gradtape.autodiff.window import derive_forward, hold_results
 from gradtape.concurrency import method_in_c
 from gradtape.config import FEW_OUTSIDE_NODES, PENDING_AT_TAPE_ENTRY
 from gradtape.errors import ShapeError, shown

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradtape.annotated_kinds import Size
-from gradtape.autodiff.sparse.detect import detect, index_leaves
-from gradtape.autodiff.sparse.known_patterns import (
+from gradtape.autodiff.sparse.detect import (
     contents_of,
+    detect,
     follows,
     hessian_pattern as recorded_hessian_pattern,
+    index_leaves,
 )
 from gradtape.autodiff.sparse.pattern import Pattern, pattern_of
 from gradtape.pytree import flatten, unflatten

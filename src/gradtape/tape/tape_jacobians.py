@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, overload
 import numpy as np
 
 from gradtape.argument_checks import check_methods, is_choice
-from gradtape.autodiff.returned_derivatives import JACOBIAN, hold_remembered
-from gradtape.autodiff.window import Window
+from gradtape.autodiff.window import JACOBIAN, Window, hold_remembered
 from gradtape.errors import DtypeError, shown
 from gradtape.ir.node import Node
 from gradtape.pytree import Structure, flatten, unflatten

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings, strategies as st
 
-from gradtape.autodiff.sparse import colouring, loop_runner, symmetric
+from gradtape.autodiff.sparse import colouring, loop_runner
 from gradtape.autodiff.sparse.bidirectional import least_cost, staircase
 from gradtape.autodiff.sparse.choose_colouring import (
     METHODS,
@@ -15,12 +15,18 @@ from gradtape.autodiff.sparse.choose_colouring import (
     Coloured,
     colour,
     colour_symmetric,
+    star_positions,
+    substitution,
 )
-from gradtape.autodiff.sparse.colouring import ORDERS, Colours, colour_columns, order_columns
-from gradtape.autodiff.sparse.compression import star_positions, substitution
+from gradtape.autodiff.sparse.colouring import (
+    ORDERS,
+    Colours,
+    colour_columns,
+    colour_vertices,
+    order_columns,
+)
 from gradtape.autodiff.sparse.grid_colouring import keeps_apart, lattice_colours
 from gradtape.autodiff.sparse.pattern import Pattern, pattern_of
-from gradtape.autodiff.sparse.symmetric import colour_vertices
 from gradtape.errors import ShapeError, SparsityError
 
 
@@ -264,7 +270,7 @@ def test_full_rows_do_not_spoil_the_pass():
 
 
 def test_hubs_get_colours_of_their_own(monkeypatch):
-    monkeypatch.setattr(symmetric, "LARGEST_STAR_COLOURING", 3000.0)
+    monkeypatch.setattr(colouring, "LARGEST_STAR_COLOURING", 3000.0)
     found = tridiagonal(60).toarray()
     found[30] = found[:, 30] = True
     pattern = pattern_of(found)
@@ -272,7 +278,7 @@ def test_hubs_get_colours_of_their_own(monkeypatch):
         coloured = colour_symmetric(pattern, method)
         assert coloured.forward_count <= 4
         recovered(coloured, np.random.default_rng(0))
-    monkeypatch.setattr(symmetric, "LARGEST_STAR_COLOURING", 1.0)
+    monkeypatch.setattr(colouring, "LARGEST_STAR_COLOURING", 1.0)
     assert colour_symmetric(pattern).forward_count == 60
 
 

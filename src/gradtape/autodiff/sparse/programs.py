@@ -1,38 +1,52 @@
 """Programs of sparse Jacobians and Hessians: the products with the seeds of all colours.
 
 Pattern, colours and plan are kept by structure; later calls only run the plan.
+
+Colour chunks: the products of a sparse derivative with the seeds of some colours at a time.
+
+The products with all colours take (colours x size) numbers, of which the matrix needs its entries
+only. Past a memory budget one plan computes the products with `count` colours, from number `offset`
+on, and the entries are picked from each chunk before the next one runs.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import field
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from gradtape.autodiff.chunks import UNLIMITED, Limits, SeedChunks, Seeds, needs_graph
-from gradtape.autodiff.dense_jacobians import derive_slope
-from gradtape.autodiff.jacobian import either_way, jacobian_dtype, products
+from gradtape.autodiff.chunks import (
+    UNLIMITED,
+    Limits,
+    ProductWith,
+    SeedChunks,
+    Seeds,
+    needs_graph,
+    seed_chunks,
+)
+from gradtape.autodiff.jacobian import derive_slope, either_way, jacobian_dtype, products
 from gradtape.autodiff.modes import forward
 from gradtape.autodiff.python_rules import PythonRules
-from gradtape.autodiff.returned_derivatives import hold_results
-from gradtape.autodiff.seeded import Seeded
-from gradtape.autodiff.sparse import known_patterns as sparse_patterns
+from gradtape.autodiff.seeded import Seeded, numbered
 from gradtape.autodiff.sparse.choose_colouring import Coloured, colour, colour_symmetric
-from gradtape.autodiff.sparse.chunks import colour_chunks, colour_seeds, entries_by_chunks
 from gradtape.autodiff.sparse.colouring import Colours
+from gradtape.autodiff.sparse.detect import hessian_pattern, index_contents, jacobian_pattern
 from gradtape.autodiff.sparse.pattern import Pattern, SparseMatrix
-from gradtape.autodiff.window import Window
+from gradtape.autodiff.window import Window, hold_results
 from gradtape.dtypes import Array, DType
 from gradtape.errors import NoValueError, SparsityError
-from gradtape.ir import Fact, Node, apart_from_recorded, apply, placeholder, substitute
+from gradtape.ir import Fact, Node, apart_from_recorded, apply, placeholder, spec, substitute
+from gradtape.ir.program import program
 from gradtape.ops.arrays.gathering import GATHER
 from gradtape.ops.arrays.joining import CONCAT
 from gradtape.ops.arrays.movement import reshape_node
 from gradtape.ops.families.casting import cast
 from gradtape.records import dataclass
 from gradtape.runtime.bound_plans import BoundPlan, bind, plan_settings
+from gradtape.runtime.footprint import intermediate_bytes, total_bytes
 from gradtape.runtime.probe import PROBE
 from gradtape.trace import Recording, Value, host_value
 
@@ -209,7 +223,7 @@ def prepare_sparse_jacobian(
 
     def coloured(method: str) -> Coloured:
         def derive(_: PythonRules) -> Coloured:
-            pattern = sparse_patterns.jacobian_pattern(window, target, source, given)
+            pattern = jacobian_pattern(window, target, source, given)
             return colour(_listed(pattern), method, order=order)
 
         coloured_by = key._replace(kind="coloured", structure=(*key.structure, method), settings=())
@@ -244,7 +258,7 @@ def prepare_sparse_hessian(
     """The program of a sparse Hessian, kept by structure."""
 
     def coloured(_: PythonRules) -> Coloured:
-        pattern = sparse_patterns.hessian_pattern(window, target, source, given)
+        pattern = hessian_pattern(window, target, source, given)
         if given is not None:
             # The colouring relies on symmetry, and users may give one half of the pattern.
             pattern = pattern.with_transpose()
@@ -329,7 +343,7 @@ def _prepared(
         along = bind(recording, window.restored([cast(pushed, dtype)]))
         value = Value(direction, seed.spec)
         trials.append(PatternTrial(along, {seed: value}, direction.reshape(-1)))
-    of_structure = not sparse_patterns.index_contents(window, target, source).values
+    of_structure = not index_contents(window, target, source).values
     return SparseProgram(coloured, bound, values, dtype, connected, trials, of_structure, chunks)
 
 
@@ -341,10 +355,59 @@ def _key(
     limits: Limits,
 ) -> Fact:
     recording = window.recording
-    contents = sparse_patterns.index_contents(window, *asked[:2])
+    contents = index_contents(window, *asked[:2])
     return Fact(
         kind,
         (*asked, None if given is None else given.digest),
         contents.digests,
         (limits, needs_graph(recording), *plan_settings(recording)),
     )
+
+
+def colour_seeds(like: Node, colours: Colours, product: ProductWith) -> Seeds:
+    """The seeds of all colours. The plan reads the colour of each element from an input."""
+    of = spec(like.shape, numbered(0, 1).dtype)
+    numbers = placeholder(of)
+    value = Value(np.ascontiguousarray(colours.of, of.dtype).reshape(of.shape), of)
+    return Seeds(like, colours.count, product, numbers, {numbers: value})
+
+
+def colour_chunks(
+    recording: Recording, seeds: Sequence[Seeds], outputs: Sequence[Node], wanted: Limits
+) -> tuple[SeedChunks, ...]:
+    """The plans that compute `outputs` in chunks; none if all of it fits the budget at once."""
+    most = max((one.count for one in seeds), default=0)
+    if most <= (wanted.chunk_size or 1):
+        return ()
+    if wanted.chunk_size is None:
+        steps = program(outputs, recording.values.keys())
+        room = wanted.budget - sum(node.spec.nbytes for node in outputs)
+        # The first number is quick to find, and larger than the second.
+        if total_bytes(steps) <= room or intermediate_bytes(steps) <= room:
+            return ()
+    chunks = [seed_chunks(recording, one, wanted) for one in seeds]
+    # The products with all colours exist, so those with some do.
+    return tuple(one for one in chunks if one is not None)
+
+
+def entries_by_chunks(
+    chunks: Sequence[SeedChunks],
+    recording: Recording,
+    places: Array,
+    dtype: DType,
+    title: str = "jacobian",
+) -> Array:
+    """The entries at places in the products of all chunks laid end to end."""
+    result = np.empty(len(places), dtype)
+    order = np.argsort(places, kind="stable")
+    ordered = places[order]
+    begin = 0
+    for one in chunks:
+        width = one.bound.outputs[0].size // one.count
+        for first, part in one.run(recording, title):
+            low = begin + first * width
+            start, stop = np.searchsorted(ordered, [low, low + part.size])
+            chosen = order[start:stop]
+            result[chosen] = part.reshape(-1).take(places[chosen] - low)
+        begin += one.seeds.count * width
+    return result

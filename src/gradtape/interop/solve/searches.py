@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from gradtape.autodiff.linear_systems import ITERATIVE
+from gradtape.autodiff.solution_rules import ITERATIVE
 from gradtape.autodiff.sparse.choose_colouring import Coloured
 from gradtape.config import LARGEST_POLISHED
 from gradtape.errors import ConvergenceError

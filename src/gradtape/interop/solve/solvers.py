@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from gradtape.autodiff.linear_systems import factor, iterate
+from gradtape.autodiff.solution_rules import factor, iterate
 from gradtape.autodiff.sparse.programs import SparseProgram
 from gradtape.errors import ShapeError
 from gradtape.tape.point import Point

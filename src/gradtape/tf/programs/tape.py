@@ -8,7 +8,7 @@ from typing import Any
 import gradtape as gt
 from gradtape import Tensor as CoreTensor, Variable
 from gradtape.argument_checks import check_exports
-from gradtape.autodiff.dense_jacobians import derive_hessian
+from gradtape.autodiff.jacobian import derive_hessian
 from gradtape.autodiff.window import Window, derive_reverse
 from gradtape.errors import NotRecordingError
 from gradtape.ir.node import Node
