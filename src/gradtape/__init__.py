@@ -284,8 +284,7 @@ _LATER: dict[str, tuple[str, ...]] = {
     "jit.recorder_switch": ("set_recorder",),
     "progress": ("set_progress",),
     "tape.checkpoint": ("checkpoint", "checkpoint_name", "save_any_except", "save_only"),
-    "tape.custom_gradient": ("custom_gradient", "grad_pass_through"),
-    "tape.custom_jvp": ("custom_jvp",),
+    "tape.custom_derivatives": ("custom_gradient", "custom_jvp", "grad_pass_through"),
     "tape.forward_accumulator": ("ForwardAccumulator",),
     "tape.grad_vjp_jvp": ("grad", "jvp", "value_and_grad", "vjp"),
     "tape.jacobian_hessian": ("hessian", "hvp", "jacfwd", "jacobian", "jacrev", "vhp"),
@@ -387,11 +386,11 @@ if _typing.TYPE_CHECKING:
         save_any_except as save_any_except,
         save_only as save_only,
     )
-    from gradtape.tape.custom_gradient import (
+    from gradtape.tape.custom_derivatives import (
         custom_gradient as custom_gradient,
+        custom_jvp as custom_jvp,
         grad_pass_through as grad_pass_through,
     )
-    from gradtape.tape.custom_jvp import custom_jvp as custom_jvp
     from gradtape.tape.forward_accumulator import ForwardAccumulator as ForwardAccumulator
     from gradtape.tape.grad_vjp_jvp import (
         grad as grad,

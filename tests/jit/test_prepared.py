@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator, cg, eigsh, gmres, lsmr, svds
 
 import gradtape as gt
-from gradtape.tape.flat_vector import Layout
+from gradtape.tape.function_at_point import Layout
 
 
 def chain(x):

@@ -17,7 +17,7 @@ from gradtape.ops.arrays.movement import permute, reshape_node
 from gradtape.ops.arrays.slicing import UNSLICE
 from gradtape.ops.elementwise.arithmetic import multiply
 from gradtape.ops.families.shapes import broadcast_to
-from gradtape.ops.matrices.contraction import matmul, stretch
+from gradtape.ops.matrices.contraction import Labels, matmul, stretch
 from gradtape.ops.matrices.einsum import contract_pair
 
 # Factors: the order in which three factors are contracted, if a response is a product itself.
@@ -25,7 +25,6 @@ from gradtape.ops.matrices.einsum import contract_pair
 # large as the batch times the layer. Contracted with the next weights W[k, i], the sum over k of
 # d[b, k] (V[k, o] W[k, i]) is one matrix product with a factor that does not depend on the batch,
 # and its result lies in memory as the Jacobian of a batch does.
-Labels = tuple[str, ...]
 
 
 def contract_factors(
@@ -116,10 +115,10 @@ def _without_ones(node: Node) -> Node | None:
 
 
 Operands = Sequence[Seeded | None]
-Rule = Callable[[Node, Operands, Shape], Seeded | None]
+SeedRule = Callable[[Node, Operands, Shape], Seeded | None]
 
 
-def rule_of(op: Op) -> Rule | None:
+def rule_of(op: Op) -> SeedRule | None:
     """How the structure of seeds passes through an op; None if it becomes dense there.
 
     A rule gives None for a node whose result it cannot structure.
@@ -380,7 +379,7 @@ def _contraction(node: Node, operands: Operands, space: Shape) -> Seeded | None:
     return Seeded(contract_pair(*pair, result), dense, _sorted(ties))
 
 
-_VIEWS: dict[View, Rule] = {
+_VIEWS: dict[View, SeedRule] = {
     View.RESHAPE: _reshape,
     View.BROADCAST: _broadcast,
     View.PERMUTE: _permute,

@@ -35,7 +35,7 @@ from gradtape.ir.origin import provenance
 from gradtape.ops.families.batching import moved, spread
 from gradtape.ops.reductions.reduction import SUM
 from gradtape.records import dataclass
-from gradtape.tape.custom_rules import CustomRule
+from gradtape.tape.custom_derivatives import CustomRule
 from gradtape.tensor.tensor import Tensor
 from gradtape.trace import Handle, Recording, Trace, state
 

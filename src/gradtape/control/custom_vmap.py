@@ -13,7 +13,7 @@ from gradtape.ir.spec import Spec
 from gradtape.ops.custom.custom import CUSTOM_BATCH
 from gradtape.pytree import Structure, flatten, spread_prefix, unflatten
 from gradtape.records import dataclass
-from gradtape.tape.custom_rules import is_operand
+from gradtape.tape.custom_derivatives import is_operand
 from gradtape.tensor.tensor import Tensor, asarray
 from gradtape.trace import Trace, record, state
 

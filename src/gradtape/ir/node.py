@@ -324,7 +324,7 @@ def is_slope(node: Node) -> bool:
     """Whether a node was made for a derivative and is not one that a user recorded.
 
     A derivative that is handed out twice, to two tapes, must be two nodes, as two recorded
-    applications are; `autodiff.returned_derivatives` asks this before it makes a second node.
+    applications are; `autodiff.window` asks this before it makes a second node.
     """
     return _local.table.slopes.get(structural_key(node.op, node.inputs, node.params)) is node
 

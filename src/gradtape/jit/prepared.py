@@ -21,9 +21,15 @@ from gradtape.autodiff.sparse.programs import (
 from gradtape.compiler.counts import COUNTS
 from gradtape.config import LARGE_MATRIX, MOST_PREPARED_PATHS
 from gradtape.jit.function import function
-from gradtape.tape.flat_vector import layout_of
+from gradtape.tape.function_at_point import (
+    FunctionAtPoint,
+    NotPendingError,
+    Preparation,
+    layout_of,
+    pays,
+    recorded_matrix,
+)
 from gradtape.tape.grad_vjp_jvp import argument_position, chosen_arguments
-from gradtape.tape.point import NotPendingError, Point, Preparation, pays, recorded_matrix
 from gradtape.tape.tape_jacobians import check_mode, check_sparse
 from gradtape.tensor.tensor import Tensor
 from gradtape.trace.recording import Recording, state
@@ -127,15 +133,15 @@ class PreparedJacobian:
                 "Drop sparse=False and mode=."
             )
 
-    def _at(self, args: tuple[object, ...]) -> Point:
+    def _at(self, args: tuple[object, ...]) -> FunctionAtPoint:
         at = self._position
         x = self._layout.ravel(args[at])
-        return Point(self._f, x, self._layout, args[:at], args[at + 1 :], self._scalar)
+        return FunctionAtPoint(self._f, x, self._layout, args[:at], args[at + 1 :], self._scalar)
 
-    def _shape(self, point: Point) -> tuple[int, int]:
+    def _shape(self, point: FunctionAtPoint) -> tuple[int, int]:
         return point.shape
 
-    def _prepared(self, point: Point) -> SparseProgram:
+    def _prepared(self, point: FunctionAtPoint) -> SparseProgram:
         return point.prepared(self._preparation())
 
     def _preparation(self) -> Preparation:
@@ -202,7 +208,7 @@ class PreparedJacobian:
         self._coloured = known[1]
         return found
 
-    def _dense(self, point: Point) -> np.ndarray:
+    def _dense(self, point: FunctionAtPoint) -> np.ndarray:
         return point.jacobian(self._mode)
 
     def __call__(self, *args: object) -> _HostMatrix:
@@ -256,14 +262,14 @@ class PreparedHessian(PreparedJacobian):
     _scalar = "prepare_hessian"
     _colourings = SYMMETRIC_METHODS
 
-    def _shape(self, point: Point) -> tuple[int, int]:
+    def _shape(self, point: FunctionAtPoint) -> tuple[int, int]:
         return point.shape[1], point.shape[1]
 
     def _preparation(self) -> Preparation:
         given, how, order = self._given, self._colouring or "star", self._order
         return lambda point: prepare_sparse_hessian(*point, how, given_pattern(given), order)
 
-    def _dense(self, point: Point) -> np.ndarray:
+    def _dense(self, point: FunctionAtPoint) -> np.ndarray:
         return point.hessian()
 
 

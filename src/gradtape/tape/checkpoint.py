@@ -12,7 +12,7 @@ from gradtape.ops.custom.custom import NAMED
 from gradtape.pytree import Tree, flatten, unflatten
 from gradtape.records import dataclass
 from gradtape.runtime.kept_for_backward import is_expensive
-from gradtape.tape.custom_rules import not_callable, with_rule
+from gradtape.tape.custom_derivatives import not_callable, with_rule
 from gradtape.tensor.tensor import Tensor, asarray
 from gradtape.trace import record, state
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from gradtape.autodiff.chunks import UNLIMITED, Limits, check_memory, chunks_for, fits, limits
 from gradtape.autodiff.independence import check_independence
@@ -43,9 +43,7 @@ from gradtape.tape.recording_scope import finish
 from gradtape.tensor.tensor import Tensor, from_value
 
 if TYPE_CHECKING:
-    from scipy.sparse import csr_array
-
-    Matrix: TypeAlias = Tensor | csr_array
+    from gradtape.tape.tape_jacobians import Matrix
 
 
 def limits_of(name: str, chunk_size: int | None, memory_budget: int | str | None) -> Limits:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, Concatenate, Literal, ParamSpec, TypeAlias, TypeVar, overload
+from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeAlias, TypeVar, overload
 
 from gradtape.argument_checks import check_function
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.ops.elementwise.arithmetic import identity
 from gradtape.pytree import Tree, map_leaves
-from gradtape.tape.function_types import FunctionOf
 from gradtape.tape.gradient_tape import GradientTape, function_tape
 from gradtape.tensor import Tensor, TensorLike, asarray
 
@@ -20,8 +19,19 @@ __all__ = ["grad", "jvp", "value_and_grad", "vjp"]
 P = ParamSpec("P")
 Result = TypeVar("Result")
 Aux = TypeVar("Aux")
+Argument_contra = TypeVar("Argument_contra", contravariant=True)
+Result_co = TypeVar("Result_co", covariant=True)
 # From a cotangent of the value to a tuple of cotangents, one like each primal.
 Pullback: TypeAlias = Callable[[object], tuple[Any, ...]]
+
+
+class FunctionOf(Protocol[Argument_contra, P, Result_co]):
+    """A function by its first argument, which a transform differentiates by.
+
+    It is a protocol because mypy infers no lambda from overloads with `Callable[Concatenate[…]]`.
+    """
+
+    def __call__(self, x: Argument_contra, /, *args: P.args, **kwargs: P.kwargs) -> Result_co: ...
 
 
 @overload

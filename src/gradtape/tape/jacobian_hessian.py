@@ -10,8 +10,13 @@ from gradtape.argument_checks import check_function
 from gradtape.autodiff.chunks import limits
 from gradtape.errors import ShapeError
 from gradtape.pytree import Tree, flatten, map_leaves
-from gradtape.tape.function_types import FunctionOf
-from gradtape.tape.grad_vjp_jvp import as_sources, chosen_arguments, split_result, watched_arguments
+from gradtape.tape.grad_vjp_jvp import (
+    FunctionOf,
+    as_sources,
+    chosen_arguments,
+    split_result,
+    watched_arguments,
+)
 from gradtape.tape.gradient_tape import GradientTape, function_tape
 from gradtape.tape.tape_jacobians import check_real
 from gradtape.tensor.tensor import Tensor, asarray

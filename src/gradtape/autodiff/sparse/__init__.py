@@ -15,7 +15,7 @@ For a Hessian, `detect_hessian` and `colour_symmetric` take the first two places
 are Hessian-vector products with `forward_seeds()`.
 
 Everything here is a function of structure. `detect` reads no floating-point value, only the
-integers in `known` that index, so a pattern holds for all points. `known_patterns` keeps it under
+integers in `known` that index, so a pattern holds for all points. `jacobian_pattern` keeps it under
 the program and the contents of the leaves that `index_leaves` lists.
 
 Other packages import:

@@ -25,8 +25,8 @@ from gradtape.config import (
 )
 from gradtape.dtypes import Array
 
-Strides = tuple[int, ...]
-Weights = tuple[int, ...]
+# A stride, or a weight, for each axis of a grid.
+_Axes = tuple[int, ...]
 
 
 def lattice_colours(pattern: Pattern, lowest: int) -> tuple[Array, int] | None:
@@ -105,7 +105,7 @@ def _full_rows(pattern: Pattern, lowest: int) -> tuple[Array, Array] | None:
     return columns[several], np.unique(between[between > 1])
 
 
-def _candidates(columns: Array, distances: Array, count: int) -> Iterator[tuple[Strides, Weights]]:
+def _candidates(columns: Array, distances: Array, count: int) -> Iterator[tuple[_Axes, _Axes]]:
     if _distinct(columns, (), count).size:
         yield (), ()
     for axes in (1, 2):
@@ -122,7 +122,7 @@ def _candidates(columns: Array, distances: Array, count: int) -> Iterator[tuple[
                 yield strides, tuple(int(weight) for weight in weights)
 
 
-def _distinct(columns: Array, strides: Strides, count: int) -> Array:
+def _distinct(columns: Array, strides: _Axes, count: int) -> Array:
     """The weights, each tuple as a number, that give the columns of each row different colours."""
     axes = len(strides)
     number = np.arange(count**axes)
@@ -132,7 +132,7 @@ def _distinct(columns: Array, strides: Strides, count: int) -> Array:
     return np.flatnonzero(np.broadcast_to(apart.all(axis=(0, 1)), number.shape))
 
 
-def _coloured(number: Array, strides: Strides, weights: Sequence[Array | int]) -> Array:
+def _coloured(number: Array, strides: _Axes, weights: Sequence[Array | int]) -> Array:
     """The weighted sum of the places along the axes of the grid."""
     total: Array | int = 0
     for stride, weight in zip(reversed(strides), reversed(weights), strict=True):

@@ -21,8 +21,7 @@ from gradtape.ops.custom.custom import CUSTOM
 from gradtape.ops.custom.solutions import SOLVE_EQUATION
 from gradtape.ops.families.casting import cast
 from gradtape.pytree import Tree, flatten
-from gradtape.tape.flat_vector import Layout, join, layout_of, vector_layout
-from gradtape.tape.point import as_scalar
+from gradtape.tape.function_at_point import Layout, as_scalar, join, layout_of, vector_layout
 from gradtape.tape.tape_jacobians import check_sparse
 from gradtape.tensor import Tensor, asarray, from_value
 from gradtape.tensor.tensor_like import TensorLeaf

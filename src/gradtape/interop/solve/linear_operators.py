@@ -9,10 +9,9 @@ import numpy as np
 
 from gradtape.control.vmap import vmap
 from gradtape.errors import DtypeError
-from gradtape.tape.flat_vector import join, layout_of
+from gradtape.tape.function_at_point import FunctionAtPoint, join, layout_of
 from gradtape.tape.grad_vjp_jvp import Aux, Result, pulled_back, pushed_forward, recorded_at
 from gradtape.tape.gradient_tape import GradientTape
-from gradtape.tape.point import Point
 from gradtape.tensor.tensor import Tensor, asarray
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Linearized", "hessian_operator", "linear_operator", "linearize"]
 
 
-def _operator_of(point: Point | _Flat, forward: str, adjoint: str) -> LinearOperator:
+def _operator_of(point: FunctionAtPoint | _Flat, forward: str, adjoint: str) -> LinearOperator:
     """A derivative at a point for SciPy; several columns are one batched product."""
     # At the first call, because scipy.sparse.linalg takes longer to load than all of gradtape.
     from scipy.sparse.linalg import LinearOperator
@@ -114,7 +113,7 @@ def _operator(
     layout = layout_of(primals, name)
     if scalar and layout.dtype.kind == "c":
         raise DtypeError(f"{name}: a primal is complex. Pass its real and imaginary parts.")
-    point = Point(lambda parts: f(*parts), layout.ravel(primals), layout, scalar=scalar)
+    point = FunctionAtPoint(lambda parts: f(*parts), layout.ravel(primals), layout, scalar=scalar)
     return _operator_of(point, forward, adjoint)
 
 

@@ -11,8 +11,7 @@ import numpy as np
 
 from gradtape.argument_checks import check_function
 from gradtape.config import LARGE_MATRIX
-from gradtape.tape.flat_vector import Layout, layout_of, vector_layout
-from gradtape.tape.point import Point, pays
+from gradtape.tape.function_at_point import FunctionAtPoint, Layout, layout_of, pays, vector_layout
 from gradtape.tape.tape_jacobians import check_mode, check_sparse
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ __all__ = ["Objective", "Ode", "Residuals", "objective", "ode", "residuals"]
 class _Visit:
     """The point evaluated last, as one object, so that threads never see half of a change."""
 
-    point: Point
+    point: FunctionAtPoint
     x: np.ndarray
     args: tuple[object, ...]
     # Recordings belong to the thread that made them.
@@ -93,7 +92,7 @@ class _Bridge:
         given_x: ArrayLike,
         args: tuple[object, ...],
         before: tuple[object, ...] = (),
-    ) -> Point:
+    ) -> FunctionAtPoint:
         """The recording at a point: the last one, if this question was not asked there yet.
 
         A question that is asked again is recorded again, because values that the function closes
@@ -112,14 +111,14 @@ class _Bridge:
             # The old point goes before the new one is recorded: memory never holds both.
             self._last = last = None
             name = self._name if self._scalar else None
-            point = Point(self._f, x, layout, before, args, name)
+            point = FunctionAtPoint(self._f, x, layout, before, args, name)
             # SciPy changes its vectors in place, so x is copied for later comparisons.
             self._last = last = _Visit(point, np.array(x), given, get_ident(), set())
         if what:
             last.answered.add(what)
         return last.point
 
-    def _matrix(self, point: Point) -> HostMatrix:
+    def _matrix(self, point: FunctionAtPoint) -> HostMatrix:
         """The Jacobian or Hessian at a point, in the form asked for."""
         if self._sparse is not False and self._is_sparse is not False:
             rows, columns = (point.shape[1],) * 2 if self._scalar else point.shape
@@ -211,7 +210,7 @@ class Residuals(_Bridge):
         last = self._last
         point = None if last is None else last.point
         if point is None and self._example is not None and self._sparse is not False:
-            point = Point(self._f, self._example, self._known_layout())
+            point = FunctionAtPoint(self._f, self._example, self._known_layout())
         if point is None or self._sparse is False:
             return None
         prepared = point.sparse_jacobian(self._sparse, self._mode)

@@ -19,9 +19,8 @@ from gradtape.config import LARGEST_POLISHED
 from gradtape.errors import ConvergenceError
 from gradtape.interop.solve.solvers import Equation, anderson, newton, polish
 from gradtape.ops.elementwise.arithmetic import clip
-from gradtape.tape.flat_vector import Layout, join
+from gradtape.tape.function_at_point import FunctionAtPoint, Layout, join
 from gradtape.tape.gradient_tape import function_tape
-from gradtape.tape.point import Point
 from gradtape.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -132,8 +131,8 @@ class Search:
     def _equation(self, f: UserEquation, layout: Layout, scalar: bool = False) -> Equation:
         name = self.name if scalar else None
 
-        def at(x: np.ndarray) -> Point:
-            return Point(f, x, layout, scalar=name)
+        def at(x: np.ndarray) -> FunctionAtPoint:
+            return FunctionAtPoint(f, x, layout, scalar=name)
 
         return Equation(self.name, at, self.solver, self.sparse, scalar)
 

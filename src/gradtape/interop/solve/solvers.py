@@ -11,7 +11,7 @@ import numpy as np
 from gradtape.autodiff.solution_rules import factor, iterate
 from gradtape.autodiff.sparse.programs import SparseProgram
 from gradtape.errors import ShapeError
-from gradtape.tape.point import Point
+from gradtape.tape.function_at_point import FunctionAtPoint
 
 if TYPE_CHECKING:
     from gradtape.tape.tape_jacobians import SparseOption
@@ -39,14 +39,14 @@ class Equation:
     """
 
     _name: str
-    _record: Callable[[np.ndarray], Point]
+    _record: Callable[[np.ndarray], FunctionAtPoint]
     _solver: str
     _sparse: SparseOption
     _scalar: bool
     _x: np.ndarray | None = None
-    _point: Point | None = None
+    _point: FunctionAtPoint | None = None
 
-    def at(self, x: np.ndarray) -> Point:
+    def at(self, x: np.ndarray) -> FunctionAtPoint:
         """The recording at a point."""
         if self._point is None or self._x is None or not np.array_equal(x, self._x):
             self._point = point = self._record(x)

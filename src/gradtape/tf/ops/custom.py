@@ -14,7 +14,7 @@ from gradtape.argument_checks import check_exports
 from gradtape.control import callbacks
 from gradtape.ops.elementwise import arithmetic
 from gradtape.pytree import map_leaves
-from gradtape.tape import custom_gradient as core
+from gradtape.tape import custom_derivatives as core
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.base.dispatch import leave_for_python, operation
 from gradtape.tf.base.dtypes import as_dtype
