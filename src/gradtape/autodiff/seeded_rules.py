@@ -17,7 +17,7 @@ from gradtape.ops.arrays.movement import permute, reshape_node
 from gradtape.ops.arrays.slicing import UNSLICE
 from gradtape.ops.elementwise.arithmetic import multiply
 from gradtape.ops.families.shapes import broadcast_to
-from gradtape.ops.matrices.contraction import Labels, matmul, stretch
+from gradtape.ops.matrices.contraction import AxisLabels, matmul, stretch
 from gradtape.ops.matrices.einsum import contract_pair
 
 # Factors: the order in which three factors are contracted, if a response is a product itself.
@@ -28,7 +28,7 @@ from gradtape.ops.matrices.einsum import contract_pair
 
 
 def contract_factors(
-    value: Node, labels: Labels, other: Node, theirs: Labels, result: Labels
+    value: Node, labels: AxisLabels, other: Node, theirs: AxisLabels, result: AxisLabels
 ) -> Node | None:
     """The contraction of `value`, a product of two factors, with `other`.
 
@@ -68,7 +68,7 @@ def _size(size: dict[str, int], labels: Sequence[str]) -> int:
     return math.prod(size[label] for label in labels)
 
 
-def essential(node: Node, labels: Labels) -> tuple[Node, Labels]:
+def essential(node: Node, labels: AxisLabels) -> tuple[Node, AxisLabels]:
     """A value without the axes along which it is constant; `labels` may be more than its axes."""
     labels = labels[len(labels) - node.ndim :]
     while True:
