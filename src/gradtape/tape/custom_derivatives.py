@@ -21,7 +21,8 @@ from gradtape.ops.elementwise.complexes import real
 from gradtape.ops.families.casting import cast
 from gradtape.pytree import flatten, flatten_up_to, unflatten
 from gradtape.tensor import Tensor, TensorLike, Variable, asarray
-from gradtape.trace import record, state
+from gradtape.trace import record
+from gradtape.trace.recording import state
 
 __all__ = ["custom_gradient", "custom_jvp", "grad_pass_through"]
 

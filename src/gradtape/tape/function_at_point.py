@@ -33,8 +33,9 @@ from gradtape.pytree import LEAF, Structure, flatten, unflatten
 from gradtape.records import dataclass
 from gradtape.tape.gradient_tape import function_tape
 from gradtape.tensor.tensor import Tensor, asarray, from_value
-from gradtape.trace import Recording, host_value, state
+from gradtape.trace import Recording, host_value
 from gradtape.trace.capturing import capturing
+from gradtape.trace.recording import state
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
