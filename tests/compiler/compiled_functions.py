@@ -41,10 +41,10 @@ def called(name, dtype, lanes):
     builder, op = Builder(lanes), op_of(name)[0]
     ty = "float" if dtype == np.float32 else "double"
     symbol, needed = vectormath.accurate_function(op.function, ty, lanes)
-    builder.definitions.update(dict.fromkeys(needed))
+    builder.r.definitions.update(dict.fromkeys(needed))
     kind = builder.vector_type(dtype)
     text = f"call {convention(symbol)}{kind} @{symbol}({kind} %x0)"
-    return builder, ["%x0"], [builder.let(text)]
+    return builder, ["%x0"], [builder.r.let(text, kind)]
 
 
 def kernel_text(label, builder, ty, operands, results):
@@ -52,12 +52,12 @@ def kernel_text(label, builder, ty, operands, results):
     kind = ty if builder.lanes == 1 else f"<{builder.lanes} x {ty}>"
     pointers = [f"ptr %o{k}" for k in range(len(results))]
     pointers += [f"ptr %a{k}" for k in range(len(operands))]
-    lines = [f"define void @{label}({', '.join(pointers)}, i64 %n) {{", "entry:", *builder.entry,
+    lines = [f"define void @{label}({', '.join(pointers)}, i64 %n) {{", "entry:", *builder.r.entry,
              "  br label %loop", "loop:", "  %i = phi i64 [0, %entry], [%j, %loop]"]  # fmt: skip
     for k, name in enumerate(operands):
         lines += [f"  %p{k} = getelementptr {ty}, ptr %a{k}, i64 %i",
                   f"  {name} = load {kind}, ptr %p{k}, align 4"]  # fmt: skip
-    lines += builder.lines
+    lines += builder.r.lines
     for k, name in enumerate(results):
         lines += [f"  %q{k} = getelementptr {ty}, ptr %o{k}, i64 %i",
                   f"  store {kind} {name}, ptr %q{k}, align 4"]  # fmt: skip
@@ -75,7 +75,7 @@ class Module:
         snippets, kernels = {}, []
         for name in names:
             builder, operands, results = write(name, dtype, lanes)
-            snippets.update(builder.definitions)
+            snippets.update(builder.r.definitions)
             self.counts[name] = len(operands), len(results)
             kernels.append(kernel_text(f"test_{name}", builder, ty, operands, results))
         self.compiled = llvm.compile_ir("\n".join([*snippets, *kernels]))

@@ -453,7 +453,7 @@ def test_these_choices_call_no_function_of_libmvec(prefer, choice):
     prefer(choice)
     for name in EVERYTHING:
         builder, _, _ = written(name, np.dtype(float), 8)
-        assert "_ZGV" not in "".join(builder.definitions)
+        assert "_ZGV" not in "".join(builder.r.definitions)
 
 
 def test_choice_must_be_known(prefer):

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from gradtape.compiler.emit.builder import Builder
-from gradtape.compiler.lower.kernel import BOOL, INDEX, Reduce, scalar_type
-from gradtape.compiler.objects.llvm import vector
+from gradtape.compiler.lower.kernel import BOOL, INDEX, Reduce
 from gradtape.config import CACHE_LINE
 from gradtape.dtypes import DType
 from gradtape.ir import Accumulation
@@ -90,17 +89,12 @@ class Accumulator:
 
     def across(self, parts: Parts) -> Parts:
         """All lanes into one scalar, by combining the upper half with the lower half each time."""
-        types = [scalar_type(dtype) for dtype in self._dtypes()]
-        lanes = self.b.lanes
+        r, lanes = self.b.r, self.b.lanes
         while lanes > 1:
-            half = lanes // 2
-            pairs = [
-                _halves(self.b, value, vector(ty, lanes), half)
-                for value, ty in zip(parts, types, strict=True)
-            ]
-            low, high = [low for low, _ in pairs], [high for _, high in pairs]
-            parts = self._combine(low, high, self.b.narrowed(half), ordered=False)
-            lanes = half
+            lanes //= 2
+            low: Parts = [r.shuffle(part, range(lanes)) for part in parts]
+            high: Parts = [r.shuffle(part, range(lanes, 2 * lanes)) for part in parts]
+            parts = self._combine(low, high, Builder(lanes, r), ordered=False)
         return parts
 
     def result(self, parts: Parts, lanes: int) -> Parts:
@@ -129,41 +123,31 @@ class Positions(Accumulator):
         If all of x comes before y, then y is chosen only if it is better. Otherwise positions
         decide between equal values.
         """
-        values, bits, index = (b.vector_type(dtype) for dtype in (self.dtype, BOOL, INDEX))
-        choose = self._beats(y[0], x[0], b)
+        (old, at), (new, other) = (
+            (Vector(parts[0], self.dtype), Vector(parts[1], INDEX)) for parts in (x, y)
+        )
+        choose = self._beats(new, old, b)
         if not ordered:
-            worse = self._beats(x[0], y[0], b)
-            earlier = b.let(f"icmp slt {index} {y[1]}, {x[1]}")
-            ones = "true" if b.lanes == 1 else "<" + ", ".join(["i1 true"] * b.lanes) + ">"
-            level = b.let(f"xor {bits} {worse}, {ones}")
-            level = b.let(f"and {bits} {level}, {earlier}")
-            choose = b.let(f"or {bits} {choose}, {level}")
-        return [
-            b.let(f"select {bits} {choose}, {kind} {new}, {kind} {old}")
-            for kind, old, new in zip((values, index), x, y, strict=True)
-        ]
+            level = b.invert(self._beats(old, new, b))
+            earlier = b.compare("olt", "lt", other, at)
+            choose = b.bits("or", choose, b.bits("and", level, earlier))
+        return [b.select(choose, *pair).name for pair in ((new, old), (other, at))]
 
-    def _beats(self, new: str, old: str, b: Builder) -> str:
+    def _beats(self, new: Vector, old: Vector, b: Builder) -> Vector:
         """A mask of lanes whose new value is better than the old one, or the first NaN."""
-        values, word = b.vector_type(self.dtype), self.combination.better
-        if self.dtype.kind != "f":
-            sign = "s" if self.dtype.kind == "i" else "u"
-            return b.let(f"icmp {sign}{word} {values} {new}, {old}")
         # "Unordered or greater": true for a NaN in either.
-        found = b.let(f"fcmp u{word} {values} {new}, {old}")
-        known = b.let(f"fcmp ord {values} {old}, {old}")
-        return b.let(f"and {b.vector_type(BOOL)} {found}, {known}")
+        found = b.compare(f"u{self.combination.better}", self.combination.better, new, old)
+        return (
+            b.bits("and", found, b.compare("ord", "eq", old, old))
+            if new.dtype.kind == "f"
+            else found
+        )
 
     def result(self, parts: Parts, lanes: int) -> Parts:
         # If nothing was better than the identity, every element equals it, the first one too.
-        index = vector("i64", lanes)
-        nowhere, zero = str(_NOWHERE), "0"
-        if lanes > 1:
-            nowhere = self.b.constant(_NOWHERE, INDEX).name
-            zero = "zeroinitializer"
-        none = self.b.let(f"icmp eq {index} {parts[1]}, {nowhere}")
-        bits = vector("i1", lanes)
-        return [self.b.let(f"select {bits} {none}, {index} {zero}, {index} {parts[1]}")]
+        b, found = Builder(lanes, self.b.r), Vector(parts[1], INDEX)
+        none = b.compare("oeq", "eq", found, b.constant(_NOWHERE, INDEX))
+        return [b.select(none, b.constant(0, INDEX), found).name]
 
 
 class SquaredDeviations(Accumulator):
@@ -301,9 +285,9 @@ class Totals:
         # How many vectors of points are best reduced at once, if the body is short.
         self.block = max((a.block for a in self._each), default=1)
 
-    def start(self) -> list[tuple[str, str]]:
-        """The type and the name of each part of the result of no values."""
-        return list(zip(self.types, (p for a in self._each for p in a.start()), strict=True))
+    def start(self) -> Parts:
+        """The parts of the result of no values."""
+        return [part for a in self._each for part in a.start()]
 
     def of(self, values: list[Vector], position: str | None, mask: str | None) -> Parts:
         """The partial results of one vector of points."""
@@ -323,19 +307,3 @@ class Totals:
         """Each reduction with its own parts."""
         left = iter(parts)
         return [(a, [next(left) for _ in a.types()]) for a in self._each]
-
-
-def _halves(b: Builder, value: str, whole: str, half: int) -> tuple[str, str]:
-    """The lower and the upper half of a vector."""
-    if half == 1:
-        low = b.let(f"extractelement {whole} {value}, i32 0")
-        return low, b.let(f"extractelement {whole} {value}, i32 1")
-    low, high = (
-        b.let(
-            f"shufflevector {whole} {value}, {whole} poison, <{half} x i32> <"
-            + ", ".join(f"i32 {first + i}" for i in range(half))
-            + ">"
-        )
-        for first in (0, half)
-    )
-    return low, high

@@ -8,17 +8,15 @@ value has two names; `complexvalues` writes complex arithmetic as arithmetic of 
 from __future__ import annotations
 
 import contextlib
-import copy
-import itertools
-import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from gradtape.compiler.emit import complexvalues, conversions
 from gradtape.compiler.emit.math import complexmath, vectormath
 from gradtape.compiler.emit.math.vectors import convention
+from gradtape.compiler.emit.writer import Routine, Typed, every_lane
 from gradtape.compiler.lower.kernel import BOOL, scalar_type
-from gradtape.compiler.objects.llvm import FoundFunction, vector
+from gradtape.compiler.objects.llvm import FoundFunction, real_text, vector
 from gradtape.config import variable
 from gradtape.dtypes import COMPLEX_OF, DType
 from gradtape.ir.math_function import Composition, Intrinsic, MathFunction, NotLowered
@@ -58,79 +56,26 @@ def rounding_mode() -> str:
 
 
 class Builder:
-    """Collects lines, and the definitions and constants that they need."""
+    """Appends instructions to a routine, for values of so many lanes; one lane is a scalar."""
 
-    def __init__(self, lanes: int) -> None:
+    def __init__(self, lanes: int, r: Routine | None = None) -> None:
         self.lanes = lanes
-        self.lines: list[str] = []
-        self.entry: list[str] = []
-        self.definitions: dict[str, None] = {}
-        self._numbers = itertools.count(1)
-        self._constants: dict[tuple[str, str], str] = {}
-
-    def narrowed(self, lanes: int) -> Builder:
-        """A builder of fewer lanes that appends to the same lines; one lane is a scalar."""
-        other = copy.copy(self)
-        other.lanes = lanes
-        other._constants = {}
-        return other
-
-    # Names, lines, blocks.
-
-    def fresh(self, hint: str = "v") -> str:
-        """A name that is not used yet."""
-        return f"%{hint}{next(self._numbers)}"
-
-    def line(self, text: str) -> None:
-        """Append an instruction."""
-        self.lines.append(f"  {text}")
-
-    def let(self, text: str, hint: str = "v") -> str:
-        """Append an instruction, and give the new name of its result."""
-        # `fresh` and `line` written out: a long program has thousands of instructions.
-        name = f"%{hint}{next(self._numbers)}"
-        self.lines.append(f"  {name} = {text}")
-        return name
-
-    def label(self, name: str) -> None:
-        """Begin a block."""
-        self.lines.append(f"{name}:")
-
-    def define(self, text: str) -> None:
-        """Make the module contain a declaration or a function, once."""
-        self.definitions[text] = None
+        self.r = r or Routine()
 
     def vector_type(self, dtype: DType | str) -> str:
         """The IR type of a vector, or of one part of a complex vector."""
         return vector(scalar_type(dtype), self.lanes)
 
-    # Constants are made in the entry block: inside a loop they would be made again and again.
+    def written(self, text: str, dtype: DType) -> Vector:
+        """Append an instruction whose result has a dtype."""
+        return Vector(self.r.let(text, self.vector_type(dtype)), dtype)
 
     def constant(self, value: complex, dtype: DType) -> Vector:
         """The same number in every lane."""
         if dtype.kind == "c":
             return complexvalues.constant(self, value, dtype)
-        literal = _literal(value.real, dtype)
         kind = scalar_type(dtype)
-        found = self._constants.get((literal, kind))
-        if found is None:
-            found = self.splat(literal, kind, self.entry)
-            self._constants[literal, kind] = found
-        return Vector(found, dtype)
-
-    def splat(self, scalar: str, kind: str, lines: list[str] | None = None) -> str:
-        """A vector with all lanes equal to one scalar."""
-        if self.lanes == 1:
-            return scalar
-        into = self.lines if lines is None else lines
-        whole = vector(kind, self.lanes)
-        first, every = self.fresh("s"), self.fresh("s")
-        into.append(f"  {first} = insertelement {whole} poison, {kind} {scalar}, i32 0")
-        into.append(
-            f"  {every} = shufflevector {whole} {first}, {whole} poison, "
-            f"<{self.lanes} x i32> zeroinitializer"
-        )
-        return every
+        return Vector(every_lane(kind, _literal(value.real, dtype, kind), self.lanes), dtype)
 
     # The methods of the protocol that `llvm` rules are written with.
 
@@ -150,13 +95,13 @@ class Builder:
             return complexvalues.arithmetic(self, real, x, y)
         else:
             raise NotLowered(f"{real} on {x.dtype}")
-        return Vector(self.let(f"{name} {self.vector_type(x.dtype)} {x.name}, {y.name}"), x.dtype)
+        return self.written(f"{name} {self.vector_type(x.dtype)} {x.name}, {y.name}", x.dtype)
 
     def bits(self, name: str, x: Vector, y: Vector) -> Vector:
         """`and`, `or` or `xor` of booleans or integers."""
         if x.dtype.kind not in "biu":
             raise NotLowered(f"{name} on {x.dtype}")
-        return Vector(self.let(f"{name} {self.vector_type(x.dtype)} {x.name}, {y.name}"), x.dtype)
+        return self.written(f"{name} {self.vector_type(x.dtype)} {x.name}, {y.name}", x.dtype)
 
     def compare(self, real: str, whole: str, x: Vector, y: Vector) -> Vector:
         """A comparison: LLVM's predicate for floats; for integers eq, ne, lt, le, gt or ge."""
@@ -165,17 +110,17 @@ class Builder:
         if kind == "c":
             return complexvalues.compare(self, whole, x, y)
         if kind == "f":
-            return Vector(self.let(f"fcmp {real} {of_type} {x.name}, {y.name}"), BOOL)
+            return self.written(f"fcmp {real} {of_type} {x.name}, {y.name}", BOOL)
         if whole not in ("eq", "ne"):
             whole = ("s" if kind == "i" else "u") + whole
-        return Vector(self.let(f"icmp {whole} {of_type} {x.name}, {y.name}"), BOOL)
+        return self.written(f"icmp {whole} {of_type} {x.name}, {y.name}", BOOL)
 
     def select(self, condition: Vector, x: Vector, y: Vector) -> Vector:
         """`x` where the condition holds, `y` elsewhere."""
         of_type = self.vector_type(x.dtype)
         bits = f"{self.vector_type(BOOL)} {condition.name}"
         parts = [
-            self.let(f"select {bits}, {of_type} {a}, {of_type} {b}")
+            self.r.let(f"select {bits}, {of_type} {a}, {of_type} {b}", of_type)
             for a, b in zip(x.parts, y.parts, strict=True)
         ]
         return Vector(parts[0], x.dtype, *parts[1:])
@@ -202,8 +147,8 @@ class Builder:
             return self.pair(self.negative(self.real(x)), self.negative(self.imaginary(x)))
         of_type = self.vector_type(x.dtype)
         if x.dtype.kind == "f":
-            return Vector(self.let(f"fneg {of_type} {x.name}"), x.dtype)
-        return Vector(self.let(f"sub {of_type} zeroinitializer, {x.name}"), x.dtype)
+            return self.written(f"fneg {of_type} {x.name}", x.dtype)
+        return self.written(f"sub {of_type} zeroinitializer, {x.name}", x.dtype)
 
     def invert(self, x: Vector) -> Vector:
         """All bits inverted."""
@@ -220,11 +165,10 @@ class Builder:
             found = complexmath.complex_function(function, element, self.lanes)
             return self._complex_call(found, *operands)
         if isinstance(function, Intrinsic):
-            return self._intrinsic(function.name, operands)
-        symbol, definitions = vectormath.function(function, element, self.lanes)
-        for text in definitions:
-            self.define(text)
-        return self._call(symbol, operands)
+            typed = [Typed(each.name, self.vector_type(dtype)) for each in operands]
+            return Vector(self.r.intrinsic(function.name, *typed), dtype)
+        found = vectormath.function(function, element, self.lanes)
+        return Vector(self._called(found, self.vector_type(dtype), operands), dtype)
 
     def call_both(self, function: Composition, *operands: Vector) -> tuple[Vector, Vector]:
         """A function of floats, and before it the one that it shares its work with."""
@@ -233,20 +177,6 @@ class Builder:
         first, second = self._call_for_pair(found, *operands)
         return Vector(first, dtype), Vector(second, dtype)
 
-    def _intrinsic(self, name: str, operands: tuple[Vector, ...]) -> Vector:
-        """One of LLVM's own functions, inline."""
-        of_type = self.vector_type(operands[0].dtype)
-        width = f"f{operands[0].dtype.itemsize * 8}"
-        symbol = f"llvm.{name}.{width if self.lanes == 1 else f'v{self.lanes}{width}'}"
-        self.define(f"declare {of_type} @{symbol}({', '.join([of_type] * len(operands))})")
-        return self._call(symbol, operands)
-
-    def _call(self, symbol: str, operands: tuple[Vector, ...]) -> Vector:
-        dtype = operands[0].dtype
-        of_type = self.vector_type(dtype)
-        listed = ", ".join(f"{of_type} {operand.name}" for operand in operands)
-        return Vector(self.let(f"call {convention(symbol)}{of_type} @{symbol}({listed})"), dtype)
-
     def _complex_call(self, found: FoundFunction, *operands: Vector) -> Vector:
         """A function that takes and gives both parts of complex numbers."""
         real, imaginary = self._call_for_pair(found, *operands)
@@ -254,15 +184,20 @@ class Builder:
 
     def _call_for_pair(self, found: FoundFunction, *operands: Vector) -> tuple[str, str]:
         """The names of both results of a function, which takes all parts of its operands."""
+        of_type = self.vector_type(operands[0].dtype)
+        both = f"{{{of_type}, {of_type}}}"
+        result = self._called(found, both, operands)
+        first, second = (
+            self.r.let(f"extractvalue {both} {result}, {k}", of_type) for k in range(2)
+        )
+        return first, second
+
+    def _called(self, found: FoundFunction, returns: str, operands: Sequence[Vector]) -> Typed:
         symbol, definitions = found
-        for text in definitions:
-            self.define(text)
+        self.r.definitions.update(dict.fromkeys(definitions))
         of_type = self.vector_type(operands[0].dtype)
         listed = ", ".join(f"{of_type} {part}" for operand in operands for part in operand.parts)
-        both = f"{{{of_type}, {of_type}}}"
-        result = self.let(f"call {convention(symbol)}{both} @{symbol}({listed})")
-        first, second = (self.let(f"extractvalue {both} {result}, {k}") for k in range(2))
-        return first, second
+        return self.r.let(f"call {convention(symbol)}{returns} @{symbol}({listed})", returns)
 
     def cast(self, x: Vector, dtype: DType) -> Vector:
         """The value in another dtype, converted as NumPy does."""
@@ -284,19 +219,16 @@ class Builder:
         elif old in "iu" and new in "iu":
             if dtype.itemsize == x.dtype.itemsize:
                 return Vector(x.name, dtype)
-            if not wider:
-                return Vector(self.let(f"trunc {source} {x.name} to {target}"), dtype)
-            word = "sext" if old == "i" else "zext"
+            word = ("sext" if old == "i" else "zext") if wider else "trunc"
         else:
             return conversions.to_integers(self, x, dtype)
-        return Vector(self.let(f"{word} {source} {x.name} to {target}"), dtype)
+        return self.written(f"{word} {source} {x.name} to {target}", dtype)
 
 
-def _literal(value: float, dtype: DType) -> str:
-    """A number as IR wants it; a float by the bits of the nearest double."""
+def _literal(value: float, dtype: DType, kind: str) -> str:
+    """A number as IR wants it."""
     if dtype.kind == "b":
         return "true" if value else "false"
     if dtype.kind in "iu":
         return str(int(value))
-    number = float(dtype.type(value))
-    return "0x" + struct.pack(">d", number).hex().upper()
+    return real_text(float(dtype.type(value)), kind)

@@ -7,13 +7,15 @@ wide, from the first row to the last, would read half a cache line of each row.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Iterator
 
 import numpy as np
 
 from gradtape.compiler.emit.accumulators import Parts, PointValues, Totals
 from gradtape.compiler.emit.loops import Emitter
 from gradtape.compiler.emit.reductions import block_of, column_spans, following, levels, shifted
+from gradtape.compiler.emit.writer import Word
 from gradtape.compiler.lower.kernel import RADIX, UNIT
 from gradtape.config import LONG_COLUMN_BODY, STRIP_VECTORS
 from gradtape.ops.families.vector_code import Vector
@@ -53,10 +55,10 @@ class _Columns:
 
         def block(outer: list[str]) -> None:
             bases = e.rows(outer)
-            low, high = ("%lo", "%hi") if not outer else ("0", e.sizes[self.inner])
+            low, high = ("%lo", "%hi") if not outer else (0, e.sizes[self.inner])
             if in_strips:
                 low = self._strips(bases, low, high)
-            e.loop(low, high, str(e.lanes), lambda j: self._column(bases, j, e.mask(j, high)))
+            e.loop(low, high, e.lanes, lambda j: self._column(bases, j, e.mask(j, high)))
 
         e.outer_loops(self.reduced, block)
 
@@ -67,7 +69,7 @@ class _Columns:
         e = self.e
         values = e.point(rows, j, self.inner, mask, e.same_in_row(rows))
         if self.totals.count_positions and position is not None:
-            position = e.b.splat(position, "i64")
+            position = e.r.splat(position, e.lanes)
         return values, position
 
     def _store(self, bases: list[str], j: str, mask: str | None, total: Parts) -> None:
@@ -92,16 +94,16 @@ class _Columns:
             return self._down(shifted(e, bases, axis, r), axis + 1, position, j, mask)
 
         def rows(r: str) -> Parts:
-            return self._rows(bases, (r, e.bounded(r, str(RADIX), size)), j, mask, before)
+            return self._rows(bases, (r, e.bounded(r, RADIX, size)), j, mask, before)
 
         if axis < self.inner - 1:
-            return levels(e, self.totals, ("0", size), 1, leaf, spans)
-        return levels(e, self.totals, ("0", size), RADIX, rows, spans[:-1])
+            return levels(e, self.totals, (0, size), 1, leaf, spans)
+        return levels(e, self.totals, (0, size), RADIX, rows, spans[:-1])
 
     def _rows(
         self,
         bases: list[str],
-        rows: tuple[str, str],
+        rows: tuple[Word, Word],
         j: str,
         mask: str | None = None,
         before: str | None = None,
@@ -119,58 +121,44 @@ class _Columns:
             return totals.merge(carried, totals.of(*point(i), None))
 
         def several(i: str, carried: Parts) -> Parts:
-            each = [i, *(e.b.let(f"add nsw i64 {i}, {n}") for n in range(1, self._block))]
+            each = [i, *(e.r.add(i, n) for n in range(1, self._block))]
             return totals.merge(carried, totals.of_several([point(one) for one in each]))
 
         start = totals.start()
         if self._block > 1:
-            count = e.b.let(f"sub nsw i64 {last}, {first}")
-            rest = e.b.let(f"and i64 {count}, {self._block - 1}")
-            full = e.b.let(f"sub nsw i64 {last}, {rest}")
-            found = e.carry(first, full, str(self._block), start, several)
-            start, first = list(zip(totals.types, found, strict=True)), full
-        return e.carry(first, last, "1", start, step)
+            rest = e.r.op("and", e.r.subtract(last, first), self._block - 1)
+            full = e.r.subtract(last, rest)
+            start, first = e.carry(first, full, self._block, start, several), full
+        return e.carry(first, last, 1, start, step)
 
     # Strips.
 
     def _prefetch(self, bases: list[str], i: str, j: str) -> None:
         """Ask for the operands at the same columns, RADIX rows further down."""
-        e, b = self.e, self.e.b
-        b.define("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-        ahead = b.let(f"add nsw i64 {i}, {RADIX}")
-        rows = shifted(e, bases, self.reduced, ahead)
-        for number, operand in enumerate(e.kernel.operands):
+        e = self.e
+        rows = shifted(e, bases, self.reduced, e.r.add(i, RADIX))
+        rows = shifted(e, rows, self.inner, j)
+        for row, operand in zip(rows, e.kernel.operands, strict=False):
             if operand.access == UNIT and not operand.indices:
-                offset = b.let(f"mul nsw i64 {j}, {e.strides[number][self.inner]}", "o")
-                at = b.let(f"getelementptr i8, ptr {rows[number]}, i64 {offset}", "p")
-                b.line(f"call void @llvm.prefetch.p0(ptr {at}, i32 0, i32 3, i32 1)")
+                e.r.do("@llvm.prefetch.p0", row, "i32 0", "i32 3", "i32 1")
 
-    def _strips(self, bases: list[str], low: str, high: str) -> str:
+    def _strips(self, bases: list[str], low: Word, high: Word) -> str:
         """Reduce the full vectors of columns; gives the first column that is left.
 
         There are three levels: RADIX rows in registers, some such sums, and the total. A few rows
         need no levels, and no strips.
         """
-        e, b, rows = self.e, self.e.b, self.e.sizes[self.reduced]
-        total, middle = self._scratch("total"), self._scratch("middle")
-        many = b.let(f"icmp sgt i64 {rows}, {RADIX}")
-        count = b.let(f"sub nsw i64 {high}, {low}")
-        full = b.let(f"and i64 {count}, {-e.lanes}")
-        end = b.let(f"add nsw i64 {low}, {full}")
-        first = b.let(f"select i1 {many}, i64 {low}, i64 {end}")
-        long = b.let(f"icmp sgt i64 {rows}, {RADIX**4}")
-        span = b.let(f"select i1 {long}, i64 {RADIX**3}, i64 {RADIX**2}")
+        e, r, rows = self.e, self.e.r, self.e.sizes[self.reduced]
+        memory = f"alloca [{self._strip_vectors} x {self._record}], align 64"
+        total, middle = r.entry_line(memory), r.entry_line(memory)
+        end = r.add(low, r.op("and", r.subtract(high, low), -e.lanes))
+        first = r.select(r.compare("sgt", rows, RADIX), low, end)
+        span = r.select(r.compare("sgt", rows, RADIX**4), RADIX**3, RADIX**2)
         width = self._strip_vectors * e.lanes
-
-        def few(j: str) -> Parts:
-            return self._rows(bases, ("0", rows), j)
-
-        def strip(start: str) -> None:
-            columns = (start, e.bounded(start, str(width), end))
-            self._strip(bases, columns, span, total, middle)
-
-        e.loop(low, first, str(e.lanes), lambda j: self._store(bases, j, None, few(j)))
-        e.loop(first, end, str(width), strip)
+        with r.loop(first, low, e.lanes) as j:
+            self._store(bases, j, None, self._rows(bases, (0, rows), j))
+        with r.loop(end, first, width) as start:
+            self._strip(bases, (start, e.bounded(start, width, end)), span, total, middle)
         return end
 
     def _strip(
@@ -178,55 +166,42 @@ class _Columns:
     ) -> None:
         e, rows = self.e, self.e.sizes[self.reduced]
 
-        def few(r: str, last: str) -> None:
-            """Add at most RADIX rows to the middle level."""
-            part = (r, e.bounded(r, str(RADIX), last))
-            self._every(columns, lambda j, n: self._add(middle, n, self._rows(bases, part, j)))
-
-        def many(r: str) -> None:
-            """Add `span` rows to the total."""
+        self._clear(columns, total)
+        with e.r.loop(rows, step=span) as r:
             self._clear(columns, middle)
             last = e.bounded(r, span, rows)
-            e.loop(r, last, str(RADIX), lambda i: few(i, last))
-            self._every(columns, lambda j, n: self._add(total, n, self._read(middle, n)))
+            with e.r.loop(last, r, RADIX) as i:
+                part = (i, e.bounded(i, RADIX, last))
+                with self._every(columns) as (j, n):
+                    self._add(middle, n, self._rows(bases, part, j))
+            with self._every(columns) as (_, n):
+                self._add(total, n, self._read(middle, n))
+        with self._every(columns) as (j, n):
+            self._store(bases, j, None, self._read(total, n))
 
-        self._clear(columns, total)
-        e.loop("0", rows, span, many)
-        self._every(columns, lambda j, n: self._store(bases, j, None, self._read(total, n)))
-
-    def _every(self, columns: tuple[str, str], body: Callable[[str, str], None]) -> None:
-        """Run the body at each vector of a strip, with its number."""
+    @contextlib.contextmanager
+    def _every(self, columns: tuple[str, str]) -> Iterator[tuple[str, str]]:
+        """Lines for each vector of a strip, and its number."""
         start, stop = columns
-
-        def at(j: str) -> None:
-            offset = self.e.b.let(f"sub nsw i64 {j}, {start}")
-            body(j, self.e.b.let(f"udiv exact i64 {offset}, {self.e.lanes}"))
-
-        self.e.loop(start, stop, str(self.e.lanes), at)
+        with self.e.r.loop(stop, start, self.e.lanes) as j:
+            yield j, self.e.r.op("udiv exact", self.e.r.subtract(j, start), self.e.lanes)
 
     def _clear(self, columns: tuple[str, str], scratch: str) -> None:
-        first = [name for _, name in self.totals.start()]
-        self._every(columns, lambda j, number: self._write(scratch, number, first))
-
-    def _scratch(self, hint: str) -> str:
-        """Memory on the stack for a strip of partial results."""
-        size = f"[{self._strip_vectors} x {self._record}]"
-        self.e.b.entry.append(f"  %{hint} = alloca {size}, align 64")
-        return f"%{hint}"
+        with self._every(columns) as (_, number):
+            self._write(scratch, number, self.totals.start())
 
     def _places(self, scratch: str, number: str) -> list[tuple[str, str]]:
         """The type and the address of each part."""
         at = f"getelementptr {self._record}, ptr {scratch}, i64 {number}, i32"
         kinds = enumerate(self.totals.types)
-        return [(kind, self.e.b.let(f"{at} {part}", "p")) for part, kind in kinds]
+        return [(kind, self.e.r.let(f"{at} {part}", "ptr")) for part, kind in kinds]
 
     def _read(self, scratch: str, number: str) -> Parts:
-        places = self._places(scratch, number)
-        return [self.e.b.let(f"load {kind}, ptr {place}") for kind, place in places]
+        return [self.e.r.load(kind, place) for kind, place in self._places(scratch, number)]
 
     def _write(self, scratch: str, number: str, parts: Parts) -> None:
         for (kind, place), part in zip(self._places(scratch, number), parts, strict=True):
-            self.e.b.line(f"store {kind} {part}, ptr {place}")
+            self.e.r.store(part, place, kind)
 
     def _add(self, scratch: str, number: str, parts: Parts) -> None:
         self._write(scratch, number, self.totals.merge(self._read(scratch, number), parts))

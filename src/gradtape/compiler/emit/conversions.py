@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gradtape.compiler.emit.writer import Typed, suffix
 from gradtape.compiler.objects import llvm
 from gradtape.dtypes import DType
 from gradtape.ops.families.vector_code import Vector
@@ -45,7 +46,7 @@ def _converted(b: Builder, x: Vector, dtype: DType) -> Vector:
     # LLVM leaves the conversion of a float out of range undefined.
     safe = b.select(fits, x, b.constant(0, x.dtype))
     source, target = b.vector_type(x.dtype), b.vector_type(dtype)
-    found = Vector(b.let(f"fptosi {source} {safe.name} to {target}"), dtype)
+    found = b.written(f"fptosi {source} {safe.name} to {target}", dtype)
     return b.select(fits, found, b.constant(lowest, dtype))
 
 
@@ -61,8 +62,5 @@ def _unsigned(b: Builder, x: Vector) -> Vector:
 def _saturated(b: Builder, x: Vector, dtype: DType) -> Vector:
     source, target = b.vector_type(x.dtype), b.vector_type(dtype)
     word = "fptosi" if dtype.kind == "i" else "fptoui"
-    lanes = "" if b.lanes == 1 else f"v{b.lanes}"
-    bits = 8 * dtype.itemsize
-    symbol = f"llvm.{word}.sat.{lanes}i{bits}.{lanes}f{8 * x.dtype.itemsize}"
-    b.define(f"declare {target} @{symbol}({source})")
-    return Vector(b.let(f"call {target} @{symbol}({source} {x.name})"), dtype)
+    symbol = f"@llvm.{word}.sat.{suffix(target)}.{suffix(source)}"
+    return Vector(b.r.call(target, symbol, Typed(x.name, source)), dtype)

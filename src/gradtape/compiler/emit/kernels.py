@@ -10,14 +10,15 @@ long as compiling the text as it stands.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gradtape.compiler.emit import builder
 from gradtape.compiler.emit.columns import emit_columns
 from gradtape.compiler.emit.loops import Emitter
 from gradtape.compiler.emit.reductions import emit_rows, emit_running, emit_whole
-from gradtape.compiler.emit.register_code import RegisterCode, register_text
+from gradtape.compiler.emit.register_code import RegisterCode, register_routine
+from gradtape.compiler.emit.writer import Routine, Word, module
 from gradtape.compiler.lower.effort import Effort
 from gradtape.compiler.lower.kernel import STRIDED, Kernel, KernelLayout, lane_count
 from gradtape.compiler.objects import llvm
@@ -35,32 +36,30 @@ from gradtape.config import (
 AnyKernel = Kernel | RegisterCode
 
 
-def kernel_text(
+def kernel_function(
     kernel: AnyKernel, bits: int, name: str, effort: Effort = Effort.FULL
-) -> tuple[str, list[str]]:
-    """The IR function of a kernel, and the definitions that it needs."""
+) -> Routine:
+    """The IR function of a kernel."""
     if isinstance(kernel, RegisterCode):
-        return register_text(kernel, name)
-    lanes = lane_count(kernel, bits)
-    e = Emitter(kernel, lanes, name, in_strips=effort is Effort.FULL)
+        return register_routine(kernel, name)
+    e = Emitter(kernel, lane_count(kernel, bits), name, in_strips=effort is Effort.FULL)
     _EMITTERS[kernel.layout](e)
-    return e.text()
+    return e.routine()
 
 
-def _vectors(e: Emitter, low: str, high: str, body: Callable[[str, str | None], None]) -> None:
+def _vectors(e: Emitter, low: Word, high: Word, body: Callable[[str, str | None], None]) -> None:
     """One body per vector of points from low to high, the last one masked."""
-    step = str(e.lanes)
+    step = e.lanes
     if len(e.kernel.body) > LONG_KERNEL_BODY:
         e.loop(low, high, step, lambda i: body(i, e.mask(i, high)))
         return
-    count = e.b.let(f"sub nsw i64 {high}, {low}")
-    rest = e.b.let(f"and i64 {count}, {e.lanes - 1}")
-    full = e.b.let(f"sub nsw i64 {high}, {rest}")
+    rest = e.r.op("and", e.r.subtract(high, low), e.lanes - 1)
+    full = e.r.subtract(high, rest)
     e.loop(low, full, step, lambda i: body(i, None))
     e.loop(full, high, step, lambda i: body(i, e.mask(i, high)))
 
 
-def _row(e: Emitter, outer: list[str], low: str, high: str) -> None:
+def _row(e: Emitter, outer: list[str], low: Word, high: Word) -> None:
     """All points of one row."""
     inner = e.kernel.axes - 1
     rows = e.moved(e.rows(outer))
@@ -77,7 +76,7 @@ def _map(e: Emitter) -> None:
     if inner and any(operand.access == STRIDED for operand in e.operands):
         _map_in_blocks(e)
         return
-    low, high = ("%lo", "%hi") if inner == 0 else ("0", e.sizes[inner])
+    low, high = ("%lo", "%hi") if inner == 0 else (0, e.sizes[inner])
     e.outer_loops(inner, lambda outer: _row(e, outer, low, high))
 
 
@@ -95,65 +94,44 @@ def _map_in_blocks(e: Emitter) -> None:
             width = _block_width(e, width, strides[across], strides[inner])
 
     def block(outer: list[str]) -> None:
-        low, high = ("%lo", "%hi") if not outer else ("0", e.sizes[across])
-
-        def some_rows(first: str) -> None:
-            last = e.bounded(first, str(MAP_BLOCK_ROWS), high)
-            e.loop("0", columns, width, lambda start: some_columns(first, last, start))
-
-        def some_columns(first: str, last: str, start: str) -> None:
-            end = e.bounded(start, width, columns)
-            e.loop(first, last, "1", lambda row: _row(e, [*outer, row], start, end))
-
-        e.loop(low, high, str(MAP_BLOCK_ROWS), some_rows)
+        low, high = ("%lo", "%hi") if not outer else (0, e.sizes[across])
+        with e.r.loop(high, low, MAP_BLOCK_ROWS) as first:
+            last = e.bounded(first, MAP_BLOCK_ROWS, high)
+            with e.r.loop(columns, step=width) as start:
+                end = e.bounded(start, width, columns)
+                with e.r.loop(last, first) as row:
+                    _row(e, [*outer, row], start, end)
 
     e.outer_loops(across, block)
 
 
 def _block_width(e: Emitter, width: str, across: str, along: str) -> str:
     """The columns of a block, bounded for an array with these strides if it lies along the rows."""
-    b = e.b
-    b.define("declare i64 @llvm.abs.i64(i64, i1)")
-    b.define("declare i64 @llvm.smin.i64(i64, i64)")
-    b.define("declare i64 @llvm.smax.i64(i64, i64)")
-    short, long = (
-        b.let(f"call i64 @llvm.abs.i64(i64 {stride}, i1 false)") for stride in (across, along)
-    )
-    turned = b.let(f"icmp slt i64 {short}, {long}")
+    r = e.r
+    short, long = (r.call("i64", "@llvm.abs.i64", stride, "false") for stride in (across, along))
     # Lines whose distance is a multiple of a large power of two share few sets of the cache.
-    power = b.let(f"and i64 {long}, {b.let(f'sub i64 0, {long}')}")
-    power = b.let(f"call i64 @llvm.smax.i64(i64 {power}, i64 1)")
-    fitting = b.let(f"udiv i64 {INNERMOST_CACHE}, {power}")
-    fitting = b.let(f"call i64 @llvm.smax.i64(i64 {fitting}, i64 {e.lanes})")
-    fitting = b.let(f"call i64 @llvm.smin.i64(i64 {fitting}, i64 {MAP_BLOCK_VECTORS * e.lanes})")
-    bounded = b.let(f"call i64 @llvm.smin.i64(i64 {fitting}, i64 {width})")
-    return b.let(f"select i1 {turned}, i64 {bounded}, i64 {width}")
+    power = r.intrinsic("smax", r.op("and", long, r.subtract(0, long)), 1)
+    fitting = r.intrinsic("smax", r.divided(INNERMOST_CACHE, power), e.lanes)
+    fitting = r.least(r.least(fitting, MAP_BLOCK_VECTORS * e.lanes), width)
+    return r.select(r.compare("slt", short, long), fitting, width)
+
+
+def _inner_last(e: Emitter, body: Callable[[list[str]], None], indices: Sequence[str] = ()) -> None:
+    """Loops over all axes but the innermost, which threads divide: each element has one writer."""
+    if len(indices) == e.kernel.axes - 1:
+        body([*indices])
+        return
+    with e.r.loop(e.sizes[len(indices)]) as index:
+        _inner_last(e, body, [*indices, index])
 
 
 def _scatter(e: Emitter) -> None:
-    """Threads divide the innermost axis, so that only one of them writes to each element."""
-
-    def nest(indices: list[str]) -> None:
-        axis = len(indices)
-        if axis < e.kernel.axes - 1:
-            e.loop("0", e.sizes[axis], "1", lambda i: nest([*indices, i]))
-            return
-        _row(e, indices, "%lo", "%hi")
-
-    nest([])
+    _inner_last(e, lambda outer: _row(e, outer, "%lo", "%hi"))
 
 
 def _scatter_elements(e: Emitter) -> None:
     """One element after the other, in order: two positions may be the same."""
-
-    def nest(indices: list[str]) -> None:
-        axis = len(indices)
-        if axis < e.kernel.axes - 1:
-            e.loop("0", e.sizes[axis], "1", lambda i: nest([*indices, i]))
-            return
-        e.element(e.moved(e.rows(indices)))
-
-    nest([])
+    _inner_last(e, lambda outer: e.element(e.moved(e.rows(outer))))
 
 
 _EMITTERS: dict[KernelLayout, Callable[[Emitter], None]] = {
@@ -185,19 +163,13 @@ def module_text(
 ) -> tuple[str, dict[AnyKernel, str]]:
     """One module with a function for each kernel, to compile or to read."""
     bits = llvm.host().bits
-    functions: list[str] = []
-    definitions: dict[str, None] = {}
-    names: dict[AnyKernel, str] = {}
-    for kernel in kernels:
-        name = names[kernel] = f"kernel_{len(names)}"
-        text, needed = kernel_text(kernel, bits, name, effort)
-        functions.append(text)
-        definitions.update(dict.fromkeys(needed))
+    names = {kernel: f"kernel_{number}" for number, kernel in enumerate(kernels)}
+    functions = [kernel_function(kernel, bits, name, effort) for kernel, name in names.items()]
     attributes = (
         f'attributes #0 = {{ nounwind "min-legal-vector-width"="{bits}" '
         f'"prefer-vector-width"="{bits}" }}'
     )
-    return "\n".join([*definitions, *functions, attributes, "!0 = !{i32 1}"]), names
+    return module(*functions, attributes, "!0 = !{i32 1}"), names
 
 
 @dataclass(frozen=True)

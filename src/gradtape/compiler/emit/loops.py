@@ -8,12 +8,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
 from gradtape.compiler.emit.memory import Memory, VectorPlace
+from gradtape.compiler.emit.plans.instructions import kernel_routine
+from gradtape.compiler.emit.writer import Routine, Word
 from gradtape.compiler.lower.kernel import BOOL, SAME, SCALAR, Kernel, KernelArray, KernelLayout
 from gradtape.compiler.objects import llvm
 from gradtape.ops.families.lowering import add
@@ -27,12 +28,11 @@ class Emitter(Memory):
     """Appends the loops of one kernel: arguments, control flow, addresses and the body."""
 
     def __init__(self, kernel: Kernel, lanes: int, name: str, in_strips: bool = True) -> None:
-        super().__init__(lanes)
+        aligned = llvm.aligned_stack(llvm.host().bits // 8)
+        super().__init__(lanes, kernel_routine(name, f" {aligned} #0"))
         self.kernel = kernel
-        self.name = name
         # Whether columns are summed in strips, where that pays for many of them.
         self.in_strips = in_strips
-        self._blocks = 0
         self._argument = 0
         # All arrays: first those that are read, then stores, then results of reductions.
         self.operands = [
@@ -76,105 +76,53 @@ class Emitter(Memory):
     # Arguments.
 
     def _load_argument(self) -> str:
-        pointer = self.b.let(f"getelementptr i64, ptr %args, i64 {self._argument}", "a")
         self._argument += 1
-        return self.b.let(f"load i64, ptr {pointer}", "a")
+        return self.r.word("%args", 8 * (self._argument - 1))
 
     def _base(self, slot: str, offset: str) -> str:
-        pointer = self.b.let(f"getelementptr ptr, ptr %slots, i64 {slot}", "p")
-        base = self.b.let(f"load ptr, ptr {pointer}", "p")
-        return self.b.let(f"getelementptr i8, ptr {base}, i64 {offset}", "p")
+        return self.r.at(self.r.pointer("%slots", self.r.scaled(slot)), offset)
 
     def _fill_table(self, table: tuple[int, ...]) -> None:
         """Copy scalars from their slots to one table on the stack, by a loop per dtype."""
         if not table:
             return
-        self.b.entry.append(f"  %table = alloca [{16 * len(table)} x i8], align 64")
-        end = 0
+        r, end = self.r, 0
+        self._table = r.entry_line(f"alloca [{16 * len(table)} x i8], align 64")
         for dtype, group in itertools.groupby(table, lambda number: self.operands[number].dtype):
             members, size = list(group), np.dtype(dtype).itemsize
-            copy = partial(self._copy_scalar, size, self._argument, end)
-            self.loop("0", str(len(members)), "1", copy)
+            first = r.at("%args", 8 * self._argument)
+            with r.loop(len(members)) as index:
+                place = r.row(first, index, 2)
+                value = r.load(f"i{8 * size}", self._base(r.word(place), r.word(place, 8)), 1)
+                r.store(value, r.at(self._table, r.add(r.multiply(index, size), end)), align=1)
             for position, number in enumerate(members):
                 self.tabled[number] = end + position * size
             self._argument += 2 * len(members)
             end += -(-len(members) * size // 16) * 16
 
-    def _copy_scalar(self, size: int, argument: int, start: int, index: str) -> None:
-        """Copy one scalar, whose slot and offset are arguments, to its place in the table."""
-        b, kind = self.b, f"i{8 * size}"
-        at = b.let(f"mul nsw i64 {index}, 16", "o")
-        place = b.let(f"getelementptr i8, ptr %args, i64 {at}", "a")
-        place = b.let(f"getelementptr i64, ptr {place}, i64 {argument}", "a")
-        other = b.let(f"getelementptr i64, ptr {place}, i64 1", "a")
-        slot, offset = b.let(f"load i64, ptr {place}"), b.let(f"load i64, ptr {other}")
-        value = b.let(f"load {kind}, ptr {self._base(slot, offset)}, align 1")
-        to = b.let(f"mul nsw i64 {index}, {size}", "o")
-        into = b.let(f"getelementptr i8, ptr %table, i64 {to}", "p")
-        into = b.let(f"getelementptr i8, ptr {into}, i64 {start}", "p")
-        b.line(f"store {kind} {value}, ptr {into}, align 1")
-
     # Control flow.
 
-    def block(self, hint: str) -> str:
-        """A new label."""
-        self._blocks += 1
-        return f"{hint}{self._blocks}"
-
-    def loop(self, low: str, high: str, step: str, body: Callable[[str], None]) -> None:
+    def loop(self, low: Word, high: Word, step: Word, body: Callable[[str], None]) -> None:
         """`for i in range(low, high, step)`, with results in memory only."""
-
-        def carrying_nothing(index: str, _: list[str]) -> list[str]:
+        with self.r.loop(high, low, step) as index:
             body(index)
-            return []
-
-        self.carry(low, high, step, [], carrying_nothing)
 
     def carry(
         self,
-        low: str,
-        high: str,
-        step: str,
-        start: list[tuple[str, str]],
+        low: Word,
+        high: Word,
+        step: Word,
+        start: Sequence[str],
         body: Callable[[str, list[str]], list[str]],
     ) -> list[str]:
-        """A loop that carries values from one round to the next, and gives their final names.
+        """A loop that carries values from one round to the next, and gives their final names."""
+        with self.r.fold(high, start, low, step) as fold:
+            fold.values = body(fold.index, fold.values)
+        return fold.values
 
-        `start` lists the type and the first name of each. In SSA form a carried value is a phi: the
-        first name if control comes from before the loop, the body's result if it comes around.
-        """
-        b = self.b
-        before, head, inner, after = (self.block(h) for h in ("before", "head", "body", "after"))
-        b.line(f"br label %{before}")
-        b.label(before)
-        b.line(f"br label %{head}")
-        b.label(head)
-        index = b.fresh("i")
-        following = b.fresh("i")
-        names = [b.fresh("c") for _ in start]
-        phi = len(b.lines)
-        b.line("")  # The phis are filled in below, when the names that come around are known.
-        done = b.let(f"icmp sge i64 {index}, {high}", "d")
-        b.line(f"br i1 {done}, label %{after}, label %{inner}")
-        b.label(inner)
-        results = body(index, names)
-        last = self.block("last")
-        b.line(f"br label %{last}")
-        b.label(last)
-        b.line(f"{following} = add nsw i64 {index}, {step}")
-        b.line(f"br label %{head}")
-        b.label(after)
-        lines = [f"  {index} = phi i64 [ {low}, %{before} ], [ {following}, %{last} ]"]
-        for name, (kind, first), result in zip(names, start, results, strict=True):
-            lines.append(f"  {name} = phi {kind} [ {first}, %{before} ], [ {result}, %{last} ]")
-        b.lines[phi] = "\n".join(lines)
-        return names
-
-    def bounded(self, index: str, step: str, last: str) -> str:
+    def bounded(self, index: str, step: Word, last: Word) -> str:
         """The end of a step from an index on: `min(index + step, last)`."""
-        end = self.b.let(f"add nsw i64 {index}, {step}")
-        short = self.b.let(f"icmp slt i64 {end}, {last}")
-        return self.b.let(f"select i1 {short}, i64 {end}, i64 {last}")
+        return self.r.least(self.r.add(index, step), last)
 
     def outer_loops(self, count: int, body: Callable[[list[str]], None]) -> None:
         """Loops over the first `count` axes; the outermost runs over [lo, hi)."""
@@ -184,8 +132,9 @@ class Emitter(Memory):
             if axis == count:
                 body(indices)
                 return
-            low, high = ("%lo", "%hi") if axis == 0 else ("0", self.sizes[axis])
-            self.loop(low, high, "1", lambda i: nest([*indices, i]))
+            low, high = ("%lo", "%hi") if axis == 0 else (0, self.sizes[axis])
+            with self.r.loop(high, low) as index:
+                nest([*indices, index])
 
         nest([])
 
@@ -197,8 +146,7 @@ class Emitter(Memory):
         if self.operands[entry].access == SCALAR:
             return pointer
         for index, stride in zip(outer, self.strides[entry], strict=False):
-            step = self.b.let(f"mul nsw i64 {index}, {stride}", "o")
-            pointer = self.b.let(f"getelementptr i8, ptr {pointer}, i64 {step}", "p")
+            pointer = self.r.at(pointer, self.r.multiply(index, stride))
         return pointer
 
     def rows(self, outer: list[str]) -> list[str]:
@@ -213,39 +161,27 @@ class Emitter(Memory):
 
     def moved(self, rows: list[str]) -> list[str]:
         """Addresses, moved by positions that are the same all along a row."""
-        b = self.b
-        found = list(rows)
+        r, found = self.r, list(rows)
         for entry, operand in enumerate(self.operands):
             for index, (step, last) in zip(operand.indices, self.moves[entry], strict=True):
-                if self.operands[index].access not in (SAME, SCALAR):
-                    continue
-                position = b.let(f"load i64, ptr {rows[index]}", "n")
-                offset = self._bounded_offset("i64", position, step, last)
-                found[entry] = b.let(f"getelementptr i8, ptr {found[entry]}, i64 {offset}", "p")
+                if self.operands[index].access in (SAME, SCALAR):
+                    position = self._inside(r.word(rows[index]), last)
+                    found[entry] = r.at(found[entry], r.multiply(position, step))
         return found
 
-    def _bounded_offset(self, kind: str, position: str, step: str, last: str) -> str:
-        """The offset of a position. The bound keeps a wrong position inside the array."""
-        suffix = kind if kind == "i64" else f"v{self.lanes}i64"
-        self.b.define(f"declare {kind} @llvm.umin.{suffix}({kind}, {kind})")
-        inside = self.b.let(
-            f"call {kind} @llvm.umin.{suffix}({kind} {position}, {kind} {last})", "n"
-        )
-        return self.b.let(f"mul nsw {kind} {inside}, {step}", "o")
+    def _inside(self, position: str, last: str) -> str:
+        """A position, bounded: a wrong one stays inside the array."""
+        return self.r.intrinsic("umin", position, last)
 
     def _scattered(self, entry: int, values: list[Vector]) -> str | None:
         """The offset of each lane by positions that change along a row, if there are any."""
-        b = self.b
-        total = None
-        kind = f"<{self.lanes} x i64>"
-        for index, (step, last) in zip(
-            self.operands[entry].indices, self.moves[entry], strict=True
-        ):
+        r, total = self.r, None
+        for index, move in zip(self.operands[entry].indices, self.moves[entry], strict=True):
             if self.operands[index].access in (SAME, SCALAR):
                 continue
-            steps, bound = b.splat(step, "i64"), b.splat(last, "i64")
-            offset = self._bounded_offset(kind, values[index].name, steps, bound)
-            total = offset if total is None else b.let(f"add nsw {kind} {total}, {offset}", "o")
+            step, last = (r.splat(each, self.lanes) for each in move)
+            offset = r.multiply(self._inside(values[index].name, last), step)
+            total = offset if total is None else r.add(total, offset)
         return total
 
     # The body.
@@ -315,7 +251,7 @@ class Emitter(Memory):
         """Load the scalars of the table among these values that are not loaded yet."""
         for number in numbers:
             if values[number] is _UNREAD:
-                at = self.b.let(f"getelementptr i8, ptr %table, i64 {self.tabled[number]}", "p")
+                at = self.r.at(self._table, self.tabled[number])
                 values[number] = self.load_scalar(at, self.operands[number])
 
     def same_in_row(self, rows: list[str]) -> dict[int, Vector]:
@@ -326,16 +262,9 @@ class Emitter(Memory):
             if operand.access == SAME
         }
 
-    def text(self) -> tuple[str, list[str]]:
-        """The function, when its loops are emitted, and the definitions that it needs."""
-        b = self.b
-        head = (
-            f"define void @{self.name}(ptr %slots, ptr %args, i64 %lo, i64 %hi, i64 %worker) "
-            f"{llvm.aligned_stack(llvm.host().bits // 8)} #0 {{"
-        )
+    def routine(self) -> Routine:
+        """The function, when its loops are emitted."""
         if any(item.streaming for item in self.kernel.stores):
             # Writes past the caches must have arrived before other threads read the results.
-            b.define("declare void @llvm.x86.sse.sfence()")
-            b.line("call void @llvm.x86.sse.sfence()")
-        lines = [head, "entry:", *b.entry, *b.lines, "  ret void", "}"]
-        return "\n".join(lines), list(b.definitions)
+            self.r.do("@llvm.x86.sse.sfence")
+        return self.r

@@ -12,7 +12,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from gradtape.compiler.emit.builder import Builder
-from gradtape.compiler.lower.kernel import BOOL, UNIT, KernelArray, memory_type
+from gradtape.compiler.emit.writer import Routine, Typed, Word, constants, every_lane
+from gradtape.compiler.lower.kernel import UNIT, KernelArray, memory_type
+from gradtape.compiler.objects.llvm import vector
+from gradtape.dtypes import DType
 from gradtape.ops.families.vector_code import Vector
 from gradtape.records import dataclass
 
@@ -34,205 +37,111 @@ class VectorPlace:
 class Memory:
     """Appends instructions that move vectors of `lanes` elements between memory and registers."""
 
-    def __init__(self, lanes: int) -> None:
-        self.b = Builder(lanes)
+    def __init__(self, lanes: int, r: Routine) -> None:
+        self.b = Builder(lanes, r)
+        self.r = r
         self.lanes = lanes
 
     def load_scalar(self, pointer: str, operand: KernelArray) -> Vector:
         """One element in all lanes."""
-        b = self.b
-        kind = memory_type(operand.dtype)
-        value = b.let(f"load {kind}, ptr {pointer}")
+        r, kind = self.r, memory_type(operand.dtype)
+        found = [r.load(kind, row) for row in self._rows(pointer, operand.dtype)]
         if operand.dtype == "b1":
-            value = b.let(f"icmp ne i8 {value}, 0")
-            kind = "i1"
-        names = [b.splat(value, kind)]
-        if operand.dtype[0] == "c":
-            other = self._imaginary(pointer, kind)
-            names.append(b.splat(b.let(f"load {kind}, ptr {other}"), kind))
-        return Vector(names[0], np.dtype(operand.dtype), *names[1:])
+            found = [r.unequal(found[0], 0)]
+        first, *second = [r.splat(each, self.lanes) for each in found]
+        return Vector(first, np.dtype(operand.dtype), *second)
 
     def store_scalar(self, pointer: str, parts: Sequence[str], dtype: str) -> None:
         """Write one element, given the names of its parts."""
-        b, kind = self.b, memory_type(dtype)
-        value = parts[0]
+        r, kind = self.r, memory_type(dtype)
         if dtype == "b1":
-            value = b.let(f"zext i1 {value} to i8")
-        b.line(f"store {kind} {value}, ptr {pointer}")
-        for other in parts[1:]:
-            b.line(f"store {kind} {other}, ptr {self._imaginary(pointer, kind)}")
+            parts = [r.cast("zext", Typed(parts[0], "i1"), "i8")]
+        for value, row in zip(parts, self._rows(pointer, dtype), strict=True):
+            r.store(value, row, kind)
 
-    def _imaginary(self, pointer: str, kind: str) -> str:
-        """The address of the imaginary part of a complex number."""
-        return self.b.let(f"getelementptr {kind}, ptr {pointer}, i64 1", "p")
+    def _rows(self, row: str, dtype: str) -> list[str]:
+        """The address of each part of an element: a complex number has two."""
+        return [row, self.r.item(memory_type(dtype), row, 1)] if dtype[0] == "c" else [row]
 
     def load(self, operand: KernelArray, place: VectorPlace) -> Vector:
         """The elements at a place."""
-        if operand.dtype[0] == "c":
-            return self._load_complex(operand, place)
-        b = self.b
-        kind = memory_type(operand.dtype)
-        size = np.dtype(operand.dtype).itemsize
+        r, dtype = self.r, np.dtype(operand.dtype)
+        kind, parts, size = _element(dtype)
         if operand.access == UNIT:
-            at = b.let(f"getelementptr {kind}, ptr {place.row}, i64 {place.index}", "p")
-            value = self._load_run(self.lanes, kind, at, size, place.mask)
+            at, mask = self._run(kind, parts, place)
+            whole = vector(kind, parts * self.lanes)
+            both = r.load_lanes(whole, at, mask, size) if mask else r.load(whole, at, size)
+            # Pairs of parts are taken apart into two vectors.
+            names = [both]
+            if parts == 2:
+                names = [r.shuffle(both, range(part, 2 * self.lanes, 2)) for part in range(2)]
         else:
-            value = self._gather(kind, place.row, place, size)
+            whole, mask = vector(kind, self.lanes), place.mask or self._all_lanes()
+            names = [
+                r.gather(whole, self._pointers(row, place), mask, size, "zeroinitializer")
+                for row in self._rows(place.row, operand.dtype)
+            ]
         if operand.dtype == "b1":
-            value = b.let(f"icmp ne <{self.lanes} x {kind}> {value}, zeroinitializer")
-        return Vector(value, np.dtype(operand.dtype))
+            names = [r.compare("ne", names[0], "zeroinitializer")]
+        return Vector(names[0], dtype, *names[1:])
 
-    def _load_complex(self, operand: KernelArray, place: VectorPlace) -> Vector:
-        """Pairs of parts as they lie in memory, taken apart into two vectors."""
-        b = self.b
-        dtype = np.dtype(operand.dtype)
-        kind, size = memory_type(dtype), dtype.itemsize // 2
-        if operand.access != UNIT:
-            rows = (place.row, self._imaginary(place.row, kind))
-            parts = [self._gather(kind, row, place, size) for row in rows]
-            return Vector(parts[0], dtype, parts[1])
-        at = b.let(f"getelementptr [2 x {kind}], ptr {place.row}, i64 {place.index}", "p")
-        both = self._load_run(2 * self.lanes, kind, at, size, self._doubled(place.mask))
-        wide = f"<{2 * self.lanes} x {kind}>"
-        parts = []
-        for first in range(2):
-            order = ", ".join(f"i32 {2 * lane + first}" for lane in range(self.lanes))
-            parts.append(
-                b.let(f"shufflevector {wide} {both}, {wide} poison, <{self.lanes} x i32> <{order}>")
-            )
-        return Vector(parts[0], dtype, parts[1])
+    def _run(self, kind: str, parts: int, place: VectorPlace) -> tuple[str, str | None]:
+        """The address of elements that lie one after the other, and the mask of their parts."""
+        at = self.r.item(kind if parts == 1 else f"[2 x {kind}]", place.row, place.index)
+        if place.mask is None or parts == 1:
+            return at, place.mask
+        mask = Typed(place.mask, vector("i1", self.lanes))
+        return at, self.r.shuffle(mask, [lane // 2 for lane in range(2 * self.lanes)])
 
-    def _doubled(self, mask: str | None) -> str | None:
-        """A mask with each lane twice, for both parts of a complex number."""
-        if mask is None:
-            return None
-        bits = f"<{self.lanes} x i1>"
-        order = ", ".join(f"i32 {lane // 2}" for lane in range(2 * self.lanes))
-        return self.b.let(
-            f"shufflevector {bits} {mask}, {bits} poison, <{2 * self.lanes} x i32> <{order}>", "m"
-        )
-
-    def _load_run(self, lanes: int, kind: str, at: str, size: int, mask: str | None) -> str:
-        """Elements that lie one after the other."""
-        vector = f"<{lanes} x {kind}>"
-        if mask is None:
-            return self.b.let(f"load {vector}, ptr {at}, align {size}")
-        symbol = f"@llvm.masked.load.v{lanes}{_suffix(kind)}.p0"
-        self.b.define(f"declare {vector} {symbol}(ptr, i32, <{lanes} x i1>, {vector})")
-        return self.b.let(
-            f"call {vector} {symbol}(ptr {at}, i32 {size}, <{lanes} x i1> {mask}, "
-            f"{vector} zeroinitializer)"
-        )
-
-    def _pointers(self, row: str, place: VectorPlace) -> str:
+    def _pointers(self, row: str, place: VectorPlace) -> Typed:
         """The address of each lane."""
-        b = self.b
-        steps = self.iota_plus(place.index)
-        every = b.splat(place.stride, "i64")
-        offsets = b.let(f"mul <{self.lanes} x i64> {steps}, {every}", "o")
+        r = self.r
+        offsets = r.multiply(self.iota_plus(place.index), r.splat(place.stride, self.lanes))
         if place.offsets is not None:
-            offsets = b.let(f"add <{self.lanes} x i64> {offsets}, {place.offsets}", "o")
-        return b.let(f"getelementptr i8, ptr {row}, <{self.lanes} x i64> {offsets}", "p")
-
-    def _gather(self, kind: str, row: str, place: VectorPlace, size: int) -> str:
-        """Elements at an address for each lane."""
-        vector, bits = f"<{self.lanes} x {kind}>", f"<{self.lanes} x i1>"
-        symbol = f"@llvm.masked.gather.v{self.lanes}{_suffix(kind)}.v{self.lanes}p0"
-        mask = place.mask or self._all_lanes()
-        self.b.define(f"declare {vector} {symbol}(<{self.lanes} x ptr>, i32, {bits}, {vector})")
-        pointers = self._pointers(row, place)
-        return self.b.let(
-            f"call {vector} {symbol}(<{self.lanes} x ptr> {pointers}, i32 {size}, "
-            f"{bits} {mask}, {vector} zeroinitializer)"
-        )
+            offsets = r.add(offsets, place.offsets)
+        kind = vector("ptr", self.lanes)
+        return r.let(f"getelementptr i8, ptr {row}, {offsets.kind} {offsets}", kind)
 
     def store(
         self, value: Vector, target: KernelArray, place: VectorPlace, streaming: bool = False
     ) -> None:
-        """Write the elements at a place."""
-        if target.dtype[0] == "c":
-            self._store_complex(value, target, place, streaming)
-            return
-        b = self.b
-        kind = memory_type(target.dtype)
-        size = np.dtype(target.dtype).itemsize
-        name = value.name
+        """Write the elements at a place; whole vectors may be `streaming` past the caches."""
+        r, lanes = self.r, self.lanes
+        kind, parts, size = _element(np.dtype(target.dtype))
+        whole = vector(kind, lanes)
         if target.dtype == "b1":
-            name = b.let(f"zext <{self.lanes} x i1> {name} to <{self.lanes} x {kind}>")
+            names = [r.cast("zext", Typed(value.name, vector("i1", lanes)), whole)]
+        else:
+            names = [Typed(name, whole) for name in value.parts]
         if target.access != UNIT:
-            self._scatter(name, kind, place.row, place, size)
+            mask = place.mask or self._all_lanes()
+            for name, row in zip(names, self._rows(place.row, target.dtype), strict=True):
+                r.scatter(name, self._pointers(row, place), mask, size)
             return
-        at = b.let(f"getelementptr {kind}, ptr {place.row}, i64 {place.index}", "p")
-        self._store_run(self.lanes, name, kind, at, size, place.mask, streaming)
+        at, mask_of_parts = self._run(kind, parts, place)
+        order = [lane + part * lanes for lane in range(lanes) for part in range(2)]
+        both = names[0] if parts == 1 else r.shuffle(names[0], order, names[1])
+        if mask_of_parts:
+            r.store_lanes(both, at, mask_of_parts, size)
+        elif streaming:
+            # A run twice as long as a vector is aligned as a vector is.
+            r.line(f"store {both.kind} {both}, ptr {at}, align {lanes * size}, !nontemporal !0")
+        else:
+            r.store(both, at, align=size)
 
-    def _store_complex(
-        self, value: Vector, target: KernelArray, place: VectorPlace, streaming: bool
-    ) -> None:
-        """Two vectors as pairs of parts."""
-        b = self.b
-        dtype = np.dtype(target.dtype)
-        kind, size = memory_type(dtype), dtype.itemsize // 2
-        if target.access != UNIT:
-            rows = (place.row, self._imaginary(place.row, kind))
-            for name, row in zip(value.parts, rows, strict=True):
-                self._scatter(name, kind, row, place, size)
-            return
-        vector = f"<{self.lanes} x {kind}>"
-        order = ", ".join(f"i32 {lane}, i32 {lane + self.lanes}" for lane in range(self.lanes))
-        both = b.let(
-            f"shufflevector {vector} {value.name}, {vector} {value.imaginary}, "
-            f"<{2 * self.lanes} x i32> <{order}>"
-        )
-        at = b.let(f"getelementptr [2 x {kind}], ptr {place.row}, i64 {place.index}", "p")
-        mask = self._doubled(place.mask)
-        self._store_run(2 * self.lanes, both, kind, at, size, mask, streaming)
+    def _all_lanes(self) -> Typed:
+        return every_lane("i1", "true", self.lanes)
 
-    def _scatter(self, name: str, kind: str, row: str, place: VectorPlace, size: int) -> None:
-        """Write elements to an address for each lane."""
-        vector, bits = f"<{self.lanes} x {kind}>", f"<{self.lanes} x i1>"
-        symbol = f"@llvm.masked.scatter.v{self.lanes}{_suffix(kind)}.v{self.lanes}p0"
-        self.b.define(f"declare void {symbol}({vector}, <{self.lanes} x ptr>, i32, {bits})")
-        pointers = self._pointers(row, place)
-        mask = place.mask or self._all_lanes()
-        self.b.line(
-            f"call void {symbol}({vector} {name}, <{self.lanes} x ptr> {pointers}, i32 {size}, "
-            f"{bits} {mask})"
-        )
-
-    def _store_run(
-        self, lanes: int, name: str, kind: str, at: str, size: int, mask: str | None, past: bool
-    ) -> None:
-        """Write elements one after the other; whole vectors may go `past` the caches."""
-        b = self.b
-        vector = f"<{lanes} x {kind}>"
-        if mask is None:
-            if past:
-                # A run twice as long as a vector is aligned as a vector is.
-                aligned = self.lanes * size
-                b.line(f"store {vector} {name}, ptr {at}, align {aligned}, !nontemporal !0")
-            else:
-                b.line(f"store {vector} {name}, ptr {at}, align {size}")
-            return
-        symbol = f"@llvm.masked.store.v{lanes}{_suffix(kind)}.p0"
-        b.define(f"declare void {symbol}({vector}, ptr, i32, <{lanes} x i1>)")
-        b.line(f"call void {symbol}({vector} {name}, ptr {at}, i32 {size}, <{lanes} x i1> {mask})")
-
-    def _all_lanes(self) -> str:
-        return self.b.constant(True, BOOL).name
-
-    def iota_plus(self, index: str) -> str:
+    def iota_plus(self, index: str) -> Typed:
         """index, index + 1, index + 2, … in the lanes."""
-        lanes = ", ".join(f"i64 {lane}" for lane in range(self.lanes))
-        start = self.b.splat(index, "i64")
-        return self.b.let(f"add <{self.lanes} x i64> {start}, <{lanes}>")
+        return self.r.add(self.r.splat(index, self.lanes), constants("i64", range(self.lanes)))
 
-    def mask(self, index: str, high: str) -> str:
+    def mask(self, index: str, high: Word) -> Typed:
         """A mask of the lanes from `index` on that lie below `high`."""
-        steps = self.iota_plus(index)
-        bound = self.b.splat(high, "i64")
-        return self.b.let(f"icmp slt <{self.lanes} x i64> {steps}, {bound}", "m")
+        return self.r.first_lanes(self.r.subtract(high, index), self.lanes)
 
 
-def _suffix(kind: str) -> str:
-    """The element type in the name of an intrinsic."""
-    return {"float": "f32", "double": "f64"}.get(kind, kind)
+def _element(dtype: DType) -> tuple[str, int, int]:
+    """The type in memory of a part of an element, how many it has, and the bytes of a part."""
+    parts = 2 if dtype.kind == "c" else 1
+    return memory_type(dtype), parts, dtype.itemsize // parts

@@ -1,4 +1,4 @@
-"""Reductions: the loops of kernels that combine values along axes (see Layout).
+"""Reductions: the loops of kernels that combine values along axes (see KernelLayout).
 
 Float sums are added in levels: RADIX values in a row, then RADIX such sums, and so on, so that
 rounding errors grow with the logarithm of the length. `columns` has the loops of COLUMNS.
@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from gradtape.compiler.emit.accumulators import Parts, PointValues, Totals
 from gradtape.compiler.emit.loops import Emitter
+from gradtape.compiler.emit.writer import Word
 from gradtape.compiler.lower.kernel import CHUNK, RADIX, SCALAR, Kernel, memory_type
 from gradtape.config import (
     CHEAP_REDUCED_BODY,
@@ -23,10 +24,10 @@ from gradtape.ops.families.vector_code import Vector
 def levels(
     e: Emitter,
     totals: Totals,
-    stretch: tuple[str, str],
+    stretch: tuple[Word, Word],
     unit: int,
     leaf: Callable[[str], Parts],
-    spans: list[str],
+    spans: list[Word],
 ) -> Parts:
     """Accumulate leaf(i) for i over a stretch by `unit`, in nested loops.
 
@@ -34,10 +35,9 @@ def levels(
     starts from the identity and adds its total to that of the loop around it.
     """
 
-    def level(depth: int, first: str, last: str) -> Parts:
+    def level(depth: int, first: Word, last: Word) -> Parts:
         if depth == len(spans):
-            step = str(unit)
-            return e.carry(first, last, step, totals.start(), lambda i, c: totals.merge(c, leaf(i)))
+            return e.carry(first, last, unit, totals.start(), lambda i, c: totals.merge(c, leaf(i)))
 
         def body(i: str, carried: list[str]) -> list[str]:
             return totals.merge(carried, level(depth + 1, i, e.bounded(i, spans[depth], last)))
@@ -47,29 +47,24 @@ def levels(
     return level(0, *stretch)
 
 
-def column_spans() -> list[str]:
+def column_spans() -> list[Word]:
     """The spans of the levels of an axis that is not the innermost, in elements."""
-    return [str(RADIX**depth) for depth in (4, 3, 2, 1)]
+    return [RADIX**depth for depth in (4, 3, 2, 1)]
 
 
 def following(e: Emitter, totals: Totals, before: str | None, axis: int, index: str) -> str | None:
     """The number of a point among the reduced ones: row-major over `before` and one more index."""
     if before is None or not totals.count_positions:
         return index
-    scaled = e.b.let(f"mul nsw i64 {before}, {e.sizes[axis]}", "n")
-    return e.b.let(f"add nsw i64 {scaled}, {index}", "n")
+    return e.r.add(e.r.multiply(before, e.sizes[axis]), index)
 
 
 def shifted(e: Emitter, rows: list[str], axis: int, index: str) -> list[str]:
     """Addresses, moved to an index along one more axis."""
-    moved = []
-    for entry, base in enumerate(rows):
-        if e.operands[entry].access == SCALAR:
-            moved.append(base)
-            continue
-        step = e.b.let(f"mul nsw i64 {index}, {e.strides[entry][axis]}", "o")
-        moved.append(e.b.let(f"getelementptr i8, ptr {base}, i64 {step}", "p"))
-    return moved
+    return [
+        base if operand.access == SCALAR else e.r.at(base, e.r.multiply(index, strides[axis]))
+        for base, operand, strides in zip(rows, e.operands, e.strides, strict=True)
+    ]
 
 
 def emit_rows(e: Emitter) -> None:
@@ -80,7 +75,7 @@ def emit_rows(e: Emitter) -> None:
 
     def row(outer: list[str]) -> None:
         rows = e.rows(outer)
-        total = _stretch(e, totals, rows, kept, ("0", e.sizes[kept]), None)
+        total = _stretch(e, totals, rows, kept, (0, e.sizes[kept]), None)
         for number, (accumulator, parts) in enumerate(totals.apart(total)):
             parts = accumulator.result(accumulator.across(parts), 1)
             e.store_scalar(rows[first + number], parts, accumulator.reduction.dtype)
@@ -93,7 +88,7 @@ def _stretch(
     totals: Totals,
     rows: list[str],
     axis: int,
-    stretch: tuple[str, str],
+    stretch: tuple[Word, Word],
     before: str | None,
 ) -> Parts:
     """Vector accumulators over part of one reduced axis and all axes inside it."""
@@ -102,14 +97,14 @@ def _stretch(
 
     def leaf(i: str) -> Parts:
         position = following(e, totals, before, axis, i)
-        inside = ("0", e.sizes[axis + 1])
+        inside = (0, e.sizes[axis + 1])
         return _stretch(e, totals, shifted(e, rows, axis, i), axis + 1, inside, position)
 
     return levels(e, totals, stretch, 1, leaf, column_spans())
 
 
 def _along(
-    e: Emitter, totals: Totals, rows: list[str], stretch: tuple[str, str], before: str | None
+    e: Emitter, totals: Totals, rows: list[str], stretch: tuple[Word, Word], before: str | None
 ) -> Parts:
     """Vector accumulators over one stretch of the innermost axis."""
     inner = e.kernel.axes - 1
@@ -129,19 +124,17 @@ def _along(
 
     def several(i: str) -> Parts:
         """Some full vectors from i on."""
-        starts = [i, *(e.b.let(f"add nsw i64 {i}, {n * e.lanes}") for n in range(1, vectors))]
+        starts = [i, *(e.r.add(i, n * e.lanes) for n in range(1, vectors))]
         return totals.of_several([point(start, None) for start in starts])
 
-    count = e.b.let(f"sub nsw i64 {high}, {low}")
+    count = e.r.subtract(high, low)
     if len(e.kernel.body) > LONG_KERNEL_BODY:
         return levels(e, totals, stretch, e.lanes, masked, _row_spans(e, count, e.lanes))
     vectors = _vectors_at_once(e.kernel, totals)
     unit = vectors * e.lanes
-    rest = e.b.let(f"and i64 {count}, {unit - 1}")
-    full = e.b.let(f"sub nsw i64 {high}, {rest}")
+    full = e.r.subtract(high, e.r.op("and", count, unit - 1))
     found = levels(e, totals, (low, full), unit, several, _row_spans(e, count, unit))
-    start = list(zip(totals.types, found, strict=True))
-    return e.carry(full, high, str(e.lanes), start, lambda i, c: totals.merge(c, masked(i)))
+    return e.carry(full, high, e.lanes, found, lambda i, c: totals.merge(c, masked(i)))
 
 
 def _vectors_at_once(kernel: Kernel, totals: Totals) -> int:
@@ -159,23 +152,22 @@ def block_of(kernel: Kernel, totals: Totals) -> int:
     return block
 
 
-def _row_spans(e: Emitter, count: str, unit: int) -> list[str]:
+def _row_spans(e: Emitter, count: str, unit: int) -> list[Word]:
     """The spans of the levels of a row: three, for rows may be short; the second may cover more."""
-    long = e.b.let(f"icmp sgt i64 {count}, {unit * RADIX**4}")
-    wide, narrow = unit * RADIX**3, unit * RADIX**2
-    return [e.b.let(f"select i1 {long}, i64 {wide}, i64 {narrow}"), str(unit * RADIX)]
+    long = e.r.compare("sgt", count, unit * RADIX**4)
+    return [e.r.select(long, unit * RADIX**3, unit * RADIX**2), unit * RADIX]
 
 
 def emit_whole(e: Emitter) -> None:
     """Reduce all axes: every chunk of the outermost writes one partial result."""
     first = len(e.kernel.operands) + len(e.kernel.stores)
     # With several axes the number of rows in a chunk is an argument: it depends on their length.
-    span = str(CHUNK * e.lanes) if e.kernel.axes == 1 else e.sizes[-1]
+    span = CHUNK * e.lanes if e.kernel.axes == 1 else e.sizes[-1]
     rows = list(e.bases)
     totals = Totals(e.b, e.kernel.reductions)
 
     def chunk(index: str) -> None:
-        low = e.b.let(f"mul nsw i64 {index}, {span}")
+        low = e.r.multiply(index, span)
         stretch = (low, e.bounded(low, span, e.sizes[0]))
         total = _stretch(e, totals, rows, 0, stretch, None)
         for number, (accumulator, parts) in enumerate(totals.apart(total)):
@@ -184,10 +176,9 @@ def emit_whole(e: Emitter) -> None:
             kind = memory_type(dtype)
             if len(parts) > 1:
                 kind = f"[{len(parts)} x {kind}]"
-            at = e.b.let(f"getelementptr {kind}, ptr {e.bases[first + number]}, i64 {index}", "p")
-            e.store_scalar(at, parts, dtype)
+            e.store_scalar(e.r.item(kind, e.bases[first + number], index), parts, dtype)
 
-    e.loop("%lo", "%hi", "1", chunk)
+    e.loop("%lo", "%hi", 1, chunk)
 
 
 def emit_running(e: Emitter) -> None:
@@ -200,8 +191,8 @@ def emit_running(e: Emitter) -> None:
 
     def block(outer: list[str]) -> None:
         bases = e.rows(outer)
-        low, high = ("%lo", "%hi") if not outer else ("0", e.sizes[inner])
-        e.loop(low, high, str(e.lanes), lambda j: line(bases, j, high))
+        low, high = ("%lo", "%hi") if not outer else (0, e.sizes[inner])
+        e.loop(low, high, e.lanes, lambda j: line(bases, j, high))
 
     def line(bases: list[str], j: str, high: str) -> None:
         mask = e.mask(j, high)
@@ -214,6 +205,6 @@ def emit_running(e: Emitter) -> None:
             e.store(result, e.operands[entry], e.place(entry, rows, j, inner, mask))
             return parts
 
-        e.carry("0", e.sizes[along], "1", totals.start(), step)
+        e.carry(0, e.sizes[along], 1, totals.start(), step)
 
     e.outer_loops(along, block)

@@ -17,6 +17,8 @@ from gradtape.caches import remembered
 from gradtape.compiler.emit.accumulators import accumulator
 from gradtape.compiler.emit.builder import Builder, rounding_mode
 from gradtape.compiler.emit.memory import Memory
+from gradtape.compiler.emit.plans.instructions import kernel_routine
+from gradtape.compiler.emit.writer import Routine
 from gradtape.compiler.lower.kernel import (
     SAME,
     SCALAR,
@@ -68,14 +70,11 @@ class RegisterCode:
         return len(self.steps) <= SHORT_REGISTER_CODE
 
 
-def register_text(code: RegisterCode, name: str) -> tuple[str, list[str]]:
-    """The IR function of a routine, and the definitions that it needs."""
-    writer = _Writer(code)
+def register_routine(code: RegisterCode, name: str) -> Routine:
+    """The IR function of a routine."""
+    writer = _Writer(code, kernel_routine(name, " #0"))
     writer.write()
-    head = f"define void @{name}(ptr %slots, ptr %args, i64 %lo, i64 %hi, i64 %worker) #0 {{"
-    b = writer.memory.b
-    lines = [head, "entry:", *b.entry, *b.lines, "  ret void", "}"]
-    return "\n".join(lines), list(b.definitions)
+    return writer.memory.r
 
 
 class _Text(NamedTuple):
@@ -112,14 +111,14 @@ def _text(
         count += parts
     result = _WRITERS[kind](b, head, operands, dtype)
     # Names of values get the number of the step.
-    lines = _OWN.sub(r"%x<0>\1", "\n".join([*b.entry, *b.lines]))
+    lines = _OWN.sub(r"%x<0>\1", "\n".join(b.r.lines))
     fields = tuple(map(int, _FIELD.findall(lines)))
     parts_of: list[str | int] = []
     for part in result:
         field = _FIELD.fullmatch(part)
         parts_of.append(int(field[1]) if field else _OWN.sub(r"%x<0>\1", part))
     lines = _FIELD.sub("%s", lines.replace("%", "%%"))
-    return _Text(lines, fields, tuple(parts_of), tuple(b.definitions))
+    return _Text(lines, fields, tuple(parts_of), tuple(b.r.definitions))
 
 
 def _write_op(
@@ -163,8 +162,8 @@ _WRITERS: dict[type[Computed], Callable[..., Sequence[str]]] = {
 class _Writer:
     """Writes the steps of a routine one after the other."""
 
-    def __init__(self, code: RegisterCode) -> None:
-        self.memory = Memory(1)
+    def __init__(self, code: RegisterCode, r: Routine) -> None:
+        self.memory = Memory(1, r)
         self._code = code
         # The names of the parts of each step, and its dtype.
         self._parts: list[tuple[str, ...]] = []
@@ -203,8 +202,7 @@ class _Writer:
                 self.memory.store_scalar(self._address(array, byte), parts, step.dtype)
             written += 1
             if written == REGISTER_BLOCK_STEPS:
-                b.line(f"br label %block{blocks}")
-                b.label(f"block{blocks}")
+                b.r.block(f"block{blocks}")
                 blocks, written = blocks + 1, 0
 
     def _value(self, number: int) -> Vector:
@@ -220,13 +218,12 @@ class _Writer:
         if text is None:
             kind: Any = type(step)
             text = self._texts[key] = _text(kind, *key, self._mode)
-            for each in text.definitions:
-                self.memory.b.define(each)
+            self.memory.r.definitions.update(dict.fromkeys(text.definitions))
         fields = [str(at)]
         for number in arguments:
             fields += parts[number]
         if text.lines:
-            self.memory.b.lines.append(text.lines % tuple([fields[each] for each in text.fields]))
+            self.memory.r.lines.append(text.lines % tuple([fields[each] for each in text.fields]))
         return tuple(
             [
                 fields[part] if isinstance(part, int) else part.replace("<0>", fields[0])
@@ -243,15 +240,9 @@ class _Writer:
 
     def _address(self, array: int, byte: int) -> str:
         """The address of an element; that of the array is found where it is first needed."""
-        b = self.memory.b
+        r = self.memory.r
         base = self._bases.get(array)
         if base is None:
-            words = []
-            for word in (2 * array, 2 * array + 1):
-                pointer = b.let(f"getelementptr i64, ptr %args, i64 {word}", "a")
-                words.append(b.let(f"load i64, ptr {pointer}", "a"))
-            pointer = b.let(f"getelementptr ptr, ptr %slots, i64 {words[0]}", "p")
-            start = b.let(f"load ptr, ptr {pointer}", "p")
-            base = b.let(f"getelementptr i8, ptr {start}, i64 {words[1]}", "p")
-            self._bases[array] = base
-        return b.let(f"getelementptr i8, ptr {base}, i64 {byte}", "p") if byte else base
+            slot, offset = r.word("%args", 16 * array), r.word("%args", 16 * array + 8)
+            base = self._bases[array] = r.at(r.pointer("%slots", r.scaled(slot)), offset)
+        return r.at(base, byte) if byte else base

@@ -510,6 +510,11 @@ class Routine:
         name = f"@llvm.masked.gather.{suffix(kind)}.{suffix(self.kind(places))}"
         return self.call(kind, name, places, f"i32 {align}", mask, Typed(other, kind))
 
+    def scatter(self, value: str, places: str, mask: str, align: int = 1) -> None:
+        """Write the lanes of a mask, each to an address of its own."""
+        name = f"@llvm.masked.scatter.{suffix(self.kind(value))}.{suffix(self.kind(places))}"
+        self.do(name, value, places, f"i32 {align}", mask)
+
     def store_lanes(self, value: str, place: str, mask: str, align: int = 1) -> None:
         """Write the lanes of a mask."""
         name = f"@llvm.masked.store.{suffix(self.kind(value))}.p0"
@@ -526,6 +531,11 @@ def constants(kind: str, values: Iterable[object]) -> Typed:
     """A vector of known numbers of a type."""
     listed = [f"{kind} {value}" for value in values]
     return Typed(f"<{', '.join(listed)}>", vector(kind, len(listed)))
+
+
+def every_lane(kind: str, text: str, lanes: int) -> Typed:
+    """A known number of a type in each lane of a vector."""
+    return Typed(text if lanes == 1 else f"splat ({kind} {text})", vector(kind, lanes))
 
 
 def suffix(kind: str) -> str:

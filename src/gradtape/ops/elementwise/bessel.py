@@ -17,7 +17,7 @@ from gradtape.ops.families.math_functions import BESSEL, BESSEL_OF_ORDER, EXP, S
 from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand
 
 if TYPE_CHECKING:
-    from gradtape.ops.families.vector_code import Body, Value
+    from gradtape.ops.families.vector_code import Body, VectorValue
 
 _POSITIVE = [(0.5, 4.0)]
 _ORDERS = ({"order": 0}, {"order": 1}, {"order": 2})
@@ -34,7 +34,7 @@ def _checked(name: str, order: Any) -> float:
 def _function_of(kind: str, order: float) -> Composition:
     """A Bessel function of one order."""
 
-    def write(body: Body, x: Value) -> Value:
+    def write(body: Body, x: VectorValue) -> VectorValue:
         if kind == "iv":  # SciPy's is NaN at infinity, and infinite long before
             x = body.select(body.absolute(x) > 1e4, body.copysign(body.lift(1e4), x), x)
         if order in (0, 1):
@@ -169,7 +169,7 @@ def _scaled_of(kind: str, order: float, times: int) -> Composition:
     scale = 1.0 / math.sqrt(2.0 * math.pi) if kind == "ive" else math.sqrt(math.pi / 2.0)
     factors = _factors(order, times, -1 if kind == "ive" else 1)
 
-    def write(body: Body, x: Value) -> Value:
+    def write(body: Body, x: VectorValue) -> VectorValue:
         size = body.absolute(x) if whole else x
         far = size > max(30.0, 2.0 * order * order)
         large = body.select(far, size, 1.0)

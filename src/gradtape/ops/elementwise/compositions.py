@@ -25,41 +25,41 @@ from gradtape.ops.families.math_functions import (
 )
 
 if TYPE_CHECKING:
-    from gradtape.ops.families.vector_code import Body, Value
+    from gradtape.ops.families.vector_code import Body, VectorValue
 
 
-def _maximum(body: Body, x: Value, y: Value) -> Value:
+def _maximum(body: Body, x: VectorValue, y: VectorValue) -> VectorValue:
     return body.select(x.isnan(), x, body.select(x > y, x, y))
 
 
-def _minimum(body: Body, x: Value, y: Value) -> Value:
+def _minimum(body: Body, x: VectorValue, y: VectorValue) -> VectorValue:
     return body.select(x.isnan(), x, body.select(x < y, x, y))
 
 
-def two_sum(a: Value, b: Value) -> tuple[Value, Value]:
+def two_sum(a: VectorValue, b: VectorValue) -> tuple[VectorValue, VectorValue]:
     """a + b, and the rounding error of that sum (Knuth's two-sum)."""
     total = a + b
     back = total - a
     return total, (a - (total - back)) + (b - back)
 
 
-def _sigmoid(body: Body, x: Value) -> Value:
+def _sigmoid(body: Body, x: VectorValue) -> VectorValue:
     # exp(-|x|) never overflows, and both branches use it.
     small = body.apply(EXP, -body.absolute(x))
     return body.select(x >= 0.0, 1.0, small) / (small + 1.0)
 
 
-def _sigmoid_slope(body: Body, x: Value) -> Value:
+def _sigmoid_slope(body: Body, x: VectorValue) -> VectorValue:
     small = body.apply(EXP, -body.absolute(x))
     whole = small + 1.0
     return small / (whole * whole)
 
 
-def _tanh_slope(body: Body, x: Value) -> Value:
+def _tanh_slope(body: Body, x: VectorValue) -> VectorValue:
     return _sigmoid_slope(body, x + x) * 4.0
 
 
-def _sigmoid_and_slope(body: Body, x: Value) -> tuple[Value, Value]:
+def _sigmoid_and_slope(body: Body, x: VectorValue) -> tuple[VectorValue, VectorValue]:
     small = body.apply(EXP, -body.absolute(x))
     large_part = 1.0 / (small + 1.0)
     small_part = small * large_part
@@ -85,7 +85,7 @@ _TANH_NEAR_ZERO = {
 }
 
 
-def _tanh_and_slope(body: Body, x: Value) -> tuple[Value, Value]:
+def _tanh_and_slope(body: Body, x: VectorValue) -> tuple[VectorValue, VectorValue]:
     if not body.fused:
         return body.apply(TANH, x), _tanh_slope(body, x)
     magnitude = body.absolute(x)
@@ -99,16 +99,16 @@ def _tanh_and_slope(body: Body, x: Value) -> tuple[Value, Value]:
     return value, small * inverse * inverse * 4.0
 
 
-def _softplus(body: Body, x: Value) -> Value:
+def _softplus(body: Body, x: VectorValue) -> VectorValue:
     positive = body.select(x < 0.0, 0.0, x)
     return positive + body.apply(LOG1P, body.apply(EXP, -body.absolute(x)))
 
 
-def _log_sigmoid(body: Body, x: Value) -> Value:
+def _log_sigmoid(body: Body, x: VectorValue) -> VectorValue:
     return -_softplus(body, -x)
 
 
-def _logaddexp(body: Body, x: Value, y: Value) -> Value:
+def _logaddexp(body: Body, x: VectorValue, y: VectorValue) -> VectorValue:
     largest, smallest = _maximum(body, x, y), _minimum(body, x, y)
     distance, dropped = two_sum(smallest, -largest)
     # inf - inf is NaN, but the difference of equal operands must be 0.
@@ -118,21 +118,21 @@ def _logaddexp(body: Body, x: Value, y: Value) -> Value:
     return largest + body.apply(LOG1P, small)
 
 
-def _xlogy(body: Body, x: Value, y: Value) -> Value:
+def _xlogy(body: Body, x: VectorValue, y: VectorValue) -> VectorValue:
     zero = x.equals(0.0) & y.compare("ord", y)
     return body.select(zero, 0.0, x * body.apply(LOG, y))
 
 
-def _multiply_no_nan(body: Body, x: Value, y: Value) -> Value:
+def _multiply_no_nan(body: Body, x: VectorValue, y: VectorValue) -> VectorValue:
     return body.select(y.equals(0.0), 0.0, x * y)
 
 
-def _erfcinv(body: Body, x: Value) -> Value:
+def _erfcinv(body: Body, x: VectorValue) -> VectorValue:
     # SciPy gives -0.0 at 1; adding 0 gives 0.0.
     return body.apply(mathlib.ERFCINV, x) + 0.0
 
 
-def _erfcinv_slope(body: Body, x: Value) -> Value:
+def _erfcinv_slope(body: Body, x: VectorValue) -> VectorValue:
     # exp(y²) = erfcx(y) / erfc(y): the rounding error of y² is not multiplied by y².
     nearer = _minimum(body, x, 2.0 - x)
     found = body.apply(mathlib.ERFCX, body.apply(mathlib.ERFCINV, nearer)) / nearer
@@ -153,7 +153,7 @@ def sinc_derivative(order: int) -> Composition:
         for j in powers
     ]
 
-    def write(body: Body, x: Value) -> Value:
+    def write(body: Body, x: VectorValue) -> VectorValue:
         u = x * math.pi
         near = body.absolute(u) < max(1.0, order / 2.0)
         small, large = body.select(near, u, 0.0), body.select(near, 1.0, u)
@@ -177,7 +177,7 @@ def sinc_derivative(order: int) -> Composition:
     return Composition(f"sinc_{order}", write)
 
 
-def _fmod(body: Body, x: Value, y: Value) -> Value:
+def _fmod(body: Body, x: VectorValue, y: VectorValue) -> VectorValue:
     """Remainder with the sign of x, exact.
 
     If the integer part q of the quotient is exact, then so is x - q y, unless the quotient was
@@ -194,14 +194,14 @@ def _fmod(body: Body, x: Value, y: Value) -> Value:
     return body.library_where(hard, FMOD, (x, y), rest)
 
 
-def _remainder(body: Body, x: Value, y: Value) -> Value:
+def _remainder(body: Body, x: VectorValue, y: VectorValue) -> VectorValue:
     rest = _fmod(body, x, y)
     exact = rest.equals(0.0)
     other = body.select((rest < 0.0) ^ (y < 0.0), rest + y, rest)
     return body.select(exact, body.copysign(body.lift(0.0), y), other)
 
 
-def _floor_divide(body: Body, x: Value, y: Value) -> Value:
+def _floor_divide(body: Body, x: VectorValue, y: VectorValue) -> VectorValue:
     rest = _fmod(body, x, y)
     quotient = x / y
     found = (x - rest) / y
@@ -215,7 +215,7 @@ def _floor_divide(body: Body, x: Value, y: Value) -> Value:
     return body.select(plain, quotient, floor)
 
 
-def _nextafter(body: Body, x: Value, y: Value) -> Value:
+def _nextafter(body: Body, x: VectorValue, y: VectorValue) -> VectorValue:
     one = body.integer(1)
     # Floats of one sign are ordered like their bits as integers; larger bits are further from zero.
     outward = (y > x) ^ (x < 0.0)

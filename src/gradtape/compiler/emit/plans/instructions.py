@@ -46,9 +46,10 @@ PART_WORDS = 3
 TIME_WORDS = 2
 
 
-def kernel_routine(name: str) -> Routine:
+def kernel_routine(name: str, attributes: str = "") -> Routine:
     """The empty routine of a kernel."""
-    return Routine(f"void @{name}(ptr %slots, ptr %args, i64 %lo, i64 %hi, i64 %part)")
+    head = f"void @{name}(ptr %slots, ptr %args, i64 %lo, i64 %hi, i64 %part)"
+    return Routine(head + attributes)
 
 
 def write_failure(r: Routine) -> None:
