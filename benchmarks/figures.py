@@ -1,6 +1,6 @@
 """Pictures of the committed results: `make figures` draws them into docs/pictures.
 
-In `benchmarks/results/` are `bench.json` of `make bench`, `curves.json` of `make bench-curves` and
+In `benchmarks/published/` are `bench.json` of `make bench`, `curves.json` of `make bench-curves` and
 `questions.json` of `python -m benchmarks.questions`. Everything that README and the site say about
 speed is drawn or computed from these.
 """
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-RESULTS = ROOT / "benchmarks" / "results"
+RESULTS = ROOT / "benchmarks" / "published"
 PICTURES = ROOT / "docs" / "pictures"
 
 OURS = ("function", "gradtape")

@@ -17,7 +17,7 @@ for _folder in (ROOT / "src", ROOT):
         sys.path.insert(0, str(_folder))
 
 from benchmarks import figures  # noqa: E402
-from website import code_blocks, gallery, links, reference, show  # noqa: E402
+from website import code_blocks, gallery, links, name_pages, reference, show  # noqa: E402
 
 DOCS = ROOT / "docs"
 RESULTS = re.compile(r"<!-- results of (?P<group>\w+) -->")
@@ -61,6 +61,7 @@ def on_files(files: Any, config: Any) -> Any:
     for path, results in shown.items():
         pages[f"gallery/{path.stem}.md"] = gallery.page_of(path, results)
         pages[f"gallery/{path.stem}.ipynb"] = gallery.notebook_of(path)
+    pages.update(name_pages.pages())
     for name, page in links.DOCUMENTS.items():
         text = (ROOT / name).read_text("utf-8")
         pages[page] = links.rebased(text, name, page)
@@ -73,8 +74,10 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     """Fill in entries of the reference, figures, pictures and links."""
     name = page.file.src_uri
     path = DOCS / name
-    if name.startswith("reference/"):
+    if path.parent.name == "reference":
         markdown = reference.fill(markdown, path.name)
+        if path.name.startswith("tf"):
+            page.meta["search"] = {"boost": name_pages.LAST_IN_SEARCH}
     markdown = _with_results(markdown)
     if path.exists() and "plt." in markdown:
         markdown = _with_figures(markdown, path)

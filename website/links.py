@@ -55,14 +55,14 @@ def _picture(match: re.Match[str], folder: Path) -> str:
 
 def linked_names(markdown: str, name: str) -> str:
     """`gt.sin` in text leads to its entry in the reference."""
-    pages = reference.page_of_names()
+    addresses = reference.addresses()
     up = os.path.relpath("reference", Path(name).parent.as_posix())
 
     def link(match: re.Match[str]) -> str:
         own = match["name"]
-        if own not in pages:
+        if own not in addresses:
             return match[0]
-        return f"[{match[0]}]({up}/{pages[own]}#{reference.anchor(own)})"
+        return f"[{match[0]}]({up}/{addresses[own]})"
 
     # Blocks of code, headings and the texts of links stay as they are.
     apart = r"(^ *```.*?^ *```[ \t]*$|^#[^\n]*$|\[[^\]\n]*\]\([^)\n]*\))"

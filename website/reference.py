@@ -25,6 +25,9 @@ import gradtape as gt
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ROOT / "docs" / "reference"
+# Signatures of more characters are written on several lines.
+WIDE = 88
+MODULES = re.compile(r"\b(?:gradtape|collections|typing|numpy|np|concurrent|futures)\.(?:\w+\.)*")
 DIRECTIVE = re.compile(
     r"^<!-- (?P<other>other )?names of (?P<module>[\w.]+)(?: from (?P<folders>[\w. ]+?))? -->$",
     re.M,
@@ -122,7 +125,10 @@ def fill(text: str, page: str) -> str:
             names = [name for name in listed().get(page, []) if name not in claimed]
         else:
             names = _selected(match)
-        return contents(names) + "\n\n" + "\n\n".join(entry(name) for name in names)
+        ours = [name for name in names if short(name).startswith("gt.")]
+        others = [name for name in names if name not in ours]
+        parts = [overview(ours), contents(others), *(entry(name) for name in others)]
+        return "\n\n".join(part for part in parts if part)
 
     return DIRECTIVE.sub(entries, text)
 
@@ -156,9 +162,50 @@ def first_names() -> dict[int, str]:
 
 
 @lru_cache(maxsize=1)
-def page_of_names() -> dict[str, str]:
-    """Short names to the page that has them."""
-    return {short(name): page for page, names in listed().items() for name in names}
+def own_names() -> dict[str, str]:
+    """Short names of gradtape itself, each of which has a page, with their dotted names."""
+    return {
+        short(name): name
+        for names in listed().values()
+        for name in names
+        if short(name).startswith("gt.")
+    }
+
+
+@lru_cache(maxsize=1)
+def addresses() -> dict[str, str]:
+    """Where each short name is explained, from the folder of the reference."""
+    found = {short(n): f"{page}#{anchor(short(n))}" for page, ns in listed().items() for n in ns}
+    return {**found, **{own: f"names/{file}" for own, file in files().items()}}
+
+
+@lru_cache(maxsize=1)
+def files() -> dict[str, str]:
+    """The file of each page. Two names that differ in case only are one file on some systems."""
+    lowered = [own.lower() for own in own_names()]
+    return {
+        own: f"{own}-class.md"
+        if lowered.count(own.lower()) > 1 and own.rpartition(".")[2][0].isupper()
+        else f"{own}.md"
+        for own in own_names()
+    }
+
+
+def overview(names: list[str]) -> str:
+    """A table of names with what each does, for the pages of subjects."""
+    if not names:
+        return ""
+    rows = ["| name | what it does |", "|---|---|"]
+    for name in names:
+        own, thing = short(name), found(name)
+        text = summary(thing) if is_documented(thing) else constant(thing)
+        rows.append(f"| [`{own}`](names/{files()[own]}) | {text.replace('|', chr(92) + '|')} |")
+    return "\n".join(rows)
+
+
+def is_documented(thing: object) -> bool:
+    """Whether a thing has a docstring of ours, as functions and classes have."""
+    return callable(thing) and not is_of_numpy(thing)
 
 
 def entry(name: str) -> str:
@@ -168,11 +215,10 @@ def entry(name: str) -> str:
     heading = f"### `{own}` {{ #{anchor(own)} }}"
     first = first_names().get(id(thing), name)
     if first != name and callable(thing):
-        page = page_of_names()[short(first)]
-        return f"{heading}\n\nThe same as [`{short(first)}`]({page}#{anchor(short(first))})."
-    if not callable(thing) or _of_numpy(thing):
-        return f"{heading}\n\n{_constant(thing)}"
-    parts = [heading, _signature(own, thing), _document(thing)]
+        return f"{heading}\n\nThe same as [`{short(first)}`]({addresses()[short(first)]})."
+    if not is_documented(thing):
+        return f"{heading}\n\n{constant(thing)}"
+    parts = [heading, signature(own, thing), _document(thing)]
     if inspect.isclass(thing):
         parts += [method(own, thing, member) for member in methods(thing)]
     return "\n\n".join(part for part in parts if part)
@@ -205,30 +251,55 @@ def method(owner: str, cls: type, name: str) -> str:
         return f"{heading}\n\n{_document(member)}"
     inner = member.__func__ if isinstance(member, classmethod | staticmethod) else member
     bound = not isinstance(member, staticmethod)
-    return f"{heading}\n\n{_signature(f'.{name}', inner, bound)}\n\n{_document(inner)}"
+    return f"{heading}\n\n{signature(f'.{name}', inner, bound)}\n\n{_document(inner)}"
 
 
-def _signature(name: str, thing: object, bound: bool = False) -> str:
+def signature(name: str, thing: object, bound: bool = False, typed: bool = False) -> str:
+    """The call as Python writes it, on several lines if it is long."""
     try:
-        signature = inspect.signature(thing)
+        found = inspect.signature(thing)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         return ""
-    parameters = list(signature.parameters.values())
+    parameters = list(found.parameters.values())
     if bound and parameters and parameters[0].name in ("self", "cls"):
         parameters = parameters[1:]
-    # Types are in the docstring where they matter; names and defaults are what people look up.
-    plain = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in parameters]
-    plain = [
-        parameter.replace(default=_Shown(parameter.default))
-        if parameter.default is not inspect.Parameter.empty
-        else parameter
-        for parameter in plain
-    ]
-    text = str(signature.replace(parameters=plain, return_annotation=inspect.Signature.empty))
-    return f"```python\n{name}{text}\n```"
+    parts = list(_parts(parameters, typed))
+    back = type_text(found.return_annotation) if typed and not inspect.isclass(thing) else ""
+    end = f" -> {back}" if back else ""
+    text = f"{name}({', '.join(parts)}){end}"
+    if len(text) > WIDE:
+        lines = [f"    {part}," for part in parts]
+        text = "\n".join([f"{name}(", *lines, f"){end}"])
+    return f"```python\n{text}\n```"
 
 
-class _Shown:
+def _parts(parameters: list[inspect.Parameter], typed: bool) -> Iterator[str]:
+    """The parameters, with `/` and `*` where Python writes them."""
+    starred = any(one.kind is one.VAR_POSITIONAL for one in parameters)
+    for index, one in enumerate(parameters):
+        if one.kind is one.KEYWORD_ONLY and not starred:
+            starred = True
+            yield "*"
+        star = {one.VAR_POSITIONAL: "*", one.VAR_KEYWORD: "**"}.get(one.kind, "")
+        kind = type_text(one.annotation) if typed else ""
+        text = f"{star}{one.name}: {kind}" if kind else f"{star}{one.name}"
+        if one.default is not one.empty:
+            text += f" = {Shown(one.default)!r}" if kind else f"={Shown(one.default)!r}"
+        yield text
+        following = parameters[index + 1].kind if index + 1 < len(parameters) else None
+        if one.kind is one.POSITIONAL_ONLY and following is not one.POSITIONAL_ONLY:
+            yield "/"
+
+
+def type_text(annotation: object) -> str:
+    """An annotation as it was written, without modules."""
+    if annotation is inspect.Parameter.empty:
+        return ""
+    text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    return MODULES.sub("", re.sub(r"ForwardRef\('(\w+)'\)", r"\1", text))
+
+
+class Shown:
     """A default value, shown without addresses of memory."""
 
     def __init__(self, value: object) -> None:
@@ -242,24 +313,42 @@ class _Shown:
 def _document(thing: object) -> str:
     """The docstring as Markdown: examples become blocks of code."""
     text = inspect.cleandoc(getattr(thing, "__doc__", None) or "")
-    parts, example = [], []
+    return "\n".join(part for _, part in _pieces(text)).strip()
+
+
+def examples_and_prose(text: str) -> tuple[str, str]:
+    """The examples of a docstring and the rest of it, each as Markdown."""
+    pieces = list(_pieces(text))
+    examples = [part for example, part in pieces if example]
+    prose = "\n".join(part for example, part in pieces if not example)
+    return "\n\n".join(examples), re.sub(r"\n{3,}", "\n\n", prose).strip()
+
+
+def _pieces(text: str) -> Iterator[tuple[bool, str]]:
+    """Examples as blocks of code, and lines between them; whether it is an example comes first."""
+    example: list[str] = []
     for line in [*text.split("\n"), ""]:
         if line.startswith(">>>") or (example and line.strip()):
             example.append(line)
             continue
         if example:
-            parts.append("```pycon\n" + "\n".join(example) + "\n```")
+            yield True, "```pycon\n" + "\n".join(example) + "\n```"
             example = []
-        parts.append(line)
-    return "\n".join(parts).strip()
+        yield False, line
 
 
-def _of_numpy(thing: object) -> bool:
+def summary(thing: object) -> str:
+    """The first paragraph of a docstring, on one line."""
+    text = inspect.cleandoc(getattr(thing, "__doc__", None) or "")
+    return " ".join(text.split("\n\n")[0].split("\n"))
+
+
+def is_of_numpy(thing: object) -> bool:
     return (getattr(thing, "__module__", None) or "").split(".")[0] == "numpy"
 
 
-def _constant(thing: object) -> str:
-    if _of_numpy(thing):
+def constant(thing: object) -> str:
+    if is_of_numpy(thing):
         return f"NumPy's `{getattr(thing, '__name__', thing)}`."
     return (
         f"`{thing!r}`"

@@ -20,7 +20,7 @@ def test_names_lead_to_the_reference():
         "# `gt.sin`\n\n`gt.sin(x)` and `gt.nothing`, [`gt.cos`](x.md)\n\n```python\n`gt.sin`\n```\n"
     )
     found = linked_names(text, "questions/q.md")
-    link = "[`gt.sin(x)`](../reference/elementwise.md#gt.sin)"
+    link = "[`gt.sin(x)`](../reference/names/gt.sin.md)"
     assert found == text.replace("`gt.sin(x)`", link)
 
 

@@ -49,7 +49,9 @@ def test_entries_have_heading_signature_and_sentence(page):
     assert " at 0x" not in text
     for name in LISTED[page]:
         own = reference.short(name)
-        assert text.count(f"{{ #{reference.anchor(own)} }}") == 1, f"{own} has no entry, or two"
+        link = f"](names/{reference.files()[own]})" if own in reference.own_names() else None
+        entry = link or f"{{ #{reference.anchor(own)} }}"
+        assert text.count(entry) == 1, f"{own} has no entry, or two"
 
 
 def test_entry_of_a_function_and_of_a_class():
