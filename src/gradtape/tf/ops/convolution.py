@@ -9,7 +9,7 @@ from gradtape.annotated_kinds import Size
 from gradtape.argument_checks import check_exports
 from gradtape.errors import ShapeError, shown
 from gradtape.ops.families.phases import Steps
-from gradtape.ops.matrices.convolution import convolve
+from gradtape.ops.matrices.windows import Windows, convolved
 from gradtape.tf.base.conversion import as_shape, common, convert
 from gradtape.tf.base.dispatch import documented, named_in, operation
 from gradtape.tf.base.tensor import Tensor
@@ -17,7 +17,6 @@ from gradtape.tf.base.types import Name, ShapeLike, TensorLike
 from gradtape.tf.ops.windows import (
     Padding,
     PerAxis,
-    Windows,
     channels_last,
     per_axis,
     spatial_padding,
@@ -61,20 +60,6 @@ def _operands(
     return x, kernel
 
 
-def _alone(x: Tensor, kernel: Tensor, steps: Steps) -> Tensor:
-    """The convolution of all channels, which are one group."""
-    one, taps = (gt.reshape(part, (1, *part.spec.shape)) for part in (x, kernel))
-    found = convolve(one, taps, *steps)
-    return gt.reshape(found, found.spec.shape[1:])
-
-
-def _grouped(x: Tensor, kernel: Tensor, steps: Steps) -> Tensor:
-    """The convolution of each group: these are the last axis of both but one, or but two."""
-    found = convolve(gt.moveaxis(x, -2, 0), gt.moveaxis(kernel, -3, 0), *steps)
-    *lead, groups, outside = (joined := gt.moveaxis(found, 0, -2)).spec.shape
-    return gt.reshape(joined, (*lead, groups * outside))
-
-
 def _convolved(
     name: str,
     input: TensorLike,
@@ -100,12 +85,9 @@ def _convolved(
         kernel.spec.shape[:-2],
         per_axis(name, strides, spatial, last),
         per_axis(name, dilations, spatial, last),
-        spatial_padding(padding, spatial, last),
+        spatial_padding(name, padding, spatial, last),
     )
-    if groups > 1:
-        parted = gt.reshape(kernel, (*kernel.spec.shape[:-1], groups, outside // groups))
-        x, kernel = gt.reshape(x, (*x.spec.shape[:-1], groups, inside)), gt.moveaxis(parted, -2, -3)
-    result = (_grouped if groups > 1 else _alone)(x, kernel, windows.steps())
+    result = convert(convolved(x, kernel, groups, windows.steps()))
     return result if last else gt.moveaxis(result, -1, 1)
 
 
@@ -222,7 +204,9 @@ def _transposed(
     steps = per_axis(name, strides, spatial, last)
     gaps = per_axis(name, dilations, spatial, last)
     # The convolution whose transpose this is.
-    forward = Windows(name, shape, window, steps, gaps, spatial_padding(padding, spatial, last))
+    forward = Windows(
+        name, shape, window, steps, gaps, spatial_padding(name, padding, spatial, last)
+    )
     if tuple(forward.counts) != x.spec.shape[1:-1]:
         raise ShapeError(
             f"{name}: an output of {tuple(shape)} comes from an input of {tuple(forward.counts)}, "
@@ -234,7 +218,8 @@ def _transposed(
     ):
         around.append(((w - 1) * gap - before, n - 1 - (count - 1) * spread + before))
     flipped = gt.moveaxis(gt.flip(kernel, axis=tuple(range(spatial))), -1, -2)
-    result = _alone(x, flipped, Steps((1,) * spatial, gaps, spreads, tuple(around)))
+    transposed = Steps((1,) * spatial, gaps, spreads, tuple(around))
+    result = convert(convolved(x, flipped, 1, transposed))
     return result if last else gt.moveaxis(result, -1, 1)
 
 
@@ -319,12 +304,11 @@ def depthwise_conv2d(
         window,
         per_axis(own, strides, 2, last),
         per_axis(own, dilations, 2, last),
-        spatial_padding(padding, 2, last),
+        spatial_padding(own, padding, 2, last),
     )
     # Each channel is a group.
-    parted = gt.reshape(x, (*x.spec.shape, 1))
-    taps = gt.reshape(kernel, (*window, channels, 1, multiplier))
-    result = _grouped(parted, taps, windows.steps())
+    taps = gt.reshape(kernel, (*window, 1, channels * multiplier))
+    result = convert(convolved(x, taps, channels, windows.steps()))
     return result if last else gt.moveaxis(result, -1, 1)
 
 

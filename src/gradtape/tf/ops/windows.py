@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import gradtape as gt
 from gradtape.argument_checks import as_count, check_exports
-from gradtape.errors import ShapeError, shown
-from gradtape.ops.families.phases import Steps
-from gradtape.ops.matrices.convolution import convolve
-from gradtape.ops.reductions.window_extrema import window_max
+from gradtape.errors import ShapeError
+from gradtape.ops.matrices.windows import pooled
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.base.dispatch import documented, named_in, operation
 from gradtape.tf.base.errors import InvalidValueError
@@ -60,72 +57,15 @@ def per_axis(name: str, values: PerAxis | None, ndim: int, last: bool) -> tuple[
     return tuple(items)
 
 
-def spatial_padding(padding: Padding, ndim: int, last: bool) -> Padding:
+def spatial_padding(name: str, padding: Padding, ndim: int, last: bool) -> Padding:
     """The padding without the pairs of batch and channels, if there are any."""
-    if isinstance(padding, str) or len(padding) != ndim + 2:
+    if isinstance(padding, str):
+        if padding.upper() not in ("SAME", "VALID"):
+            raise InvalidValueError(f"{name}: padding {padding!r}: use 'SAME', 'VALID' or pairs.")
+        return padding
+    if len(padding) != ndim + 2:
         return padding
     return padding[1:-1] if last else padding[2:]
-
-
-class Windows:
-    """The padding of each spatial axis, and the number of windows along it."""
-
-    def __init__(
-        self,
-        name: str,
-        lengths: Sequence[int],
-        window: Sequence[int],
-        strides: Sequence[int],
-        dilations: Sequence[int],
-        padding: Padding,
-    ) -> None:
-        self.window, self.dilations = window, dilations
-        reach = [(w - 1) * d + 1 for w, d in zip(window, dilations, strict=True)]
-        if isinstance(padding, str):
-            kind = padding.upper()
-            if kind not in ("SAME", "VALID"):
-                raise InvalidValueError(
-                    f"{name}: padding {padding!r}: use 'SAME', 'VALID' or pairs."
-                )
-            self.padding = [
-                _same(n, r, s) if kind == "SAME" else (0, 0)
-                for n, r, s in zip(lengths, reach, strides, strict=True)
-            ]
-        else:
-            counts = [len(pair) if hasattr(pair, "__len__") else 0 for pair in padding]
-            if counts != [2] * len(lengths):
-                raise ShapeError(
-                    f"{name}: padding={shown(padding)} is not a pair of numbers for each of "
-                    f"{len(lengths)} spatial axes. Pass those, 'SAME' or 'VALID'."
-                )
-            self.padding = [(int(before), int(after)) for before, after in padding]
-        wide = [n + sum(pair) for n, pair in zip(lengths, self.padding, strict=True)]
-        # A step beyond the padded axis leaves one window, as a step of its length does. NumPy's
-        # strides could not hold such a step.
-        self.strides = [min(s, max(n, 1)) for n, s in zip(wide, strides, strict=True)]
-        self.counts = [(n - r) // s + 1 for n, r, s in zip(wide, reach, self.strides, strict=True)]
-        if min(self.counts) < 1:
-            raise ShapeError(
-                f"{name}: windows of {tuple(window)} do not fit into {tuple(lengths)}. Pad it."
-            )
-
-    def steps(self) -> Steps:
-        """The params of a convolution with these windows."""
-        whole = (1,) * len(self.strides)
-        return Steps(tuple(self.strides), tuple(self.dilations), whole, tuple(self.padding))
-
-    def sums(self, x: Tensor) -> Tensor:
-        """The sum of each window, channel by channel; channels are the last axis."""
-        channels = x.spec.shape[-1]
-        apart = gt.moveaxis(gt.reshape(x, (*x.spec.shape, 1)), -2, 0)
-        taps = gt.ones((channels, *self.window, 1, 1), dtype=x.spec.dtype)
-        found = gt.moveaxis(convolve(apart, taps, *self.steps()), 0, -2)
-        return gt.reshape(found, found.spec.shape[:-1])
-
-
-def _same(length: int, reach: int, stride: int) -> tuple[int, int]:
-    missing = max((math.ceil(length / stride) - 1) * stride + reach - length, 0)
-    return missing // 2, missing - missing // 2
 
 
 def _pooled(
@@ -144,26 +84,16 @@ def _pooled(
     if x.ndim != ndim + 2:
         raise ShapeError(f"{name}: an input of shape {x.shape} does not have {ndim + 2} axes.")
     x = x if last else gt.moveaxis(x, 1, -1)
-    lengths = x.spec.shape[1:-1]
-    windows = Windows(
+    result = pooled(
         name,
-        lengths,
+        x,
         per_axis(name, ksize, ndim, last),
         per_axis(name, ksize if strides is None else strides, ndim, last),
+        spatial_padding(name, padding, ndim, last),
         per_axis(name, dilations, ndim, last),
-        spatial_padding(padding, ndim, last),
+        highest,
     )
-    if highest:
-        # Of equal elements the first has the derivative, as in TensorFlow; a NaN stays.
-        strides, dilations, _, pairs = windows.steps()
-        result = window_max(x, tuple(windows.window), strides, dilations, pairs)
-    else:
-        sums = windows.sums(x)
-        # Padding does not count in the mean.
-        whole = not any(map(any, windows.padding))
-        present = convert(gt.ones((1, *lengths, 1), dtype=x.spec.dtype))
-        result = sums / (math.prod(windows.window) if whole else windows.sums(present))
-    return result if last else gt.moveaxis(result, -1, 1)
+    return convert(result if last else gt.moveaxis(result, -1, 1))
 
 
 @operation
