@@ -282,6 +282,7 @@ _LATER: dict[str, tuple[str, ...]] = {
     "jit.function": ("Function", "function"),
     "jit.prepared": ("prepare_hessian", "prepare_jacobian"),
     "jit.recorder_switch": ("set_recorder",),
+    "ops.matrices.windows": ("avg_pool", "conv", "max_pool"),
     "progress": ("set_progress",),
     "tape.checkpoint": ("checkpoint", "checkpoint_name", "save_any_except", "save_only"),
     "tape.custom_derivatives": ("custom_gradient", "custom_jvp", "grad_pass_through"),
@@ -379,6 +380,11 @@ if _typing.TYPE_CHECKING:
         prepare_jacobian as prepare_jacobian,
     )
     from gradtape.jit.recorder_switch import set_recorder as set_recorder
+    from gradtape.ops.matrices.windows import (
+        avg_pool as avg_pool,
+        conv as conv,
+        max_pool as max_pool,
+    )
     from gradtape.progress import set_progress as set_progress
     from gradtape.tape.checkpoint import (
         checkpoint as checkpoint,

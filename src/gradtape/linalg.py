@@ -29,6 +29,7 @@ from gradtape.ops.matrices.matrix_functions import (
 from gradtape.ops.matrices.products import outer, tensordot, vecdot
 from gradtape.ops.matrices.sparse_solve import sparse_solve
 from gradtape.ops.matrices.spectral import SVD, Eigh, eigh, eigvalsh, svd, svdvals
+from gradtape.ops.reductions.norm import norm
 
 __all__ = [
     "QR",
@@ -49,6 +50,7 @@ __all__ = [
     "matrix_power",
     "matrix_rank",
     "matrix_transpose",
+    "norm",
     "outer",
     "pinv",
     "qr",

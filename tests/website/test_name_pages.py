@@ -87,3 +87,10 @@ def test_derivative_shows_values_at_a_kink(pages):
 def test_names_elsewhere_is_sorted_toml():
     text = (name_pages.HERE / "names_elsewhere.toml").read_text("utf-8")
     assert list(tomllib.loads(text)) == sorted(name_pages.elsewhere())
+
+
+def test_classes_show_their_fields_before_they_are_used():
+    """Those of `gradtape.records` have no signature until then."""
+    late = [own for own, thing in DOCUMENTED.items() if hasattr(thing, "is_first")]
+    late += [own for own, thing in DOCUMENTED.items() if hasattr(thing.__init__, "is_first")]
+    assert not late

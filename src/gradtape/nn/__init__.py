@@ -28,8 +28,24 @@ from gradtape.nn.activations import (
     tanh,
 )
 from gradtape.nn.cells import GRUCell, LSTMCell, RNNCell
+from gradtape.nn.convolutional import (
+    AvgPool1D,
+    AvgPool2D,
+    AvgPool3D,
+    Conv1D,
+    Conv2D,
+    Conv3D,
+    Flatten,
+    GlobalAvgPool,
+    GlobalMaxPool,
+    MaxPool1D,
+    MaxPool2D,
+    MaxPool3D,
+)
 from gradtape.nn.layers import Dense, Dropout, Embedding, LayerNorm, Sequential
+from gradtape.nn.losses import cross_entropy
 from gradtape.nn.module import Layer, Module
+from gradtape.nn.normalization import BatchNorm, GroupNorm
 from gradtape.nn.recurrent import GRU, LSTM, RNN, Bidirectional
 from gradtape.training.storage import registry as _registry
 
@@ -37,20 +53,35 @@ __all__ = [
     "GRU",
     "LSTM",
     "RNN",
+    "AvgPool1D",
+    "AvgPool2D",
+    "AvgPool3D",
+    "BatchNorm",
     "Bidirectional",
+    "Conv1D",
+    "Conv2D",
+    "Conv3D",
     "Dense",
     "Dropout",
     "Embedding",
+    "Flatten",
     "GRUCell",
+    "GlobalAvgPool",
+    "GlobalMaxPool",
+    "GroupNorm",
     "LSTMCell",
     "Layer",
     "LayerNorm",
+    "MaxPool1D",
+    "MaxPool2D",
+    "MaxPool3D",
     "Module",
     "RNNCell",
     "Sequential",
     "activations",
     "initializers",
     "losses",
+    "cross_entropy",
     "elu",
     "gelu",
     "hard_sigmoid",

@@ -29,6 +29,7 @@ __all__ = [
     "binary_crossentropy",
     "categorical_crossentropy",
     "cosine_similarity",
+    "cross_entropy",
     "hinge",
     "huber",
     "kl_divergence",
@@ -106,6 +107,42 @@ def softmax_cross_entropy_with_logits(
     """
     labels, logits = matched("softmax_cross_entropy_with_logits", labels, logits)
     return reduced(_crossed(labels, log_softmax(logits, axis), axis), reduction)
+
+
+def cross_entropy(
+    logits: TensorLike,
+    labels: TensorLike,
+    *,
+    label_smoothing: Probability = 0.0,
+    axis: int = -1,
+    reduction: str = "mean",
+) -> Tensor:
+    """The cross-entropy of softmax(logits) and labels: integers, or probabilities of the classes.
+
+    >>> float(gt.nn.cross_entropy([[1e4, 0.0], [0.0, 0.0]], [0, 1]).round(4))
+    0.3466
+    >>> float(gt.nn.cross_entropy([[0.0, 0.0]], [[0.5, 0.5]]).round(4))
+    0.6931
+
+    Logits come first, as in JAX and PyTorch. The classes lie along `axis`; labels without that axis
+    are integers from 0 to the number of classes - 1.
+    """
+    scores, targets = predictions(logits), gt.asarray(labels)
+    if targets.ndim < scores.ndim:
+        classes = scores.shape[normalize_axis("cross_entropy", axis, scores.ndim)]
+        if not label_smoothing:
+            return sparse_categorical_crossentropy(
+                targets, scores, from_logits=True, axis=axis, reduction=reduction
+            )
+        targets = gt.moveaxis(gt.one_hot(targets, classes, dtype=scores.dtype), -1, axis)
+    return categorical_crossentropy(
+        targets,
+        scores,
+        from_logits=True,
+        label_smoothing=label_smoothing,
+        axis=axis,
+        reduction=reduction,
+    )
 
 
 def _crossed(labels: TensorLike, logs: Any, axis: int) -> Tensor:

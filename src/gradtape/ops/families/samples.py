@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from gradtape.dtypes import Array
 from gradtape.ir import Rule, Shape
-from gradtape.records import dataclass
 
 # One dtype of each kind that ops distinguish.
 DTYPES = ("float64", "float32", "complex128", "int32", "uint8", "bool")
