@@ -28,13 +28,7 @@ from gradtape.ir.walk import substitute
 from gradtape.ops.families import batching, independence, sparsity
 from gradtape.ops.families.casting import KINDS, promotion
 from gradtape.ops.families.define import mask_broadcast
-from gradtape.ops.families.elementwise import (
-    jvp_of,
-    samples_of,
-    sparsity_of,
-    spec_of,
-    vjp_of,
-)
+from gradtape.ops.families.elementwise import jvp_of, samples_of, sparsity_of, spec_of, vjp_of
 from gradtape.ops.families.recorders import binary_function, unary_function
 from gradtape.ops.families.samples import Sample
 from gradtape.runtime.numpy_plan import NumpyPlan
@@ -120,36 +114,24 @@ def elementwise(
     - `composition(*operands, **params)` writes the op with other ops. The compiler then fuses it;
       without a kernel or partials of its own, the op has those of the composition.
     """
-    _check_name("elementwise", name, replace)
-    names, defaults = names_and_defaults(name, params)
+    names, defaults = _declaration("elementwise", name, params, replace)
     count = arity_of(name, arity, partials)
-    if partials is not None:
-        check_callables(name, {f"partials[{n}]": rule for n, rule in enumerate(partials)})
-    check_callables(name, {"numpy": numpy, "composition": composition})
-    if numpy is None and composition is None:
-        raise TypeError(f"extend: {name} has no kernel. Give numpy=, or composition=.")
-    for what, word, known in (
-        ("promote", promote, ("float", "same")),
-        ("accepts", accepts, tuple(KINDS)),
-        ("result", result, ("same", "bool", "real")),
-    ):
-        if word not in known:
-            raise ValueError(f"extend: {name}: {what}={word!r} is unknown. Use one of {known}.")
-    spec_rule = spec_of(name, count, result)
-    jvp: UserRule | Undefined | None = jvp_of(partials) if partials else None
-    vjp: UserRule | Undefined | None = vjp_of(partials) if partials else None
-    if not partials:
-        if result == "bool":
-            jvp = vjp = Undefined(f"{name} gives no floating-point result")
-        elif composition is not None:
-            jvp = _jvp_by(composition)
-        else:
-            jvp = vjp = Undefined(
-                f"{name} was declared without a derivative. Give extend.elementwise partials=, one "
-                "function for each operand"
-            )
+    given = {f"partials[{n}]": rule for n, rule in enumerate(partials or ())}
+    check_callables(name, {**given, "numpy": numpy, "composition": composition})
     kernel = _kernel_by(composition) if numpy is None and composition else numpy
-    assert kernel is not None
+    if kernel is None:
+        raise TypeError(f"extend: {name} has no kernel. Give numpy=, or composition=.")
+    _check_word(name, "promote", promote, ("float", "same"))
+    _check_word(name, "accepts", accepts, tuple(KINDS))
+    _check_word(name, "result", result, ("same", "bool", "real"))
+    if partials:
+        rules: dict[str, Any] = {"jvp": jvp_of(partials), "vjp": vjp_of(partials)}
+    elif result == "bool":
+        rules = _undefined(f"{name} gives no floating-point result")
+    else:
+        remedy = "extend.elementwise partials=, one function for each operand"
+        rules = _derivative(name, composition, remedy)
+    spec_rule = spec_of(name, count, result)
     ranges = tuple(domains) * count if len(domains) == 1 else tuple(domains)
     found = Op(
         name,
@@ -157,8 +139,6 @@ def elementwise(
         spec=spec_rule,
         numpy=checked_kernel(name, kernel, spec_rule, cast=True),
         batch=batching.broadcasting,
-        jvp=jvp,
-        vjp=vjp,
         mask=mask_broadcast,
         promote=promotion(name, promote, accepts),
         params=names,
@@ -168,12 +148,11 @@ def elementwise(
         doc=doc,
         composition=composition,
         examples=independence.elementwise,
+        **rules,
     )
-    _enter(found)
     if names or count > 2:
-        return _function(found, defaults, doc, count)
-    function = unary_function(found) if count == 1 else binary_function(found)
-    return _named(function, found, doc)
+        return _recorder(found, defaults, count)
+    return _entered(found, (unary_function if count == 1 else binary_function)(found))
 
 
 def op(
@@ -231,31 +210,15 @@ def op(
     and operators. `expensive` results are kept for the backward pass; an op that `may_fail` on
     values is computed on the line that records it; an `opaque` one is never shared.
     """
-    _check_name("op", name, replace)
-    names, defaults = names_and_defaults(name, params)
-    check_callables(name, {"spec": spec, "numpy": numpy, "mask": mask, "composition": composition})
+    names, defaults = _declaration("op", name, params, replace)
+    rules: dict[str, Any] = {"jvp": jvp, "vjp": vjp}
+    given = {"spec": spec, "numpy": numpy, "mask": mask, "composition": composition}
+    check_callables(name, {**given, **rules})
     if numpy is None or spec is None:
         raise TypeError(f"extend: {name} needs spec= and numpy=.")
-    for word, rule in (("jvp", jvp), ("vjp", vjp)):
-        if rule is not None and not isinstance(rule, Undefined) and not callable(rule):
-            raise TypeError(
-                f"extend: {name}: {word}= is {type(rule).__name__}. Give a function, or "
-                "gt.extend.Undefined(why)."
-            )
     if jvp is None and vjp is None:
-        if composition is not None:
-            jvp = _jvp_by(composition)
-        else:
-            jvp = vjp = Undefined(
-                f"{name} was declared without a derivative. Give extend.op jvp= or vjp=; one is "
-                "enough, the other follows"
-            )
-    if isinstance(promote, str):
-        if promote not in ("float", "same"):
-            raise ValueError(
-                f"extend: {name}: promote={promote!r} is unknown. Use 'float', 'same', a function."
-            )
-        promote = promotion(name, promote, "any")
+        remedy = "extend.op jvp= or vjp=; one is enough, the other follows"
+        rules = _derivative(name, composition, remedy)
 
     @remembered(256)
     def spec_rule(*specs: Spec, **given: object) -> Spec | tuple[Spec, ...]:
@@ -267,10 +230,8 @@ def op(
         spec=spec_rule,
         numpy=checked_kernel(name, numpy, spec_rule, cast=False),
         batch=known_rule(name, "batch", batch, BATCH),
-        jvp=jvp,
-        vjp=vjp,
         mask=mask,
-        promote=promote,
+        promote=_promotion(name, promote),
         params=names,
         sparsity=known_rule(name, "sparsity", sparsity, SPARSITY),
         samples=lambda: _samples(samples, defaults),
@@ -280,9 +241,9 @@ def op(
         opaque=opaque,
         doc=doc,
         composition=composition,
+        **rules,
     )
-    _enter(found)
-    return _function(found, defaults, doc, None)
+    return _recorder(found, defaults, None)
 
 
 def spec(shape: Sequence[int], dtype: DTypeLike) -> Spec:
@@ -317,20 +278,38 @@ def check(function: Recorder | Op, order: int = 2) -> str:
 # Checks of what the user declares, and the rules that follow from it.
 
 
-def _check_name(where: str, name: object, replace: bool) -> None:
+def _declaration(
+    where: str, name: str, params: ParamNames, replace: bool
+) -> tuple[tuple[str, ...], dict[str, object]]:
+    """The names and defaults of params, if an op of this name can be declared."""
     if not isinstance(name, str) or not name.isidentifier():
         raise ValueError(f"extend.{where}: {name!r} is not a name. Use letters, digits and _.")
     if name in REGISTRY and not (replace and name in _declared):
         whose = "declared before" if name in _declared else "one of gradtape's own"
         remedy = ", or say replace=True" if name in _declared else ""
         raise ValueError(f"extend.{where}: {name!r} is {whose}. Choose another name{remedy}.")
+    return names_and_defaults(name, params)
 
 
-def _enter(found: Op) -> None:
-    """Put an op in the registry, in the place of one that was declared before."""
-    REGISTRY.pop(found.name, None)
-    declare(found)
-    _declared.add(found.name)
+def _check_word(name: str, what: str, word: str, known: tuple[str, ...]) -> None:
+    if word not in known:
+        raise ValueError(f"extend: {name}: {what}={word!r} is unknown. Use one of {known}.")
+
+
+def _promotion(name: str, promote: UserRule | str | None) -> Any:
+    known = {word: promotion(name, word, "any") for word in ("float", "same")}
+    return None if promote is None else known_rule(name, "promote", promote, known)
+
+
+def _derivative(name: str, composition: UserRule | None, remedy: str) -> dict[str, Any]:
+    """The derivative rules of an op that was declared without any."""
+    if composition is not None:
+        return {"jvp": _jvp_by(composition)}
+    return _undefined(f"{name} was declared without a derivative. Give {remedy}")
+
+
+def _undefined(why: str) -> dict[str, Any]:
+    return dict.fromkeys(("jvp", "vjp"), Undefined(why))
 
 
 def _jvp_by(composition: UserRule) -> UserRule:
@@ -339,12 +318,11 @@ def _jvp_by(composition: UserRule) -> UserRule:
     def jvp(
         tangents: Sequence[Node | None], y: Node, inputs: tuple[Node, ...], **params: object
     ) -> Node | None:
-        moving = [(x, t) for x, t in zip(inputs, tangents, strict=True) if t is not None]
         # Two operands may be one node, so each is derived by a placeholder of its own.
         ends = [placeholder(x.spec) for x in inputs]
         root = composition(*ends, **params)
-        chosen = [end for end, t in zip(ends, tangents, strict=True) if t is not None]
-        (pushed,) = forward([root], chosen, [t for _, t in moving])
+        moving = [(end, t) for end, t in zip(ends, tangents, strict=True) if t is not None]
+        (pushed,) = forward([root], [end for end, _ in moving], [t for _, t in moving])
         if pushed is None:
             return None
         return substitute([pushed], dict(zip(ends, inputs, strict=True)))[0]
@@ -398,7 +376,7 @@ def _frozen(value: object) -> object:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _function(found: Op, defaults: Mapping[str, object], doc: str, arity: Size | None) -> Recorder:
+def _recorder(found: Op, defaults: Mapping[str, object], arity: Size | None) -> Recorder:
     """The function that records an op: operands by position, params by name."""
     name = found.name
 
@@ -413,13 +391,17 @@ def _function(found: Op, defaults: Mapping[str, object], doc: str, arity: Size |
         params = tuple(_frozen(given.get(word, value)) for word, value in defaults.items())
         return record(found, operands, params)
 
-    return _named(function, found, doc)
+    return _entered(found, function)
 
 
-def _named(function: Any, found: Op, doc: str) -> Recorder:
+def _entered(found: Op, function: Any) -> Recorder:
+    """The recorder of an op that is now in the registry, in the place of one declared before."""
+    REGISTRY.pop(found.name, None)
+    declare(found)
+    _declared.add(found.name)
     function.op = found
     function.__name__ = function.__qualname__ = found.name
-    function.__doc__ = doc or f"The op {found.name}."
+    function.__doc__ = found.doc or f"The op {found.name}."
     return function
 
 

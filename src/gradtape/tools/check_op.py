@@ -36,7 +36,7 @@ REQUIRED = object()
 def check_callables(name: str, rules: Mapping[str, object]) -> None:
     """Raise a TypeError for a rule that is given and is not a function."""
     for word, rule in rules.items():
-        if rule is not None and not callable(rule):
+        if rule is not None and not isinstance(rule, Undefined) and not callable(rule):
             raise TypeError(f"extend: {name}: {word}= is {type(rule).__name__}. Give a function.")
 
 

@@ -37,7 +37,7 @@ INT64 = np.dtype(np.int64)
 
 
 def _argsort_numpy(x: np.ndarray, axis: int, descending: bool, stable: bool) -> np.ndarray:
-    kind = "stable" if stable else None
+    kind: Any = "stable" if stable else None
     if not descending:
         return np.argsort(x, axis, kind)
     # Flip before and after sorting: one flip alone would reverse the order of equal elements.

@@ -52,7 +52,7 @@ real: Unary = elementwise(
     llvm=lambda b, x: b.real(x),
     linear=Linear((0,)),
 )
-imag = elementwise(
+imag: Unary = elementwise(
     "imag",
     "Imaginary part; of a real operand 0.",
     ("1.0 + 2.0j", 2.0),
@@ -110,7 +110,7 @@ def _sign_kernel(x: Array) -> Array:
     return np.sign(x)
 
 
-sign = elementwise(
+sign: Unary = elementwise(
     "sign",
     "-1, 0 or 1; z / |z| for complex numbers.",
     ("-2.0", -1.0),

@@ -38,14 +38,14 @@ def resize_axis(
 ) -> TensorOrNode:
     """Put `before` fill values in front of an axis, `after` behind; negative counts drop."""
     length = x.shape[axis]
-    first, last = max(-before, 0), min(length, length + after)
-    kept = along_axis(x, axis, first, last - first) if first < last else along_axis(x, axis, 0, 0)
+    count = max(length + min(before, 0) + min(after, 0), 0)
+    kept = along_axis(x, axis, max(-before, 0) if count else 0, count)
     shape = (*x.shape[:axis], length + before + after, *x.shape[axis + 1 :])
-    part = axis_part(shape, axis, max(before, 0) if first < last else 0, kept.shape[axis])
+    place: tuple[Any, ...] = axis_part(shape, axis, max(before, 0) if count else 0, count)
     if fill == 0:
-        return record(UNSLICE, (kept,), (*part, shape))
+        return record(UNSLICE, (kept,), (*place, shape))
     filled = constant_beside(x, REGISTRY["full"], (shape, fill, x.dtype))
-    return record(SET_SLICE, (filled, kept), (*part, kept.shape))
+    return record(SET_SLICE, (filled, kept), (*place, kept.shape))
 
 
 def previous(x: TensorOrNode, axis: int, reverse: bool, fill: float = 0) -> TensorOrNode:
