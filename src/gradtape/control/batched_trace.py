@@ -212,15 +212,15 @@ class Carrier:
     def _take_lines(self, outer: Recording, batching: Batching, image: Mapping[Node, Node]) -> None:
         """Hand on the lines that recorded ops which may fail; one may have become several."""
         own = set(self.trace.log)
-        for one, line in self.trace.pending.lines.items():
+        for one, line in self.trace.lines.items():
             if one not in own:  # a node inside the body of a loop, which is not batched itself
-                outer.pending.lines[one] = line
+                outer.lines[one] = line
             many = batching.batched.get(one, one)
             roots = many if isinstance(many, tuple) else (many,)
             ends = {batching.batched.get(parent, parent) for parent in one.inputs}
             for node in topological(roots, stop=ends):
                 if node.op.may_fail and node in image and node not in ends:
-                    outer.pending.lines[image[node]] = line
+                    outer.lines[image[node]] = line
 
     def _take_checkpoints(
         self, outer: Recording, batching: Batching, image: Mapping[Node, Node]

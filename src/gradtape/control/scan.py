@@ -231,7 +231,7 @@ def _applied(
         return apply_outside(SCAN, (*captured, *operands, *drawn), params, [body])
     # Ops are recorded between the scans of segments, so nodes are held by handles meanwhile.
     held = outer.hold_all([*captured, *drawn], Tensor)
-    outer.pending.lines.update(body.trace.pending.lines)
+    outer.lines.update(body.trace.lines)
     rows = [*sequences, *held[len(captured) :]]
     return _in_segments(program, held[: len(captured)], carry.given, rows, length, reverse, segment)
 

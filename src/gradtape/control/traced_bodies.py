@@ -149,7 +149,7 @@ def bind(trace: Trace, outer: Recording, leaf: Node, positions: np.ndarray | Non
 def settled() -> Recording:
     """The current recording, after pending updates that should run before a trace have run."""
     outer = state.recording
-    if outer.outer is None and not outer.active and (outer.pending.updates or outer.is_full()):
+    if outer.outer is None and not outer.active and (outer.updates or outer.is_full()):
         flush(outer)
     return state.recording
 
@@ -190,7 +190,7 @@ def apply_outside(
     """Apply an op that holds bodies in the recording outside them; handles on its outputs."""
     outer = state.recording
     for body in traced:
-        outer.pending.lines.update(body.trace.pending.lines)
+        outer.lines.update(body.trace.lines)
     node = outer.application(op, tuple(inputs), params)
     handles = outer.hold_all(outputs(node), Tensor)
     if any(bodies.may_fail(body) for body in bodies.held(node)) and not outer.lacks_value(node):

@@ -236,7 +236,8 @@ def note_line(node: Node, deriving: Node | None = None) -> Node:
     """
     if LINES.noting:
         note(node, deriving)
-    if is_large(node.spec):
+    of = node.spec
+    if type(of) is not tuple and of.nbytes >= LARGE_RESULT_BYTES:  # `is_large`
         _large[id(node)] = weakref.ref(node), user_line()
         if len(_large) > REMEMBERED_LARGE_RESULTS:
             _large.popitem(last=False)

@@ -95,8 +95,8 @@ class BoundPlan:
         except MemoryError as error:
             raise explained(error, program(self.outputs, self.inputs).nodes) from None
         except Exception as error:
-            if self.fallible is not None and recording.pending.lines:
-                Lines(self.fallible, recording.pending.lines).explain(error, inputs)
+            if self.fallible is not None and recording.lines:
+                Lines(self.fallible, recording.lines).explain(error, inputs)
             raise
 
     def arrays(self, recording: Recording, given: Given = _NOTHING) -> list[Array]:
@@ -117,7 +117,7 @@ class BoundPlan:
                     if recording.lacks_value(node):
                         raise recording.refusal(node)
                 recording.compute_leaves(self.bindings)
-            recording.pending.observed = True
+            recording.observed = True
             return self.run(recording, given)
 
 

@@ -25,8 +25,10 @@ from __future__ import annotations
 import itertools
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from itertools import filterfalse
+from operator import attrgetter
 from types import FrameType
 
 from gradtape.compiler.cpython import switch
@@ -48,6 +50,7 @@ from gradtape.trace.value import Content, Handle, Value
 # interrupt either all handles of a flush have their values or none. If some had, the others would
 # be computed by another plan, which may round otherwise.
 _store: Callable[[Iterable[object]], object] = partial(deque, maxlen=0)
+_NODE = attrgetter("node")
 _set_computed, _set_node, _set_recording = (
     Handle.__dict__[name].__set__ for name in ("computed", "node", "recording")
 )
@@ -126,7 +129,7 @@ def flush(recording: Recording, wanted: Handle | None = None) -> None:
 
     A handle that needs an interrupted loop is computed only if `wanted` needs that loop.
     """
-    if recording.pending.flushing and _is_under_way(recording):
+    if recording.flushing and _is_under_way(recording):
         # A signal handler, or a callback of the garbage collector or of a weak reference, computes
         # in the middle of a flush, which must keep its recording. A handle is computed alone.
         return
@@ -135,7 +138,7 @@ def flush(recording: Recording, wanted: Handle | None = None) -> None:
     with recording.guard():
         handles = recording.handles
         try:
-            recording.pending.flushing = True
+            recording.flushing = True
             recording.handles = type(handles)()
             tracked = _compute(recording, handles, wanted)
         except BaseException:
@@ -147,10 +150,10 @@ def flush(recording: Recording, wanted: Handle | None = None) -> None:
             recording.handles = handles
             raise
         finally:
-            recording.pending.flushing = False
+            recording.flushing = False
     if recording.handles:
         # Handles without a value yet stay pending in this recording.
-        if recording.pending.interrupted and state.recording is recording and not recording.active:
+        if recording.interrupted and state.recording is recording and not recording.active:
             state.recording = Recording()
         return
     if not tracked:
@@ -178,15 +181,33 @@ def _compute(recording: Recording, handles: list[Handle], wanted: Handle | None)
     sink = PROBE.sink
     begin = 0 if sink is None else sink.begin()
     held = live(recording, handles)
-    if recording.pending.interrupted or type(recording) is not Recording:
+    if recording.interrupted or type(recording) is not Recording:
         held = _left_after_waiting(recording, held, wanted)
-    roots = _without_value(recording, held)
+    # The nodes that the recording has no value of, each once.
+    has_value = recording.values.__contains__
+    roots = tuple(filterfalse(has_value, dict.fromkeys(map(_NODE, held))))
     bound = plan_of_flush(recording, roots) if roots else None
     if roots and bound is None:
         held = _left_after_unknowns(recording, held)
-        roots = _without_value(recording, held)
+        roots = tuple(filterfalse(has_value, dict.fromkeys(map(_NODE, held))))
         bound = plan_of_flush(recording, roots) if roots else None
-    results = {} if bound is None else _run(recording, bound, roots)
+    results: Mapping[Node, Content] = {}
+    if bound is not None:
+        if isinstance(recording, Trace):
+            recording.compute_leaves(bound.bindings)
+        try:
+            if recording.capturing:
+                results = recording.capturing.run(bound)
+            else:
+                results = dict(zip(bound.outputs, bound.run(recording), strict=True))
+        except BaseException as error:
+            if is_interrupt(error):
+                # The next flush for another value must not run the same loops again.
+                waiting = topological(roots, stop=recording.values.keys())
+                recording.interrupted.update(
+                    node for node in waiting if node.op.runs_bodies or node.op.calls_python
+                )
+            raise
     tracked = bool(recording.tapes)
     if tracked:
         _keep(recording, bound, held, results)
@@ -197,15 +218,6 @@ def _compute(recording: Recording, handles: list[Handle], wanted: Handle | None)
     return tracked
 
 
-def _without_value(recording: Recording, held: list[Handle]) -> tuple[Node, ...]:
-    """The nodes of handles that the recording has no value of, each once."""
-    values, found = recording.values, dict[Node, None]()
-    for handle in held:
-        if handle.node not in values:
-            found[handle.node] = None
-    return tuple(found)
-
-
 def _left_after_waiting(
     recording: Recording, held: list[Handle], wanted: Handle | None
 ) -> list[Handle]:
@@ -214,7 +226,7 @@ def _left_after_waiting(
     Those wait that need an interrupted loop, unless `wanted` needs the same, and those of a trace
     that have no value. A capture adds handles of deferred effects.
     """
-    if recording.pending.interrupted:
+    if recording.interrupted:
         needed = frozenset() if wanted is None else _interrupted_loops(recording, wanted)
         ready = [handle for handle in held if _interrupted_loops(recording, handle) <= needed]
         _put_back(recording, held, ready)
@@ -244,24 +256,6 @@ def _put_back(recording: Recording, held: list[Handle], chosen: list[Handle]) ->
     recording.handles.extend(handle for handle in held if id(handle) not in gone)
 
 
-def _run(recording: Recording, bound: BoundPlan, roots: Sequence[Node]) -> Mapping[Node, Content]:
-    """Run the plan of a flush; after an interrupt, note the loops that it may have stopped."""
-    if isinstance(recording, Trace):
-        recording.compute_leaves(bound.bindings)
-    try:
-        if recording.capturing:
-            return recording.capturing.run(bound)
-        return dict(zip(bound.outputs, bound.run(recording), strict=True))
-    except BaseException as error:
-        if is_interrupt(error):
-            # The next flush for another value must not run the same loops again.
-            pending = topological(roots, stop=recording.values.keys())
-            recording.pending.interrupted.update(
-                node for node in pending if node.op.runs_bodies or node.op.calls_python
-            )
-        raise
-
-
 def _keep(
     recording: Recording,
     bound: BoundPlan | None,
@@ -277,7 +271,7 @@ def _keep(
         values.available = bound.available
     # One value for a node: a recording that reads it through another handle finds the same leaf.
     _store(map(_set_computed, held, [values[handle.node] for handle in held]))
-    recording.pending.updates = 0
+    recording.updates = 0
 
 
 def _deliver(recording: Recording, held: list[Handle], results: Mapping[Node, Content]) -> None:
@@ -295,7 +289,7 @@ def _deliver(recording: Recording, held: list[Handle], results: Mapping[Node, Co
             map(_set_recording, held, nothing),
         )
     )
-    recording.pending.updates = 0
+    recording.updates = 0
 
 
 def _interrupted_loops(recording: Recording, handle: Handle) -> frozenset[Node]:
@@ -303,7 +297,7 @@ def _interrupted_loops(recording: Recording, handle: Handle) -> frozenset[Node]:
     if handle.node is None or handle.computed is not None:
         return frozenset()
     needed = topological([handle.node], stop=recording.values.keys())
-    return frozenset(recording.pending.interrupted.intersection(needed))
+    return frozenset(recording.interrupted.intersection(needed))
 
 
 def retire(recording: Recording) -> None:
@@ -348,7 +342,7 @@ def release(recording: Recording) -> None:
     if recording.closed or recording.tapes or recording.thread != state.thread:
         return
     # The garbage collector may free the tape in the middle of a flush.
-    if recording.pending.flushing and _is_under_way(recording):
+    if recording.flushing and _is_under_way(recording):
         return
     handles = recording.handles
     # The usual case first: a tape that has just given its gradient left the handle on it last.

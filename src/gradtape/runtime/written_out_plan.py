@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from gradtape.compiler.counts import COUNTS
 from gradtape.compiler.lower.plan import Input, PlanFunction, RunMemory, SlotLayout
-from gradtape.config import MOST_WRITTEN_OUT_VALUES
-from gradtape.runtime.buffer_pool import allocate
+from gradtape.config import MOST_WRITTEN_OUT_VALUES, SMALL_BUFFER
+from gradtape.runtime.buffer_pool import RECYCLED, allocate, capacity_for, counts, taker
 from gradtape.runtime.source_text import written_out
 from gradtape.trace import Value
 
@@ -42,12 +43,14 @@ def unrolled_run(
 ) -> PlanFunction | None:
     """The run as a function of the list of inputs; None if the plan has too many.
 
-    `slow` is the same run with loops; it takes over when an input is not a `Value` or a number.
+    `slow` is the same run with loops; it takes over when an input is not a `Value` or a number,
+    when no memory is idle, and when a kernel fails.
     """
     if len(layout.arrays) + len(layout.scalars) + len(layout.written) > MOST_WRITTEN_OUT_VALUES:
         return None
+    # Sizes and offsets are names, so that plans of other sizes share the code object.
+    names: dict[str, Any] = {"arena_size": layout.arena, "ops": layout.ops, "taken": 0}
     numbers: list[str] = []
-    names: dict[str, Any] = {}
     for number, (position, dtype) in enumerate(layout.scalars):
         # A Python number as it is, or read from the memory of a 0-d tensor.
         given, kind, read = f"x{number}", f"kind{number}", f"read{number}"
@@ -55,56 +58,49 @@ def unrolled_run(
         names[read] = _reader(dtype)
         read_from = f"({given} := inputs[{position}])"
         numbers.append(f"{given} if type{read_from} is {kind} else {read}({given})")
+    for number, nbytes in enumerate(layout.written):
+        # A small block comes from C code, without a call of Python code.
+        small = nbytes <= SMALL_BUFFER
+        names["taken"] += capacity_for(nbytes) if small else 0
+        take = taker(capacity_for(nbytes)) if small else partial(allocate, nbytes)
+        names[f"take{number}"] = take
     packed = [
         "arena" if layout.arena else "0",
         "base + slots",
         "base + status",
-        *[f"inputs[{position}].address" for position in layout.arrays],
+        *[f"(v := inputs[{position}])._address or v.address" for position in layout.arrays],
         *[f"b{number}" for number in range(len(layout.written))],
         *(["*unset"] if layout.unset else []),
         *numbers,
     ]
-    lines = [
-        "def run(inputs):",
-        # Another thread may have taken the memory of the last run.
-        "    try:",
-        "        memory, base = pop()",
-        "    except IndexError:",
-        "        memory, base = new_memory()",
-        *(["    arena = allocate(arena_size)"] if layout.arena else []),
-        # A size is a name, so that plans of other sizes share the code object.
-        *[f"    b{number} = allocate(size{number})" for number in range(len(layout.written))],
-        "    try:",
-        f"        pack(memory, 0, {', '.join(packed)})",
-        "    except (AttributeError, OverflowError, error):",
-        "        return slow(inputs)",
-        # A kernel has failed: `slow` finds out why.
-        "    if stretch(base):",
-        "        return slow(inputs)",
-        "    push((memory, base))",
-        "    counts.plans_run += 1",
-        "    counts.ops_run += ops",
-        f"    return [{', '.join(f'b{position}' for position in layout.order)}]",
-    ]
-    names |= {f"size{number}": nbytes for number, nbytes in enumerate(layout.written)}
+    names |= {"slots": 8 * layout.slots, "status": layout.status, "unset": layout.unset}
+    names |= {"allocate": allocate, "new_memory": layout.new_memory, "pack": layout.pack}
+    names |= {"counts": COUNTS, "recycled": counts(), "error": struct.error, "slow": slow}
+    names |= {"pop": idle.pop, "push": idle.append, "stretch": layout.stretch.run}
     return written_out(
         "run",
-        lines,
+        [
+            "def run(inputs):",
+            # Another thread may have taken the memory of the last run.
+            "    try:",
+            "        memory, base = pop()",
+            "    except IndexError:",
+            "        memory, base = new_memory()",
+            *(["    arena = allocate(arena_size)"] if layout.arena else []),
+            "    try:",
+            *[f"        b{number} = take{number}()" for number in range(len(layout.written))],
+            f"        pack(memory, 0, {', '.join(packed)})",
+            "    except (AttributeError, IndexError, OverflowError, error):",
+            "        return slow(inputs)",
+            "    if stretch(base):",
+            "        return slow(inputs)",
+            "    push((memory, base))",
+            f"    recycled[{RECYCLED}] += taken",
+            "    counts.plans_run += 1",
+            "    counts.ops_run += ops",
+            f"    return [{', '.join(f'b{position}' for position in layout.order)}]",
+        ],
         **names,
-        allocate=allocate,
-        counts=COUNTS,
-        error=struct.error,
-        new_memory=layout.new_memory,
-        pop=idle.pop,
-        push=idle.append,
-        stretch=layout.stretch.run,
-        arena_size=layout.arena,
-        ops=layout.ops,
-        slots=8 * layout.slots,
-        status=layout.status,
-        unset=layout.unset,
-        slow=slow,
-        pack=layout.pack,
     )
 
 
@@ -113,7 +109,8 @@ def _reader(dtype: np.dtype[Any]) -> Callable[[Input], float | int]:
     memory = np.ctypeslib.as_ctypes_type(dtype).from_address
 
     def read(given: Input) -> float | int:
-        number: float | int = memory(given.address).value if type(given) is Value else kind(given)
-        return number
+        if type(given) is not Value:
+            return kind(given)
+        return memory(given._address or given.address).value  # type: ignore[no-any-return]
 
     return read

@@ -148,8 +148,8 @@ class Scope:
         if own is recording:
             return
         if (
-            recording.pending.updates
-            or recording.pending.observed
+            recording.updates
+            or recording.observed
             or recording.tapes
             or len(recording.log) > PENDING_AT_TAPE_ENTRY
         ):

@@ -64,17 +64,20 @@ class Tensor(Handle, Operators, Displayed):
     @property
     def shape(self) -> tuple[int, ...]:  # type: ignore[override]
         """The length of each axis."""
-        return self.spec.shape
+        node = self.node
+        return (self if node is None else node).spec.shape
 
     @property
     def dtype(self) -> DType:  # type: ignore[override]
         """The element type."""
-        return self.spec.dtype
+        node = self.node
+        return (self if node is None else node).spec.dtype
 
     @property
     def ndim(self) -> int:
         """The number of axes."""
-        return self.spec.ndim
+        node = self.node
+        return (self if node is None else node).spec.ndim
 
     def numpy(self) -> np.ndarray:
         """The value as a read-only NumPy array, computed now if it is pending.

@@ -6,6 +6,7 @@ import itertools
 import threading
 from collections import deque
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -106,15 +107,16 @@ class Variable(Operators):
 
     # Reading.
 
-    @property
-    def trainable(self) -> bool:
-        """Whether tapes watch it without being asked, and optimisers update it."""
-        return self._trainable
-
-    @trainable.setter
-    def trainable(self, trainable: bool) -> None:
+    def _set_trainable(self, trainable: bool) -> None:
         self._trainable = trainable
         tell_change()
+
+    # Read in C: tapes read it at every read of a variable.
+    trainable = property(
+        attrgetter("_trainable"),
+        _set_trainable,
+        doc="Whether tapes watch it by default, and optimisers update it.",
+    )
 
     @property
     def value(self) -> Tensor:
@@ -129,7 +131,13 @@ class Variable(Operators):
             # No tape and no trace wants to know of this read, so nothing is recorded.
             if handle.computed is None:
                 compute_handle(handle)
-            self._note(state.recording)
+            recording = state.recording
+            waiting = recording.unassigned
+            if len(waiting) > MOST_WAITING_VARIABLES and not recording.log:
+                # Variables are read one after another and nothing is computed: no step has begun.
+                waiting.clear()
+            if not self._steady and (self._trainable or self._assigned):
+                waiting.add(self)
             return self.value_class(None, None, _apart(handle.computed))
         node = None
         while node is None or recording is not state.recording:
@@ -166,11 +174,14 @@ class Variable(Operators):
         elif isinstance(recording, Trace):
             bound = recording.bound(self)
             node = recording.capture(self) if bound is None else bound.node
+        elif handle.recording is None and handle.computed is not None:
+            node = recording.enter_value(handle.computed)
         else:
             node = recording.enter_other(handle)
         if recording is state.recording:
-            if not pending and not traced:
-                self._note(recording)
+            may_wait = self._trainable or self._assigned
+            if may_wait and not (self._steady or pending or traced):
+                recording.unassigned.add(self)
             for tape in state.tapes:
                 tape.note_read(self, node)
         return node
@@ -187,16 +198,6 @@ class Variable(Operators):
             return recording.capture_unnoticed(self) if bound is None else bound.node
         return recording.enter_other(handle)
 
-    def _note(self, recording: Recording) -> None:
-        """Remember the read if an update may follow in the same step."""
-        if self._steady or not (self._trainable or self._assigned):
-            return
-        waiting = recording.pending.unassigned
-        if len(waiting) > MOST_WAITING_VARIABLES and not recording.log:
-            # Variables are looked at one after another and nothing is computed: no step has begun.
-            waiting.clear()
-        waiting.add(self)
-
     def _begins_a_step(self, recording: Recording) -> bool:
         """Whether reading this pending update is where the next step begins.
 
@@ -206,7 +207,7 @@ class Variable(Operators):
         """
         if state.tapes or recording.capturing:
             return False
-        return self._epoch != state.epoch or not recording.pending.unassigned
+        return self._epoch != state.epoch or not recording.unassigned
 
     def numpy(self) -> np.ndarray:
         """The current value as a read-only NumPy array."""
@@ -259,7 +260,7 @@ class Variable(Operators):
         if old.computed is None and old.recording is recording and free:
             # A second assignment, and no read in between began a step: this is a whole cycle of a
             # loop. A variable that was read in it and not assigned is a constant of the loop.
-            for variable in recording.pending.unassigned:
+            for variable in recording.unassigned:
                 variable._steady = True
             flush(recording)
         # Under a tape the assignment is an application of its own, so derivatives pass through it.
@@ -271,9 +272,9 @@ class Variable(Operators):
         self._assigned = True
         self._steady = False
         recording = state.recording
-        recording.pending.unassigned.discard(self)
+        recording.unassigned.discard(self)
         if handle.computed is None:
-            recording.pending.updates += 1
+            recording.updates += 1
 
     @property
     def lock(self) -> threading.RLock:

@@ -33,7 +33,7 @@ def written_assignment(variables: Sequence[Variable]) -> Callable[..., None]:
     lines = [
         f"def assign({', '.join(handles)}):",
         f"    before = ({''.join(f'{name}._handle, ' for name in named)})",
-        "    epoch, unassigned = state.epoch, state.recording.pending.unassigned",
+        "    epoch, unassigned = state.epoch, state.recording.unassigned",
         f"    {'; '.join(stores)}",
         "    if unassigned:",
         "        unassigned.difference_update(variables)",

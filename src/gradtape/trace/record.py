@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.config import MOST_PENDING_APPLICATIONS
 from gradtape.dtypes import DType, DTypeLike, of_scalar
 from gradtape.ir.hooks import hooks
 from gradtape.ir.node import Node, Params, apply, constant, outputs
@@ -115,6 +116,9 @@ def enter_operands(recording: Recording, op: Op, operands: AnyOperands) -> tuple
             scalars = True
             nodes.append(None)
             continue
+        if getattr(operand, "recording", None) is recording:
+            nodes.append(operand.node)  # type: ignore[attr-defined]
+            continue
         method = getattr(operand, "enter", None)
         if method is None:
             return _enter_anything(recording, op, operands)
@@ -167,7 +171,8 @@ def record(op: Op, operands: AnyOperands, params: Params = ()) -> Any:
             return apply(op, _as_nodes(op, operands), params)
     recording = state.recording
     inputs = enter_operands(recording, op, operands)
-    if not state.tapes and recording.should_be_cut(op, inputs, params):
+    long = len(recording.log) >= MOST_PENDING_APPLICATIONS
+    if long and not state.tapes and recording.should_be_cut(op, inputs, params):
         hooks.evaluator.flush(recording)
     # Entering an operand may have flushed and closed the recording it was meant for.
     while state.recording is not recording:

@@ -161,26 +161,6 @@ class KeptValues(dict[Node, Value]):
             self.available = (self.available, gone)
 
 
-class Pending:
-    """What the next flush needs to know beside the handles, and the next step of a program."""
-
-    __slots__ = ("flushing", "interrupted", "lines", "observed", "unassigned", "updates")
-
-    def __init__(self) -> None:
-        # Whether a flush is running, which has taken the handles off the list.
-        self.flushing = False
-        # Loops that an interrupt stopped: they run again only for values that depend on them.
-        self.interrupted: set[Node] = set()
-        # The user's line that recorded each node that may fail when a later flush runs it.
-        self.lines: dict[Node, str] = {}
-        # Whether a bound plan ran outside a flush: the next outermost tape then begins with a new
-        # recording.
-        self.observed = False
-        # How many variables have a pending update, and the variables read but not yet assigned.
-        self.updates = 0
-        self.unassigned: set[Any] = set()
-
-
 class Recording:
     """One thread's pending work since the last flush, or since the first live tape.
 
@@ -191,20 +171,25 @@ class Recording:
         "__weakref__",
         "active",
         "closed",
+        "flushing",
         "forks",
         "handles",
         "imported",
         "interned",
+        "interrupted",
         "leaves",
+        "lines",
         "lock",
         "log",
-        "pending",
+        "observed",
         "rules",
         "stamp",
         "table",
         "tapes",
         "targets",
         "thread",
+        "unassigned",
+        "updates",
         "values",
         "watched",
     )
@@ -228,7 +213,6 @@ class Recording:
         self.interned = self.table.nodes
         self.log = Applications()
         self.values = KeptValues()
-        self.pending = Pending()
         self.handles: list[Handle] = modes.handle_list()
         # Values and Python scalars; in a trace, None for a leaf without a value.
         self.leaves: list[Any] = []
@@ -243,6 +227,18 @@ class Recording:
         # Python closures of custom derivatives, by node.
         self.rules: dict[Node, DerivativeRule] = {}
         self.closed = False
+        # Whether a flush is running, which has taken the handles off the list.
+        self.flushing = False
+        # Loops that an interrupt stopped: they run again only for values that depend on them.
+        self.interrupted: set[Node] = set()
+        # The user's line that recorded each node that may fail when a later flush runs it.
+        self.lines: dict[Node, str] = {}
+        # Whether a bound plan ran outside a flush: the next outermost tape then begins with a new
+        # recording.
+        self.observed = False
+        # How many variables have a pending update, and the variables read but not yet assigned.
+        self.updates = 0
+        self.unassigned: set[Any] = set()
 
     def guard(self) -> threading.RLock:
         """The lock to hold while this is computed; a new one if the process was forked since."""
@@ -270,10 +266,8 @@ class Recording:
             self.rules = {}
         if self.values or self.values.recomputed or self.values.saved:
             self.values = KeptValues()
-        if self.pending.lines:
-            self.pending.lines = {}
-        if self.pending.unassigned:
-            self.pending.unassigned = set()
+        self.lines = {}
+        self.unassigned = set()
 
     def should_be_cut(self, op: Op, inputs: tuple[Node, ...], params: Params) -> bool:
         """Whether so much is pending that it should be flushed before this application.
@@ -282,11 +276,10 @@ class Recording:
         cut after a fixed count of nodes would fall on another op of a loop each time, and every
         cut would need a plan of its own.
         """
-        pending = len(self.log)
-        if pending < MOST_PENDING_APPLICATIONS or op is not self.log[0].op:
+        if not self.is_full() or op is not self.log[0].op:
             return False
         again = self.interned.get(structural_key(op, inputs, params)) is self.log[0]
-        return again or pending >= 2 * MOST_PENDING_APPLICATIONS
+        return again or len(self.log) >= 2 * MOST_PENDING_APPLICATIONS
 
     def is_full(self) -> bool:
         """Whether recording one more application has to ask `should_be_cut`."""
@@ -389,12 +382,6 @@ class Recording:
             return node.stamp == self.stamp
         return self.log.position(node) is not None
 
-    def list_application(self, node: Node) -> Node:
-        """Add a node that has not been applied here to the applications."""
-        node.stamp = max(node.stamp, self.stamp)
-        self.log.append(node)
-        return node
-
     def twin(self, key: Key, first: Node) -> Node:
         """A second node for an application that was made in this recording before.
 
@@ -403,20 +390,22 @@ class Recording:
         application with the twin before it: the next run of the program finds the same twins in
         the same order.
         """
-        if not self.has_applied(first):
-            return self.list_application(first)
-        latest = self.log.repeats.get(key, first)
-        found = self.interned.get((*key, latest))
-        if found is None:
-            found = note_line(Node(first.op, first.inputs, first.params, first.spec))
-            self.interned[(*key, latest)] = found
-        self.log.repeats[key] = found
-        return self.list_application(found)
+        found = first
+        if self.has_applied(first):
+            after = (*key, self.log.repeats.get(key, first))
+            found = self.interned.get(after)  # type: ignore[assignment]
+            if found is None:
+                found = note_line(Node(first.op, first.inputs, first.params, first.spec))
+                self.interned[after] = found
+            self.log.repeats[key] = found
+        found.stamp = max(found.stamp, self.stamp)
+        self.log.append(found)
+        return found
 
     def defer(self, node: Node, handle: Handle) -> None:
         """Note the user's line of an op that may fail, for the error of a later flush."""
         if self.tapes:
-            self.pending.lines.setdefault(node, user_line())
+            self.lines.setdefault(node, user_line())
 
     def compute_at_once(self, handle: Handle) -> None:
         """Compute an op that may fail on the line that records it."""
@@ -429,7 +418,9 @@ class Recording:
 
     def hold(self, node: Node, kind: type[H]) -> H:
         """A handle on `node`, listed for the next flush."""
-        handle = kind(node, self, None)
+        # `Handle.__init__` written out: the call would cost time.
+        handle: H = object.__new__(kind)
+        handle.node, handle.recording, handle.computed = node, self, None
         self.handles.append(handle)
         return handle
 

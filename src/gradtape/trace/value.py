@@ -122,6 +122,10 @@ class Handle:
         """The node that stands for this handle in `recording`."""
         if self.recording is recording:
             return self.node
+        if self.recording is None and recording.outer is None and not recording.capturing:
+            computed = self.computed
+            if computed is not None:
+                return recording.enter_value(computed)
         return recording.enter_other(self)
 
     def materialize(self) -> None:

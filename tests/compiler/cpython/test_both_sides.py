@@ -49,7 +49,7 @@ def variable_state(variable):
         variable._assigned,
         variable._steady,
         variable._epoch == state.epoch,
-        variable in state.recording.pending.unassigned,
+        variable in state.recording.unassigned,
         variable.lock.acquire(blocking=False) and variable.lock.release() is None,
     )
 
@@ -274,7 +274,7 @@ def test_updates_of_one_thread_are_not_noted_in_another():
             with gt.GradientTape():
                 pass
             f(x)
-            if v._epoch != state.epoch or v in state.recording.pending.unassigned:
+            if v._epoch != state.epoch or v in state.recording.unassigned:
                 wrong.append(v._epoch)
 
     threads = [threading.Thread(target=work) for _ in range(3)]

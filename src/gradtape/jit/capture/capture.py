@@ -297,7 +297,7 @@ class Capture(Recording):
                     inputs.append(self._source_of_leaf(binding))
                     sources[binding] = inputs[-1]
             fallible = bound.fallible
-            lines = None if fallible is None else Lines(fallible, self.pending.lines)
+            lines = None if fallible is None else Lines(fallible, self.lines)
             effects: tuple[Node, ...] = ()
             if bound.fallible is not None:
                 effects = tuple(node for node in bound.plan.program.nodes if is_effect(node))

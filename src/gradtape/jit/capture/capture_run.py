@@ -194,7 +194,7 @@ class CaptureRun:
         capture = self.capture
         parts = [part for leaf in leaves if isinstance(leaf, RowSparse) for part in leaf.rows]
         # Variables that wait for an update are held by the recording only.
-        capture.pending.unassigned = set()
+        capture.unassigned = set()
 
         def found() -> str | None:
             for thing in capture.variables.made.alive():

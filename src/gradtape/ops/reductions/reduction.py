@@ -81,7 +81,7 @@ SUM = define(
 
 def _accumulate(op: Op, x: Any, axis: Any, dtype: Any, keepdims: bool) -> Any:
     x = record_operand(x)
-    params = reduction_params(op.name, x.ndim, axis, keepdims)
+    params = reduction_params(op.name, x.spec.ndim, axis, keepdims)
     if dtype is None:
         return record(op, (x,), params)
     dtype = as_dtype(dtype)
