@@ -5,7 +5,7 @@ import pytest
 
 import gradtape as gt
 from gradtape import nn
-from gradtape.errors import ArgumentError, AxisError, ShapeError
+from gradtape.errors import ArgumentError, AxisError
 from gradtape.testing import check_gradients
 
 

@@ -1,5 +1,7 @@
 """Recordings: interned from one run to the next, never merged within one."""
 
+import sys
+
 import pytest
 
 import gradtape as gt
@@ -73,6 +75,7 @@ def test_twins_repeat_in_the_next_recording():
 
 def test_pending_work_is_cut_where_it_repeats(monkeypatch):
     monkeypatch.setattr(recording, "MOST_PENDING_APPLICATIONS", 100)
+    monkeypatch.setattr(sys.modules["gradtape.trace.record"], "MOST_PENDING_APPLICATIONS", 100)
     gt.evaluate(gt.asarray(1.0) + 1.0)
     # A shape of its own: a chain that another test has interned is walked, not cut.
     y = gt.ones((1, 1, 7)) * 1.0
