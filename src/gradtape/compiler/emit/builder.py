@@ -186,10 +186,7 @@ class Builder:
         """The names of both results of a function, which takes all parts of its operands."""
         of_type = self.vector_type(operands[0].dtype)
         both = f"{{{of_type}, {of_type}}}"
-        result = self._called(found, both, operands)
-        first, second = (
-            self.r.let(f"extractvalue {both} {result}, {k}", of_type) for k in range(2)
-        )
+        first, second = self.r.parts(self._called(found, both, operands))
         return first, second
 
     def _called(self, found: FoundFunction, returns: str, operands: Sequence[Vector]) -> Typed:

@@ -346,8 +346,8 @@ class Routine:
 
     def replaced(self, place: str, old: int, new: int, orders: str) -> Typed:
         """Whether an i32 was `old` and is `new` now, atomically; with LLVM's memory orders."""
-        swap = self.let(f"cmpxchg ptr {place}, i32 {old}, i32 {new} {orders}", "{ i32, i1 }")
-        return self.let(f"extractvalue {swap.kind} {swap}, 1", "i1")
+        swap = self.let(f"cmpxchg ptr {place}, i32 {old}, i32 {new} {orders}", "{i32, i1}")
+        return self.parts(swap)[1]
 
     # Values.
 
@@ -434,6 +434,20 @@ class Routine:
     def unequal(self, x: Word, y: Word) -> Typed:
         """Whether two words are not equal."""
         return self.compare("ne", x, y)
+
+    def parts(self, x: Typed) -> list[Typed]:
+        """The members of an aggregate, such as `{double, double}`."""
+        kinds = x.kind.strip("{ }").split(", ")
+        return [self.let(f"extractvalue {x.kind} {x}, {k}", kind) for k, kind in enumerate(kinds)]
+
+    def together(self, *members: Typed) -> Typed:
+        """An aggregate; a single member is its own."""
+        if len(members) == 1:
+            return members[0]
+        kind, found = f"{{{', '.join(each.kind for each in members)}}}", "poison"
+        for k, each in enumerate(members):
+            found = self.let(f"insertvalue {kind} {found}, {each.kind} {each}, {k}", kind)
+        return Typed(found, kind)
 
     # Vectors. One lane is a plain scalar.
 

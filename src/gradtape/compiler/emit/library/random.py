@@ -121,18 +121,16 @@ def _maker(kind: str, element: str, lanes: int) -> tuple[Maker, Sequence[str], i
         result = exact_draws.normal_pair(body, body.operand("x0"), body.operand("x1"))
     names = [f"x{k}" for k in range(len(result))]
     symbol, snippets = body.function(kind, names, result, "noinline nounwind")
-    called = f"{convention(symbol)}"
 
     def exponential(r: Routine, words: Sequence[str]) -> Sequence[str]:
         uniform = _uniform(r, element, lanes, words[0])
-        return [r.let(f"call {called}{vector} @{symbol}({vector} {uniform})", vector)]
+        return [r.let(f"call {convention(symbol)}{vector} @{symbol}({vector} {uniform})", vector)]
 
     def normal(r: Routine, words: Sequence[str]) -> Sequence[str]:
         pairs = [r.shuffle(words[0], range(odd, 2 * lanes, 2), words[1]) for odd in range(2)]
         given = ", ".join(f"{vector} {_uniform(r, element, lanes, each)}" for each in pairs)
         both = f"{{{vector}, {vector}}}"
-        found = r.let(f"call {called}{both} @{symbol}({given})")
-        x, y = (r.let(f"extractvalue {both} {found}, {k}", vector) for k in range(2))
+        x, y = r.parts(r.let(f"call {convention(symbol)}{both} @{symbol}({given})", both))
         mixed = [lane // 2 + lanes * (lane % 2) for lane in range(2 * lanes)]
         return [r.shuffle(x, part, y) for part in (mixed[:lanes], mixed[lanes:])]
 

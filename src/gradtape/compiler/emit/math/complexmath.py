@@ -15,6 +15,7 @@ from gradtape.caches import remembered
 from gradtape.compiler.emit.math import mathlibrary
 from gradtape.compiler.emit.math.vectormath import CALLED, accurate_function
 from gradtape.compiler.emit.math.vectors import MASK, Body, VectorValue
+from gradtape.compiler.emit.writer import Routine, Typed
 from gradtape.compiler.objects import llvm
 from gradtape.compiler.objects.llvm import FoundFunction, vector
 from gradtape.ir.math_function import MathFunction, NotLowered
@@ -73,50 +74,32 @@ def _lane_by_lane(function: MathFunction, ty: str, lanes: int) -> FoundFunction:
     # On x86-64 two floats are packed in one register; all else is passed in two registers.
     packed = ty == "float" and llvm.host().machine == "x86_64"
     scalar = "<2 x float>" if packed else f"{{{ty}, {ty}}}"
-    takes = scalar if packed else f"{ty}, {ty}"
-    pair = f"{{{kind}, {kind}}}"
     symbol = f"gradtape_lanes_complex_{function.name}_{ty}{lanes}"
-    lines = [f"define internal {pair} @{symbol}({kind} %a, {kind} %b) cold noinline {{"]
-    totals = ["poison", "poison"]
+    r = Routine(f"internal {{{kind}, {kind}}} @{symbol}({kind} %a, {kind} %b) cold noinline")
+    found = [Typed("poison", kind)] * 2
     for lane in range(lanes):
-        parts = ["%a", "%b"]
-        if lanes > 1:
-            parts = [f"%a{lane}", f"%b{lane}"]
-            for whole, part in zip(("%a", "%b"), parts, strict=True):
-                lines.append(f"  {part} = extractelement {kind} {whole}, i32 {lane}")
-        operands = f"{ty} {parts[0]}, {ty} {parts[1]}"
+        given = [r.lane(whole, lane) for whole in ("%a", "%b")]
         if packed:
-            lines += [
-                f"  %h{lane} = insertelement {scalar} poison, {ty} {parts[0]}, i32 0",
-                f"  %p{lane} = insertelement {scalar} %h{lane}, {ty} {parts[1]}, i32 1",
-            ]
-            operands = f"{scalar} %p{lane}"
-        lines.append(f"  %r{lane} = call {scalar} @{target}({operands})")
-        for k in range(2):
-            take = f"extractelement {scalar} %r{lane}, i32 {k}"
-            if not packed:
-                take = f"extractvalue {scalar} %r{lane}, {k}"
-            lines.append(f"  %s{lane}_{k} = {take}")
-            if lanes > 1:
-                insert = f"insertelement {kind} {totals[k]}, {ty} %s{lane}_{k}, i32 {lane}"
-                lines.append(f"  %t{lane}_{k} = {insert}")
-            totals[k] = f"%{'t' if lanes > 1 else 's'}{lane}_{k}"
-    lines += [
-        f"  %first = insertvalue {pair} poison, {kind} {totals[0]}, 0",
-        f"  %both = insertvalue {pair} %first, {kind} {totals[1]}, 1",
-        f"  ret {pair} %both",
-        "}",
-    ]
-    return symbol, (f"declare {scalar} @{target}({takes})", "\n".join(lines))
+            both = Typed("poison", scalar)
+            for k, part in enumerate(given):
+                both = r.with_lane(both, k, part)
+            both = r.call(scalar, f"@{target}", both)
+            given = [r.lane(both, k) for k in range(2)]
+        else:
+            given = r.parts(r.call(scalar, f"@{target}", *given))
+        if lanes > 1:
+            given = [r.with_lane(*each) for each in zip(found, (lane, lane), given, strict=True)]
+        found = given
+    r.give(r.together(*found))
+    return symbol, (*r.definitions, r.text())
 
 
 def _or_libm(
     body: Body, function: MathFunction, operands: Pair, ordinary: VectorValue, result: Pair
 ) -> Pair:
     """The result if all lanes are ordinary, else libm's."""
-    symbol, snippets = _lane_by_lane(function, body.ty, body.lanes)
-    body.need(snippets)
-    return body.unless(~ordinary, result, symbol, operands)
+    found = _lane_by_lane(function, body.ty, body.lanes)
+    return body.unless(~ordinary, result, found, *operands)
 
 
 def _multiply(body: Body, a: VectorValue, b: VectorValue, c: VectorValue, d: VectorValue) -> Pair:
@@ -156,46 +139,45 @@ def _hyperbolic(body: Body, x: VectorValue) -> Pair:
 
 
 def _waves(
-    body: Body, angle: VectorValue, size: VectorValue, limits: tuple[float, float]
-) -> tuple[Pair, VectorValue]:
-    """Sine and cosine of one part, sinh and cosh of the other; and where all are ordinary."""
-    ordinary = (body.absolute(size) < body.pick(*limits)) & (body.absolute(angle) < math.inf)
-    parts = body.apply(mathlib.SIN, angle), body.apply(mathlib.COS, angle), *_hyperbolic(body, size)
-    return parts, ordinary
+    function: MathFunction,
+    limits: tuple[float, float],
+    write: Callable[..., Pair],
+    exchanged: bool = False,
+) -> ComplexFormula:
+    """A formula of sine and cosine of one part, and of sinh and cosh of the other.
+
+    Of hyperbolic functions the parts are exchanged before and after: sinh z = -i sin iz.
+    """
+
+    def formula(body: Body, a: VectorValue, b: VectorValue) -> Pair:
+        angle, size = (b, a) if exchanged else (a, b)
+        ordinary = (body.absolute(size) < body.pick(*limits)) & (body.absolute(angle) < math.inf)
+        waves = body.apply(mathlib.SIN, angle), body.apply(mathlib.COS, angle)
+        result = write(*waves, *_hyperbolic(body, size))
+        return _or_libm(body, function, (a, b), ordinary, result[::-1] if exchanged else result)
+
+    return formula
 
 
-def _sin(body: Body, a: VectorValue, b: VectorValue) -> Pair:
-    (sine, cosine, sinh, cosh), ordinary = _waves(body, a, b, _PRODUCTS)
-    return _or_libm(body, mathlib.SIN, (a, b), ordinary, (sine * cosh, cosine * sinh))
+def _sin(sine: VectorValue, cosine: VectorValue, sinh: VectorValue, cosh: VectorValue) -> Pair:
+    return sine * cosh, cosine * sinh
 
 
-def _cos(body: Body, a: VectorValue, b: VectorValue) -> Pair:
-    (sine, cosine, sinh, cosh), ordinary = _waves(body, a, b, _PRODUCTS)
-    return _or_libm(body, mathlib.COS, (a, b), ordinary, (cosine * cosh, -(sine * sinh)))
+def _cos(sine: VectorValue, cosine: VectorValue, sinh: VectorValue, cosh: VectorValue) -> Pair:
+    return cosine * cosh, -(sine * sinh)
 
 
-def _sinh(body: Body, a: VectorValue, b: VectorValue) -> Pair:
-    (sine, cosine, sinh, cosh), ordinary = _waves(body, b, a, _PRODUCTS)
-    return _or_libm(body, mathlib.SINH, (a, b), ordinary, (sinh * cosine, cosh * sine))
+def _cosh(sine: VectorValue, cosine: VectorValue, sinh: VectorValue, cosh: VectorValue) -> Pair:
+    return sinh * sine, cosh * cosine
 
 
-def _cosh(body: Body, a: VectorValue, b: VectorValue) -> Pair:
-    (sine, cosine, sinh, cosh), ordinary = _waves(body, b, a, _PRODUCTS)
-    return _or_libm(body, mathlib.COSH, (a, b), ordinary, (cosh * cosine, sinh * sine))
-
-
-def _tan(body: Body, a: VectorValue, b: VectorValue) -> Pair:
-    (sine, cosine, sinh, cosh), ordinary = _waves(body, a, b, _SQUARES)
+def _tan(sine: VectorValue, cosine: VectorValue, sinh: VectorValue, cosh: VectorValue) -> Pair:
     below = cosine * cosine + sinh * sinh
-    result = sine * cosine / below, sinh * cosh / below
-    return _or_libm(body, mathlib.TAN, (a, b), ordinary, result)
+    return sine * cosine / below, sinh * cosh / below
 
 
 def _tanh(body: Body, a: VectorValue, b: VectorValue) -> Pair:
-    (sine, cosine, sinh, cosh), ordinary = _waves(body, b, a, _SQUARES)
-    below = cosine * cosine + sinh * sinh
-    result = sinh * cosh / below, sine * cosine / below
-    real, imaginary = _or_libm(body, mathlib.TANH, (a, b), ordinary, result)
+    real, imaginary = _waves(mathlib.TANH, _SQUARES, _tan, exchanged=True)(body, a, b)
     # At infinity the imaginary zero has the sign of sin(2b) in C; the array API wants that of b.
     limit = body.absolute(a).equals(math.inf) & (body.absolute(b) < math.inf)
     return real, body.select(limit, body.copysign(body.lift(0.0), b), imaginary)
@@ -245,11 +227,7 @@ def _log(body: Body, a: VectorValue, b: VectorValue) -> Pair:
 
 def _applied(body: Body, function: MathFunction, a: VectorValue, b: VectorValue) -> Pair:
     """Another function of complex numbers."""
-    symbol, snippets = complex_function(function, body.ty, body.lanes)
-    body.need(snippets)
-    both = f"{{{body.type()}, {body.type()}}}"
-    found = body.call(symbol, a, b, returns=both).name
-    return tuple(body.emit(f"extractvalue {both} {found}, {k}") for k in range(2))
+    return body.call(complex_function(function, body.ty, body.lanes), a, b, results=2)
 
 
 def _pow(body: Body, a: VectorValue, b: VectorValue, c: VectorValue, d: VectorValue) -> Pair:
@@ -296,11 +274,11 @@ _FORMULAS: dict[MathFunction, ComplexFormula] = {
     mathlib.EXP: _exp,
     mathlib.LOG: _log,
     mathlib.SQRT: _sqrt,
-    mathlib.SIN: _sin,
-    mathlib.COS: _cos,
-    mathlib.TAN: _tan,
-    mathlib.SINH: _sinh,
-    mathlib.COSH: _cosh,
+    mathlib.SIN: _waves(mathlib.SIN, _PRODUCTS, _sin),
+    mathlib.COS: _waves(mathlib.COS, _PRODUCTS, _cos),
+    mathlib.TAN: _waves(mathlib.TAN, _SQUARES, _tan),
+    mathlib.SINH: _waves(mathlib.SINH, _PRODUCTS, _sin, exchanged=True),
+    mathlib.COSH: _waves(mathlib.COSH, _PRODUCTS, _cosh, exchanged=True),
     mathlib.TANH: _tanh,
     mathlib.POW: _pow,
 }

@@ -13,8 +13,9 @@ import ctypes
 from functools import lru_cache
 
 from gradtape.caches import remembered
+from gradtape.compiler.emit.writer import Routine, Typed
 from gradtape.compiler.objects import llvm
-from gradtape.compiler.objects.llvm import FoundFunction, Snippets, vector
+from gradtape.compiler.objects.llvm import FoundFunction, vector
 from gradtape.config import variable
 from gradtape.ir.math_function import Libm, MathFunction, NotLowered, ScipyFunction
 from gradtape.ops.blas_lapack import capsule_address
@@ -44,13 +45,16 @@ def cold_function(function: MathFunction, ty: str, lanes: int) -> FoundFunction:
     """The same, kept out of line: for the rare lanes that a faster function cannot serve."""
     inner, snippets = library_function(function, ty, lanes)
     symbol = f"gradtape_cold_{function.name}_{ty}{lanes}"
-    kind = vector(ty, lanes)
-    listed = ", ".join(f"{kind} %x{k}" for k in range(function.arity))
-    text = (
-        f"define internal {kind} @{symbol}({listed}) cold noinline {{\n"
-        f"  %found = call {kind} @{inner}({listed})\n  ret {kind} %found\n}}"
-    )
-    return symbol, (*snippets, text)
+    r = _routine(symbol, vector(ty, lanes), function.arity, " cold noinline")
+    operands = [f"%x{k}" for k in range(function.arity)]
+    r.give(r.call(vector(ty, lanes), f"@{inner}", *operands))
+    return symbol, (*snippets, r.text())
+
+
+def _routine(symbol: str, kind: str, arity: int, attributes: str = "") -> Routine:
+    """The empty routine of a function of so many operands of one type."""
+    listed = ", ".join(f"{kind} %x{k}" for k in range(arity))
+    return Routine(f"internal {kind} @{symbol}({listed}){attributes}")
 
 
 def from_libmvec(function: MathFunction, ty: str, lanes: int) -> FoundFunction | None:
@@ -73,79 +77,50 @@ def from_libmvec(function: MathFunction, ty: str, lanes: int) -> FoundFunction |
     declaration = f"declare {inner} @{target}({', '.join([inner] * count)})"
     if native == lanes:
         return target, (declaration,)
-    symbol = f"gradtape_split_{function.name}_{ty}{lanes}"
-    return symbol, (declaration, _split(symbol, target, ty, lanes, native, count))
+    return _split(f"gradtape_split_{function.name}_{ty}{lanes}", target, ty, lanes, native, count)
 
 
-def _split(symbol: str, target: str, ty: str, lanes: int, native: int, count: int) -> str:
+def _split(symbol: str, target: str, ty: str, lanes: int, native: int, count: int) -> FoundFunction:
     """A function of `lanes` elements as calls of one that takes `native` elements."""
     outer, inner = vector(ty, lanes), vector(ty, native)
-    listed = ", ".join(f"{outer} %x{k}" for k in range(count))
-    lines = [f"define internal {outer} @{symbol}({listed}) {{"]
-    last = "poison"
+    r, found = _routine(symbol, outer, count), Typed("poison", outer)
     for start in range(0, lanes, native):
         used = min(native, lanes - start)
         # Unused lanes repeat the last one: any other value might be slow to compute.
-        mask = _mask([start + min(lane, used - 1) for lane in range(native)])
-        for k in range(count):
-            lines.append(f"  %p{start}_{k} = shufflevector {outer} %x{k}, {outer} poison, {mask}")
-        operands = ", ".join(f"{inner} %p{start}_{k}" for k in range(count))
-        lines.append(f"  %r{start} = call {inner} @{target}({operands})")
-        spread = _mask(
-            [lane - start if start <= lane < start + used else 0 for lane in range(lanes)]
-        )
-        lines.append(f"  %w{start} = shufflevector {inner} %r{start}, {inner} poison, {spread}")
-        merge = _mask(
-            [lane + lanes if start <= lane < start + used else lane for lane in range(lanes)]
-        )
-        lines.append(f"  %t{start} = shufflevector {outer} {last}, {outer} %w{start}, {merge}")
-        last = f"%t{start}"
-    return "\n".join([*lines, f"  ret {outer} {last}", "}"])
-
-
-def _mask(positions: list[int]) -> str:
-    return f"<{len(positions)} x i32> <" + ", ".join(f"i32 {k}" for k in positions) + ">"
+        taken = [start + min(lane, used - 1) for lane in range(native)]
+        part = r.call(inner, f"@{target}", *(r.shuffle(f"%x{k}", taken) for k in range(count)))
+        places = {start + lane: lane for lane in range(used)}
+        spread = r.shuffle(part, [places.get(lane, 0) for lane in range(lanes)])
+        merged = [lane + lanes if lane in places else lane for lane in range(lanes)]
+        found = r.shuffle(found, merged, spread)
+    r.give(found)
+    return symbol, (*r.definitions, r.text())
 
 
 def _lane_by_lane(function: MathFunction, ty: str, lanes: int) -> FoundFunction:
     """A scalar function of libm or SciPy, called once per lane."""
-    target, scalar, snippets = _scalar(function, ty)
+    target, scalar = _scalar(function, ty)
     from_scipy = isinstance(function, ScipyFunction)
     if lanes == 1 and not from_scipy:
-        return target, snippets
+        return target, (f"declare {ty} @{target}({', '.join([ty] * function.arity)})",)
     symbol, outer = f"gradtape_lanes_{function.name}_{ty}{lanes}", vector(ty, lanes)
-    count = function.arity
-    listed = ", ".join(f"{outer} %x{k}" for k in range(count))
-    lines = [f"define internal {outer} @{symbol}({listed}) noinline {{"]
-    last = "poison"
+    r = _routine(symbol, outer, function.arity, " noinline")
+    found = Typed("poison", outer)
     for lane in range(lanes):
-        names = []
-        for k in range(count):
-            found = f"%x{k}"
-            if lanes > 1:
-                found = f"%e{lane}_{k}"
-                lines.append(f"  {found} = extractelement {outer} %x{k}, i32 {lane}")
-            if scalar != ty:
-                lines.append(f"  %d{lane}_{k} = fpext {ty} {found} to {scalar}")
-                found = f"%d{lane}_{k}"
-            names.append(f"{scalar} {found}")
-        if from_scipy:
-            # Cython's "skip dispatch" argument, which versions of SciPy without it ignore.
-            names.append("i32 0")
-        lines.append(f"  %r{lane} = call {scalar} @{target}({', '.join(names)})")
-        result = f"%r{lane}"
+        operands = [r.lane(f"%x{k}", lane) for k in range(function.arity)]
         if scalar != ty:
-            lines.append(f"  %n{lane} = fptrunc {scalar} {result} to {ty}")
-            result = f"%n{lane}"
-        if lanes > 1:
-            lines.append(f"  %t{lane} = insertelement {outer} {last}, {ty} {result}, i32 {lane}")
-            result = f"%t{lane}"
-        last = result
-    return symbol, (*snippets, "\n".join([*lines, f"  ret {outer} {last}", "}"]))
+            operands = [r.cast("fpext", each, scalar) for each in operands]
+        # Cython's "skip dispatch" argument, which versions of SciPy without it ignore.
+        value = r.call(scalar, f"@{target}", *operands, *(["i32 0"] if from_scipy else []))
+        if scalar != ty:
+            value = r.cast("fptrunc", value, ty)
+        found = r.with_lane(found, lane, value) if lanes > 1 else value
+    r.give(found)
+    return symbol, (*r.definitions, r.text())
 
 
-def _scalar(function: MathFunction, ty: str) -> tuple[str, str, Snippets]:
-    """The symbol of a scalar function, the type it works in, and its declaration."""
+def _scalar(function: MathFunction, ty: str) -> tuple[str, str]:
+    """The symbol of a scalar function, and the type it works in."""
     if isinstance(function, ScipyFunction):
         symbol = f"gradtape_scipy_{function.name}"
         if not llvm.has_symbol(symbol):
@@ -153,12 +128,11 @@ def _scalar(function: MathFunction, ty: str) -> tuple[str, str, Snippets]:
             if not address:
                 raise NotLowered(f"SciPy exports no {function.name}")
             llvm.add_symbol(symbol, address)
-        given = "double, " * function.arity
-        return symbol, "double", (f"declare double @{symbol}({given}i32)",)
+        return symbol, "double"
     symbol = _libm_symbol(function, ty)
     if not c_symbol(symbol):
         raise NotLowered(f"libm has no {symbol}")
-    return symbol, ty, (f"declare {ty} @{symbol}({', '.join([ty] * function.arity)})",)
+    return symbol, ty
 
 
 def _libm_symbol(function: MathFunction, ty: str) -> str:

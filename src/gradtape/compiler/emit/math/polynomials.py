@@ -11,7 +11,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from gradtape.compiler.emit.math.vectors import Body, VectorValue
+from gradtape.compiler.emit.math.vectors import FLOAT, Body, VectorValue
+from gradtape.compiler.emit.writer import Typed, Word
 from gradtape.compiler.objects import llvm
 from gradtape.ir.math_function import MathFunction
 from gradtape.ops.families import math_functions as mathlib
@@ -198,22 +199,18 @@ def _wide(body: Body) -> bool:
     return llvm.host().bits == 512 and body.lanes * body.width == 512
 
 
-def _instruction(body: Body, name: str, operands: str, x: VectorValue) -> VectorValue:
+def _instruction(body: Body, name: str, *operands: Word) -> VectorValue:
     """One of AVX-512's masked instructions, on all lanes, with the current rounding."""
-    kind = body.type()
-    symbol = f"llvm.x86.avx512.mask.{name}.p{body.ty[0].replace('f', 's')}.512"
-    types = ", ".join(operand.rsplit(" ", 1)[0] for operand in operands.split("; "))
-    body.need([f"declare {kind} @{symbol}({types}, {kind}, i{body.lanes}, i32)"])
-    listed = operands.replace("; ", ", ")
-    return body.emit(f"call {kind} @{symbol}({listed}, {kind} {x.name}, i{body.lanes} -1, i32 4)")
+    kind, first = body.type(), operands[0]
+    symbol = f"@llvm.x86.avx512.mask.{name}.p{body.ty[0].replace('f', 's')}.512"
+    rest = (first, Typed("-1", f"i{body.lanes}"), "i32 4")
+    return VectorValue(body, body.r.call(kind, symbol, *operands, *rest), FLOAT)
 
 
 def _scaled(body: Body, x: VectorValue, shifted: VectorValue) -> VectorValue:
     """x 2^n, where n is the integer in the lowest bits of `shifted`."""
-    kind = body.type()
     if _wide(body):
-        n = shifted - _magic(body)
-        return _instruction(body, "scalef", f"{kind} {x.name}; {kind} {n.name}", x)
+        return _instruction(body, "scalef", x.name, (shifted - _magic(body)).name)
     # Two factors, so that each is a normal number and a subnormal result is rounded once.
     magic = body.lift(_magic(body)).bits()
     twice = shifted.bits() - magic + 2 * body.bias
@@ -283,12 +280,9 @@ def _logarithm(
 ) -> VectorValue:
     """A logarithm; `combine` computes it from n and f, where x = 2^n (1 + f)."""
     if _wide(body):
-        kind = body.type()
         # 11 is the mantissa in [3/4, 3/2), NaN for negative numbers.
-        mantissa = _instruction(body, "getmant", f"{kind} {x.name}; i32 11", x)
-        n, lower = (
-            _instruction(body, "getexp", f"{kind} {value.name}", value) for value in (x, mantissa)
-        )
+        mantissa = _instruction(body, "getmant", x.name, "i32 11")
+        n, lower = (_instruction(body, "getexp", value.name) for value in (x, mantissa))
         n, f = n - lower, mantissa - 1.0
         # Zero and infinity have infinite exponents, and f = 0 unless the sign is wrong.
         return body.select((n - n).equals(0.0), combine(body, n, f), n + f)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from gradtape.compiler.emit.math.mathlibrary import cold_function
+from gradtape.compiler.emit.writer import Routine, Typed, every_lane
 from gradtape.compiler.objects import llvm
 from gradtape.compiler.objects.llvm import FoundFunction, real_text, vector
 from gradtape.config import LONGEST_REGISTER_KEEPING_FUNCTION
@@ -34,7 +35,7 @@ class VectorValue:
     """A named vector of floats, integers of the same width, or bits; operators act lane by lane."""
 
     body: Body
-    name: str
+    name: Typed
     kind: str
 
     def _binary(
@@ -42,8 +43,8 @@ class VectorValue:
     ) -> VectorValue:
         second = self.body.lift(other, self.kind)
         left, right = (second, self) if swapped else (self, second)
-        text = f"{operation} {self.body.type(self.kind)} {left.name}, {right.name}"
-        return self.body.emit(text, self.kind)
+        found = self.body.r.op(operation, left.name, right.name)
+        return VectorValue(self.body, found, self.kind)
 
     def _arithmetic(self, operation: str) -> str:
         """LLVM's instruction: that for integers has the name of that for floats, less its f."""
@@ -72,7 +73,7 @@ class VectorValue:
         return self._binary(other, "fdiv", swapped=True)
 
     def __neg__(self) -> VectorValue:
-        return self.body.emit(f"fneg {self.body.type(FLOAT)} {self.name}", FLOAT)
+        return VectorValue(self.body, self.body.r.negative(self.name), FLOAT)
 
     def __and__(self, other: VectorValue | int) -> VectorValue:
         return self._binary(other, "and")
@@ -96,9 +97,7 @@ class VectorValue:
     def compare(self, predicate: str, other: VectorValue | float | int) -> VectorValue:
         """A mask: `olt`, `une`, … for floats; `slt`, `eq`, … for integers."""
         second = self.body.lift(other, self.kind)
-        operation = "fcmp" if self.kind == FLOAT else "icmp"
-        text = f"{operation} {predicate} {self.body.type(self.kind)} {self.name}, {second.name}"
-        return self.body.emit(text, MASK)
+        return VectorValue(self.body, self.body.r.compare(predicate, self.name, second.name), MASK)
 
     def __lt__(self, other: VectorValue | float) -> VectorValue:
         return self.compare("olt", other)
@@ -122,21 +121,22 @@ class VectorValue:
 
     def bits(self) -> VectorValue:
         """The same bits as integers."""
-        return self._cast("bitcast", FLOAT, INTEGER)
+        return self._cast("bitcast", INTEGER)
 
     def floats(self) -> VectorValue:
         """The same bits as floats."""
-        return self._cast("bitcast", INTEGER, FLOAT)
+        return self._cast("bitcast", FLOAT)
 
     def converted(self) -> VectorValue:
         """Signed integers as the floats nearest to them."""
-        return self._cast("sitofp", INTEGER, FLOAT)
+        return self._cast("sitofp", FLOAT)
 
-    def _cast(self, operation: str, source: str, target: str) -> VectorValue:
-        body = self.body
-        return body.emit(
-            f"{operation} {body.type(source)} {self.name} to {body.type(target)}", target
-        )
+    def _cast(self, operation: str, target: str) -> VectorValue:
+        found = self.body.r.cast(operation, self.name, self.body.type(target))
+        return VectorValue(self.body, found, target)
+
+
+VectorValues = tuple[VectorValue, ...]
 
 
 class Body:
@@ -150,10 +150,7 @@ class Body:
         self.lanes = lanes
         self._resolve = resolve
         self.width = _WIDTHS[ty]
-        self._lines: list[str] = []
-        self._needs: dict[str, None] = {}
-        self._count = 0
-        self._block = "entry"
+        self.r = Routine()
         # Whether it calls functions that keep no registers.
         self._calls_others = False
 
@@ -183,14 +180,11 @@ class Body:
 
     def operand(self, name: str) -> VectorValue:
         """A parameter of the function."""
-        return VectorValue(self, "%" + name, FLOAT)
+        return VectorValue(self, Typed("%" + name, self.type()), FLOAT)
 
     def emit(self, text: str, kind: str = FLOAT) -> VectorValue:
         """Append an instruction and name its result."""
-        self._count += 1
-        name = f"%v{self._count}"
-        self._lines.append(f"  {name} = {text}")
-        return VectorValue(self, name, kind)
+        return VectorValue(self, self.r.let(text, self.type(kind)), kind)
 
     def lift(self, value: VectorValue | float | int, kind: str = FLOAT) -> VectorValue:
         """A number as the same constant in every lane."""
@@ -202,9 +196,7 @@ class Body:
             text, element = str(int(value)), f"i{self.width}"
         else:
             text, element = ("true" if value else "false"), "i1"
-        if self.lanes > 1:
-            text = "<" + ", ".join([f"{element} {text}"] * self.lanes) + ">"
-        return VectorValue(self, text, kind)
+        return VectorValue(self, every_lane(element, text, self.lanes), kind)
 
     def integer(self, value: int) -> VectorValue:
         """The same integer, as wide as a float is, in every lane."""
@@ -212,28 +204,30 @@ class Body:
 
     def need(self, snippets: Sequence[str]) -> None:
         """Make the module contain these snippets."""
-        self._needs.update(dict.fromkeys(snippets))
+        self.r.definitions.update(dict.fromkeys(snippets))
 
-    def call(self, symbol: str, *operands: VectorValue, returns: str | None = None) -> VectorValue:
-        """Call a function on vectors of this type."""
-        if not symbol.startswith(("llvm.", KEEPING)):
+    def call(self, found: FoundFunction, *operands: VectorValue, results: int = 1) -> VectorValues:
+        """Call a function of this type, which gives so many vectors."""
+        symbol, snippets = found
+        self.need(snippets)
+        if not symbol.startswith(KEEPING):
             self._calls_others = True
-        listed = ", ".join(f"{self.type(operand.kind)} {operand.name}" for operand in operands)
-        return self.emit(f"call {convention(symbol)}{returns or self.type()} @{symbol}({listed})")
+        kind = self.type()
+        listed = ", ".join(f"{kind} {operand.name}" for operand in operands)
+        returns = kind if results == 1 else f"{{{', '.join([kind] * results)}}}"
+        given = self.r.let(f"call {convention(symbol)}{returns} @{symbol}({listed})", returns)
+        parts = [given] if results == 1 else self.r.parts(given)
+        return tuple(VectorValue(self, part, FLOAT) for part in parts)
 
     def apply(self, function: MathFunction, *operands: VectorValue) -> VectorValue:
         """Call a mathematical function, by its most accurate implementation."""
         if isinstance(function, Intrinsic):
             return self._intrinsic(function.name, *operands)
-        symbol, snippets = self._resolve(function, self.ty, self.lanes)
-        self.need(snippets)
-        return self.call(symbol, *operands)
+        return self.call(self._resolve(function, self.ty, self.lanes), *operands)[0]
 
     def _intrinsic(self, name: str, *operands: VectorValue) -> VectorValue:
-        suffix = f"f{self.width}" if self.lanes == 1 else f"v{self.lanes}f{self.width}"
-        symbol = f"llvm.{name}.{suffix}"
-        self.need([f"declare {self.type()} @{symbol}({', '.join([self.type()] * len(operands))})"])
-        return self.call(symbol, *operands)
+        found = self.r.intrinsic(name, *(operand.name for operand in operands))
+        return VectorValue(self, found, FLOAT)
 
     def fma(self, a: VectorValue, b: VectorValue | float, c: VectorValue | float) -> VectorValue:
         """a b + c with one rounding."""
@@ -259,11 +253,8 @@ class Body:
     ) -> VectorValue:
         """Lanes of `chosen` where the mask is set, of `other` elsewhere."""
         first, second = self.lift(chosen), self.lift(other)
-        kind = self.type(first.kind)
-        return self.emit(
-            f"select {self.type(MASK)} {mask.name}, {kind} {first.name}, {kind} {second.name}",
-            first.kind,
-        )
+        found = self.r.select(mask.name, first.name, second.name)
+        return VectorValue(self, found, first.kind)
 
     def absolute(self, x: VectorValue) -> VectorValue:
         """|x|."""
@@ -274,33 +265,18 @@ class Body:
         return self.apply(COPYSIGN, x, self.lift(sign))
 
     def unless(
-        self,
-        mask: VectorValue,
-        result: Sequence[VectorValue],
-        symbol: str,
-        operands: Sequence[VectorValue],
-    ) -> tuple[VectorValue, ...]:
+        self, mask: VectorValue, result: VectorValues, found: FoundFunction, *operands: VectorValue
+    ) -> VectorValues:
         """The result; if the mask is set in any lane, that of a slower function for all lanes."""
-        types = [self.type()] * len(result)
-        returns = types[0] if len(types) == 1 else "{" + ", ".join(types) + "}"
-        condition = mask.name
+        r, condition = self.r, mask.name
         if self.lanes > 1:
-            packed = self.emit(f"bitcast {self.type(MASK)} {mask.name} to i{self.lanes}").name
-            condition = self.emit(f"icmp ne i{self.lanes} {packed}, 0").name
-        self._count += 1
-        here, slow, join = self._block, f"slow{self._count}", f"join{self._count}"
-        self._lines += [f"  br i1 {condition}, label %{slow}, label %{join}", f"{slow}:"]
-        found = self.call(symbol, *operands, returns=returns).name
-        parts = [found]
-        if len(result) > 1:
-            parts = [
-                self.emit(f"extractvalue {returns} {found}, {k}").name for k in range(len(result))
-            ]
-        self._lines += [f"  br label %{join}", f"{join}:"]
-        self._block = join
+            condition = r.unequal(r.cast("bitcast", condition, f"i{self.lanes}"), 0)
+        here = r.here
+        with r.when(condition):
+            slow, there = self.call(found, *operands, results=len(result)), r.here
         return tuple(
-            self.emit(f"phi {self.type()} [ {fast.name}, %{here} ], [ {part}, %{slow} ]")
-            for fast, part in zip(result, parts, strict=True)
+            VectorValue(self, r.phi(self.type(), (x.name, here), (y.name, there)), FLOAT)
+            for x, y in zip(result, slow, strict=True)
         )
 
     def library_where(
@@ -311,31 +287,22 @@ class Body:
         fast: VectorValue,
     ) -> VectorValue:
         """`fast`; if the mask is set in any lane, the library's function for all lanes."""
-        symbol, snippets = cold_function(function, self.ty, self.lanes)
-        self.need(snippets)
-        return self.unless(mask, (fast,), symbol, operands)[0]
+        found = cold_function(function, self.ty, self.lanes)
+        return self.unless(mask, (fast,), found, *operands)[0]
 
     def function(
         self, name: str, operands: Sequence[str], result: Sequence[VectorValue], attributes: str
     ) -> FoundFunction:
         """The symbol of the function, and all snippets that define it and what it needs."""
-        host = llvm.host()
-        short = len(self._lines) <= LONGEST_REGISTER_KEEPING_FUNCTION and not self._calls_others
-        keeps = host.machine == "x86_64" and host.bits == 512 and short
+        r, host = self.r, llvm.host()
+        is_short = len(r.lines) <= LONGEST_REGISTER_KEEPING_FUNCTION and not self._calls_others
+        keeps = host.machine == "x86_64" and host.bits == 512 and is_short
         symbol = f"{KEEPING if keeps else 'gradtape_'}{name}_{self.ty}{self.lanes}"
-        returns, last = self.type(), result[0].name
-        if len(result) > 1:
-            returns = "{" + ", ".join([self.type()] * len(result)) + "}"
-            last = "poison"
-            for position, value in enumerate(result):
-                text = f"insertvalue {returns} {last}, {self.type()} {value.name}, {position}"
-                last = self.emit(text).name
+        found = r.together(*(each.name for each in result))
+        r.give(found)
         listed = ", ".join(f"{self.type()} %{name}" for name in operands)
         # What a function that keeps registers has on the stack are those, which LLVM never aligns.
         aligned = "" if keeps else llvm.aligned_stack(self.lanes * self.width // 8)
-        head = (
-            f"define internal {convention(symbol)}{returns} @{symbol}({listed}) "
-            f"{attributes} {aligned} {{"
-        )
-        lines = [head, "entry:", *self._lines, f"  ret {returns} {last}", "}"]
-        return symbol, (*self._needs, "\n".join(lines))
+        head = f"internal {convention(symbol)}{found.kind} @{symbol}({listed})"
+        r.head = f"{head} {attributes} {aligned}"
+        return symbol, (*r.definitions, r.text())
