@@ -15,20 +15,20 @@ import ctypes
 import inspect
 import textwrap
 from collections.abc import Callable, Sequence
-from dataclasses import field
 
 import numpy as np
 import numpy.typing as npt
 
+from gradtape.compiler.emit.writer import Routine, StackVariable, module
 from gradtape.compiler.objects import llvm
 from gradtape.records import dataclass
 
 _ARITHMETIC: dict[type[ast.operator], str] = {
-    ast.Add: "add i64",
-    ast.Sub: "sub i64",
-    ast.Mult: "mul i64",
-    ast.FloorDiv: "sdiv i64",
-    ast.Mod: "srem i64",
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.Mult: "mul",
+    ast.FloorDiv: "sdiv",
+    ast.Mod: "srem",
 }
 _COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.Eq: "eq",
@@ -53,8 +53,8 @@ def compile_integers(functions: Sequence[Callable[..., int]]) -> dict[str, Calla
 
     They take ints and contiguous int64 arrays, which they write to in place.
     """
-    texts, signatures = _translated(functions)
-    compiled = llvm.compile_ir("\n".join(texts), level=1)
+    text, signatures = _translated(functions)
+    compiled = llvm.compile_ir(text, level=3)
     return {
         name: _callable(compiled.address(name), signature) for name, signature in signatures.items()
     }
@@ -62,20 +62,20 @@ def compile_integers(functions: Sequence[Callable[..., int]]) -> dict[str, Calla
 
 def integer_text(functions: Sequence[Callable[..., int]]) -> str:
     """The IR of functions, for people to read."""
-    return "\n".join(_translated(functions)[0])
+    return _translated(functions)[0]
 
 
-def _translated(functions: Sequence[Callable[..., int]]) -> tuple[list[str], dict[str, Signature]]:
+def _translated(functions: Sequence[Callable[..., int]]) -> tuple[str, dict[str, Signature]]:
     signatures: dict[str, Signature] = {}
-    texts = []
+    routines = []
     for function in functions:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
         definition = tree.body[0]
         assert isinstance(definition, ast.FunctionDef)
         translator = Translator(definition, signatures)
-        texts.append(translator.text())
+        routines.append(translator.r)
         signatures[definition.name] = translator.signature
-    return texts, signatures
+    return module(*routines), signatures
 
 
 def _callable(address: int, signature: Signature) -> Callable[..., int]:
@@ -112,53 +112,35 @@ def _signature(definition: ast.FunctionDef, known: dict[str, Signature]) -> Sign
     return Signature(names, frozenset(arrays))
 
 
-@dataclass
 class Translator:
     """Translates one function: variables are on the stack, and LLVM moves them to registers."""
 
-    definition: ast.FunctionDef
-    known: dict[str, Signature]
-    lines: list[str] = field(default_factory=list)
-    slots: dict[str, None] = field(default_factory=dict)
-    loops: list[tuple[str, str]] = field(default_factory=list)
-    count: int = 0
-
-    def __post_init__(self) -> None:
-        self.signature = _signature(self.definition, self.known)
-
-    def text(self) -> str:
-        self._block(self.definition.body)
-        kinds = [
+    def __init__(self, definition: ast.FunctionDef, known: dict[str, Signature]) -> None:
+        self._known = known
+        self._name = definition.name
+        self.signature = _signature(definition, known)
+        listed = [
             f"ptr noalias %{name}" if name in self.signature.arrays else f"i64 %{name}"
             for name in self.signature.names
         ]
-        entry = [f"  %{name}.slot = alloca i64" for name in self.slots]
-        entry += [
-            f"  store i64 %{name}, ptr %{name}.slot"
-            for name in self.signature.names
-            if name in self.slots
-        ]
-        head = f"define i64 @{self.definition.name}({', '.join(kinds)}) {{"
-        return "\n".join([head, "entry:", *entry, *self.lines, "  ret i64 0", "}"])
+        self.r = Routine(f"i64 @{definition.name}({', '.join(listed)})")
+        self._variables: dict[str, StackVariable] = {}
+        # Where `continue` and `break` go, by loop.
+        self._loops: list[tuple[str, str]] = []
+        for name in self.signature.names:
+            if name not in self.signature.arrays:
+                self._variable(name).set(f"%{name}")
+        self._block(definition.body)
+        self.r.end("ret i64 0")
 
-    def _let(self, text: str) -> str:
-        self.count += 1
-        self.lines.append(f"  %t{self.count} = {text}")
-        return f"%t{self.count}"
+    def _variable(self, name: str) -> StackVariable:
+        if name not in self._variables:
+            self._variables[name] = StackVariable(self.r, "i64")
+        return self._variables[name]
 
     def _labels(self, *names: str) -> list[str]:
-        self.count += 1
-        return [f"{name}{self.count}" for name in names]
-
-    def _label(self, name: str) -> None:
-        self.lines.append(f"{name}:")
-
-    def _jump(self, name: str) -> None:
-        self.lines.append(f"  br label %{name}")
-
-    def _unreachable(self) -> None:
-        """Begin a block that nothing reaches: IR wants one after each jump."""
-        self._label(self._labels("after")[0])
+        number = self.r.fresh()
+        return [f"{name}{number}" for name in names]
 
     def _block(self, body: Sequence[ast.stmt]) -> None:
         for statement in body:
@@ -168,23 +150,17 @@ class Translator:
         if isinstance(item, ast.Assign) and len(item.targets) == 1:
             self._store(item.targets[0], self._value(item.value))
         elif isinstance(item, ast.AugAssign):
-            source = ast.BinOp(_loaded(item.target), item.op, item.value)
-            self._store(item.target, self._value(source))
+            self._store(item.target, self._value(ast.BinOp(item.target, item.op, item.value)))
         elif isinstance(item, ast.If):
             self._if(item)
         elif isinstance(item, ast.While):
-            self._loop(item.test, item.body, [])
+            self._loop(item.test, item.body)
         elif isinstance(item, ast.For):
             self._for(item)
-        elif isinstance(item, ast.Break):
-            self._jump(self.loops[-1][1])
-            self._unreachable()
-        elif isinstance(item, ast.Continue):
-            self._jump(self.loops[-1][0])
-            self._unreachable()
+        elif isinstance(item, ast.Break | ast.Continue):
+            self.r.go(self._loops[-1][isinstance(item, ast.Break)])
         elif isinstance(item, ast.Return) and item.value is not None:
-            self.lines.append(f"  ret i64 {self._value(item.value)}")
-            self._unreachable()
+            self.r.give(self._value(item.value))
         elif isinstance(item, ast.Expr):
             if not isinstance(item.value, ast.Constant):
                 self._value(item.value)
@@ -193,57 +169,52 @@ class Translator:
 
     def _store(self, target: ast.expr, value: str) -> None:
         if isinstance(target, ast.Name):
-            self.slots[target.id] = None
-            self.lines.append(f"  store i64 {value}, ptr %{target.id}.slot")
+            self._variable(target.id).set(value)
         elif isinstance(target, ast.Subscript):
-            self.lines.append(f"  store i64 {value}, ptr {self._address(target)}")
+            self.r.store(value, self._address(target))
         else:
             self._refuse(target)
 
     def _address(self, item: ast.Subscript) -> str:
         assert isinstance(item.value, ast.Name)
-        return self._let(f"getelementptr i64, ptr %{item.value.id}, i64 {self._value(item.slice)}")
+        return self.r.item("i64", f"%{item.value.id}", self._value(item.slice))
 
     def _if(self, item: ast.If) -> None:
         then, otherwise, end = self._labels("then", "else", "end")
         self._branch(item.test, then, otherwise)
-        self._label(then)
+        self.r.block(then)
         self._block(item.body)
-        self._jump(end)
-        self._label(otherwise)
+        self.r.go(end)
+        self.r.block(otherwise)
         self._block(item.orelse)
-        self._jump(end)
-        self._label(end)
+        self.r.block(end)
 
-    def _loop(self, test: ast.expr, body: Sequence[ast.stmt], step: list[ast.stmt]) -> None:
+    def _loop(self, test: ast.expr, body: Sequence[ast.stmt], *step: ast.stmt) -> None:
         head, inside, again, end = self._labels("head", "body", "step", "done")
-        self._jump(head)
-        self._label(head)
+        self.r.block(head)
         self._branch(test, inside, end)
-        self._label(inside)
-        self.loops.append((again, end))
+        self.r.block(inside)
+        self._loops.append((again, end))
         self._block(body)
-        self.loops.pop()
-        self._jump(again)
-        self._label(again)
+        self._loops.pop()
+        self.r.block(again)
         self._block(step)
-        self._jump(head)
-        self._label(end)
+        self.r.go(head)
+        self.r.block(end)
 
     def _for(self, item: ast.For) -> None:
-        called = item.iter
+        called, index = item.iter, item.target
         is_range = isinstance(called, ast.Call) and getattr(called.func, "id", "") == "range"
-        if not is_range or not isinstance(item.target, ast.Name) or item.orelse:
+        if not is_range or not isinstance(index, ast.Name) or item.orelse:
             self._refuse(item)
         assert isinstance(called, ast.Call)
-        assert isinstance(item.target, ast.Name)
+        assert isinstance(index, ast.Name)
         first, last, step = _range(called.args)
-        (stop,) = self._labels("stop")
-        self._store(item.target, self._value(first))
-        self._store(ast.Name(stop), self._value(last))
-        variable = ast.Name(item.target.id)
-        test = ast.Compare(variable, [ast.Lt()], [ast.Name(stop)])
-        self._loop(test, item.body, [ast.AugAssign(ast.Name(item.target.id), ast.Add(), step)])
+        (stop,) = (ast.Name(name) for name in self._labels("stop"))
+        self._store(index, self._value(first))
+        self._store(stop, self._value(last))
+        test = ast.Compare(index, [ast.Lt()], [stop])
+        self._loop(test, item.body, ast.AugAssign(index, ast.Add(), step))
 
     def _branch(self, test: ast.expr, yes: str, no: str) -> None:
         """Jump by a condition; the parts of `and` and `or` are tested in order, as in Python."""
@@ -254,63 +225,48 @@ class Translator:
                     self._branch(part, following, no)
                 else:
                     self._branch(part, yes, following)
-                self._label(following)
+                self.r.block(following)
             self._branch(test.values[-1], yes, no)
         elif isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             self._branch(test.operand, no, yes)
+        elif isinstance(test, ast.Compare):
+            self.r.branch(self._compared(test), yes, no)
         else:
-            if isinstance(test, ast.Compare):
-                bit = self._compared(test)
-            else:
-                bit = self._let(f"icmp ne i64 {self._value(test)}, 0")
-            self.lines.append(f"  br i1 {bit}, label %{yes}, label %{no}")
+            self.r.branch(self.r.unequal(self._value(test), 0), yes, no)
 
     def _compared(self, item: ast.Compare) -> str:
         if len(item.ops) != 1 or type(item.ops[0]) not in _COMPARISONS:
             self._refuse(item)
         left, right = self._value(item.left), self._value(item.comparators[0])
-        return self._let(f"icmp {_COMPARISONS[type(item.ops[0])]} i64 {left}, {right}")
+        return self.r.compare(_COMPARISONS[type(item.ops[0])], left, right)
 
     def _value(self, item: ast.expr) -> str:
+        r = self.r
         if isinstance(item, ast.Constant) and isinstance(item.value, int):
             return str(int(item.value))
         if isinstance(item, ast.Name):
-            if item.id in self.signature.arrays:
-                return f"%{item.id}"
-            self.slots[item.id] = None
-            return self._let(f"load i64, ptr %{item.id}.slot")
+            is_array = item.id in self.signature.arrays
+            return f"%{item.id}" if is_array else self._variable(item.id).get()
         if isinstance(item, ast.Subscript):
-            return self._let(f"load i64, ptr {self._address(item)}")
+            return r.load("i64", self._address(item))
         if isinstance(item, ast.BinOp) and type(item.op) in _ARITHMETIC:
             left, right = self._value(item.left), self._value(item.right)
-            return self._let(f"{_ARITHMETIC[type(item.op)]} {left}, {right}")
+            return r.op(_ARITHMETIC[type(item.op)], left, right)
         if isinstance(item, ast.UnaryOp) and isinstance(item.op, ast.USub):
-            return self._let(f"sub i64 0, {self._value(item.operand)}")
+            return r.subtract(0, self._value(item.operand))
         if isinstance(item, ast.Compare):
-            return self._let(f"zext i1 {self._compared(item)} to i64")
-        if isinstance(item, ast.Call) and isinstance(item.func, ast.Name):
-            called = self.known.get(item.func.id)
-            if called is not None:
-                listed = ", ".join(
-                    f"{'ptr' if name in called.arrays else 'i64'} {self._value(argument)}"
-                    for name, argument in zip(called.names, item.args, strict=True)
-                )
-                return self._let(f"call i64 @{item.func.id}({listed})")
+            return r.cast("zext", self._compared(item), "i64")
+        name = getattr(item.func, "id", "") if isinstance(item, ast.Call) else ""
+        if isinstance(item, ast.Call) and name in self._known:
+            return r.call("i64", f"@{name}", *map(self._value, item.args))
         self._refuse(item)
         raise AssertionError
 
     def _refuse(self, item: ast.AST) -> None:
         raise NotImplementedError(
-            f"integers: `{ast.unparse(item)}` in {self.definition.name} cannot be translated. "
+            f"integers: `{ast.unparse(item)}` in {self._name} cannot be translated. "
             "Use only the statements that gradtape.compiler.emit.integer_loops lists."
         )
-
-
-def _loaded(target: ast.expr) -> ast.expr:
-    """The target of an assignment, as an expression to read."""
-    if isinstance(target, ast.Subscript):
-        return ast.Subscript(target.value, target.slice)
-    return target
 
 
 def _range(arguments: list[ast.expr]) -> tuple[ast.expr, ast.expr, ast.expr]:
