@@ -256,8 +256,10 @@ newaxis = None
 # Packages and names that are imported when they are first named.
 _PACKAGES = (
     "distributed",
+    "export",
     "extend",
     "fft",
+    "libraries",
     "linalg",
     "nn",
     "optimizers",
@@ -265,8 +267,10 @@ _PACKAGES = (
     "testing",
     "tf",
     "training",
+    "typing",
 )
 _LATER: dict[str, tuple[str, ...]] = {
+    "autodiff.sparse.choose_colouring": ("colour",),
     "control.associative_scan": ("associative_scan",),
     "control.branches": ("cond", "switch"),
     "control.callbacks": ("numpy_function", "pure_callback", "py_function"),
@@ -333,8 +337,10 @@ __all__ = sorted(
 if _typing.TYPE_CHECKING:
     from gradtape import (
         distributed as distributed,
+        export as export,
         extend as extend,
         fft as fft,
+        libraries as libraries,
         linalg as linalg,
         nn as nn,
         optimizers as optimizers,
@@ -342,7 +348,9 @@ if _typing.TYPE_CHECKING:
         testing as testing,
         tf as tf,
         training as training,
+        typing as typing,
     )
+    from gradtape.autodiff.sparse.choose_colouring import colour as colour
     from gradtape.compiler.thread_team import (
         get_num_threads as get_num_threads,
         set_num_threads as set_num_threads,

@@ -331,6 +331,16 @@ def check_exports(namespace: dict[str, Any], names: Iterable[str]) -> None:
 
     A function is known under the module afterwards: pickle looks for it there. Methods that an
     exported class inherits from a class of its own module are wrapped, too.
+
+    >>> def half(n: "int"):
+    ...     return n // 2
+    >>> module = {"__name__": "mine", "half": half}
+    >>> gt.libraries.check_exports(module, ["half"])
+    >>> try:
+    ...     module["half"](2.5)
+    ... except TypeError as error:
+    ...     print(error)
+    half: n=2.5 is not a whole number. Pass one.
     """
     own = namespace["__name__"]
     for name in names:

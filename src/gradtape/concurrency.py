@@ -90,6 +90,9 @@ def new_lock() -> threading.RLock:
     """A reentrant lock that is open in a forked child, where the thread that held it is gone.
 
     The data it guards must be consistent after every bytecode instruction.
+
+    >>> with gt.libraries.new_lock():
+    ...     pass
     """
     lock = threading.RLock()
     _locks.setdefault(id(lock), lock)

@@ -118,7 +118,11 @@ def set_default_dtype(dtype: DTypeLike) -> None:
 
 
 def as_dtype(dtype: DTypeLike) -> DType:
-    """A dtype from any form that NumPy accepts, or an error if gradtape does not support it."""
+    """A dtype from any form that NumPy accepts, or an error if gradtape does not support it.
+
+    >>> gt.libraries.as_dtype("float32")
+    dtype('float32')
+    """
     try:
         found = np.dtype(dtype)
     except (TypeError, ValueError, RecursionError) as error:

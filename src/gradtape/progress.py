@@ -49,7 +49,11 @@ def set_progress(progress: Choice) -> None:
 
 
 def chosen(name: str, choice: Any) -> Choice:
-    """A user's choice, checked; `name` begins the error."""
+    """A user's choice, checked; `name` begins the error.
+
+    >>> gt.libraries.checked_progress("map: progress=", "plain")
+    'plain'
+    """
     if isinstance(choice, bool) or callable(choice):
         return choice
     if not isinstance(choice, str) or choice not in CHOICES:
@@ -76,6 +80,9 @@ def style_of(choice: Choice) -> str | Listener:
 
     The choice `auto` is the default of the process. True is the same, but shows something
     everywhere, because the caller requested it.
+
+    >>> gt.libraries.progress_style(False)
+    'off'
     """
     shown = choice is True
     if choice is True or choice == "auto":
@@ -110,6 +117,10 @@ class Progress:
 
     `total` may be None. Nothing is shown before `patience` seconds have passed. A user's function
     is called at every round.
+
+    >>> with gt.libraries.Progress("rows", 2, lambda *seen: print(seen)) as progress:
+    ...     progress.advance()
+    ('rows', 1, 2)
     """
 
     def __init__(

@@ -22,6 +22,8 @@ __all__ = [
     "leaf_names",
     "map_leaves",
     "register_pytree",
+    "registered",
+    "registered_classes",
     "spread_prefix",
     "unflatten",
     "with_more",
@@ -95,12 +97,20 @@ def register_pytree(kind: Kind, flatten: Flatten, unflatten: Unflatten) -> Kind:
 
 
 def registered(kind: type) -> tuple[Flatten, Unflatten] | None:
-    """The functions with which a class was registered as a container, if it was."""
+    """The functions with which a class was registered as a container, if it was.
+
+    >>> gt.pytree.registered(int) is None
+    True
+    """
     return _registered.get(kind)
 
 
 def registered_classes() -> list[type]:
-    """The classes that were registered as containers."""
+    """The classes that were registered as containers.
+
+    >>> isinstance(gt.pytree.registered_classes(), list)
+    True
+    """
     return list(_registered)
 
 

@@ -14,13 +14,17 @@ import gradtape as gt
 from gradtape.distributed import (
     functions_sent,
     gradient_parts,
-    kernel_files,
     pairwise,
     random_streams,
     ray_cluster,
 )
-from gradtape.distributed.programs import NotAProgramError, compile_ahead, travelling
 from gradtape.distributed.report import Cost, Report
+from gradtape.export import (
+    NotExportableError,
+    exported,
+    install_kernel_files,
+    kernel_files,
+)
 
 
 @given(st.integers(1, 20), st.data())
@@ -86,11 +90,10 @@ FUNCTIONS = {
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_program_that_travelled_computes_the_same(name):
     f, x = FUNCTIONS[name], np.linspace(0.1, 1.0, 5)
-    sent = pickle.loads(pickle.dumps(travelling("test", f, (x,))))
-    compile_ahead(sent)
+    sent = pickle.loads(pickle.dumps(exported(f, x))).compile()
     other = x[::-1].copy()
     expected = [np.asarray(leaf.numpy()) for leaf in gt.pytree.flatten(f(gt.asarray(other)))[0]]
-    found = sent([other])
+    found = gt.pytree.flatten(sent(other))[0]
     assert len(found) == len(expected)
     for ours, theirs in zip(found, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-12)
@@ -98,9 +101,9 @@ def test_a_program_that_travelled_computes_the_same(name):
 
 def test_values_from_outside_travel_with_the_program():
     weights, array = gt.Variable([1.0, 2.0]), np.array([3.0, 4.0])
-    program = travelling("test", lambda x: x * weights + array, (np.ones(2),))
+    program = exported(lambda x: x * weights + array, np.ones(2))
     weights.assign([100.0, 100.0])
-    assert program([np.array([1.0, 10.0])])[0].tolist() == [4.0, 24.0]
+    assert program(np.array([1.0, 10.0])).tolist() == [4.0, 24.0]
 
 
 @pytest.mark.parametrize(
@@ -113,15 +116,15 @@ def test_values_from_outside_travel_with_the_program():
     ],
 )
 def test_what_is_no_program_is_refused(f, why):
-    with pytest.raises(NotAProgramError, match=why):
-        travelling("test", f, (np.linspace(0.0, 1.0, 5),))
+    with pytest.raises(NotExportableError, match=why):
+        exported(f, np.linspace(0.0, 1.0, 5))
 
 
 def test_a_refused_function_leaves_the_random_stream_alone():
     gt.random.seed(4)
     first = gt.random.get_state()
-    with pytest.raises(NotAProgramError):
-        travelling("test", lambda x: x + gt.random.normal((5,)), (np.ones(5),))
+    with pytest.raises(NotExportableError):
+        exported(lambda x: x + gt.random.normal((5,)), np.ones(5))
     assert gt.random.get_state() == first
 
 
@@ -188,16 +191,16 @@ def test_kernel_files_go_to_another_folder(tmp_path, monkeypatch):
     for folder in folders:
         folder.mkdir(mode=0o700)
     monkeypatch.setenv("GRADTAPE_KERNEL_CACHE", str(folders[0]))
-    compile_ahead(travelling("test", lambda x: gt.sin(x) * gt.cos(x) / 3.25, (np.ones(9),)))
-    files = kernel_files.used_here()
-    assert files.entries
+    exported(lambda x: gt.sin(x) * gt.cos(x) / 3.25, np.ones(9)).compile()
+    files = kernel_files()
+    assert files
     monkeypatch.setenv("GRADTAPE_KERNEL_CACHE", str(folders[1]))
-    assert kernel_files.install(files) == len(files.entries)
-    assert kernel_files.install(files) == 0
+    assert install_kernel_files(files) == len(files)
+    assert install_kernel_files(files) == 0
     code = """
 import numpy as np, gradtape as gt
-from gradtape.distributed.programs import compile_ahead, travelling
-compile_ahead(travelling("test", lambda x: gt.sin(x) * gt.cos(x) / 3.25, (np.ones(9),)))
+from gradtape.export import exported
+exported(lambda x: gt.sin(x) * gt.cos(x) / 3.25, np.ones(9)).compile()
 print(gt.counters().kernels_compiled, gt.counters().kernels_loaded > 0)
 """
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -208,7 +211,7 @@ print(gt.counters().kernels_compiled, gt.counters().kernels_loaded > 0)
 def test_kernel_files_stay_in_their_folder(name, tmp_path, monkeypatch):
     monkeypatch.setenv("GRADTAPE_KERNEL_CACHE", str(tmp_path))
     tmp_path.chmod(0o700)
-    assert kernel_files.install(kernel_files.KernelFiles({name: b"anything"})) == 0
+    assert install_kernel_files({name: b"anything"}) == 0
 
 
 def test_a_copied_optimizer_keeps_its_slots():

@@ -9,6 +9,8 @@ import gradtape as gt
 
 # Folders that users do not import from. What they export is public through `gradtape` itself.
 INTERNAL = {"autodiff", "compiler", "ir", "ops", "runtime", "trace"}
+# Its docstring describes its names: an alias of a type has no docstring of its own.
+ALIASES = "typing"
 
 CLASSES_WITH_DOCUMENTED_METHODS = [
     "Tensor", "Variable", "GradientTape", "ForwardAccumulator",
@@ -21,7 +23,7 @@ def public_modules():
     yield gt
     for module in pkgutil.iter_modules(gt.__path__, prefix="gradtape."):
         name = module.name.removeprefix("gradtape.")
-        if not name.startswith("_") and name not in INTERNAL:
+        if not name.startswith("_") and name not in (*INTERNAL, ALIASES):
             found = importlib.import_module(module.name)
             yield found
             # Modules of a package that have exports are public too: `gt.nn.losses`.

@@ -7,8 +7,11 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+
+import gradtape as gt
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "gradtape"
 
@@ -44,12 +47,18 @@ ROOMS = (
     "tools",
     "suggestions",
     "extend",
+    "typing",
+    "libraries",
+    "export",
     "training",
     "nn",
     "optimizers",
     "distributed",
     "tf",
 )
+# Rooms that are built on public names, and how many internal names each still imports. The number
+# for TensorFlow's names may only become smaller.
+SATELLITES = {"nn": 0, "optimizers": 0, "training": 0, "distributed": 0, "tf": 130}
 # Rooms that may import anything.
 EXEMPT: set[str] = {"tf/keras"}
 
@@ -196,6 +205,62 @@ def test_wrong_direction_is_found(statement):
 )
 def test_right_direction_is_accepted(statement):
     assert not violations(statement, SOURCE / "ir" / "node.py", set(ALLOWED))
+
+
+def public_names() -> dict[str, set[str]]:
+    """The exports of gradtape and of all modules that can be reached through them."""
+    found: dict[str, set[str]] = {"gradtape.config": {"*"}}
+
+    def visit(module: ModuleType) -> None:
+        found[module.__name__] = set(module.__all__)
+        for name in module.__all__:
+            inner = getattr(module, name)
+            is_public = isinstance(inner, ModuleType) and hasattr(inner, "__all__")
+            if is_public and inner.__name__ not in found:
+                visit(inner)
+
+    visit(gt)
+    return found
+
+
+def internal_imports(text: str, path: Path, public: dict[str, set[str]]) -> list[str]:
+    """Imports of names of other rooms that these do not export to users."""
+    own, wrong = f"gradtape.{place(path)}", []
+    for line, name in imported_modules(text, path):
+        module, _, last = name.rpartition(".")
+        is_other = name.split(".")[0] == "gradtape" and not f"{name}.".startswith(f"{own}.")
+        is_public = name in public or bool({last, "*"} & public.get(module, set()))
+        if is_other and not is_public:
+            wrong.append(f"{path.relative_to(SOURCE)}:{line} imports {name}")
+    return wrong
+
+
+def test_satellites_import_public_names_only():
+    public = public_names()
+    found: dict[str, list[str]] = {room: [] for room in SATELLITES}
+    for path in SOURCES:
+        if place(path) in found:
+            found[place(path)] += internal_imports(path.read_text("utf-8"), path, public)
+    for room, most in SATELLITES.items():
+        assert len(found[room]) <= most, "\n".join(found[room])
+
+
+def test_internal_import_is_found():
+    path = SOURCE / "nn" / "layers.py"
+    public = public_names()
+    for text in (
+        "from gradtape.ir.node import Node",
+        "import gradtape.ir",
+        "from ..ir import node",
+    ):
+        assert internal_imports(text, path, public), text
+    for text in (
+        "import gradtape as gt",
+        "from gradtape.errors import ShapeError",
+        "from gradtape import storage",
+        "from gradtape.nn import activations",
+    ):
+        assert not internal_imports(text, path, public), text
 
 
 def test_nothing_imports_the_distributed_room():

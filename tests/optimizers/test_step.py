@@ -216,7 +216,9 @@ class TestState:
     def test_errors_name_what_differs(self):
         optimizer = optimizers.SGD(0.1, momentum=0.9)
         saved = {"iterations": 1, "learning_rate": 0.1, "momentum.0": np.zeros(3)}
-        with pytest.raises(ValueError, match=r"unexpected: momentum\.0\. Call build"):
+        with pytest.raises(
+            ValueError, match=r"unexpected: momentum\.0\. Nothing was loaded\. Call build"
+        ):
             optimizer.load_state_dict(saved)
         optimizer.build([gt.Variable([1.0, 2.0]), gt.Variable(1.0)])
         with pytest.raises(ValueError, match=r"missing: momentum\.1; momentum\.0 has shape \(3,\)"):

@@ -10,11 +10,11 @@ of `concurrent.futures`.
 [0, 1, 4, 9, 16]
 """
 
-from gradtape.argument_checks import check_exports as _check_exports
 from gradtape.distributed.derivative_blocks import Blocks, hessian, jacobian
 from gradtape.distributed.mapping import Results, map
 from gradtape.distributed.report import Report
 from gradtape.distributed.training import DataParallel, data_parallel
+from gradtape.libraries import check_exports as _check_exports
 
 __all__ = [
     "Blocks",

@@ -18,21 +18,14 @@ import numpy as np
 
 import gradtape as gt
 from gradtape import Tensor
-from gradtape.argument_checks import as_count
-from gradtape.autodiff.sparse.choose_colouring import colour
-from gradtape.autodiff.sparse.pattern import Pattern, pattern_of
 from gradtape.config import BLOCKS_PER_WORKER
 from gradtape.distributed import functions_sent
 from gradtape.distributed.mapping import map as map_items
-from gradtape.distributed.programs import (
-    NotAProgramError,
-    TravellingProgram,
-    compile_ahead,
-    travelling,
-)
 from gradtape.distributed.report import Report
-from gradtape.errors import DtypeError, SparsityError, shown
-from gradtape.progress import Choice
+from gradtape.errors import DtypeError, SparsityError
+from gradtape.export import ExportedProgram, NotExportableError, exported
+from gradtape.libraries import shown
+from gradtape.typing import ProgressChoice, Size
 
 __all__ = ["Blocks", "hessian", "jacobian"]
 
@@ -58,7 +51,7 @@ class _Block:
     f: Callable[[Any], Any]
     x: np.ndarray
     forward: bool
-    program: TravellingProgram | None
+    program: ExportedProgram | None
     # Seeds of one block: unused ones are zero, so that one program serves all blocks.
     seeds: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -67,7 +60,7 @@ class _Block:
     file: str | None
 
     @property
-    def programs(self) -> tuple[TravellingProgram, ...]:
+    def programs(self) -> tuple[ExportedProgram, ...]:
         """The programs that travelled."""
         return () if self.program is None else (self.program,)
 
@@ -77,7 +70,7 @@ class _Block:
         rows = self.colours == np.arange(part.start, part.stop)[:, None]
         seeds[:count] = rows.reshape(count, *self.seeds[1:])
         if self.program is not None:
-            (found,) = self.program([self.x, seeds])
+            found = self.program(self.x, seeds)
         else:
             found = products(self.f, self.x, seeds, self.forward).numpy()
         values = np.array(found[:count])
@@ -120,7 +113,7 @@ class Blocks:
     shape: tuple[int, int]
     places: list[Any]
     refs: list[Any]
-    pattern: Pattern | None = None
+    pattern: Any = None
     dtype: Any = np.float64
     report: Report = field(default_factory=lambda: Report("jacobian"))
 
@@ -144,12 +137,12 @@ def jacobian(
     *,
     sparse: Any = False,
     mode: str = "auto",
-    block: int | None = None,
+    block: Size | None = None,
     out: Any = None,
-    workers: int | None = None,
+    workers: Size | None = None,
     executor: futures.Executor | None = None,
     address: str | None = None,
-    progress: Choice = False,
+    progress: ProgressChoice = False,
 ) -> Any:
     """The Jacobian of f at an array x as a matrix, by blocks that workers compute.
 
@@ -178,12 +171,12 @@ def hessian(
     x: Any,
     *,
     sparse: Any = False,
-    block: int | None = None,
+    block: Size | None = None,
     out: Any = None,
-    workers: int | None = None,
+    workers: Size | None = None,
     executor: futures.Executor | None = None,
     address: str | None = None,
-    progress: Choice = False,
+    progress: ProgressChoice = False,
 ) -> Any:
     """The Hessian of a scalar f at an array x as a matrix, by blocks of columns.
 
@@ -211,12 +204,12 @@ class _How(NamedTuple):
     workers: int | None
     executor: futures.Executor | None
     address: str | None
-    progress: Choice
+    progress: ProgressChoice
 
-    def size(self, name: str, total: int) -> int:
+    def size(self, total: int) -> int:
         """The number of colours of one block."""
         if self.block is not None:
-            return min(as_count(f"{name}: block", self.block, least=1), max(total, 1))
+            return min(self.block, max(total, 1))
         workers = self.workers or os.cpu_count() or 1
         return max(1, -(-total // (BLOCKS_PER_WORKER * workers)))
 
@@ -230,7 +223,7 @@ class _Cut(NamedTuple):
     total: int
     colours: np.ndarray
     # Of a sparse matrix: where each entry lies in all products, one after the other.
-    pattern: Pattern | None = None
+    pattern: Any = None
     positions: np.ndarray | None = None
 
     def parts(self, size: int) -> list[_BlockRange]:
@@ -251,7 +244,7 @@ class _Cut(NamedTuple):
         return found
 
 
-def _cut(name: str, pattern: Pattern | None, shape: tuple[int, int], mode: str) -> _Cut:
+def _cut(name: str, pattern: Any, shape: tuple[int, int], mode: str) -> _Cut:
     if pattern is None:
         forward = shape[1] <= shape[0] if mode == "auto" else mode == "forward"
         total = shape[1] if forward else shape[0]
@@ -259,7 +252,7 @@ def _cut(name: str, pattern: Pattern | None, shape: tuple[int, int], mode: str) 
     if pattern.rows is None:
         raise SparsityError(f"{name}: the matrix is dense. Use sparse=False.")
     ways = {"forward": ["column"], "reverse": ["row"]}.get(mode, ["column", "row"])
-    coloured = min((colour(pattern, way) for way in ways), key=lambda each: each.cost())
+    coloured = min((gt.colour(pattern, way) for way in ways), key=lambda each: each.cost())
     chosen = coloured.columns if coloured.columns is not None else coloured.rows
     assert chosen is not None
     forward, of = coloured.columns is not None, np.asarray(chosen.of)
@@ -288,11 +281,11 @@ def _by_blocks(
         raise DtypeError(f"{name}: the function returned dtype {value.dtype}. Return real floats.")
     pattern = None
     if sparse is not False and sparse is not None:
-        pattern = find_pattern(f, point) if sparse is True else pattern_of(sparse)
+        pattern = find_pattern(f, point) if sparse is True else gt.colour(sparse, "column").pattern
     cut = _cut(name, pattern, (value.size, point.size), mode)
     file = None if out in (None, "refs") else _new_file(out, cut, value.dtype)
     like = point if cut.forward else value
-    size = how.size(name, cut.total)
+    size = how.size(cut.total)
     block, why = _block(name, f, point, cut, (size, *like.shape), np.dtype(like.dtype), file)
     parts = cut.parts(size)
     more: dict[str, Any] = {
@@ -328,9 +321,8 @@ def _block(
     program, why, forward = None, "", cut.forward
     try:
         given = (x, np.zeros(seeds, dtype))
-        program = travelling(name, lambda x, s: products(f, x, s, forward), given)
-        compile_ahead(program)
-    except NotAProgramError as reason:
+        program = exported(lambda x, s: products(f, x, s, forward), *given).compile()
+    except NotExportableError as reason:
         functions_sent.refuse_variables(name, f, remedy="Pass their values to the function.")
         why = str(reason)
     # A program needs no function: then it need not be pickled either.

@@ -20,7 +20,7 @@ from typing import Any
 
 from gradtape import Variable
 from gradtape.config import KEPT_FUNCTIONS
-from gradtape.errors import shown
+from gradtape.libraries import shown
 
 # How deep functions inside functions, and containers, are looked into.
 DEPTH = 8

@@ -10,14 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from gradtape import Function
-from gradtape.annotated_kinds import Count
-from gradtape.argument_checks import as_count, as_flag
+from gradtape import Function, vmap
 from gradtape.config import TASKS_AHEAD, TRACED_KINDS_OF_ITEMS
-from gradtape.control.vmap import vmap
 from gradtape.distributed import functions_sent, random_streams
 from gradtape.distributed.functions_sent import Sent
-from gradtape.distributed.programs import NotAProgramError, compile_ahead, travelling
 from gradtape.distributed.ray_tasks import RayTasks
 from gradtape.distributed.report import Report
 from gradtape.distributed.shards import as_array, rows_in
@@ -29,8 +25,10 @@ from gradtape.distributed.tasks import (
     size_of,
     takes_generator,
 )
-from gradtape.progress import Choice, Progress, chosen
+from gradtape.export import NotExportableError, exported
+from gradtape.libraries import Progress, checked_progress
 from gradtape.pytree import flatten, unflatten
+from gradtape.typing import Count, ProgressChoice, Size
 
 __all__ = ["Results", "map"]
 
@@ -67,16 +65,16 @@ def map(
     f: Callable[..., Any],
     xs: Iterable[Any],
     *,
-    batch: int | None = None,
-    chunk: int = 1,
+    batch: Size | None = None,
+    chunk: Size = 1,
     ordered: bool = True,
     refs: bool = False,
     seed: int | None = None,
-    workers: int | None = None,
-    threads: int = 1,
+    workers: Size | None = None,
+    threads: Size = 1,
     retries: Count = 3,
     copy_variables: bool = False,
-    progress: Choice = False,
+    progress: ProgressChoice = False,
     executor: futures.Executor | None = None,
     address: str | None = None,
 ) -> Results:
@@ -110,11 +108,6 @@ def map(
     random stream is that of the item, whichever worker computes it; a parameter `generator` of f
     gets it too, which is the way to draw in a pool of threads. Few results are held at a time.
     """
-    chunk = as_count("map: chunk", chunk, least=1)
-    threads = as_count("map: threads", threads, least=1)
-    ordered, refs = as_flag("map: ordered", ordered), as_flag("map: refs", refs)
-    if workers is not None:
-        workers = as_count("map: workers", workers, least=1)
     if not callable(f):
         raise TypeError(f"map: {type(f).__name__} cannot be called. Pass a function.")
     if executor is not None and refs:
@@ -128,12 +121,12 @@ def map(
             "map", f, remedy="Pass values in xs, or copy_variables=True if f only reads them."
         )
     if batch is not None:
-        items: Sequence[Any] | Iterable[Any] = rows_of(xs, as_count("map: batch", batch, least=1))
+        items: Sequence[Any] | Iterable[Any] = rows_of(xs, batch)
         f = vmap(f)
     else:
         items = xs
     total = len(items) if isinstance(items, Sequence) else getattr(items, "__len__", lambda: None)()
-    bar = Progress("map", total, chosen("map: progress=", progress), patience=0.0)
+    bar = Progress("map", total, checked_progress("map: progress=", progress), patience=0.0)
     report = Report("map")
     items, f = _as_programs(f, items, report, is_traced=batch is not None)
     settings = Settings(random_streams.base_seed(seed), os.getpid(), threads)
@@ -268,21 +261,19 @@ def _as_programs(
         return items, f
     try:
         if takes_generator(f):
-            raise NotAProgramError("it draws random numbers")
+            raise NotExportableError("it draws random numbers")
         kinds: dict[Any, Any] = {}
         for item in items:
             leaves, structure = flatten(item)
             kinds.setdefault((structure, tuple((x.shape, x.dtype) for x in leaves)), item)
             if len(kinds) > TRACED_KINDS_OF_ITEMS:
-                raise NotAProgramError(
+                raise NotExportableError(
                     f"there are more than {TRACED_KINDS_OF_ITEMS} kinds of items"
                 )
         python = f.python_function if isinstance(f, Function) else f
         fastmath = bool(getattr(f, "fastmath", False))
-        programs = [travelling("map", python, (item,), fastmath) for item in kinds.values()]
-        for program in programs:
-            compile_ahead(program)
-        return items, ProgramOfItem(tuple(programs))
-    except (NotAProgramError, AttributeError) as reason:
+        programs = [exported(python, item, fastmath=fastmath) for item in kinds.values()]
+        return items, ProgramOfItem(tuple(program.compile() for program in programs))
+    except (NotExportableError, AttributeError) as reason:
         report.not_a_program = str(reason)
         return items, f

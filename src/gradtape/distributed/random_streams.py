@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from gradtape import random
-from gradtape.tensor.generator import Generator, GeneratorState
+from gradtape.random import Generator
 
 
 def base_seed(seed: int | None) -> int:
@@ -17,7 +18,7 @@ def base_seed(seed: int | None) -> int:
     return int(random.integers((), 0, 2**62).numpy())
 
 
-def stream(seed: int, *numbers: int) -> GeneratorState:
+def stream(seed: int, *numbers: int) -> Any:
     """The start of the stream of one item: a function of the seed and the item's numbers."""
     words = np.random.SeedSequence(entropy=seed, spawn_key=numbers).generate_state(4, np.uint32)
     return Generator(int.from_bytes(words.tobytes(), "little")).state

@@ -9,10 +9,11 @@ from itertools import count
 from typing import Any
 
 from gradtape.config import TASKS_AHEAD
-from gradtape.distributed import kernel_files, ray_cluster
+from gradtape.distributed import ray_cluster
 from gradtape.distributed.functions_sent import Sent, send
 from gradtape.distributed.report import RayMetrics, Report
 from gradtape.distributed.tasks import Settings, TaskOutcome, install_kernels, run_tasks
+from gradtape.export import kernel_files
 
 
 class Attempts:
@@ -88,8 +89,8 @@ class RayTasks:
         self._report, self._metrics = report, RayMetrics(ray.util.metrics, report)
         self._kernels = None
         if needs_kernel_files(ray):
-            files = kernel_files.used_here()
-            report.bytes_sent += files.size
+            files = kernel_files()
+            report.bytes_sent += sum(map(len, files.values()))
             self._kernels = (sent.digest, [ray.put(files)])
 
     def submit(self, numbers: list[int], items: list[Any]) -> Any:

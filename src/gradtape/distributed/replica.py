@@ -14,26 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from gradtape import GradientTape, RowSparse, Tensor, Variable, asarray
-from gradtape.compiler.thread_team import set_num_threads
+from gradtape import GradientTape, RowSparse, Tensor, Variable, asarray, counters, set_num_threads
 from gradtape.distributed import functions_sent, gradient_parts, pairwise, random_streams
 from gradtape.distributed.functions_sent import Sent
 from gradtape.distributed.gradient_parts import GradientLayout
-from gradtape.distributed.programs import (
-    NotAProgramError,
-    TravellingProgram,
-    compile_ahead,
-    trace_leaves,
-)
 from gradtape.distributed.report import cost_since
 from gradtape.distributed.shards import Shard
 from gradtape.distributed.tasks import install_kernels
-from gradtape.ir.spec import spec
-from gradtape.runtime.counters import counters
-from gradtape.tensor.modes import compiled_first
+from gradtape.export import ExportedProgram, exported
+from gradtape.libraries import compiled_first
+from gradtape.pytree import unflatten
 
-# How a gradient travels in the results of a program.
-DENSE, ROWS, NONE = "dense", "rows", "none"
 # The position of a replica that has no state yet.
 UNKNOWN = -1
 
@@ -87,43 +78,26 @@ def gradients_of(
 
 def gradient_program(
     loss: Callable[..., Any], model: Any, batch: Sequence[np.ndarray]
-) -> TravellingProgram:
-    """The program for batches like this one. Raises NotAProgramError where there is none."""
-    variables = model.variables
-    if not all(isinstance(part, np.ndarray) for part in batch):
-        raise NotAProgramError("the batch is not made of arrays")
-    specs = tuple(spec(tuple(each.shape), np.dtype(each.dtype)) for each in (*variables, *batch))
+) -> ExportedProgram:
+    """The program for batches like this one. Raises NotExportableError where there is none.
 
-    def call(made: Any, tensors: list[Tensor]) -> tuple[list[Any], list[str]]:
-        # Variables are inputs of the program: a read of one finds its argument.
-        for variable, tensor in zip(variables, tensors, strict=False):
-            made.bind(variable, tensor)
-        start = {id(v): made.bound(v) for v in counted(model)}
-        value, gradients = gradients_of(loss, model, tensors[len(variables) :])
-        if any(made.bound(v) is not start[id(v)] for v in counted(model)):
-            raise NotAProgramError("it counts in variables")
-        others = {id(v) for v in made.assigned()} - {id(v) for v in variables}
-        if others:
-            raise NotAProgramError("it assigns variables that are not in the model")
-        results: list[Any] = [value]
-        kinds = []
-        for gradient in gradients:
-            if gradient is None:
-                kinds.append(NONE)
-            elif isinstance(gradient, RowSparse):
-                kinds.append(ROWS)
-                results += [gradient.indices, gradient.values]
-            else:
-                kinds.append(DENSE)
-                results.append(gradient)
-        for buffer in averaged(model):
-            kinds.append(DENSE)
-            results.append(made.bound(buffer))
-        return results, kinds
+    It gives the loss, the gradients of the parameters (None, an array, or indices and values) and
+    the new values of the variables that are averaged.
+    """
+    buffers = averaged(model)
 
-    found = trace_leaves("data_parallel", call, specs, carries=True)
-    compile_ahead(found)
-    return found
+    def step(*batch: Any) -> tuple[Any, ...]:
+        value, gradients = gradients_of(loss, model, batch)
+        parts = [(g.indices, g.values) if isinstance(g, RowSparse) else g for g in gradients]
+        return value, parts, [buffer.value for buffer in buffers]
+
+    return exported(step, *batch, variables=model.variables, assigned=buffers).compile()
+
+
+def row_sparse_in(program: ExportedProgram) -> list[int]:
+    """The parameters whose gradients are row-sparse in the results of a program."""
+    _, gradients, _ = unflatten(program.result, range(program.result.count))
+    return [at for at, gradient in enumerate(gradients) if isinstance(gradient, tuple)]
 
 
 class Replica:
@@ -135,7 +109,7 @@ class Replica:
         self._seed = seed
         self._data: Any = None
         self._model: Any = None
-        self._programs: dict[Any, TravellingProgram] = {}
+        self._programs: dict[Any, ExportedProgram] = {}
         self._layout: GradientLayout | None = None
         self.position = UNKNOWN
         self._last_loss = 0.0
@@ -239,7 +213,7 @@ class Replica:
         )
         return [cost, (losses, present, rows), *pieces]
 
-    def _known(self, program: Any, shard: Shard, kernels: Any) -> TravellingProgram | None:
+    def _known(self, program: Any, shard: Shard, kernels: Any) -> ExportedProgram | None:
         """The program for the shapes of a shard; fetched once."""
         if program is None:
             return None
@@ -292,18 +266,14 @@ class Replica:
         return number, arrays, sparse
 
     def _by_program(
-        self, program: TravellingProgram, shard: Shard
+        self, program: ExportedProgram, shard: Shard
     ) -> tuple[float, list[Any], dict[int, Any]]:
         values = [variable.numpy() for variable in self._model.variables]
-        loss, *rest = program([*values, *self._batch(shard.content)])
-        arrays: list[Any] = []
-        sparse: dict[int, Any] = {}
-        parts = iter(rest)
-        for at, kind in enumerate(program.result):
-            arrays.append(np.array(next(parts)) if kind == DENSE else None)
-            if kind == ROWS:
-                sparse[at] = self._rows(at, next(parts), np.array(next(parts)))
-        return float(loss), arrays, sparse
+        loss, gradients, buffers = program(*self._batch(shard.content), variables=values)
+        rows = {at: each for at, each in enumerate(gradients) if isinstance(each, tuple)}
+        arrays = [None if at in rows else each for at, each in enumerate(gradients)]
+        sparse = {at: self._rows(at, *each) for at, each in rows.items()}
+        return float(loss), [*arrays, *buffers], sparse
 
     def reduce(self, count: int, *pieces: Any) -> np.ndarray:
         """The sum of one bucket over all shards."""

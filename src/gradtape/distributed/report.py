@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, fields
 from statistics import median
 from typing import Any
 
+from gradtape import counters
 from gradtape.config import KEPT_DURATIONS, STRAGGLER_FACTOR, STRAGGLER_TASKS
-from gradtape.runtime.counters import counters
 
 _log = logging.getLogger("gradtape.distributed")
 

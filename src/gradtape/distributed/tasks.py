@@ -10,18 +10,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from gradtape import Tensor, Variable
-from gradtape.compiler.thread_team import set_num_threads
-from gradtape.distributed import functions_sent, kernel_files, random_streams
+from gradtape import Tensor, Variable, counters, set_num_threads
+from gradtape.distributed import functions_sent, random_streams
 from gradtape.distributed.functions_sent import Sent
-from gradtape.distributed.programs import TravellingProgram
 from gradtape.distributed.report import Cost, cost_since
-from gradtape.pytree import flatten, map_leaves, unflatten
-from gradtape.runtime.counters import counters
-from gradtape.tensor.generator import Generator
-from gradtape.tensor.modes import compiled_first
+from gradtape.export import ExportedProgram, install_kernel_files
+from gradtape.libraries import compiled_first
+from gradtape.pytree import flatten, map_leaves
+from gradtape.random import Generator
 
 
 @dataclass(frozen=True)
@@ -55,16 +51,14 @@ class Settings:
 class ProgramOfItem:
     """A function of one item that travelled as programs, one for each kind of item."""
 
-    programs: tuple[TravellingProgram, ...]
+    programs: tuple[ExportedProgram, ...]
 
     def __call__(self, x: Any) -> Any:
-        leaves = flatten(as_arrays(x))[0]
-        shapes = [(tuple(leaf.shape), leaf.dtype) for leaf in leaves]
+        x = as_arrays(x)
+        shapes = [(tuple(leaf.shape), leaf.dtype) for leaf in flatten(x)[0]]
         for program in self.programs:
-            if shapes == [(of.shape, of.dtype) for of in program.arguments]:
-                # Copied out of the pool of buffers: the next item uses them again.
-                found = [np.array(array) for array in program(leaves)]
-                return unflatten(program.result, found)
+            if shapes == [(of.shape, of.dtype) for of in program.inputs]:
+                return program(x)
         raise TypeError(f"map: no program for an item of shapes {shapes}. Pass items of one kind.")
 
 
@@ -161,8 +155,8 @@ def size_of(tree: Any) -> int:
 _installed: set[str] = set()
 
 
-def install_kernels(digest: str, files: kernel_files.KernelFiles) -> None:
+def install_kernels(digest: str, files: dict[str, bytes]) -> None:
     """Put kernels of the driver into the cache of this machine, once."""
     if digest not in _installed:
         _installed.add(digest)
-        kernel_files.install(files)
+        install_kernel_files(files)

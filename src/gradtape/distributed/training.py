@@ -14,32 +14,30 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gradtape.annotated_kinds import Count, Size
-from gradtape.argument_checks import as_count
+from gradtape import Checkpointer
 from gradtape.config import GATHERED_GRADIENT_BYTES, GRADIENT_BUCKET_BYTES, WORKER_START_SECONDS
 from gradtape.distributed import (
     functions_sent,
-    kernel_files,
     random_streams,
     ray_cluster,
     ray_tasks,
 )
 from gradtape.distributed.gradient_parts import GradientLayout
-from gradtape.distributed.programs import NotAProgramError
 from gradtape.distributed.replica import (
-    ROWS,
     UNKNOWN,
     Replica,
     StaleStepError,
     assign,
     averaged,
     gradient_program,
+    row_sparse_in,
     state_variables,
     values_of,
 )
 from gradtape.distributed.report import RayMetrics, Report
 from gradtape.distributed.shards import Shard, as_array, divided
-from gradtape.training.storage.checkpointer import Checkpointer
+from gradtape.export import NotExportableError, kernel_files
+from gradtape.typing import Count, Size
 
 __all__ = ["DataParallel", "data_parallel"]
 
@@ -53,7 +51,7 @@ def data_parallel(
     model: Any,
     optimizer: Any,
     *,
-    workers: int = 2,
+    workers: Size = 2,
     shards: Size | None = None,
     data: Sequence[Any] | None = None,
     checkpoints: Checkpointer | None = None,
@@ -91,9 +89,6 @@ def data_parallel(
     A worker that dies is replaced: it gets the state of another, and the step is repeated unless it
     was taken. `report` counts that, and `print(train.report)` shows it.
     """  # noqa: E501 - rows of a table
-    workers = as_count("data_parallel: workers", workers, least=1)
-    if shards is not None:
-        shards = as_count("data_parallel: shards", shards, least=1)
     for name, thing, method in (
         ("model", model, "named_variables"),
         ("optimizer", optimizer, "slots_of"),
@@ -111,9 +106,9 @@ def data_parallel(
         data,
         checkpoints,
         random_streams.base_seed(seed),
-        as_count("data_parallel: threads", threads, least=1),
-        as_count("data_parallel: check_every", check_every),
-        as_count("data_parallel: bucket", bucket, least=1),
+        threads,
+        check_every,
+        bucket,
         address,
     )
     return DataParallel(loss, model, optimizer, options)
@@ -241,14 +236,14 @@ class DataParallel:
                 continue
             try:
                 found = gradient_program(self._loss, self.model, batch)
-            except NotAProgramError as reason:
+            except NotExportableError as reason:
                 self.report.not_a_program = str(reason)
                 self._programs.clear()
                 return None
-            rows = [at for at, kind in enumerate(found.result) if kind == ROWS]
+            rows = row_sparse_in(found)
             self._programs[shapes] = self._ray.put(found)
         if ray_tasks.needs_kernel_files(self._ray):
-            files = kernel_files.used_here()
+            files = kernel_files()
             self._kernels = (f"{self._sent.digest}-{len(self._programs)}", [self._ray.put(files)])
         return rows
 
@@ -387,9 +382,8 @@ class DataParallel:
                 time.sleep(0.05)
         return None
 
-    def resize(self, workers: int) -> None:
+    def resize(self, workers: Size) -> None:
         """Let more or fewer workers take the next steps; the results stay the same."""
-        workers = as_count("resize: workers", workers, least=1)
         self._wanted = workers
         if self._layout is None:
             return

@@ -70,7 +70,15 @@ def is_between(frame: FrameType) -> bool:
 
 
 def warn(message: str) -> None:
-    """Issue a warning that points to the innermost line that is not the library's own."""
+    """Issue a warning that points to the innermost line that is not the library's own.
+
+    >>> import warnings
+    >>> with warnings.catch_warnings(record=True) as found:
+    ...     warnings.simplefilter("always")
+    ...     gt.libraries.warn("no gradient for w")
+    >>> len(found)
+    1
+    """
     frame: FrameType | None = sys._getframe(1)
     level = 1
     while frame is not None and is_between(frame):

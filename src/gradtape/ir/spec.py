@@ -49,7 +49,11 @@ _interned: WeakTable[tuple[Shape, DType], Spec] = WeakTable()
 
 
 def spec(shape: Shape, dtype: DType) -> Spec:
-    """The one Spec with this shape and dtype."""
+    """The one Spec with this shape and dtype.
+
+    >>> gt.libraries.spec((2, 3), gt.float64)
+    float64[2,3]
+    """
     key = (shape, dtype)
     found = _interned.get(key)
     if found is None:

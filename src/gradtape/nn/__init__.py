@@ -9,7 +9,8 @@
 Names, arguments, defaults and formulas are those of Keras, where it has them.
 """
 
-from gradtape.argument_checks import check_exports as _check_exports
+from gradtape import storage as _storage
+from gradtape.libraries import check_exports as _check_exports
 from gradtape.nn import activations, initializers, losses
 from gradtape.nn.activations import (
     elu,
@@ -47,7 +48,6 @@ from gradtape.nn.losses import cross_entropy
 from gradtape.nn.module import Layer, Module
 from gradtape.nn.normalization import BatchNorm, GroupNorm
 from gradtape.nn.recurrent import GRU, LSTM, RNN, Bidirectional
-from gradtape.training.storage import registry as _registry
 
 __all__ = [
     "GRU",
@@ -99,15 +99,15 @@ __all__ = [
 ]
 
 
-_registry.register_library(
-    "nn", {_name: globals()[_name] for _name in __all__ if isinstance(globals()[_name], type)}
+_storage.register_library(
+    "gradtape.nn", {_n: globals()[_n] for _n in __all__ if isinstance(globals()[_n], type)}
 )
-_registry.register_table(
-    "gradtape.nn.activations", lambda: {n: getattr(activations, n) for n in activations.__all__}
+_storage.register_library(
+    "gradtape.nn.activations", {_n: getattr(activations, _n) for _n in activations.__all__}
 )
-_registry.register_table(
+_storage.register_library(
     "gradtape.nn.initializers",
-    lambda: {n: getattr(initializers, n) for n in initializers.__all__},
+    {_n: getattr(initializers, _n) for _n in initializers.__all__},
     makes=True,
 )
 

@@ -13,11 +13,9 @@ from typing import Any, TypeVar
 
 import gradtape as gt
 from gradtape import Tensor, relu, sigmoid, softplus, tanh
-from gradtape.argument_checks import check_exports
 from gradtape.errors import ShapeError
-from gradtape.ops.families.reductions import inexact_operand
-from gradtape.ops.families.signatures import Axes, kind_of_operand
-from gradtape.tensor import TensorLike
+from gradtape.libraries import check_exports, kind_of_operand
+from gradtape.typing import Axes, TensorLike
 
 __all__ = [
     "elu",
@@ -48,6 +46,12 @@ _SELU_ALPHA = 1.6732632423543772
 _SELU_SCALE = 1.0507009873554805
 
 
+def inexact(x: TensorLike) -> Tensor:
+    """A tensor of floats: integers and booleans become the default float."""
+    found: Tensor = gt.asarray(x)
+    return found if found.dtype.kind in "fc" else gt.cast(found, gt.default_dtype())
+
+
 def linear(x: AnyInput) -> AnyInput:
     """The argument as it is.
 
@@ -64,7 +68,7 @@ def leaky_relu(x: TensorLike, negative_slope: float = 0.2) -> Tensor:
     >>> gt.nn.leaky_relu(gt.asarray([-1.0, 2.0])).tolist()
     [-0.2, 2.0]
     """
-    x = inexact_operand(x)
+    x = inexact(x)
     return x * gt.cast(gt.where(x > 0.0, 1.0, negative_slope), x.dtype)
 
 
@@ -75,7 +79,7 @@ def elu(x: TensorLike, alpha: float = 1.0) -> Tensor:
     >>> gt.nn.elu(gt.asarray([0.0, 2.0])).tolist()
     [0.0, 2.0]
     """
-    x = inexact_operand(x)
+    x = inexact(x)
     return relu(x) + alpha * gt.expm1(gt.minimum(x, 0.0))
 
 
@@ -96,7 +100,7 @@ def gelu(x: TensorLike, approximate: bool = False) -> Tensor:
     >>> round(float(gt.nn.gelu(1.0)), 6), round(float(gt.nn.gelu(1.0, approximate=True)), 6)
     (0.841345, 0.841192)
     """
-    x = inexact_operand(x)
+    x = inexact(x)
     if approximate:
         # (1 + tanh(z)) / 2 = sigmoid(2 z), which is exact where x is far below 0.
         return x * sigmoid(math.sqrt(8.0 / math.pi) * (x + 0.044715 * (x * x * x)))
@@ -111,7 +115,7 @@ def silu(x: TensorLike) -> Tensor:
     >>> float(gt.nn.silu(0.0))
     0.0
     """
-    x = inexact_operand(x)
+    x = inexact(x)
     return x * sigmoid(x)
 
 
@@ -125,7 +129,7 @@ def mish(x: TensorLike) -> Tensor:
     >>> float(gt.nn.mish(0.0))
     0.0
     """
-    x = inexact_operand(x)
+    x = inexact(x)
     return x * tanh(softplus(x))
 
 
@@ -136,7 +140,7 @@ def hard_sigmoid(x: TensorLike) -> Tensor:
     >>> gt.nn.hard_sigmoid(gt.asarray([-4.0, 0.0, 4.0])).tolist()
     [0.0, 0.5, 1.0]
     """
-    return gt.clip(inexact_operand(x) / 6.0 + 0.5, 0.0, 1.0)
+    return gt.clip(inexact(x) / 6.0 + 0.5, 0.0, 1.0)
 
 
 @kind_of_operand
@@ -165,7 +169,7 @@ def log_softmax(x: TensorLike, axis: Axes = -1) -> Tensor:
 
 def _below_zero(name: str, x: TensorLike, axis: Axes) -> Tensor:
     """The operand less its largest element along an axis: the result is the same, and exact."""
-    x = inexact_operand(x)
+    x = inexact(x)
     if not x.ndim:
         raise ShapeError(f"{name}: a 0-d tensor has no axis to share between. Reshape it to (1,).")
     if not x.size:

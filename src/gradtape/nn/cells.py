@@ -7,16 +7,14 @@ from typing import Any
 
 import gradtape as gt
 from gradtape import Tensor
-from gradtape.annotated_kinds import Count
-from gradtape.argument_checks import as_count, check_exports
-from gradtape.dtypes import DTypeLike
 from gradtape.errors import ShapeError
+from gradtape.libraries import as_count, check_exports
 from gradtape.nn import activations, initializers
 from gradtape.nn.activations import ActivationLike
 from gradtape.nn.initializers import InitializerLike
 from gradtape.nn.layers import project
 from gradtape.nn.module import Layer, words
-from gradtape.tensor import TensorLike
+from gradtape.typing import Count, DTypeLike, TensorLike
 
 __all__ = ["GRUCell", "LSTMCell", "RNNCell"]
 

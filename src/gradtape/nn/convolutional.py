@@ -7,14 +7,13 @@ from typing import Any, ClassVar
 
 import gradtape as gt
 from gradtape import Tensor
-from gradtape.annotated_kinds import Size, Sizes
-from gradtape.argument_checks import as_count, check_exports
-from gradtape.dtypes import DTypeLike
 from gradtape.errors import ShapeError
+from gradtape.libraries import as_count, check_exports
 from gradtape.nn import activations
 from gradtape.nn.activations import ActivationLike
 from gradtape.nn.initializers import InitializerLike
 from gradtape.nn.module import Layer, words
+from gradtape.typing import DTypeLike, Size, Sizes
 
 __all__ = [
     "AvgPool1D",

@@ -22,12 +22,10 @@ import numpy as np
 
 import gradtape as gt
 from gradtape import Tensor, random
-from gradtape.annotated_kinds import Finite, NonNegative
-from gradtape.argument_checks import check_exports, checked
-from gradtape.dtypes import DTypeLike
 from gradtape.errors import ShapeError
-from gradtape.tensor import TensorLike
-from gradtape.training.storage.encode import MadeFunction
+from gradtape.libraries import check_exports, checked
+from gradtape.training.storage import MadeFunction
+from gradtape.typing import DTypeLike, Finite, NonNegative, TensorLike
 
 __all__ = [
     "constant",

@@ -8,17 +8,13 @@ from typing import Any
 
 import gradtape as gt
 from gradtape import Tensor, Variable, random
-from gradtape.annotated_kinds import NonNegative, Size
-from gradtape.argument_checks import as_count, check_exports
-from gradtape.dtypes import DTypeLike, to_inexact
 from gradtape.errors import ShapeError
+from gradtape.libraries import as_count, broadcast_shapes, check_exports, normalize_axes
 from gradtape.nn import activations
 from gradtape.nn.activations import ActivationLike
 from gradtape.nn.initializers import InitializerLike, Seed
 from gradtape.nn.module import Layer, Module, words
-from gradtape.ops.families.shapes import broadcast_shapes, normalize_axes
-from gradtape.ops.families.signatures import Axes
-from gradtape.tensor import TensorLike
+from gradtape.typing import Axes, DTypeLike, NonNegative, Size, TensorLike
 
 __all__ = ["Dense", "Dropout", "Embedding", "LayerNorm", "Sequential"]
 
@@ -242,7 +238,7 @@ class Dropout(Layer):
         draw: Any = random if self.generator is None else self.generator
         kept = gt.greater_equal(draw.uniform(shape, dtype="float32"), self.rate)
         growth = 1.0 / (1.0 - self.rate) if self.rate < 1.0 else 0.0
-        return x * (gt.cast(kept, to_inexact(x.dtype)) * growth)
+        return x * (gt.cast(kept, x.dtype) * growth)
 
     def describe(self) -> str:
         """The arguments that `repr` shows."""

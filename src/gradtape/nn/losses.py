@@ -15,15 +15,10 @@ import numpy as np
 
 import gradtape as gt
 from gradtape import Tensor
-from gradtape.annotated_kinds import Positive, Probability
-from gradtape.argument_checks import check_exports
-from gradtape.dtypes import promote
 from gradtape.errors import DtypeError, IndexRangeError, ShapeError
+from gradtape.libraries import check_exports, kind_of_operand, known_value, normalize_axis
 from gradtape.nn.activations import log_softmax
-from gradtape.ops.arrays.positions import known_value
-from gradtape.ops.families import kind_of_operand, normalize_axis
-from gradtape.ops.families.reductions import in_dtype
-from gradtape.tensor import TensorLike
+from gradtape.typing import Positive, Probability, TensorLike
 
 __all__ = [
     "binary_crossentropy",
@@ -61,8 +56,10 @@ def matched(name: str, y_true: TensorLike, y_pred: TensorLike) -> tuple[Tensor, 
             f"{name}: targets of shape {targets.shape} and predictions of shape {found.shape} "
             "differ. Reshape one of them."
         )
-    dtype = found.dtype if targets.dtype.kind in "biu" else promote(targets.dtype, found.dtype)
-    return in_dtype(targets, dtype), in_dtype(found, dtype)
+    dtype = (
+        found.dtype if targets.dtype.kind in "biu" else gt.result_type(targets.dtype, found.dtype)
+    )
+    return gt.astype(targets, dtype, copy=False), gt.astype(found, dtype, copy=False)
 
 
 def last_axis(function: Callable[..., Tensor], x: Tensor) -> Tensor:

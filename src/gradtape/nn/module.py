@@ -7,18 +7,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import gradtape as gt
-from gradtape import Tensor, Variable
-from gradtape.argument_checks import as_flag, check_exports
-from gradtape.dtypes import DType, DTypeLike, as_dtype
+from gradtape import Tensor, Variable, storage
+from gradtape.libraries import Displayed, TellsChanges, as_dtype, check_exports, read_state
 from gradtape.nn import initializers
 from gradtape.nn.initializers import InitializerLike
-from gradtape.tensor import TensorLike, saved_state
-from gradtape.tensor.display import Displayed, Fields
-from gradtape.trace import capturing
-from gradtape.trace.change_counter import TellsChanges
-from gradtape.training.storage import registry, weights
-from gradtape.training.storage.files import PathLike
-from gradtape.training.storage.weights import WeightsReport
+from gradtape.typing import DType, DTypeLike, PathLike, TensorLike
 
 __all__ = ["Layer", "Module"]
 
@@ -53,7 +46,7 @@ class Module(TellsChanges, Displayed):
         >>> gt.nn.Dropout(0.5).training
         True
         """
-        return capturing.read_state(self, "_training", f"training of {type(self).__name__}")
+        return read_state(self, "_training", f"training of {type(self).__name__}")
 
     @training.setter
     def training(self, mode: bool) -> None:
@@ -138,7 +131,7 @@ class Module(TellsChanges, Displayed):
         >>> gt.nn.Dense(1, in_features=2, kernel_initializer="ones").state_dict()["kernel"].tolist()
         [[1.0], [1.0]]
         """
-        return saved_state.state_of(self.named_variables())
+        return storage.state_of(self.named_variables())
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:
         """Assign the values of a `state_dict`. Shapes must agree, and if `strict` names too.
@@ -149,7 +142,7 @@ class Module(TellsChanges, Displayed):
         [[6.0]]
         """
         named = self.named_variables()
-        saved_state.load(type(self).__name__, named, state, self._remedy(), strict)
+        storage.load_state(type(self).__name__, named, state, strict, self._remedy())
 
     def _remedy(self) -> str:
         """The advice in an error about names or shapes that do not match."""
@@ -173,9 +166,9 @@ class Module(TellsChanges, Displayed):
         ...         print(arrays["kernel"].shape)
         (2, 1)
         """
-        weights.save_named(self.named_variables(), path)
+        storage.save_weights(self.named_variables(), path)
 
-    def load_weights(self, path: PathLike, strict: bool = True) -> WeightsReport:
+    def load_weights(self, path: PathLike, strict: bool = True) -> storage.WeightsReport:
         """Assign the values of a file by name, and report what did not match.
 
         With `strict`, anything that does not match is a `gt.errors.MismatchError`, and nothing is
@@ -188,11 +181,10 @@ class Module(TellsChanges, Displayed):
         ...     model.save_weights(path)
         ...     model.add(gt.nn.Dense(1, in_features=2))
         ...     print(model.load_weights(path, strict=False))
-        2 loaded; missing in the file: layers.1.kernel, layers.1.bias
+        2 loaded; missing: layers.1.kernel, layers.1.bias
         """
-        strict = as_flag("load_weights: strict", strict)
-        owner, named = type(self).__name__, self.named_variables()
-        return weights.load_named(owner, named, path, strict, self._remedy())
+        named = self.named_variables()
+        return storage.load_weights(type(self).__name__, named, path, strict, self._remedy())
 
     # The tree as text.
 
@@ -200,7 +192,7 @@ class Module(TellsChanges, Displayed):
         """The arguments that `repr` shows."""
         return ""
 
-    def _fields(self) -> Fields:
+    def _fields(self) -> list[tuple[str, Any]]:
         return [
             (name, found)
             if isinstance(found, Module)
@@ -224,18 +216,18 @@ class Module(TellsChanges, Displayed):
         return f"{type(self).__name__}({head}{inside}\n)"
 
 
-def _stored(cls: type, name: str) -> registry.Codec:
+def _stored(cls: type, name: str) -> storage.Codec:
     """Modules are saved as their attributes; functions among them stay where they are."""
-    return registry.Codec(
+    return storage.Codec(
         cls,
         name,
         lambda module: {"_training": module._training, **vars(module)},
-        fill=registry.take_attributes,
+        fill=storage.take_attributes,
         holds_code=True,
     )
 
 
-registry.register_family(Module, _stored)
+storage.register_family(Module, _stored)
 
 
 def _walk(root: Module) -> Iterator[tuple[str, Any]]:

@@ -6,12 +6,11 @@ from typing import Any
 
 import gradtape as gt
 from gradtape import Tensor
-from gradtape.annotated_kinds import NonNegative, Probability, Size
-from gradtape.argument_checks import as_count, check_exports
-from gradtape.dtypes import DTypeLike
 from gradtape.errors import AxisError, ShapeError
+from gradtape.libraries import as_count, check_exports
 from gradtape.nn.initializers import InitializerLike
 from gradtape.nn.module import Layer, words
+from gradtape.typing import DTypeLike, NonNegative, Probability, Size
 
 __all__ = ["BatchNorm", "GroupNorm"]
 

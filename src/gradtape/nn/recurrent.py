@@ -6,13 +6,12 @@ import copy
 from typing import Any
 
 import gradtape as gt
-from gradtape import Tensor, dtypes
-from gradtape.argument_checks import check_exports
-from gradtape.dtypes import DTypeLike
+from gradtape import Tensor
 from gradtape.errors import ShapeError
+from gradtape.libraries import check_exports
 from gradtape.nn.cells import Cell, CellState, GRUCell, LSTMCell, RNNCell, StateLike
 from gradtape.nn.module import Layer, words
-from gradtape.tensor import TensorLike
+from gradtape.typing import DTypeLike, TensorLike
 
 __all__ = ["Bidirectional", "GRU", "LSTM", "RNN"]
 
@@ -146,7 +145,7 @@ class RNN(Layer):
                 f"{self.name}: a mask of shape {mask.shape} does not fit. It needs {expected}, a "
                 "boolean for each example and step."
             )
-        mask = mask if mask.dtype.kind == "b" else gt.cast(mask, dtypes.bool)
+        mask = mask if mask.dtype.kind == "b" else gt.cast(mask, gt.bool)
         return mask if self.time_major else gt.moveaxis(mask, 0, 1)
 
     def describe(self) -> str:

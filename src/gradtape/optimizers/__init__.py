@@ -12,7 +12,8 @@ schedule or a new learning rate compiles nothing.
 True
 """
 
-from gradtape.argument_checks import check_exports as _check_exports
+from gradtape import storage as _storage
+from gradtape.libraries import check_exports as _check_exports
 from gradtape.optimizers import (
     saved_optimizer as _saved_optimizer,  # noqa: F401  # it registers
     schedules,
@@ -20,13 +21,12 @@ from gradtape.optimizers import (
 from gradtape.optimizers.clipping import Clipping as _Clipping
 from gradtape.optimizers.optimizer import Optimizer
 from gradtape.optimizers.updates import SGD, Adagrad, Adam, AdamW, RMSprop
-from gradtape.training.storage import registry as _registry
 
 __all__ = ["SGD", "Adagrad", "Adam", "AdamW", "Optimizer", "RMSprop", "schedules"]
 
 
-_registry.register_library(
-    "optimizers",
+_storage.register_library(
+    "gradtape.optimizers",
     {
         **{_name: globals()[_name] for _name in __all__ if _name != "schedules"},
         **{f"schedules.{_name}": _kind for _name, _kind in schedules.SCHEDULES.items()},

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 import gradtape as gt
 from gradtape import RowSparse, Tensor
-from gradtape.dtypes import REAL_OF
+from gradtape.libraries import TellsChanges, combined_rows
 from gradtape.optimizers.pairs import VariablePair
-from gradtape.optimizers.rows import combined
-from gradtape.trace.change_counter import TellsChanges
 
 NAMES = ("clipnorm", "clipvalue", "global_clipnorm")
 
@@ -43,7 +43,7 @@ class Clipping(TellsChanges):
         if all(getattr(self, name) is None for name in NAMES):
             return list(pairs)
         ready = [
-            (combined(g) if isinstance(g, RowSparse) else g, variable) for g, variable in pairs
+            (combined_rows(g) if isinstance(g, RowSparse) else g, variable) for g, variable in pairs
         ]
         if self.clipvalue is not None:
             bound = float(self.clipvalue)
@@ -74,8 +74,7 @@ def _root(squares: Tensor) -> Tensor:
 
 def _shortened(gradient: Tensor, size: Tensor, bound: float) -> Tensor:
     factor = bound / gt.maximum(size, bound)
-    dtype = REAL_OF[gradient.dtype]
-    factor = factor if factor.dtype == dtype else gt.cast(factor, dtype)
+    factor = gt.astype(factor, np.finfo(gradient.dtype).dtype, copy=False)
     return _mapped(gradient, lambda x: x * factor)
 
 

@@ -11,18 +11,13 @@ from typing import Any, Concatenate, ParamSpec, TypedDict, TypeVar
 import numpy as np
 
 import gradtape as gt
-from gradtape import GradientTape, RowSparse, Tensor, Variable
-from gradtape.annotated_kinds import NonNegative
-from gradtape.argument_checks import check_exports
-from gradtape.dtypes import REAL_OF, DType
+from gradtape import GradientTape, RowSparse, Tensor, Variable, storage
 from gradtape.errors import MismatchError
+from gradtape.libraries import TellsChanges, check_exports, tape_records, update_rows
 from gradtape.optimizers.clipping import Clipping
 from gradtape.optimizers.pairs import as_pairs, check_variables, connected
 from gradtape.optimizers.rate import LearningRate, Rate, as_rate, rate_config, rate_now
-from gradtape.optimizers.rows import update_rows
-from gradtape.tensor import TensorLike, saved_state
-from gradtape.trace.change_counter import TellsChanges
-from gradtape.trace.recording import state
+from gradtape.typing import DType, NonNegative, TensorLike
 
 __all__ = ["Optimizer"]
 
@@ -314,9 +309,9 @@ class Optimizer(TellsChanges):
         numbers = (learning_rate, *self.rates(learning_rate, step))
         by_dtype: dict[DType, list[Tensor]] = {}
         for gradient, variable in pairs:
-            dtype = REAL_OF[variable.dtype]
+            dtype = np.finfo(variable.dtype).dtype
             if dtype not in by_dtype:
-                by_dtype[dtype] = [n if n.dtype == dtype else gt.cast(n, dtype) for n in numbers]
+                by_dtype[dtype] = [gt.astype(n, dtype, copy=False) for n in numbers]
             rate, *rates = by_dtype[dtype]
             weight = variable.value
             if self.weight_decay and self._decays(variable):
@@ -378,7 +373,7 @@ class Optimizer(TellsChanges):
         >>> {name: array.item() for name, array in optimizer.state_dict().items()}
         {'iterations': 0, 'learning_rate': 0.1}
         """
-        return saved_state.state_of(self.named_variables())
+        return storage.state_of(self.named_variables())
 
     def load_state_dict(self, state: Mapping[str, TensorLike]) -> None:
         """Restore the state that `state_dict` returned; names and shapes must be the same.
@@ -389,7 +384,7 @@ class Optimizer(TellsChanges):
         (7, 0.5)
         """
         remedy = "Call build(variables) first, with the variables of the saved optimizer."
-        saved_state.load(self.name, self.named_variables(), state, remedy)
+        storage.load_state(self.name, self.named_variables(), state, remedy=remedy)
 
     def __repr__(self) -> str:
         arguments = ", ".join(f"{name}={value!r}" for name, value in self.get_config().items())
@@ -454,7 +449,7 @@ def root(x: Tensor) -> Tensor:
     Under a tape its derivative is 0 at 0, not infinite: there the moment comes from a gradient of
     0, and a formula that divides by root plus epsilon is smooth.
     """
-    return gt.where(gt.equal(x, 0.0), 0.0, gt.sqrt(x)) if state.tapes else gt.sqrt(x)
+    return gt.where(gt.equal(x, 0.0), 0.0, gt.sqrt(x)) if tape_records() else gt.sqrt(x)
 
 
 check_exports(globals(), __all__)

@@ -8,8 +8,8 @@ from typing import Any
 import gradtape as gt
 from gradtape import RowSparse, Tensor, Variable
 from gradtape.errors import DtypeError, ShapeError
-from gradtape.ir.origin import warn
-from gradtape.tensor import TensorLike
+from gradtape.libraries import warn
+from gradtape.typing import TensorLike
 
 VariablePair = tuple[Tensor, Variable]
 

@@ -12,8 +12,7 @@ import gradtape as gt
 from gradtape import Tensor, Variable
 from gradtape.errors import ShapeError
 from gradtape.optimizers import schedules
-from gradtape.tensor import TensorLike
-from gradtape.tensor.operators import Operators
+from gradtape.typing import TensorLike
 
 Rate = Variable | Tensor | Callable[[Any], TensorLike]
 # Users may also pass a number, or the configuration of a schedule.
@@ -34,7 +33,7 @@ def as_rate(
         return _scalar(rate)
     if isinstance(rate, dict):
         return schedules.from_config(rate)
-    if callable(rate) and not isinstance(rate, Operators):
+    if callable(rate):
         return rate
     try:
         number = float(rate)
@@ -75,7 +74,7 @@ def rate_now(rate: Rate, step: Tensor) -> Tensor:
         if type(found) in (int, float):
             return gt.asarray(float(found), dtype=gt.float64)
         found = _scalar(gt.asarray(found))
-    return found if found.dtype == gt.float64 else gt.cast(found, gt.float64)
+    return gt.astype(found, gt.float64, copy=False)
 
 
 def rate_config(rate: Rate) -> object:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradtape import Tensor, Variable
+from gradtape import Tensor, Variable, storage
 from gradtape.errors import MismatchError
 from gradtape.optimizers.optimizer import Optimizer
-from gradtape.training.storage import registry
-from gradtape.training.storage.encode import Owner
+from gradtape.training.storage import VariableOwner
 
 # Attributes that name variables by number, or that a process keeps for itself.
 _NOT_SAVED = ("_slots", "_loaded_slots", "_undecayed", "_warned")
@@ -21,15 +20,15 @@ def _attributes(optimizer: Optimizer) -> dict[str, Any]:
 def _take_apart(optimizer: Optimizer) -> dict[str, Any]:
     """The state: attributes, and slots with the variables that they belong to."""
     group = id(optimizer)
-    slots: list[Any] = [(Owner(n, group), cells) for n, cells in optimizer._slots.items()]
+    slots: list[Any] = [(VariableOwner(n, group), cells) for n, cells in optimizer._slots.items()]
     return {
         "attributes": _attributes(optimizer),
         "slots": slots + [(None, cells) for cells in optimizer._loaded_slots],
-        "undecayed": [Owner(number, group) for number in sorted(optimizer._undecayed)],
+        "undecayed": [VariableOwner(number, group) for number in sorted(optimizer._undecayed)],
     }
 
 
-def _fill(optimizer: Optimizer, state: dict[str, Any]) -> registry.Change:
+def _fill(optimizer: Optimizer, state: dict[str, Any]) -> storage.Change:
     """The change by which an optimiser takes a state; slots that it has stay, with new values."""
     slots: dict[int, tuple[Variable, ...]] = {}
     loaded: list[tuple[Variable, ...]] = []
@@ -61,7 +60,7 @@ def _fill(optimizer: Optimizer, state: dict[str, Any]) -> registry.Change:
         "_undecayed": {owner.variable.number for owner in state["undecayed"]},
         "_warned": set(),
     }
-    change = registry.take_attributes(optimizer, attributes)
+    change = storage.take_attributes(optimizer, attributes)
     cells = [cell for cell, _ in assigned]
     before = [cell._handle for cell in cells]
 
@@ -74,11 +73,11 @@ def _fill(optimizer: Optimizer, state: dict[str, Any]) -> registry.Change:
         Variable.hold_again(cells, before)
         change.undo()
 
-    return registry.Change(apply, undo)
+    return storage.Change(apply, undo)
 
 
-def _stored(cls: type, name: str) -> registry.Codec:
-    return registry.Codec(
+def _stored(cls: type, name: str) -> storage.Codec:
+    return storage.Codec(
         cls,
         name,
         _take_apart,
@@ -93,4 +92,4 @@ def _stored(cls: type, name: str) -> registry.Codec:
     )
 
 
-registry.register_family(Optimizer, _stored)
+storage.register_family(Optimizer, _stored)

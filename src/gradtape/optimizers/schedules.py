@@ -18,11 +18,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import gradtape as gt
-from gradtape import Tensor
-from gradtape.annotated_kinds import NonNegative, Positive
-from gradtape.argument_checks import check_exports
-from gradtape.tensor import TensorLike
-from gradtape.training.storage import registry
+from gradtape import Tensor, storage
+from gradtape.libraries import check_exports
+from gradtape.typing import NonNegative, Positive, TensorLike
 
 __all__ = [
     "CosineDecay",
@@ -65,13 +63,13 @@ class LearningRateSchedule:
         return cls(**config)
 
 
-registry.register_family(
+storage.register_family(
     LearningRateSchedule,
-    lambda cls, name: registry.Codec(
+    lambda cls, name: storage.Codec(
         cls,
         name,
         lambda schedule: dict(vars(schedule)),
-        fill=registry.take_attributes,
+        fill=storage.take_attributes,
         holds_code=True,
     ),
 )

@@ -6,8 +6,7 @@ from typing import Unpack
 
 import gradtape as gt
 from gradtape import RowSparse, Tensor
-from gradtape.annotated_kinds import Decay, NonNegative, Probability
-from gradtape.argument_checks import check_exports
+from gradtape.libraries import add_to_rows, check_exports
 from gradtape.optimizers.optimizer import (
     ArgumentsAfterDecay,
     Optimizer,
@@ -17,7 +16,7 @@ from gradtape.optimizers.optimizer import (
     with_shared_arguments,
 )
 from gradtape.optimizers.rate import LearningRate
-from gradtape.optimizers.rows import add_to_rows
+from gradtape.typing import Decay, NonNegative, Probability
 
 __all__ = ["Adagrad", "Adam", "AdamW", "RMSprop", "SGD"]
 

@@ -11,7 +11,7 @@ Other packages import:
 - `modes`: the eager and the deterministic mode;
 - `generator`: `Generator` of random numbers, which `gradtape.random` draws from;
 - `array_api`: the dtype and device functions of the array API standard;
-- `saved_state`: variables by name, saved and loaded.
+- `row_updates`: rows of tables, read, summed and replaced.
 """
 
 from gradtape.tensor.row_sparse import RowSparse

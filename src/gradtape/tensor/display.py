@@ -15,7 +15,14 @@ Fields = Sequence[tuple[str | None, Any]]
 
 
 class Displayed:
-    """Shows itself in notebooks, rich and treescope, by `_fields`."""
+    """Shows itself in notebooks, rich and treescope, by `_fields`.
+
+    >>> class Point(gt.libraries.Displayed):
+    ...     def _fields(self):
+    ...         return [("x", 1.0)]
+    >>> "Point" in Point()._repr_html_()
+    True
+    """
 
     __slots__ = ()
 

@@ -22,7 +22,7 @@ import operator as _operator
 import sys as _sys
 from typing import Any
 
-from gradtape.argument_checks import check_exports as _check_exports
+from gradtape.libraries import check_exports as _check_exports
 from gradtape.tf import (
     autodiff,
     bitwise,

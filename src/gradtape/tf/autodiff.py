@@ -1,6 +1,6 @@
 """Forward mode and the tape: `tf.autodiff`."""
 
-from gradtape.argument_checks import check_exports as _check_exports
+from gradtape.libraries import check_exports as _check_exports
 from gradtape.tf.programs.tape import ForwardAccumulator, GradientTape
 
 __all__ = ["ForwardAccumulator", "GradientTape"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gradtape as gt
-from gradtape.argument_checks import check_exports as _check_exports
+from gradtape.libraries import check_exports as _check_exports
 from gradtape.ops.elementwise import arithmetic as core
 from gradtape.tf.base.operators import Binary
 from gradtape.tf.ops import elementwise

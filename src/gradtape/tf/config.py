@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from gradtape.annotated_kinds import Count
-from gradtape.argument_checks import check_exports as _check_exports
 from gradtape.compiler.thread_team import get_num_threads, set_num_threads
+from gradtape.libraries import check_exports as _check_exports
 from gradtape.tf.programs.function import Switch
+from gradtape.typing import Count
 
 __all__ = [
     "PhysicalDevice",

@@ -1,6 +1,6 @@
 """Datasets: `tf.data`."""
 
-from gradtape.argument_checks import check_exports as _check_exports
+from gradtape.libraries import check_exports as _check_exports
 from gradtape.tf.programs import datasets as _datasets
 from gradtape.tf.programs.datasets import *
 

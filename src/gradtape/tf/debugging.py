@@ -1,6 +1,6 @@
 """Assertions about tensors: `tf.debugging`."""
 
-from gradtape.argument_checks import check_exports as _check_exports
+from gradtape.libraries import check_exports as _check_exports
 from gradtape.tf.programs import assertions as _assertions
 from gradtape.tf.programs.assertions import *
 

@@ -1,6 +1,6 @@
 """Element types and casts: `tf.dtypes`."""
 
-from gradtape.argument_checks import check_exports as _check_exports
+from gradtape.libraries import check_exports as _check_exports
 from gradtape.tf.base import casting as _casting, dtypes as _dtypes
 from gradtape.tf.base.casting import *
 from gradtape.tf.base.dtypes import *

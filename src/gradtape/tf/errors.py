@@ -1,6 +1,6 @@
 """Exceptions under TensorFlow's names: `tf.errors`."""
 
-from gradtape.argument_checks import check_exports as _check_exports
+from gradtape.libraries import check_exports as _check_exports
 from gradtape.tf.base import errors as _errors
 from gradtape.tf.base.errors import *
 

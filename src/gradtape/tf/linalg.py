@@ -1,6 +1,6 @@
 """Linear algebra: `tf.linalg`."""
 
-from gradtape.argument_checks import check_exports as _check_exports
+from gradtape.libraries import check_exports as _check_exports
 from gradtape.tf.ops import diagonals as _diagonals, factors as _factors, matrices as _matrices
 from gradtape.tf.ops.creation import eye
 from gradtape.tf.ops.diagonals import *

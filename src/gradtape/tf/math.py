@@ -1,6 +1,6 @@
 """Mathematical functions: `tf.math`."""
 
-from gradtape.argument_checks import check_exports as _check_exports
+from gradtape.libraries import check_exports as _check_exports
 from gradtape.tf.ops import (
     elementwise as _elementwise,
     gamma as _gamma,

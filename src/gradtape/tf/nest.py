@@ -1,6 +1,6 @@
 """Nests of lists, tuples and dicts: `tf.nest`."""
 
-from gradtape.argument_checks import check_exports as _check_exports
+from gradtape.libraries import check_exports as _check_exports
 from gradtape.tf.base import nest as _nest
 from gradtape.tf.base.nest import *
 

@@ -1,6 +1,6 @@
 """Neural-network functions: `tf.nn`."""
 
-from gradtape.argument_checks import check_exports as _check_exports
+from gradtape.libraries import check_exports as _check_exports
 from gradtape.tf.ops import convolution as _convolution, neural as _neural, windows as _windows
 from gradtape.tf.ops.convolution import *
 from gradtape.tf.ops.elementwise import sigmoid, softplus, softsign, tanh

@@ -1,6 +1,6 @@
 """Random numbers: `tf.random`."""
 
-from gradtape.argument_checks import check_exports as _check_exports
+from gradtape.libraries import check_exports as _check_exports
 from gradtape.tf.ops import random_numbers as _random_numbers
 from gradtape.tf.ops.random_numbers import *
 

@@ -1,6 +1,6 @@
 """Discrete Fourier transforms: `tf.signal`."""
 
-from gradtape.argument_checks import check_exports as _check_exports
+from gradtape.libraries import check_exports as _check_exports
 from gradtape.tf.ops import fourier as _fourier
 from gradtape.tf.ops.fourier import *
 

@@ -1,6 +1,6 @@
 """Derivatives by differences, and test cases that compare tensors: `tf.test`."""
 
-from gradtape.argument_checks import check_exports as _check_exports
+from gradtape.libraries import check_exports as _check_exports
 from gradtape.tf.programs import testing as _testing
 from gradtape.tf.programs.testing import *
 

@@ -1,6 +1,6 @@
 """Checkpoints, and the optimizers of TensorFlow 1: `tf.train`."""
 
-from gradtape.argument_checks import check_exports as _check_exports
+from gradtape.libraries import check_exports as _check_exports
 from gradtape.tf.programs import checkpoints as _checkpoints
 from gradtape.tf.programs.checkpoints import *
 from gradtape.tf.v1 import train as _train

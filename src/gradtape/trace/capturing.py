@@ -8,7 +8,12 @@ from gradtape.trace.recording import Recording, state
 
 
 def read_state(thing: object, name: str, label: str) -> Any:
-    """Read an attribute that may change between calls: a replay checks it in every call."""
+    """Read an attribute that may change between calls: a replay checks it in every call.
+
+    >>> layer = gt.nn.Dropout(0.5)
+    >>> gt.libraries.read_state(layer, "_training", "training of the layer")
+    True
+    """
     capture = capturing(state.recording)
     if capture is None:
         return getattr(thing, name)

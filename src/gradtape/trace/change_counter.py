@@ -14,7 +14,10 @@ changes = array.array("q", [0])
 
 
 def tell_change() -> None:
-    """Announce a change."""
+    """Announce a change.
+
+    >>> gt.libraries.tell_change()
+    """
     changes[0] += 1
 
 

@@ -9,7 +9,7 @@ this one.
 [[0.0, 1.0, 2.0, 3.0], [4.0, 5.0]]
 """
 
-from gradtape.argument_checks import check_exports as _check_exports
+from gradtape.libraries import check_exports as _check_exports
 from gradtape.training.batches import Batches
 from gradtape.training.early_stopping import EarlyStopping
 from gradtape.training.history import History

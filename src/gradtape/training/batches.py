@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from gradtape import Tensor, Variable, pytree
-from gradtape.argument_checks import as_count, as_flag, check_exports
-from gradtape.errors import ShapeError, shown
-from gradtape.tensor.generator import Generator
+from gradtape.errors import ShapeError
+from gradtape.libraries import as_count, check_exports, shown
+from gradtape.random import Generator
 from gradtape.training.storage import registry
+from gradtape.typing import Size
 
 __all__ = ["Batches"]
 
@@ -34,7 +35,7 @@ class Batches:
     """
 
     def __init__(
-        self, arrays: Any, batch_size: int = 32, shuffle: Shuffle = None, drop_last: bool = False
+        self, arrays: Any, batch_size: Size = 32, shuffle: Shuffle = None, drop_last: bool = False
     ) -> None:
         leaves, self._structure = pytree.flatten(arrays)
         self._leaves = [_rows(leaf) for leaf in leaves]
@@ -45,8 +46,8 @@ class Batches:
                 "least one."
             )
         (self.length,) = lengths
-        self.batch_size = as_count("Batches: batch_size", batch_size, least=1)
-        self.drop_last = as_flag("Batches: drop_last", drop_last)
+        self.batch_size = int(batch_size)
+        self.drop_last = bool(drop_last)
         self.epoch = 0
         self.position = 0
         self._key = _key(shuffle)

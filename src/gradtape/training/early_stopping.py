@@ -8,13 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gradtape import Tensor
-from gradtape.annotated_kinds import Count, NonNegative
-from gradtape.argument_checks import check_exports
-from gradtape.ir.spec import spec
-from gradtape.trace.value import Value
+from gradtape.libraries import check_exports, tensor_on_array
 from gradtape.training.storage.decode import tree_into
 from gradtape.training.storage.encode import Snapshot, snapshot
+from gradtape.typing import Count, NonNegative
 
 __all__ = ["EarlyStopping"]
 
@@ -82,7 +79,7 @@ class BestEpoch:
         """What a checkpoint holds of it."""
         kept = self.kept
         text = None if kept is None else json.dumps([kept.tree, kept.objects])
-        arrays = {} if kept is None else {n: _shared(a) for n, a in kept.arrays.items()}
+        arrays = {} if kept is None else {n: tensor_on_array(a) for n, a in kept.arrays.items()}
         return {"best": self.best, "waited": self.waited, "text": text, "arrays": [arrays]}
 
     def take(self, saved: Mapping[str, Any]) -> None:
@@ -92,11 +89,6 @@ class BestEpoch:
             tree, objects = json.loads(saved["text"])
             arrays = {name: array.numpy() for name, array in saved["arrays"][0].items()}
             self.kept = Snapshot(tree, objects, arrays)
-
-
-def _shared(array: Any) -> Tensor:
-    """An array that nobody changes, as a tensor on the same memory."""
-    return Tensor(None, None, Value(array, spec(array.shape, array.dtype)))
 
 
 check_exports(globals(), __all__)

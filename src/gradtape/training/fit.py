@@ -12,18 +12,15 @@ from typing import Any
 import numpy as np
 
 from gradtape import Tensor, Variable, pytree
-from gradtape.annotated_kinds import Count, Size
-from gradtape.argument_checks import check_exports, check_function
 from gradtape.config import PROGRESS_INTERVAL
-from gradtape.errors import DtypeError, ShapeError, is_of_this_line, shown
-from gradtape.progress import Choice
-from gradtape.tensor.modes import compiled_first
+from gradtape.libraries import as_real, check_exports, check_function, compiled_first, shown
 from gradtape.training.batches import Batches, Shuffle, Stream
 from gradtape.training.early_stopping import BestEpoch, EarlyStopping
 from gradtape.training.history import History
 from gradtape.training.progress import Epochs
 from gradtape.training.read_ahead import ReadAhead
 from gradtape.training.storage.checkpointer import Checkpointer
+from gradtape.typing import Count, ProgressChoice, Size
 
 __all__ = ["fit"]
 
@@ -47,7 +44,7 @@ def fit(
     checkpoints: Any = None,
     resume: bool = True,
     read_ahead: Count | None = None,
-    progress: Choice = "auto",
+    progress: ProgressChoice = "auto",
 ) -> History:
     """Call a step on every batch of the data, epoch after epoch, and return the history.
 
@@ -160,8 +157,8 @@ class _BatchMeans:
 
     def numbers(self) -> dict[str, list[float]]:
         """The values as floats."""
-        for values in self.values.values():
-            values[self._seen :] = [_number(value) for value in values[self._seen :]]
+        for name, values in self.values.items():
+            values[self._seen :] = [as_real(f"fit: {name}", x) for x in values[self._seen :]]
         self._seen = len(self.counts)
         return self.values
 
@@ -177,19 +174,7 @@ class _BatchMeans:
     def latest(self) -> float | None:
         """The loss of the last batch."""
         values = self.values.get("loss")
-        return _number(values[-1]) if values else None
-
-
-def _number(value: Any) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError) as error:
-        if not is_of_this_line(error) and not isinstance(error, (ShapeError, DtypeError)):
-            raise
-        raise TypeError(
-            f"fit: the step returned {shown(value)}. Return the loss, a 0-d tensor, or a dict of "
-            "such numbers."
-        ) from None
+        return as_real("fit: loss", values[-1]) if values else None
 
 
 @dataclass

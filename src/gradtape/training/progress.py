@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gradtape.config import PROGRESS_INTERVAL
-from gradtape.progress import Choice, Progress, chosen, style_of
+from gradtape.libraries import Progress, checked_progress, progress_style
+from gradtape.typing import ProgressChoice
 
 
 class Epochs:
     """The bar of the current epoch; the line that it leaves is shown on files, too."""
 
-    def __init__(self, choice: Choice) -> None:
-        self._choice = chosen("fit: progress=", choice)
+    def __init__(self, choice: ProgressChoice) -> None:
+        self._choice = checked_progress("fit: progress=", choice)
         self._bar: Progress | None = None
         self._title = ""
         # "auto" has no bar where nothing is a terminal, but lines: a log wants to know the losses.
         # Where the process or the caller wants no progress, or is told by calls, there are none.
-        style = style_of(True if self._choice == "auto" else self._choice)
+        style = progress_style(True if self._choice == "auto" else self._choice)
         self._lines = style in ("rich", "plain")
 
     def begin(self, epoch: int, epochs: int, batches: int) -> None:

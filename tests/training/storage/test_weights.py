@@ -30,7 +30,7 @@ def test_strict_names_every_difference_and_changes_nothing(tmp_path):
     model.save_weights(path)
     with pytest.raises(gt.errors.MismatchError) as caught:
         other.load_weights(path)
-    for words in ("missing in the file: extra", "only in the file: layers.1.kernel, layers.1.bias",
+    for words in ("missing: extra", "unexpected: layers.1.kernel, layers.1.bias",
                   "layers.0.kernel has shape (3, 4) there and (3, 5) here"):  # fmt: skip
         assert words in str(caught.value)
     for name, array in other.state_dict().items():

@@ -86,6 +86,9 @@ def known_value(x: Any) -> Any:
     """The array of a tensor that is computed already, or None.
 
     None also during a capture, because a replay may have another value there.
+
+    >>> gt.libraries.known_value(gt.asarray([1.0, 2.0]))
+    array([1., 2.])
     """
     computed = getattr(x, "computed", None)
     if type(computed) is not Value or state.recording.capturing:

@@ -18,7 +18,11 @@ Ints = tuple[int, ...]
 
 
 def broadcast_shapes(name: str, shapes: Iterable[Shape]) -> Shape:
-    """The common shape, or the error that names the first axis that disagrees."""
+    """The common shape, or the error that names the first axis that disagrees.
+
+    >>> gt.libraries.broadcast_shapes("where", [(3, 1), (4,)])
+    (3, 4)
+    """
     shapes = list(shapes)
     result: Shape = ()
     for shape in shapes:
@@ -43,7 +47,11 @@ def _broadcast_pair(name: str, left: Shape, right: Shape, shapes: list[Shape]) -
 
 
 def normalize_axis(name: str, axis: Any, ndim: int) -> int:
-    """The axis as a non-negative int, or an error that names the allowed range."""
+    """The axis as a non-negative int, or an error that names the allowed range.
+
+    >>> gt.libraries.normalize_axis("softmax", -1, 3)
+    2
+    """
     if type(axis) is int and -ndim <= axis < ndim:
         return axis % ndim
     try:
@@ -74,7 +82,11 @@ def listed(value: Any) -> Any:
 
 
 def normalize_axes(name: str, axis: Any, ndim: int) -> tuple[int, ...]:
-    """A sorted tuple of non-negative axes; None means all axes."""
+    """A sorted tuple of non-negative axes; None means all axes.
+
+    >>> gt.libraries.normalize_axes("softmax", (-1, 0), 3)
+    (0, 2)
+    """
     if axis is None:
         return tuple(range(ndim))
     if type(axis) is int and -ndim <= axis < ndim:

@@ -138,7 +138,14 @@ class PartingFunction(Protocol[Rest]):
 def kind_of_operand(
     function: Callable[Concatenate[TensorLike, Rest], Tensor],
 ) -> TensorFunction[Rest]:
-    """The result is a Node, Tensor or subclass, like the operand."""
+    """The result is a Node, Tensor or subclass, like the operand.
+
+    >>> @gt.libraries.kind_of_operand
+    ... def twice(x):
+    ...     return 2.0 * x
+    >>> float(twice(gt.asarray(1.0)))
+    2.0
+    """
     return function  # type: ignore[return-value]
 
 

@@ -7,8 +7,8 @@ import builtins
 import numpy as np
 
 import gradtape as gt
-from gradtape.argument_checks import check_exports
 from gradtape.errors import DtypeError
+from gradtape.libraries import check_exports
 from gradtape.tf.base.conversion import common, convert
 from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.dtypes import as_dtype

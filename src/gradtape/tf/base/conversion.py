@@ -14,8 +14,8 @@ import numpy as np
 import gradtape as gt
 from gradtape import Variable
 from gradtape.annotated_kinds import is_integer
-from gradtape.argument_checks import check_exports
-from gradtape.errors import DtypeError, ShapeError, shown
+from gradtape.errors import DtypeError, ShapeError
+from gradtape.libraries import check_exports, shown
 from gradtape.tensor import tensor as core
 from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.dtypes import DType, as_dtype, of_numpy

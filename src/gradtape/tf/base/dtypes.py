@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from gradtape import dtypes as core
-from gradtape.argument_checks import check_exports
-from gradtape.errors import DtypeError, shown
+from gradtape.errors import DtypeError
+from gradtape.libraries import check_exports, shown
 
 __all__ = [
     "DType",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gradtape.argument_checks import check_exports
 from gradtape.errors import ArgumentError, NotRecordingError, UndefinedRuleError
+from gradtape.libraries import check_exports
 
 __all__ = [
     "AbortedError",

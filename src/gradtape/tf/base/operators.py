@@ -14,7 +14,7 @@ import numpy as np
 import gradtape as gt
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.interop.numpy_protocols.ufuncs import array_ufunc
-from gradtape.ops.arrays.positions import known_value
+from gradtape.libraries import known_value
 from gradtape.ops.elementwise import arithmetic, complexes, unary as elementwise
 from gradtape.ops.matrices import contraction
 from gradtape.tf.base.conversion import common, convert, refuse_mixture

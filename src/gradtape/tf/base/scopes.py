@@ -6,7 +6,7 @@ import contextlib
 import threading
 from collections.abc import Iterator
 
-from gradtape.argument_checks import check_exports
+from gradtape.libraries import check_exports
 
 __all__ = ["get_current_name_scope", "name_scope"]
 

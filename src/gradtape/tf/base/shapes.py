@@ -8,11 +8,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from gradtape.annotated_kinds import Count
-from gradtape.argument_checks import check_exports
-from gradtape.errors import ShapeError, shown
-from gradtape.ops.families.shapes import broadcast_shapes
+from gradtape.errors import ShapeError
+from gradtape.libraries import broadcast_shapes, check_exports, shown
 from gradtape.tf.base.dtypes import DType, as_dtype, float32
+from gradtape.typing import Count
 
 __all__ = ["TensorShape", "TensorSpec", "broadcast_static_shape"]
 

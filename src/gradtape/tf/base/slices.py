@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from gradtape import RowSparse
-from gradtape.argument_checks import check_exports
-from gradtape.ir.spec import Spec, spec
+from gradtape.ir.spec import Spec
+from gradtape.libraries import check_exports, spec
 from gradtape.tensor.row_sparse import KeptAsRows
 from gradtape.tf.base.conversion import as_shape, convert
 from gradtape.tf.base.dtypes import DType

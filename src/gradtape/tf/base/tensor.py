@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from gradtape.argument_checks import check_exports
-from gradtape.ir.origin import warn
+from gradtape.libraries import check_exports, warn
 from gradtape.pytree import flatten, unflatten
 from gradtape.tensor import tensor as core
 from gradtape.tensor.tensor_view import TensorView
@@ -183,7 +182,7 @@ class Tensor(core.Tensor):
 
 
 Tensor.result_class = Tensor.view_class = Tensor
-registry.register_library("tf", {"Tensor": Tensor})
+registry.register_library("gradtape.tf", {"Tensor": Tensor})
 
 
 class Reference:

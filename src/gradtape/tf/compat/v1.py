@@ -8,7 +8,7 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from gradtape.argument_checks import check_exports
+from gradtape.libraries import check_exports
 from gradtape.tf.base.scopes import name_scope
 from gradtape.tf.base.suggestions import face, missing
 from gradtape.tf.ops.elementwise import log

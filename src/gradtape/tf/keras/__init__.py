@@ -7,7 +7,7 @@
 TensorShape([5, 1])
 """
 
-from gradtape.argument_checks import check_exports as _check_exports
+from gradtape.libraries import check_exports as _check_exports
 from gradtape.tf.keras import (
     activations,
     backend,

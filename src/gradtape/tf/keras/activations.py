@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from gradtape.annotated_kinds import Bound
-from gradtape.argument_checks import check_exports
+from gradtape import split
+from gradtape.libraries import check_exports
 from gradtape.nn import activations as core
-from gradtape.ops.arrays.joining import split
 from gradtape.ops.elementwise import arithmetic, unary as elementwise
 from gradtape.tf import nn
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.base.dispatch import documented, operation
 from gradtape.tf.ops import elementwise as functions
+from gradtape.typing import Bound
 
 if TYPE_CHECKING:
     from types import FunctionType

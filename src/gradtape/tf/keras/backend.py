@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradtape.argument_checks import check_exports
+from gradtape.libraries import check_exports
 from gradtape.tf.keras.layers.base import _counts
 
 __all__ = ["clear_session", "epsilon", "floatx", "get_uid", "image_data_format"]

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.annotated_kinds import Count, Decay, Finite, NonNegative
-from gradtape.argument_checks import check_exports
+from gradtape.libraries import check_exports
 from gradtape.tf.keras import metrics as all_metrics
+from gradtape.typing import Count, Decay, Finite, NonNegative
 
 __all__ = [
     "Callback",

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gradtape.annotated_kinds import NonNegative, Probability
-from gradtape.argument_checks import check_exports
-from gradtape.ops.elementwise.arithmetic import clip
-from gradtape.ops.elementwise.unary import relu, sqrt, square
-from gradtape.ops.reductions.reduction import sum as total
+from gradtape import clip, relu, sqrt, square, sum as total
+from gradtape.libraries import check_exports
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.base.types import Axis
+from gradtape.typing import NonNegative, Probability
 
 if TYPE_CHECKING:
     from gradtape.tf.base.tensor import Tensor

@@ -7,14 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.annotated_kinds import Count, Size
-from gradtape.argument_checks import check_exports
-from gradtape.errors import shown
-from gradtape.ops.families.shapes import normalize_axis
+from gradtape.libraries import check_exports, normalize_axis, shown
 from gradtape.tf import random
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.keras.batches import pack, unpack
 from gradtape.tf.ops.indexing import one_hot
+from gradtape.typing import Count, Size
 
 __all__ = [
     "PyDataset",

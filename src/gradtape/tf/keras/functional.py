@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradtape.annotated_kinds import Size
-from gradtape.argument_checks import check_exports
+from gradtape.libraries import check_exports
 from gradtape.pytree import flatten, unflatten
 from gradtape.tf.base.dispatch import graphs
 from gradtape.tf.base.dtypes import float32
 from gradtape.tf.keras.layers.base import Layer
 from gradtape.tf.v1.symbolic import Placeholder, Run, Symbolic, picked, running, symbolic_parts
+from gradtape.typing import Size
 
 __all__ = ["Input"]
 

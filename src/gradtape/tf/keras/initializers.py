@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from gradtape.argument_checks import check_exports
+from gradtape.libraries import check_exports
 from gradtape.nn import initializers as core
 from gradtape.ops.arrays.creation import eye
 from gradtape.tf.base.conversion import as_shape, convert

@@ -6,22 +6,26 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
-from gradtape.annotated_kinds import Probability
-from gradtape.argument_checks import check_exports
-from gradtape.errors import ShapeError
-from gradtape.nn import losses as core
-from gradtape.ops.arrays.movement import moveaxis, reshape
-from gradtape.ops.elementwise.arithmetic import (
+from gradtape import (
+    abs as size,
+    all as reduce_all,
     equal,
+    log,
     logical_and,
     logical_or,
+    max as largest,
     maximum,
+    mean,
+    moveaxis,
     not_equal,
+    reshape,
+    square,
+    sum as total,
     where,
 )
-from gradtape.ops.elementwise.complexes import abs as size
-from gradtape.ops.elementwise.unary import log, square
-from gradtape.ops.reductions.reduction import all as reduce_all, max as largest, mean, sum as total
+from gradtape.errors import ShapeError
+from gradtape.libraries import check_exports
+from gradtape.nn import losses as core
 from gradtape.pytree import map_leaves
 from gradtape.tf.base.casting import cast
 from gradtape.tf.base.conversion import convert
@@ -31,6 +35,7 @@ from gradtape.tf.base.tensor import Tensor
 from gradtape.tf.keras.option_kinds import checked, parameter
 from gradtape.tf.keras.weights import snake_case
 from gradtape.tf.ops.indexing import as_indices
+from gradtape.typing import Probability
 
 if TYPE_CHECKING:
     from gradtape.tf.base.types import TensorLike

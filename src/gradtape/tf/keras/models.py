@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.argument_checks import check_exports
+from gradtape.libraries import check_exports
 from gradtape.pytree import flatten
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.base.dispatch import graphs

@@ -13,10 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape import optimizers as core
-from gradtape.annotated_kinds import Positive
-from gradtape.ops.elementwise.arithmetic import where
-from gradtape.tensor.row_sparse import RowSparse
+from gradtape import RowSparse, optimizers as core, where
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.base.scopes import without_prefix
 from gradtape.tf.base.slices import IndexedSlices
@@ -25,6 +22,7 @@ from gradtape.tf.keras.weights import snake_case
 from gradtape.tf.programs.tape import GradientTape
 from gradtape.tf.programs.trackable import variables_were_made
 from gradtape.tf.programs.variable import Variable
+from gradtape.typing import Positive
 
 
 class Average:

@@ -6,7 +6,7 @@ import inspect
 from typing import Any
 
 from gradtape import optimizers as core
-from gradtape.argument_checks import check_exports
+from gradtape.libraries import check_exports
 from gradtape.tf.keras import rarer_optimizers, schedules
 from gradtape.tf.keras.optimizer import Optimizer
 from gradtape.tf.keras.weights import snake_case

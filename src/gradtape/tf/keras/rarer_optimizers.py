@@ -7,15 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.annotated_kinds import Decay, Finite, NonNegative, Probability
-from gradtape.argument_checks import check_exports
-from gradtape.dtypes import float64
-from gradtape.ops.elementwise.arithmetic import clip, maximum, pow as power_of
-from gradtape.ops.elementwise.complexes import abs as size, sign
-from gradtape.ops.elementwise.unary import sqrt, square
-from gradtape.ops.families.casting import cast
+from gradtape import (
+    Variable,
+    abs as size,
+    cast,
+    clip,
+    float64,
+    maximum,
+    pow as power_of,
+    sign,
+    sqrt,
+    square,
+)
+from gradtape.libraries import check_exports
 from gradtape.optimizers import Optimizer
-from gradtape.tensor.variable import Variable
+from gradtape.typing import Decay, Finite, NonNegative, Probability
 
 Update = tuple[Any, list[Any]]
 

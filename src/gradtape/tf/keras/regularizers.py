@@ -6,14 +6,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from gradtape.annotated_kinds import NonNegative
-from gradtape.argument_checks import check_exports
-from gradtape.ops.arrays.movement import matrix_transpose
-from gradtape.ops.elementwise.complexes import abs as size
-from gradtape.ops.elementwise.unary import square
-from gradtape.ops.reductions.reduction import sum as total
+from gradtape import abs as size, matrix_transpose, square, sum as total
+from gradtape.libraries import check_exports
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.ops.products import l2_normalize
+from gradtape.typing import NonNegative
 
 if TYPE_CHECKING:
     from gradtape.tf.base.tensor import Tensor

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradtape.argument_checks import check_exports
+from gradtape.libraries import check_exports
 from gradtape.optimizers import schedules as core
 from gradtape.optimizers.schedules import LearningRateSchedule, to_config
 from gradtape.tf.base.casting import cast

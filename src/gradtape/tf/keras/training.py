@@ -5,8 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from gradtape.annotated_kinds import Count
-from gradtape.argument_checks import as_count, check_exports
+from gradtape.libraries import as_count, check_exports
 from gradtape.pytree import flatten
 from gradtape.tf.base.casting import cast
 from gradtape.tf.base.conversion import convert
@@ -17,6 +16,7 @@ from gradtape.tf.keras.compiled import CompiledLoss, CompiledMetrics
 from gradtape.tf.keras.layers.base import Layer
 from gradtape.tf.programs.function import function
 from gradtape.tf.programs.tape import GradientTape
+from gradtape.typing import Count
 
 
 class Trainer(Layer):

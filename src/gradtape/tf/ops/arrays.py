@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.argument_checks import check_exports
 from gradtape.errors import ShapeError
+from gradtape.libraries import check_exports, normalize_axis
 from gradtape.ops.arrays import joining, movement, padding
 from gradtape.ops.elementwise import arithmetic
-from gradtape.ops.families.shapes import normalize_axis
 from gradtape.tf.base.conversion import as_axes, as_lengths, as_shape, common, concrete, convert
 from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.dtypes import as_dtype, int32

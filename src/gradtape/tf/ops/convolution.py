@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import gradtape as gt
-from gradtape.annotated_kinds import Size
-from gradtape.argument_checks import check_exports
-from gradtape.errors import ShapeError, shown
+from gradtape.errors import ShapeError
+from gradtape.libraries import check_exports, shown
 from gradtape.ops.families.phases import Steps
 from gradtape.ops.matrices.windows import Windows, convolved
 from gradtape.tf.base.conversion import as_shape, common, convert
@@ -21,6 +20,7 @@ from gradtape.tf.ops.windows import (
     per_axis,
     spatial_padding,
 )
+from gradtape.typing import Size
 
 __all__ = [
     "atrous_conv2d",

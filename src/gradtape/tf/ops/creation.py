@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 import gradtape as gt
-from gradtape.argument_checks import check_exports
 from gradtape.errors import DtypeError, ShapeError
+from gradtape.libraries import check_exports, normalize_axis
 from gradtape.ops.arrays import creation as core
-from gradtape.ops.families.shapes import normalize_axis
 from gradtape.tf.base.conversion import as_int, as_shape, common, concrete, convert
 from gradtape.tf.base.dispatch import documented, operation
 from gradtape.tf.base.dtypes import as_dtype, bool as boolean, float32

@@ -10,8 +10,8 @@ import numpy as np
 
 import gradtape as gt
 from gradtape import Variable
-from gradtape.argument_checks import check_exports
 from gradtape.control import callbacks
+from gradtape.libraries import check_exports
 from gradtape.ops.elementwise import arithmetic
 from gradtape.pytree import map_leaves
 from gradtape.tape import custom_derivatives as core

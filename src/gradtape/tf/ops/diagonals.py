@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 import gradtape as gt
-from gradtape.argument_checks import check_exports
 from gradtape.errors import ShapeError
+from gradtape.libraries import check_exports
 from gradtape.ops.arrays import triangles
 from gradtape.ops.elementwise import arithmetic
 from gradtape.tf.base.conversion import common, concrete, convert

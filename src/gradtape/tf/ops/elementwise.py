@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import gradtape as gt
-from gradtape.argument_checks import check_exports
 from gradtape.errors import DtypeError
+from gradtape.libraries import check_exports
 from gradtape.ops.elementwise import arithmetic, bessel, complexes, special, unary as core
 from gradtape.tf.base import operators
 from gradtape.tf.base.conversion import common, convert

@@ -9,8 +9,8 @@ import numpy as np
 
 import gradtape as gt
 from gradtape import linalg as core
-from gradtape.argument_checks import check_exports
 from gradtape.errors import ShapeError
+from gradtape.libraries import check_exports
 from gradtape.tf.base.conversion import common, convert
 from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.dtypes import as_dtype, int32

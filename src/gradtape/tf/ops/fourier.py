@@ -9,8 +9,8 @@ import numpy as np
 
 import gradtape as gt
 from gradtape import fft as core
-from gradtape.argument_checks import check_exports
 from gradtape.errors import DtypeError
+from gradtape.libraries import check_exports
 from gradtape.tf.base.conversion import as_axes, as_shape, convert
 from gradtape.tf.base.dispatch import documented, named_in, operation
 from gradtape.tf.base.tensor import Tensor, adopt

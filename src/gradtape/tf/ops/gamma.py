@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 import gradtape as gt
-from gradtape.argument_checks import check_exports
 from gradtape.errors import DtypeError
+from gradtape.libraries import check_exports
 from gradtape.ops.elementwise import arithmetic, special as known, unary as core
 from gradtape.tf.base.conversion import common
 from gradtape.tf.base.dispatch import operation

@@ -10,12 +10,10 @@ from typing import Any
 import numpy as np
 
 import gradtape as gt
-from gradtape.argument_checks import as_count, check_exports
 from gradtape.errors import DtypeError, IndexRangeError, ShapeError
+from gradtape.libraries import as_count, check_exports, known_value, normalize_axis
 from gradtape.ops.arrays import indexing as core, scatter
-from gradtape.ops.arrays.positions import known_value
 from gradtape.ops.elementwise import arithmetic
-from gradtape.ops.families.shapes import normalize_axis
 from gradtape.tf.base.conversion import as_int, as_shape, common, convert
 from gradtape.tf.base.dispatch import documented, named_in, operation
 from gradtape.tf.base.dtypes import as_dtype, float32

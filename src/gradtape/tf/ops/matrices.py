@@ -9,9 +9,8 @@ import numpy as np
 
 import gradtape as gt
 from gradtape import linalg as core
-from gradtape.annotated_kinds import NonNegative
-from gradtape.argument_checks import check_exports
 from gradtape.errors import ShapeError
+from gradtape.libraries import check_exports
 from gradtape.ops.arrays import triangles
 from gradtape.ops.reductions import reduction
 from gradtape.tf.base.conversion import common, convert
@@ -20,6 +19,7 @@ from gradtape.tf.base.dtypes import int32
 from gradtape.tf.base.tensor import Tensor
 from gradtape.tf.base.types import Axis, Name, TensorLike
 from gradtape.tf.ops.products import norm
+from gradtape.typing import NonNegative
 
 __all__ = [
     "adjoint",

@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 
 import gradtape as gt
-from gradtape.annotated_kinds import Bound, Count, NonNegative
-from gradtape.argument_checks import check_exports
 from gradtape.errors import DtypeError, ShapeError
+from gradtape.libraries import check_exports, normalize_axes
 from gradtape.nn import activations, losses
-from gradtape.ops.families.shapes import normalize_axes
 from gradtape.ops.reductions import reduction
 from gradtape.tf.base.conversion import as_axes, common, convert
 from gradtape.tf.base.dispatch import operation
@@ -22,6 +20,7 @@ from gradtape.tf.base.types import Axis, IntLike, IntsLike, Name, SizeLike, Tens
 from gradtape.tf.ops.elementwise import activation, divide_no_nan
 from gradtape.tf.ops.indexing import as_indices, gather
 from gradtape.tf.ops.random_numbers import bernoulli_mask
+from gradtape.typing import Bound, Count, NonNegative
 
 __all__ = [
     "batch_normalization",

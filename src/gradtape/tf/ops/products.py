@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 import gradtape as gt
-from gradtape.annotated_kinds import NonNegative
-from gradtape.argument_checks import check_exports
 from gradtape.errors import DtypeError, ShapeError
+from gradtape.libraries import check_exports
 from gradtape.ops.matrices import contraction, einsum as contractions, products
 from gradtape.ops.matrices.matrix_functions import matrix_norm
 from gradtape.tf.base.casting import cast
@@ -21,6 +20,7 @@ from gradtape.tf.base.slices import IndexedSlices
 from gradtape.tf.base.tensor import Tensor, adopt
 from gradtape.tf.base.types import Axis, DTypeLike, Name, TensorLike
 from gradtape.trace.recording import state
+from gradtape.typing import NonNegative
 
 __all__ = [
     "clip_by_global_norm",

@@ -13,8 +13,7 @@ import numpy as np
 
 import gradtape as gt
 from gradtape import random as core
-from gradtape.annotated_kinds import Count
-from gradtape.argument_checks import check_exports
+from gradtape.libraries import check_exports
 from gradtape.ops.elementwise import arithmetic, unary as elementwise
 from gradtape.ops.reductions import reduction
 from gradtape.tf.base.conversion import as_int, as_lengths, as_shape, common, convert
@@ -33,6 +32,7 @@ from gradtape.tf.base.types import (
     TensorLike,
 )
 from gradtape.tf.ops.custom import numpy_function
+from gradtape.typing import Count
 
 __all__ = [
     "Generator",

@@ -8,9 +8,8 @@ from collections.abc import Iterable
 import numpy as np
 
 import gradtape as gt
-from gradtape.argument_checks import check_exports
 from gradtape.errors import IndexRangeError, ShapeError
-from gradtape.ops.families.shapes import normalize_axis
+from gradtape.libraries import check_exports, normalize_axis
 from gradtape.tf.base.conversion import as_shape, common, concrete, convert
 from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.dtypes import as_dtype

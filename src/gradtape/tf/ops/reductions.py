@@ -15,9 +15,8 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 import gradtape as gt
-from gradtape.argument_checks import check_exports
 from gradtape.errors import DtypeError, ShapeError
-from gradtape.ops.families.shapes import normalize_axes, normalize_axis
+from gradtape.libraries import check_exports, normalize_axes, normalize_axis
 from gradtape.ops.reductions import reduction as core
 from gradtape.tf.base.conversion import as_axes, as_shape, common, convert
 from gradtape.tf.base.dispatch import documented, named_in, operation

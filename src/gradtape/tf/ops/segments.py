@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 import gradtape as gt
-from gradtape.argument_checks import check_exports
 from gradtape.errors import DtypeError, IndexRangeError, ShapeError
+from gradtape.libraries import check_exports
 from gradtape.ops.reductions import reduction
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.base.dispatch import documented, named_in, operation

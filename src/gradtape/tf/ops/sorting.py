@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import gradtape as gt
-from gradtape.argument_checks import check_exports
+from gradtape import sum as total
 from gradtape.errors import DtypeError, ShapeError
+from gradtape.libraries import check_exports
 from gradtape.ops.arrays import sorting as core
-from gradtape.ops.reductions.reduction import sum as total
 from gradtape.tf.base.conversion import common, convert
 from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.dtypes import as_dtype, int32

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gradtape import extend
-from gradtape.argument_checks import check_exports
+from gradtape.libraries import check_exports
 from gradtape.ops.elementwise import arithmetic, bessel, unary as core
 from gradtape.tf.ops.elementwise import Unary, bessel_i0, bessel_i1, unary
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import gradtape as gt
-from gradtape.argument_checks import as_count, check_exports
 from gradtape.errors import ShapeError
+from gradtape.libraries import as_count, check_exports
 from gradtape.ops.matrices.windows import pooled
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.base.dispatch import documented, named_in, operation

@@ -7,8 +7,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from gradtape.argument_checks import check_exports
 from gradtape.errors import ArgumentError, DtypeError, ShapeError
+from gradtape.libraries import check_exports
 from gradtape.tf.base.conversion import common, convert
 from gradtape.tf.base.dispatch import documented, effect, named_in
 from gradtape.tf.base.dtypes import as_dtype

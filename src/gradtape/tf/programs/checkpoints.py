@@ -15,10 +15,8 @@ from typing import Any
 import numpy as np
 
 from gradtape import Tensor as CoreTensor, Variable as CoreVariable
-from gradtape.annotated_kinds import Count, NonNegative, Size
-from gradtape.argument_checks import check_exports
-from gradtape.ir.spec import spec
-from gradtape.tensor.generator import Generator
+from gradtape.libraries import check_exports, spec
+from gradtape.random import Generator
 from gradtape.tf.base.errors import NotFoundError
 from gradtape.tf.programs import trackable
 from gradtape.tf.programs.variable import Variable
@@ -26,6 +24,7 @@ from gradtape.trace.value import Value
 from gradtape.training.storage import files
 from gradtape.training.storage.encode import snapshot
 from gradtape.training.storage.weights import read_arrays
+from gradtape.typing import Count, NonNegative, Size
 
 __all__ = ["Checkpoint", "CheckpointManager", "latest_checkpoint"]
 

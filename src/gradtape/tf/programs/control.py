@@ -14,10 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 import gradtape as gt
-from gradtape.annotated_kinds import Size
-from gradtape.argument_checks import check_exports
 from gradtape.control import branches, loops, vmap
 from gradtape.errors import DtypeError, NoValueError, ShapeError
+from gradtape.libraries import check_exports
 from gradtape.pytree import Structure, flatten, map_leaves, unflatten
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.base.dispatch import graphs, operation
@@ -26,6 +25,7 @@ from gradtape.tf.base.tensor import Tensor, adopt
 from gradtape.tf.base.types import IntLike, Name, TensorLike, UserFunction
 from gradtape.trace.recording import state
 from gradtape.trace.trace import Trace
+from gradtape.typing import Size
 
 __all__ = [
     "case",

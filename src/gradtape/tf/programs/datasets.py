@@ -15,8 +15,8 @@ import numpy as np
 
 import gradtape as gt
 from gradtape import random as streams
-from gradtape.argument_checks import check_exports
 from gradtape.errors import ArgumentError, ShapeError
+from gradtape.libraries import check_exports
 from gradtape.pytree import flatten, unflatten
 from gradtape.tf.base.conversion import as_int, convert
 from gradtape.tf.base.dtypes import as_dtype

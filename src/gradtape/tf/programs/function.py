@@ -13,9 +13,9 @@ import numpy as np
 
 import gradtape as gt
 from gradtape import Tensor as CoreTensor
-from gradtape.argument_checks import check_exports
 from gradtape.ir.spec import Spec
 from gradtape.jit.captured import Contract
+from gradtape.libraries import check_exports
 from gradtape.pytree import flatten, flatten_up_to, map_leaves, register_pytree, unflatten
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.base.dispatch import PLAIN, functions, graphs

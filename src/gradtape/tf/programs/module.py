@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from gradtape import Variable
-from gradtape.argument_checks import check_exports
+from gradtape.libraries import check_exports
 from gradtape.nn.module import Module as CoreModule
 from gradtape.tf.base.scopes import name_scope
 

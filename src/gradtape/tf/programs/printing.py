@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.argument_checks import check_exports
+from gradtape.libraries import check_exports
 from gradtape.tf.base.dispatch import effect, leave_for_python
 from gradtape.tf.programs.variable import Variable
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import gradtape as gt
 from gradtape import Tensor as CoreTensor, Variable
-from gradtape.argument_checks import check_exports
 from gradtape.autodiff.jacobian import derive_hessian
 from gradtape.autodiff.window import Window, derive_reverse
 from gradtape.errors import NotRecordingError
 from gradtape.ir.node import Node
+from gradtape.libraries import check_exports
 from gradtape.pytree import flatten, unflatten
 from gradtape.tape import gradient_tape as core
 from gradtape.tape.recording_scope import direction, directions, finish

@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 import gradtape as gt
-from gradtape.argument_checks import check_exports
 from gradtape.errors import ArgumentError, ShapeError
+from gradtape.libraries import check_exports
 from gradtape.pytree import register_pytree
 from gradtape.tf.base.conversion import as_shape, concrete, convert
 from gradtape.tf.base.dtypes import DType, as_dtype

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.argument_checks import check_exports
+from gradtape.libraries import check_exports
 from gradtape.pytree import flatten, map_leaves
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.base.tensor import Tensor

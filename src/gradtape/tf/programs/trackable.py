@@ -9,7 +9,7 @@ from typing import Any
 from gradtape import Variable as CoreVariable
 from gradtape.nn.module import Module as CoreModule
 from gradtape.optimizers.optimizer import Optimizer
-from gradtape.tensor.generator import Generator as CoreGenerator
+from gradtape.random import Generator as CoreGenerator
 from gradtape.tf.ops.random_numbers import Generator
 from gradtape.tf.programs.module import Module
 

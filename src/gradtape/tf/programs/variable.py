@@ -8,7 +8,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from gradtape import Variable as CoreVariable
-from gradtape.argument_checks import check_exports, check_function, check_methods
+from gradtape.argument_checks import check_methods
+from gradtape.libraries import check_exports, check_function
 from gradtape.ops.arrays import indexing
 from gradtape.ops.custom.custom import ASSIGNED
 from gradtape.tensor import tensor as core
@@ -353,7 +354,7 @@ def _restore(value: Array, trainable: bool, name: str) -> Variable:
 
 
 install(Variable, assignable=True)
-registry.register_library("tf", {"Variable": Variable})
+registry.register_library("gradtape.tf", {"Variable": Variable})
 
 
 check_methods(Sliced)

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from gradtape.argument_checks import check_exports
+from gradtape.libraries import check_exports
 from gradtape.tf.base.dispatch import WithoutValue, graphs
 from gradtape.tf.programs.variable import Variable
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.annotated_kinds import Probability
-from gradtape.argument_checks import check_exports
+from gradtape.libraries import check_exports
 from gradtape.tf import nn as _new
 from gradtape.tf.base.casting import cast
 from gradtape.tf.base.conversion import convert
@@ -18,6 +17,7 @@ from gradtape.tf.ops.custom import stop_gradient
 from gradtape.tf.ops.indexing import gather
 from gradtape.tf.ops.products import matmul
 from gradtape.tf.v1.signatures import with_old_arguments
+from gradtape.typing import Probability
 
 __all__ = [
     "dropout",

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.argument_checks import check_exports
 from gradtape.errors import ShapeError
+from gradtape.libraries import check_exports
 from gradtape.tf.base.casting import cast
 from gradtape.tf.base.conversion import common, convert
 from gradtape.tf.base.dispatch import documented, operation

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from gradtape import Variable
-from gradtape.argument_checks import check_exports
 from gradtape.errors import ArgumentError
+from gradtape.libraries import check_exports
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.programs import tape as tapes
 from gradtape.tf.v1.graphs import Graph

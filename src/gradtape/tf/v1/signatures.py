@@ -13,7 +13,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from gradtape.argument_checks import checked
+from gradtape.libraries import checked
 
 _ROWS = """
 arg_max arg_min: input dimension=axis output_type name

@@ -16,8 +16,8 @@ from typing import Any, ClassVar, NoReturn
 import numpy as np
 
 from gradtape import random
-from gradtape.argument_checks import check_exports
 from gradtape.errors import ArgumentError
+from gradtape.libraries import check_exports
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.base.dispatch import EFFECT, PLAIN, WithoutValue, graphs
 from gradtape.tf.base.dtypes import DType, as_dtype

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
 from gradtape import Tensor as CoreTensor, optimizers as core
-from gradtape.annotated_kinds import Decay, NonNegative, Positive, Probability
-from gradtape.argument_checks import check_exports
+from gradtape.libraries import check_exports
 from gradtape.tf.base.casting import cast
 from gradtape.tf.base.tensor import Tensor
 from gradtape.tf.base.types import TensorLike
@@ -17,6 +16,7 @@ from gradtape.tf.programs.tape import gradients
 from gradtape.tf.programs.variable import Variable
 from gradtape.tf.v1.graphs import default_graph, local
 from gradtape.tf.v1.symbolic import Symbolic
+from gradtape.typing import Decay, NonNegative, Positive, Probability
 
 __all__ = [
     "AdagradOptimizer",

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from gradtape.argument_checks import check_exports
+from gradtape.libraries import check_exports
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.base.dispatch import effect
 from gradtape.tf.base.dtypes import float32

@@ -1,8 +1,8 @@
 """Storage: trees of tensors, modules and other state as files, and back.
 
 Users call `gt.save`, `gt.load` and `gt.Checkpointer`; `register` names the classes and functions of
-a user that `gt.load` may make again. Other packages import `registry`, to register their classes,
-`weights`, for `save_weights` and `load_weights`, and `save_load`.
+a user that `gt.load` may make again. Libraries name theirs with `register_library`, give a `Codec`
+to a family of classes, and save variables by name with `save_weights`.
 
 >>> import tempfile, os
 >>> with tempfile.TemporaryDirectory() as folder:
@@ -12,11 +12,39 @@ a user that `gt.load` may make again. Other packages import `registry`, to regis
 {'w': Tensor([1., 2.], shape=(2,), dtype=float64), 'step': 7}
 """
 
-from gradtape.argument_checks import check_exports as _check_exports
-from gradtape.training.storage.registry import register
-from gradtape.training.storage.weights import WeightsReport
+from gradtape.libraries import check_exports as _check_exports
+from gradtape.training.storage.encode import MadeFunction, VariableOwner
+from gradtape.training.storage.registry import (
+    Change,
+    Codec,
+    register,
+    register_family,
+    register_library,
+    take_attributes,
+)
+from gradtape.training.storage.weights import (
+    WeightsReport,
+    load_state,
+    load_weights,
+    save_weights,
+    state_of,
+)
 
-__all__ = ["WeightsReport", "register"]
+__all__ = [
+    "Change",
+    "Codec",
+    "MadeFunction",
+    "VariableOwner",
+    "WeightsReport",
+    "load_state",
+    "load_weights",
+    "register",
+    "register_family",
+    "register_library",
+    "save_weights",
+    "state_of",
+    "take_attributes",
+]
 
 
 _check_exports(globals(), __all__)

@@ -13,16 +13,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from gradtape.argument_checks import as_count, as_flag, check_exports
-from gradtape.concurrency import Process, new_lock
 from gradtape.config import WRITER_NICENESS
 from gradtape.errors import CheckpointError, DamagedFileError
-from gradtape.tensor.modes import compiled_first
+from gradtape.libraries import check_exports, compiled_first, new_lock
 from gradtape.training.storage import files, registry
 from gradtape.training.storage.decode import new_tree, tree_into
 from gradtape.training.storage.encode import Snapshot, snapshot
 from gradtape.training.storage.folder_lock import FolderLock
 from gradtape.training.storage.structure import refuse
+from gradtape.typing import Count, PathLike, Size
 
 __all__ = ["Checkpointer", "Restored"]
 
@@ -97,33 +96,31 @@ class Checkpointer:
     that was not, bit for bit. `keep=None` keeps all. One process at a time writes to a folder.
     """
 
-    def __init__(self, directory: files.PathLike, keep: int | None = 3, every: int = 1) -> None:
+    def __init__(self, directory: PathLike, keep: Size | None = 3, every: Size = 1) -> None:
         self.directory = files.as_path("Checkpointer", directory)
-        self.keep = None if keep is None else as_count("Checkpointer: keep", keep, least=1)
-        self.every = as_count("Checkpointer: every", every, least=1)
+        self.keep, self.every = keep, every
         if self.directory.exists() and not self.directory.is_dir():
             raise NotADirectoryError(f"Checkpointer: {str(self.directory)!r} is not a folder.")
         self._lock = new_lock()
         self._writing: _Writing | None = None
         self._folder = FolderLock(self.directory)
         self._closed = False
-        self._forks = Process.forks
+        self._process = os.getpid()
         self._mode: list[contextlib.AbstractContextManager[None]] = []
 
     # Writing.
 
-    def is_due(self, step: int) -> bool:
+    def is_due(self, step: Count) -> bool:
         """Whether `save` writes at a step.
 
         >>> gt.Checkpointer("runs", every=10).is_due(20)
         True
         """
-        return as_count("Checkpointer: step", step) % self.every == 0
+        return step % self.every == 0
 
-    def save(self, step: int, tree: Any, force: bool = False) -> bool:
+    def save(self, step: Count, tree: Any, force: bool = False) -> bool:
         """Begin to write a checkpoint if the step is due or `force` is set; tell whether it is."""
-        step = as_count("Checkpointer.save: step", step)
-        if not (as_flag("Checkpointer.save: force", force) or step % self.every == 0):
+        if not (force or step % self.every == 0):
             self._raise_error()
             return False
         with self._lock:
@@ -153,9 +150,9 @@ class Checkpointer:
 
     def _is_ours(self) -> bool:
         """Whether threads of this object can exist: a forked child has none of its parent's."""
-        if self._forks == Process.forks:
+        if self._process == os.getpid():
             return True
-        self._forks, self._writing = Process.forks, None
+        self._process, self._writing = os.getpid(), None
         self._folder = FolderLock(self.directory)
         return False
 
@@ -224,7 +221,7 @@ class Checkpointer:
         steps = self.steps()
         return steps[-1] if steps else None
 
-    def restore(self, into: Any = _NOWHERE, step: int | None = None) -> Restored | None:
+    def restore(self, into: Any = _NOWHERE, step: Count | None = None) -> Restored | None:
         """The newest checkpoint that is whole, or that of a step; None if there is none.
 
         With `into`, the objects of that tree take the values, as in `gt.load`. A damaged
@@ -233,7 +230,6 @@ class Checkpointer:
         with self._lock:
             self.wait()
             if step is not None:
-                step = as_count("Checkpointer.restore: step", step)
                 paths = dict(checkpoints_in(self.directory))
                 if step not in paths:
                     raise CheckpointError(

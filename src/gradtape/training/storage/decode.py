@@ -16,8 +16,7 @@ import numpy as np
 
 from gradtape import RowSparse, Tensor, Variable, pytree
 from gradtape.errors import DamagedFileError, MismatchError, StorageError
-from gradtape.ir.spec import spec
-from gradtape.trace.value import Value
+from gradtape.libraries import spec, tensor_on_array
 from gradtape.training.storage import registry
 from gradtape.training.storage.encode import DEEPEST, DTYPES, FACTORIES, PACKED_TYPES, TF_TENSOR
 
@@ -426,8 +425,7 @@ class _Decoder:
         if at.guide is not FREE and callable(at.guide):
             # Code is not saved: what is there stays.
             return at.guide
-        find = registry.function_named if tag == "code" else registry.maker_named
-        found = find(name)
+        found = registry.function_named(name, makes=tag == "made")
         if found is None:
             raise MismatchError(
                 f"load: {at.path} is the function {name}, and code is not saved. Call "
@@ -473,8 +471,7 @@ def _tensor(array: np.ndarray, word: str) -> Tensor:
         raise ValueError("a tensor of dtype float16")
     array = array.view()
     array.flags.writeable = False
-    found: Tensor = cls(None, None, Value(array, spec(array.shape, array.dtype)))
-    return found
+    return tensor_on_array(array, cls)
 
 
 def _text(node: Any) -> str:

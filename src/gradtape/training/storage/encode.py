@@ -21,9 +21,7 @@ import numpy as np
 from gradtape import RowSparse, Tensor, Variable, pytree
 from gradtape.config import PACKED_LIST_LENGTH
 from gradtape.errors import UnsavableError
-from gradtape.tensor.row_sparse import KeptAsRows
-from gradtape.trace.followed_number import FOLLOWED
-from gradtape.trace.recording import state
+from gradtape.libraries import is_followed
 from gradtape.training.storage import registry
 
 # Tensors of `gradtape.tf` come back as such.
@@ -55,10 +53,13 @@ DTYPES = frozenset(
 
 
 @dataclasses.dataclass(frozen=True)
-class Owner:
+class VariableOwner:
     """Stands in a state for a variable that is saved only if the tree holds it elsewhere.
 
     Owners of one `group` are all in the tree, or none is.
+
+    >>> gt.storage.VariableOwner(gt.Variable(1.0).number, group=0).group
+    0
     """
 
     number: int
@@ -67,7 +68,13 @@ class Owner:
 
 @dataclasses.dataclass(frozen=True)
 class MadeFunction:
-    """A function that a function of the library made, with the arguments that it was given."""
+    """The function of a library that made a function, with its arguments.
+
+    The function that was made has it as its attribute `made_by`.
+
+    >>> gt.nn.initializers.constant(0.5).made_by
+    MadeFunction(maker='gradtape.nn.initializers.constant', arguments={'value': 0.5})
+    """
 
     maker: str
     arguments: dict[str, Any]
@@ -113,7 +120,7 @@ class Encoder:
         self.entries: dict[int, int] = {}
         self.held: list[Any] = []
         self.variables: dict[int, int] = {}
-        self.owners: list[tuple[list[Any], Owner, str]] = []
+        self.owners: list[tuple[list[Any], VariableOwner, str]] = []
         # The containers around the current node, which must not occur in themselves.
         self.inside: set[int] = set()
         self.in_code = 0
@@ -134,7 +141,7 @@ class Encoder:
             return ["complex", x.real.hex(), x.imag.hex()]
         if kind is bytes:
             return ["bytes", base64.b64encode(x).decode()]
-        if kind in FOLLOWED:
+        if is_followed(x):
             raise _refused(path, x, "a number of a captured function. Save outside of it.")
         if isinstance(x, np.generic):
             if x.dtype not in DTYPES:
@@ -144,7 +151,7 @@ class Encoder:
             if x not in DTYPES:
                 raise _refused(path, x, f"namely {x}, which is not a dtype of numbers.")
             return ["dtype", x.name]
-        if kind is Owner:
+        if kind is VariableOwner:
             node = ["owner", None]
             self.owners.append((node, x, path))
             return node
@@ -181,10 +188,9 @@ class Encoder:
     ) -> Any:
         if isinstance(x, Variable):
             self.variables[x.number] = number
-            array = x.numpy() if state.recording.capturing else x.current().array
             word = registry.name_of(type(x)) if type(x) is not Variable else ""
-            return ["variable", self._array(array, path), x.name, x.trainable, word]
-        if isinstance(x, KeptAsRows):
+            return ["variable", self._array(x.numpy(), path), x.name, x.trainable, word]
+        if isinstance(x, Tensor) and hasattr(x, "rows"):
             if not isinstance(x, RowSparse):
                 raise _refused(path, x, "which cannot be saved. Save its indices and values.")
             indices, values = x.indices.numpy(), x.values.numpy()

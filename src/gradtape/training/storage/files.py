@@ -11,13 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gradtape.errors import shown
+from gradtape.libraries import shown
 from gradtape.training.storage import npz_file, safetensors_file
 from gradtape.training.storage.encode import Snapshot
 from gradtape.training.storage.structure import refuse, text_of
+from gradtape.typing import PathLike
 
-# Of a path that names a file.
-PathLike = str | os.PathLike[str]
 OpenFile = safetensors_file.SafetensorsFile | npz_file.NpzFile
 ENDINGS = (safetensors_file.ENDING, npz_file.ENDING)
 # Folders of unfinished files end like this, so that nothing takes one for a whole file.

@@ -7,8 +7,8 @@ import sys
 import weakref
 from pathlib import Path
 
-from gradtape.concurrency import new_lock
 from gradtape.errors import CheckpointError
+from gradtape.libraries import new_lock
 
 # A lock of the system is a process's as a whole, so locks of this process are told apart here.
 _held: weakref.WeakValueDictionary[str, FolderLock] = weakref.WeakValueDictionary()

@@ -15,20 +15,30 @@ from typing import Any, TypeVar
 import numpy as np
 
 from gradtape import pytree, random
-from gradtape.argument_checks import check_exports
-from gradtape.concurrency import new_lock
-from gradtape.errors import shown
-from gradtape.tensor.generator import Generator
-from gradtape.trace.change_counter import tell_change
+from gradtape.libraries import check_exports, new_lock, shown, tell_change
+from gradtape.random import Generator
 
-__all__ = ["register"]
+__all__ = [
+    "Change",
+    "Codec",
+    "register",
+    "register_family",
+    "register_library",
+    "take_attributes",
+]
 
 Thing = TypeVar("Thing")
 
 
 @dataclasses.dataclass(frozen=True)
 class Change:
-    """A change of one object that is ready to be made, and how to take it back."""
+    """A change of one object that is ready to be made, and how to take it back.
+
+    >>> found = []
+    >>> gt.storage.Change(lambda: found.append(1), found.clear).apply()
+    >>> found
+    [1]
+    """
 
     apply: Callable[[], object]
     undo: Callable[[], object]
@@ -41,6 +51,9 @@ class Codec:
     `take_apart` gives the state, a tree. With `fill` an empty instance is made first and then
     filled, so that the state may refer to it; `fill` is also how an existing object takes a loaded
     state. Classes without `fill` are made by `make`, from the state.
+
+    >>> gt.storage.Codec(complex, "complex", lambda z: [z.real, z.imag]).take_apart(1j)
+    [0.0, 1.0]
     """
 
     type: type
@@ -65,8 +78,7 @@ _names: dict[str, type] = {}
 # Bases whose subclasses are taken apart alike.
 _families: dict[type, Callable[[type, str], Codec]] = {}
 _functions: dict[str, Callable[..., Any]] = {}
-# Tables of functions of the library, and of functions that make functions.
-_tables: dict[str, Callable[[], Mapping[str, Callable[..., Any]]]] = {}
+# Functions of libraries that make functions.
 _makers: set[str] = set()
 
 
@@ -142,33 +154,35 @@ def _add(kind: Codec) -> None:
 
 
 def register_family(base: type, kind: Callable[[type, str], Codec]) -> None:
-    """Say how instances of the subclasses of a base are taken apart."""
+    """Set how instances of the subclasses of a base are taken apart.
+
+    >>> class Unit:
+    ...     pass
+    >>> def codec(cls, name):
+    ...     return gt.storage.Codec(cls, name, vars, fill=gt.storage.take_attributes)
+    >>> gt.storage.register_family(Unit, codec)
+    """
     with _lock:
         _families[base] = kind
 
 
-def register_library(package: str, classes: Mapping[str, type]) -> None:
-    """Name classes of the library, as `gradtape.nn.Dense`."""
-    for name, cls in classes.items():
-        title, family = f"gradtape.{package}.{name}", _family(cls)
-        if family is not None and not has_fields(cls):
-            _add(family(cls, title))
+def register_library(prefix: str, things: Mapping[str, Any], makes: bool = False) -> None:
+    """Name classes and functions of a library, as `gradtape.nn.Dense`, so that files may name them.
+
+    With `makes` they are functions that make functions: `gt.load` calls them again with the
+    arguments of a `MadeFunction`.
+
+    >>> gt.storage.register_library("physics", {"gravity": lambda t: 9.81})
+    """
+    for own, thing in things.items():
+        name, family = f"{prefix}.{own}", _family(thing) if isinstance(thing, type) else None
+        if family is not None and not has_fields(thing):
+            _add(family(thing, name))
         else:
             with _lock:
-                _names[title] = cls
-
-
-def register_table(
-    prefix: str, table: Callable[[], Mapping[str, Callable[..., Any]]], makes: bool = False
-) -> None:
-    """Name functions of the library, which are looked up when they are needed.
-
-    Those of a table that `makes` functions are called with arguments of the file.
-    """
-    with _lock:
-        _tables[prefix] = table
-        if makes:
-            _makers.add(prefix)
+                (_names if isinstance(thing, type) else _functions)[name] = thing
+                if makes:
+                    _makers.add(name)
 
 
 def _family(cls: type) -> Callable[[type, str], Codec] | None:
@@ -225,35 +239,27 @@ def _import_package(name: str) -> bool:
 
 
 def function_name(function: Any) -> str | None:
-    """The name of a registered function, or of one of the library's tables."""
-    for name, known in _functions.items():
-        if known is function:
-            return name
-    for prefix, table in _tables.items():
-        for name, known in table().items():
-            if known is function:
-                return f"{prefix}.{name}"
-    return None
+    """The name of a registered function."""
+    return next((name for name, known in _functions.items() if known is function), None)
 
 
-def function_named(name: str) -> Callable[..., Any] | None:
-    """The function that a file means by a name, if it is known."""
-    if name in _functions:
-        return _functions[name]
-    prefix, _, own = name.rpartition(".")
-    if prefix not in _tables:
+def function_named(name: str, makes: bool = False) -> Callable[..., Any] | None:
+    """The function that a file means by a name, if it is known; with `makes`, one that may make."""
+    if name not in _functions:
         _import_package(name)
-    return _tables[prefix]().get(own) if prefix in _tables else None
-
-
-def maker_named(name: str) -> Callable[..., Any] | None:
-    """The function of the library by which a file's function was made."""
-    found = function_named(name)
-    return found if name.rpartition(".")[0] in _makers else None
+    return _functions.get(name) if not makes or name in _makers else None
 
 
 def take_attributes(x: Any, state: dict[str, Any]) -> Change:
-    """The change by which an object has the attributes of a state."""
+    """The change by which an object gets the attributes of a state.
+
+    >>> class Unit:
+    ...     pass
+    >>> unit = Unit()
+    >>> gt.storage.take_attributes(unit, {"scale": 2.0}).apply()
+    >>> unit.scale
+    2.0
+    """
     before = dict(vars(x))
 
     def replace(attributes: dict[str, Any]) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradtape.argument_checks import check_exports
+from gradtape.libraries import check_exports
 from gradtape.training.storage.decode import new_tree, tree_into
 from gradtape.training.storage.encode import snapshot
-from gradtape.training.storage.files import PathLike, as_path, open_file, write_whole, writer_for
+from gradtape.training.storage.files import as_path, open_file, write_whole, writer_for
 from gradtape.training.storage.structure import refuse
+from gradtape.typing import PathLike
 
 __all__ = ["load", "save"]
 

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from gradtape import Tensor, Variable
-from gradtape.argument_checks import check_exports
 from gradtape.errors import MismatchError
-from gradtape.ir.spec import spec
-from gradtape.trace.value import Value
+from gradtape.libraries import check_exports, tensor_on_array
 from gradtape.training.storage.decode import new_tree
 from gradtape.training.storage.encode import snapshot
-from gradtape.training.storage.files import PathLike, as_path, open_file, write_whole, writer_for
+from gradtape.training.storage.files import as_path, open_file, write_whole, writer_for
+from gradtape.typing import PathLike
 
-__all__ = ["WeightsReport"]
+__all__ = ["WeightsReport", "load_state", "load_weights", "save_weights", "state_of"]
 
-_Named = Iterable[tuple[str, Variable]]
+Named = Iterable[tuple[str, Variable]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +29,7 @@ class WeightsReport:
     >>> report.complete
     False
     >>> print(report)
-    1 loaded; missing in the file: bias
+    1 loaded; missing: bias
     """
 
     # Names of variables that were loaded, and of those that the file does not have.
@@ -48,26 +47,72 @@ class WeightsReport:
     def __str__(self) -> str:
         parts = [f"{len(self.loaded)} loaded"]
         if self.missing:
-            parts.append(f"missing in the file: {', '.join(self.missing)}")
+            parts.append(f"missing: {', '.join(self.missing)}")
         if self.unexpected:
-            parts.append(f"only in the file: {', '.join(self.unexpected)}")
+            parts.append(f"unexpected: {', '.join(self.unexpected)}")
         return "; ".join([*parts, *self.different])
 
 
-def save_named(named: _Named, path: PathLike) -> None:
-    """Write the values of variables by name."""
+def save_weights(named: Named, path: PathLike) -> None:
+    """Write the values of variables by name to a file; the ending names the format.
+
+    >>> gt.storage.save_weights([("w", gt.Variable(1.0))], "w.npz")
+    """
     place = as_path("save_weights", path)
     writer_for("save_weights", place)
     values = {name: Tensor(None, None, variable.current()) for name, variable in named}
     write_whole(place, snapshot(values), "save_weights")
 
 
-def load_named(
-    owner: str, named: _Named, path: PathLike, strict: bool, remedy: str
+def load_weights(
+    owner: str, named: Named, path: PathLike, strict: bool = True, remedy: str = ""
 ) -> WeightsReport:
-    """Assign values by name; with `strict`, nothing is assigned unless all match."""
-    variables = dict(named)
-    arrays = read_arrays(path)
+    """Assign the values of a file by name; with `strict`, all match or nothing is assigned.
+
+    `owner` and `remedy` are words for the error.
+
+    >>> w = gt.Variable(2.0)
+    >>> gt.storage.save_weights([("w", w)], "w.npz")
+    >>> print(gt.storage.load_weights("model", [("w", w)], "w.npz"))
+    1 loaded
+    """
+    title = f"load_weights: {owner}"
+    return _assign_named(title, dict(named), read_arrays(path), strict, strict, remedy)
+
+
+def state_of(named: Named) -> dict[str, np.ndarray]:
+    """The values of variables by name, as copies in NumPy arrays.
+
+    >>> gt.storage.state_of([("w", gt.Variable(1.0))])
+    {'w': array(1.)}
+    """
+    return {name: np.array(variable.numpy()) for name, variable in named}
+
+
+def load_state(
+    owner: str, named: Named, state: Mapping[str, Any], strict: bool = True, remedy: str = ""
+) -> None:
+    """Assign values by name: shapes must agree, and if `strict` names too; else nothing changes.
+
+    >>> w = gt.Variable(1.0)
+    >>> gt.storage.load_state("model", [("w", w)], {"w": 3.0})
+    >>> float(w)
+    3.0
+    """
+    arrays = {name: np.array(value, order="C") for name, value in state.items()}
+    title = f"load_state_dict: {owner}"
+    _assign_named(title, dict(named), arrays, strict, True, remedy)
+
+
+def _assign_named(
+    title: str,
+    variables: dict[str, Variable],
+    arrays: Mapping[str, np.ndarray],
+    same_names: bool,
+    same_shapes: bool,
+    remedy: str,
+) -> WeightsReport:
+    """Assign what fits. What does not fit is reported, or an error before anything is assigned."""
     fitting: dict[str, np.ndarray] = {}
     different = []
     for name, array in arrays.items():
@@ -88,13 +133,15 @@ def load_named(
         tuple(name for name in arrays if name not in variables),
         tuple(different),
     )
-    if strict and not report.complete:
-        raise MismatchError(f"load_weights: {owner}: {report}. Nothing was loaded. {remedy}")
+    names_differ = bool(report.missing or report.unexpected)
+    if (same_names and names_differ) or (same_shapes and different):
+        _, _, differences = str(report).partition("; ")
+        raise MismatchError(f"{title}: {differences}. Nothing was loaded. {remedy}")
     changed = [variables[name] for name in fitting]
     before = [variable._handle for variable in changed]
     try:
         for variable, array in zip(changed, fitting.values(), strict=True):
-            variable.assign(Tensor(None, None, Value(array, spec(array.shape, array.dtype))))
+            variable.assign(tensor_on_array(array))
     except BaseException:
         Variable.hold_again(changed, before)
         raise
@@ -102,7 +149,7 @@ def load_named(
 
 
 def read_arrays(path: PathLike) -> dict[str, np.ndarray]:
-    """The arrays of a file by name, whoever wrote it."""
+    """The arrays of a file by name, from any library."""
     place = as_path("load_weights", path)
     file = open_file(place, mapped=False)
     if file.content is None:

@@ -3,7 +3,7 @@
 Public interface: the classes that are listed in `__all__`.
 """
 
-from gradtape.argument_checks import check_exports as _check_exports
+from gradtape.libraries import check_exports as _check_exports
 from gradtape.tf.keras.functional import Input
 from gradtape.tf.keras.layers import (
     convolutional as _convolutional,

@@ -11,8 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any, Self
 
-from gradtape.annotated_kinds import Size
-from gradtape.errors import shown
+from gradtape.libraries import shown
 from gradtape.pytree import flatten, map_leaves
 from gradtape.tf.base.casting import cast
 from gradtape.tf.base.conversion import convert
@@ -27,6 +26,7 @@ from gradtape.tf.programs.module import Module
 from gradtape.tf.programs.trackable import variables_were_made
 from gradtape.tf.programs.variable import Variable
 from gradtape.tf.v1.symbolic import symbolic_parts
+from gradtape.typing import Size
 
 _counts: dict[str, int] = defaultdict(int)
 

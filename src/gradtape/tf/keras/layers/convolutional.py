@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from gradtape.annotated_kinds import Size, Sizes
-from gradtape.argument_checks import as_count, check_exports
 from gradtape.errors import ShapeError
+from gradtape.libraries import as_count, check_exports
 from gradtape.ops.reductions import reduction
 from gradtape.tf.base.casting import cast
 from gradtape.tf.base.conversion import convert
@@ -16,6 +15,7 @@ from gradtape.tf.keras.layers.base import Layer, require_channels_last
 from gradtape.tf.ops.arrays import pad, repeat
 from gradtape.tf.ops.convolution import conv_transpose, convolution, depthwise_conv2d
 from gradtape.tf.ops.windows import avg_pool, max_pool
+from gradtape.typing import Size, Sizes
 
 if TYPE_CHECKING:
     from gradtape.tf.base.tensor import Tensor

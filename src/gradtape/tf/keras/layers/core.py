@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from gradtape.annotated_kinds import NonNegative, Size
-from gradtape.argument_checks import as_count, check_exports
+from gradtape import reshape
 from gradtape.errors import ShapeError
+from gradtape.libraries import as_count, check_exports
 from gradtape.nn.initializers import Seed
 from gradtape.nn.layers import Dropout as CoreDropout, project
-from gradtape.ops.arrays.movement import reshape
 from gradtape.tf.base.casting import cast
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.base.dispatch import operation
@@ -19,6 +18,7 @@ from gradtape.tf.keras.activations import relu
 from gradtape.tf.keras.layers.base import Layer, require_channels_last, takes
 from gradtape.tf.ops.indexing import gather
 from gradtape.tf.ops.neural import softmax
+from gradtape.typing import NonNegative, Size
 
 if TYPE_CHECKING:
     from gradtape.tensor.tensor import Tensor as CoreTensor

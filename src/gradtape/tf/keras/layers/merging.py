@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from gradtape import random as streams
-from gradtape.annotated_kinds import Finite, NonNegative
-from gradtape.argument_checks import as_count, check_exports
+from gradtape import broadcast_to, concat, expand_dims, permute_dims, random as streams
 from gradtape.errors import ShapeError
-from gradtape.ops.arrays.joining import concat
-from gradtape.ops.arrays.movement import broadcast_to, expand_dims, permute_dims
+from gradtape.libraries import as_count, check_exports
 from gradtape.ops.arrays.padding import pad
 from gradtape.ops.elementwise import arithmetic
 from gradtape.tf.keras import activations
 from gradtape.tf.keras.layers.base import Layer
 from gradtape.tf.ops.random_numbers import normal
+from gradtape.typing import Finite, NonNegative
 
 if TYPE_CHECKING:
     from gradtape.tf.base.tensor import Tensor

@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradtape.annotated_kinds import NonNegative, Probability
+from gradtape import square, stop_gradient
 from gradtape.nn.layers import normalized
-from gradtape.ops.elementwise.arithmetic import stop_gradient
-from gradtape.ops.elementwise.unary import square
 from gradtape.ops.reductions import reduction
 from gradtape.tf.base.casting import cast
 from gradtape.tf.base.conversion import convert
@@ -17,6 +15,7 @@ from gradtape.tf.base.types import Axis
 from gradtape.tf.keras.layers.base import Layer
 from gradtape.tf.ops.creation import ones_like
 from gradtape.tf.ops.neural import batch_normalization
+from gradtape.typing import NonNegative, Probability
 
 if TYPE_CHECKING:
     from gradtape.tensor.tensor import Tensor as CoreTensor

@@ -6,9 +6,9 @@ import inspect
 from typing import Any, ClassVar
 
 from gradtape import nn as core
-from gradtape.argument_checks import check_exports
 from gradtape.control.scan import scan
 from gradtape.errors import ShapeError
+from gradtape.libraries import check_exports
 from gradtape.nn.recurrent import over_time
 from gradtape.tf.base.casting import cast
 from gradtape.tf.base.conversion import convert

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradtape.argument_checks import check_exports as _check_exports
+from gradtape.libraries import check_exports as _check_exports
 from gradtape.tf.keras.metrics import comparisons as _comparisons, counts as _counts
 from gradtape.tf.keras.metrics.base import Mean, MeanMetricWrapper, Metric, Sum
 from gradtape.tf.keras.metrics.comparisons import *

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradtape.argument_checks import as_count, check_exports
+from gradtape.libraries import as_count, check_exports
 from gradtape.tf.base.casting import cast
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.keras.metrics.base import Metric

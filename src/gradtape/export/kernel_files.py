@@ -1,4 +1,4 @@
-"""Kernel files: machine code that the driver has, brought to workers that do not share its folder.
+"""Kernel files: machine code of this process, for workers that do not share its folder.
 
 An entry of the cache (`compiler/objects/object_cache.py`) is found by its IR text and processor, so
 entries for another processor are never run there.
@@ -6,23 +6,15 @@ entries for another processor are never run there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 
-@dataclass(frozen=True)
-class KernelFiles:
-    """Entries of the kernel cache by name."""
+def kernel_files() -> dict[str, bytes]:
+    """The kernels that this process has written to the cache or loaded from it, by name.
 
-    entries: dict[str, bytes]
-
-    @property
-    def size(self) -> int:
-        """The bytes of all entries."""
-        return sum(map(len, self.entries.values()))
-
-
-def used_here() -> KernelFiles:
-    """The entries that this process has written or loaded, as far as they still exist."""
+    >>> all(isinstance(content, bytes) for content in gt.export.kernel_files().values())
+    True
+    """
     # The cache is used by the compiler alone; without it there are no entries.
     from gradtape.compiler.objects import object_cache
     from gradtape.compiler.objects.cache_folder import cache_folder
@@ -35,12 +27,16 @@ def used_here() -> KernelFiles:
             found[name] = (folder / name).read_bytes()
         except OSError:
             continue
-    return KernelFiles(found)
+    return found
 
 
-def install(files: KernelFiles) -> int:
-    """Put entries that this machine lacks into its cache; how many there were."""
+def install_kernel_files(files: Mapping[str, bytes]) -> int:
+    """Put kernels that this machine lacks into its cache; returns their number.
+
+    >>> gt.export.install_kernel_files({})
+    0
+    """
     # As above.
     from gradtape.compiler.objects import object_cache
 
-    return sum(object_cache.install(name, data) for name, data in files.entries.items())
+    return sum(object_cache.install(name, data) for name, data in files.items())
