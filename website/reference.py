@@ -205,7 +205,8 @@ def overview(names: list[str]) -> str:
 
 def is_documented(thing: object) -> bool:
     """Whether a thing has a docstring of ours, as functions and classes have."""
-    return callable(thing) and not is_of_numpy(thing)
+    is_alias = getattr(thing, "__module__", "") in ("builtins", "typing")
+    return callable(thing) and not is_of_numpy(thing) and not is_alias
 
 
 def entry(name: str) -> str:
