@@ -283,9 +283,8 @@ _LATER: dict[str, tuple[str, ...]] = {
     "interop.solve.implicit": ("fixed_point", "minimize", "root"),
     "interop.solve.linear_operators": ("hessian_operator", "linear_operator", "linearize"),
     "interop.solve.scipy_bridges": ("objective", "ode", "residuals"),
-    "jit.function": ("Function", "function"),
+    "jit.function": ("Function", "function", "set_recorder"),
     "jit.prepared": ("prepare_hessian", "prepare_jacobian"),
-    "jit.recorder_switch": ("set_recorder",),
     "ops.matrices.windows": ("avg_pool", "conv", "max_pool"),
     "progress": ("set_progress",),
     "tape.checkpoint": ("checkpoint", "checkpoint_name", "save_any_except", "save_only"),
@@ -382,12 +381,15 @@ if _typing.TYPE_CHECKING:
         ode as ode,
         residuals as residuals,
     )
-    from gradtape.jit.function import Function as Function, function as function
+    from gradtape.jit.function import (
+        Function as Function,
+        function as function,
+        set_recorder as set_recorder,
+    )
     from gradtape.jit.prepared import (
         prepare_hessian as prepare_hessian,
         prepare_jacobian as prepare_jacobian,
     )
-    from gradtape.jit.recorder_switch import set_recorder as set_recorder
     from gradtape.ops.matrices.windows import (
         avg_pool as avg_pool,
         conv as conv,

@@ -9,7 +9,7 @@ from tests.jit.agreement import counted
 from tests.native_parts import RECORDERS, needs_native
 
 import gradtape as gt
-from gradtape.jit.check_schedule import NEVER, CheckSchedule, checked_recheck
+from gradtape.jit.captured import NEVER, CheckSchedule, checked_recheck
 from gradtape.runtime import tiers
 
 A = gt.asarray

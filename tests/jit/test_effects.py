@@ -15,7 +15,7 @@ import pytest
 from tests.jit.twins import assert_twins
 
 import gradtape as gt
-from gradtape.jit.capture.captured_state import ContainerChanges
+from gradtape.jit.capture.capture_run import ContainerChanges
 
 A = gt.asarray
 EFFECTS = {

@@ -5,8 +5,14 @@ import pytest
 from tests.jit.agreement import Runs
 
 import gradtape as gt
-from gradtape.jit.replay.sources import Constant, NumberKey, ReplayedCall
-from gradtape.jit.replay.steps import UNKNOWN, PathResult, PathStep
+from gradtape.jit.replay.steps import (
+    UNKNOWN,
+    Constant,
+    NumberKey,
+    PathResult,
+    PathStep,
+    ReplayedCall,
+)
 from gradtape.pytree import flatten
 from gradtape.trace.followed_number import NumberFormula
 from gradtape.trace.recording import Recording, state

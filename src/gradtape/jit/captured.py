@@ -5,34 +5,41 @@ runs in Python as a capture. Some calls of a replayed path run in Python again, 
 run has recorded another program, its own result is returned, and the path has to be recorded anew.
 Where a replay fails, the function runs in Python without a capture, so that the error comes from
 the user's line. A signature whose calls cannot be replayed is refused: its calls run in Python.
+
+A check costs a captured run where a replay would do. Calls 3, 7, 17, 37 ... are checks while that
+takes less than a tenth of the time; later checks come at a rate that takes about 2 %.
 """
 
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Set
 from types import CodeType
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from gradtape.compiler.cpython import switch
 from gradtape.concurrency import is_interrupt
 from gradtape.config import (
     CALLS_BEFORE_NATIVE,
+    CHECKS_SHARE,
+    FIRST_CHECK_GAPS,
+    FIRST_CHECKS_SHARE,
     MOST_CAPTURED_PENDING,
     MOST_DIFFERENCES,
     MOST_FUNCTION_PATHS,
     MOST_OUTSIDE_VALUES,
     MOST_UNEQUAL_RUNS,
     MOST_UNREPEATABLE_RUNS,
+    SHORTEST_CALL,
+    variable,
 )
 from gradtape.ir.origin import warn
 from gradtape.jit.capture.capture import MEANWHILE, Capture
 from gradtape.jit.capture.capture_run import CaptureRun, Refusal
-from gradtape.jit.check_schedule import NEVER, CallHistory, CheckSchedule, Recheck
-from gradtape.jit.explain import warn_of_paths
-from gradtape.jit.guards.collect import collect
+from gradtape.jit.explain import NEVER, warn_of_paths
+from gradtape.jit.guards.collect import Outside, collect
 from gradtape.jit.guards.names import remedy_for, unread_parameters
-from gradtape.jit.guards.search import Outside
 from gradtape.jit.native.native_call import CallContext
 from gradtape.jit.replay.captured_steps import CapturedSteps
 from gradtape.jit.replay.same_path import (
@@ -42,14 +49,116 @@ from gradtape.jit.replay.same_path import (
     used_numbers,
     without_pins,
 )
-from gradtape.jit.replay.sources import ReplayedCall
-from gradtape.jit.replay.steps import UNKNOWN, PathStep
+from gradtape.jit.replay.steps import UNKNOWN, PathStep, ReplayedCall
 from gradtape.jit.signature import CallArguments, InputValues
 from gradtape.logs import Log
 from gradtape.ops.custom.callback import Outcome, journal
 from gradtape.runtime.flush import leave_full_table, release
 from gradtape.runtime.probe import PROBE
 from gradtape.trace.recording import state
+
+Recheck = int | Literal["auto"] | None
+
+
+def default_recheck() -> Recheck:
+    """What GRADTAPE_RECHECK asks for: every how many calls are checked; 0 for none."""
+    text = variable("RECHECK").lower()
+    if text in ("", "auto"):
+        return "auto"
+    if text in ("0", "false", "off", "never"):
+        return None
+    try:
+        return checked_recheck(int(text))
+    except ValueError:
+        raise ValueError(
+            f"GRADTAPE_RECHECK={text!r} is no count of calls. Use a number, 0 or auto."
+        ) from None
+
+
+def checked_recheck(recheck: object) -> Recheck:
+    """The option `recheck` of gt.function."""
+    if recheck is False or recheck is None:
+        return None
+    if recheck == "auto":
+        return "auto"
+    if isinstance(recheck, int) and not isinstance(recheck, bool) and recheck > 0:
+        return recheck
+    raise ValueError(
+        f"function: recheck={recheck!r} is no count of calls. Use a positive int, 'auto' or False."
+    )
+
+
+class CallHistory:
+    """What happened to the calls of one signature so far."""
+
+    def __init__(self, why: tuple[str, str, str] | None) -> None:
+        # The argument that made it another signature, with what it was before and what it is.
+        self.why = why
+        # Calls that went through Python, native calls not counted.
+        self.calls = 0
+        # Why calls run in Python, if they do.
+        self.refused: str | None = None
+        self.remedy = ""
+        # Calls that ran in Python to be compared, what they found, and the replays before the next.
+        self.checks = 0
+        self.differences: list[str] = []
+        self.gap = 0
+        # Seconds that captures took: all of them, and each of the latest.
+        self.seconds = 0.0
+        self.latest: deque[float] = deque(maxlen=8)
+
+    def took(self, seconds: float) -> None:
+        """A capture took so long."""
+        self.seconds += seconds
+        self.latest.append(seconds)
+
+
+class CheckSchedule:
+    """How many calls are replayed before the next check."""
+
+    def __init__(self, recheck: Recheck) -> None:
+        self._recheck = recheck
+        # Calls that were replayed or checked when the next check comes.
+        self._calls = 2
+        self._gaps = 0
+        # Seconds that a check costs, and that the program takes for each replay: the least so far.
+        self._check_cost = float("inf")
+        self._replay_cost = float("inf")
+        self._checks = 0
+
+    def note_run(self, check: float, replay: float) -> None:
+        """Note what a captured run took: without its plans, and its plans alone."""
+        if not self._checks:
+            self._check_cost = min(self._check_cost, check)
+        self._replay_cost = min(self._replay_cost, replay)
+
+    def note_check(self, check: float, replay: float) -> None:
+        """Note what a check took, and the program for each of the replays before it."""
+        self._checks += 1
+        self._check_cost = check if self._checks == 1 else (self._check_cost + check) / 2
+        self._replay_cost = min(self._replay_cost, replay)
+
+    def next_gap(self) -> int:
+        """The number of replays until the next check."""
+        if self._recheck is None:
+            return NEVER
+        if self._recheck != "auto":
+            return self._recheck - 1
+        ratio = self._check_cost / max(self._replay_cost, SHORTEST_CALL)
+        steady = _power_of_two(ratio / CHECKS_SHARE)
+        gap = FIRST_CHECK_GAPS.get(self._calls, self._calls + 2)
+        self._gaps += 1
+        checks = ratio * self._gaps
+        is_cheap = checks < FIRST_CHECKS_SHARE * (self._calls + gap + 1 + checks)
+        found = min(gap, steady) if is_cheap else steady
+        self._calls += found + 1
+        return found
+
+
+def _power_of_two(number: float) -> int:
+    """The next power of two: noise in the costs does not move the checks."""
+    return 1 << max(int(number) - 1, 0).bit_length()
+
 
 _log = Log("jit")
 

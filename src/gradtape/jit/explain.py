@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 from gradtape.config import MOST_LISTED_GUARDS, UNREMARKABLE_GUARD_VALUES
 from gradtape.ir.origin import warn
-from gradtape.jit.check_schedule import NEVER
 from gradtape.jit.replay.steps import PathStep
 
 if TYPE_CHECKING:
     from gradtape.jit.captured import Captured
+
+# The replays until a check that does not come.
+NEVER = 1 << 62
 
 
 def _milliseconds(spent: Sequence[float]) -> str:

@@ -14,7 +14,7 @@ import itertools
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, overload
 
 from gradtape.argument_checks import ask_for_report
 from gradtape.compiler.cpython import switch
@@ -27,15 +27,26 @@ from gradtape.config import (
 )
 from gradtape.dtypes import World
 from gradtape.ir.program import Program, program
-from gradtape.jit.bound_function import BoundFunction
 from gradtape.jit.capture.capture import Capture
-from gradtape.jit.capture.capture_run import Refusal, captured_run, is_inside
-from gradtape.jit.capture.captured_state import StandIns
-from gradtape.jit.captured import DEFAULT_CONTRACT, Captured, Contract, first_look
-from gradtape.jit.check_schedule import Recheck, checked_recheck, default_recheck
+from gradtape.jit.capture.capture_run import Refusal, StandIns, captured_run, is_inside
+from gradtape.jit.captured import (
+    DEFAULT_CONTRACT,
+    Captured,
+    Contract,
+    Recheck,
+    checked_recheck,
+    default_recheck,
+    first_look,
+)
 from gradtape.jit.explain import explained, warn_of_captures
-from gradtape.jit.native.call_slot import compile_guards, is_coming, note_calls
-from gradtape.jit.native.native_call import CallContext, native_call
+from gradtape.jit.native.native_call import (
+    CallContext,
+    compile_guards,
+    follow_switch,
+    is_coming,
+    native_call,
+    note_calls,
+)
 from gradtape.jit.signature import (
     CallArguments,
     CallKey,
@@ -49,6 +60,69 @@ from gradtape.runtime.plan_cache import note_holder
 from gradtape.tensor.display import Displayed, Fields
 from gradtape.trace.modes import modes
 from gradtape.trace.recording import Recording, state
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class BoundFunction(Generic[P, R]):
+    """A method that was made a function, on its instance.
+
+    >>> class Scale:
+    ...     def __init__(self, factor):
+    ...         self.factor = gt.Variable(factor)
+    ...
+    ...     @gt.function
+    ...     def apply(self, x):
+    ...         return self.factor * x
+    >>> double = Scale(2.0)
+    >>> float(double.apply(gt.asarray(3.0)))
+    6.0
+    """
+
+    def __init__(self, function: Function[Any, R], instance: object) -> None:
+        self.__func__ = function
+        self.__self__ = instance
+        functools.update_wrapper(self, function, updated=())
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the method."""
+        return self.__func__(self.__self__, *args, **kwargs)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, BoundFunction)
+            and self.__func__ is other.__func__
+            and self.__self__ is other.__self__
+        )
+
+    def __hash__(self) -> int:
+        return hash((id(self.__func__), id(self.__self__)))
+
+    def __repr__(self) -> str:
+        return f"<bound {self.__func__!r} of {type(self.__self__).__name__}>"
+
+    @property
+    def python_function(self) -> Callable[P, R]:
+        """The undecorated method."""
+        return functools.partial(self.__func__.python_function, self.__self__)
+
+    def capture(self, *args: P.args, **kwargs: P.kwargs) -> None:
+        """Capture the method for arguments like these, and leave all state as it is."""
+        self.__func__.capture(self.__self__, *args, **kwargs)
+
+    def program(self, *args: P.args, **kwargs: P.kwargs) -> Program:
+        """The program that computes the results for arguments like these."""
+        return self.__func__.program(self.__self__, *args, **kwargs)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return BoundFunction, (self.__func__, self.__self__)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "__func__":  # not set yet while an instance is copied
+            raise AttributeError(name)
+        return getattr(self.__func__, name)
+
 
 __all__ = ["Function", "function"]
 
@@ -449,3 +523,24 @@ def runs_in_python() -> bool:
         or type(recording) is not Recording
         or modes.handle_list is not list
     )
+
+
+__all__ = ["set_recorder"]
+
+
+def set_recorder(recorder: Literal["auto", "python", "native"]) -> None:
+    """Choose whether ops are recorded, and functions called, in Python or in native code.
+
+    >>> gt.set_recorder("python")
+    >>> "recorder           Python" in gt.show_config()
+    True
+    >>> gt.set_recorder("auto")
+
+    With `"python"` neither native recording nor native calls of a `gt.function` happen from now
+    on. `"native"` compiles and installs the native recorder now, and raises a RuntimeError where
+    it cannot be used. `"auto"` lets the native code in when it is likely to pay. Results are the
+    same. The choice holds for all threads; the environment variable `GRADTAPE_RECORDER` makes it
+    before the first call.
+    """
+    switch.set_mode(recorder)
+    follow_switch(Function)

@@ -87,7 +87,7 @@ class Generator:
     def __init__(self, seed: int | None = None) -> None:
         capture = capturing(recording_state.recording)
         if capture is not None:
-            capture.make(self)
+            capture.variables.made.add(self)
             if seed is None:
                 capture.escape("a generator without a seed is made")
         if seed is None:

@@ -270,7 +270,7 @@ def from_value(value: Value) -> Tensor:
     made = Tensor(None, None, value)
     recording = state.recording
     if recording.capturing:
-        recording.capturing.own(made)
+        recording.capturing.tensors.made.add(made)
     return made
 
 

@@ -103,7 +103,7 @@ class Variable(Operators):
             self._handle = identity(start) if recording.capturing else _own(start)
         capture = capturing(recording)
         if capture is not None:
-            capture.make(self)
+            capture.variables.made.add(self)
 
     # Reading.
 
@@ -266,7 +266,7 @@ class Variable(Operators):
         # Under a tape the assignment is an application of its own, so derivatives pass through it.
         handle = _own(new) if free else identity(new)
         if recording.capturing:
-            recording.capturing.assign(self, old, handle)
+            recording.capturing.variables.assign(self, old, handle)
         self._handle = handle
         self._epoch = state.epoch
         self._assigned = True

@@ -23,8 +23,8 @@ def read_state(thing: object, name: str, label: str) -> Any:
 def note_text() -> None:
     """A tensor is written as text: what Python does with it, a replay would not do."""
     capture = capturing(state.recording)
-    if capture is not None:
-        capture.note_text()
+    if capture is not None and not capture.is_frozen:
+        capture.escape("the text of a tensor leaves for Python")
 
 
 def capturing(recording: Recording) -> Any:

@@ -8,7 +8,7 @@ import pytest
 
 import gradtape as gt
 from gradtape.compiler.cpython import native_recorder as native, objects, switch
-from gradtape.jit.native import call_slot
+from gradtape.jit.native import native_call
 
 pytestmark = pytest.mark.skipif(not objects.supported(), reason="not for this interpreter")
 
@@ -27,10 +27,10 @@ def test_python_is_back_after_uninstalling():
 
 
 def test_layout_that_is_not_as_expected_is_refused(monkeypatch):
-    assert call_slot.offsets(gt.Function) is not None
+    assert native_call.offsets(gt.Function) is not None
     monkeypatch.setattr(objects, "slot_offset", lambda kind, name: 16)
     assert native.offsets() is None
-    assert call_slot.offsets(gt.Function) is None
+    assert native_call.offsets(gt.Function) is None
 
 
 def test_a_compiler_that_fails_is_a_warning(monkeypatch):
@@ -46,7 +46,7 @@ def test_a_compiler_that_fails_is_a_warning(monkeypatch):
 
 SCRIPT = """
 import gradtape as gt
-from gradtape.jit.native import call_slot
+from gradtape.jit.native import native_call
 from gradtape.compiler.cpython import objects, switch
 from gradtape.compiler.cpython import native_recorder as native
 x = gt.asarray([1.0, 2.0])

@@ -2,15 +2,21 @@
 
 Values are there, as in any run. The capture notes the source of every leaf, so that a replay finds
 the leaf's value in its own call; every plan that runs; and every value that Python reads, which
-becomes a guard and ends a step. What happens to random generators, variables and tensors is noted
-by `captured_draws`, `captured_variables` and `captured_tensors`.
+becomes a guard and ends a step.
+
+A replay draws as many blocks at each step as the captured run did, and finds the position of each
+random number as an offset from the generator's counter at that draw. It reads a variable when it
+begins and assigns it when it ends. That repeats the captured run only if nothing else assigned the
+variable during the run, so every read of a variable is compared with the latest one. The run may
+change its stand-in arguments in place, and tensors from outside, too; a replay then does the same.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Container, Iterable, Iterator, Sequence
-from typing import Any
+import weakref
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,38 +27,310 @@ from gradtape.ir.op import Op
 from gradtape.ir.origin import user_line
 from gradtape.ir.spec import Spec
 from gradtape.ir.walk import topological
-from gradtape.jit.capture.captured_state import CapturedDraws, CapturedTensors, CapturedVariables
-from gradtape.jit.replay.sources import (
-    ArgumentValue,
-    Attribute,
-    ComputedNode,
-    ComputedNumber,
-    Constant,
-    Element,
-    GuardSource,
-    IndexDigest,
-    MovedGenerator,
-    NumberAsTensor,
-    NumberKey,
-    OutsideArray,
-    OutsideTensor,
-    RandomPosition,
-    ValueSource,
-    VariableValue,
-    branch_key,
-    value_of,
-)
-from gradtape.jit.replay.steps import PathStep, PlanRun
+from gradtape.jit.replay import steps as replay
 from gradtape.ops.custom.callback import is_effect
 from gradtape.runtime.bound_plans import BoundPlan, bind
 from gradtape.runtime.failures import Lines
 from gradtape.runtime.flush import compute_handle
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
-from gradtape.trace.followed_number import Followed, NumberFormula, NumberGuards, read_all
+from gradtape.trace.followed_number import (
+    Followed,
+    NumberFormula,
+    NumberGuards,
+    read_all,
+)
 from gradtape.trace.recording import Recording
 from gradtape.trace.trace import next_number
 from gradtape.trace.value import Content, Handle, LeafValue, Value, host_value
+
+VIEW_CHANGED = "a tensor that was made by indexing or viewing another is changed in place"
+
+Reference = Callable[[], Handle | None]
+# What a handle stands for.
+_Meaning = tuple[Node | None, Recording | None, Value | None]
+
+
+class _Made:
+    """Objects that the run has made, by weak references."""
+
+    def __init__(self) -> None:
+        self._references: dict[int, weakref.ref[object]] = {}
+
+    def add(self, thing: object) -> None:
+        self._references[id(thing)] = weakref.ref(thing)
+
+    def __contains__(self, thing: object) -> bool:
+        found = self._references.get(id(thing))
+        return found is not None and found() is thing
+
+    def alive(self) -> list[object]:
+        """The objects that are still held."""
+        found = [reference() for reference in self._references.values()]
+        return [thing for thing in found if thing is not None]
+
+
+class CapturedDraws:
+    """Notes where generators were moved by a captured run."""
+
+    def __init__(self) -> None:
+        # The number of draws in earlier steps. In this step, for each generator: the number of its
+        # draw, and the counter before. In the whole run: the counter before, None if there is no
+        # way back, and after.
+        self._before = 0
+        self._in_step: dict[replay.MovedGenerator, tuple[int, int]] = {}
+        self._whole: dict[replay.MovedGenerator, tuple[int | None, int]] = {}
+        # Whether others have drawn from the same generator during the run.
+        self.disturbed = False
+
+    def __bool__(self) -> bool:
+        return bool(self._whole)
+
+    def drew(self, generator: replay.MovedGenerator, start: int, stop: int) -> None:
+        """The run has moved a generator from `start` to `stop`."""
+        first, latest = self._whole.get(generator, (start, start))
+        if latest != start:
+            first = None
+            # Two draws with others in between cannot be replayed as one.
+            self.disturbed = self.disturbed or generator in self._in_step
+        self._in_step.setdefault(generator, (self._before + len(self._in_step), start))
+        self._whole[generator] = first, stop
+
+    def drew_again(
+        self, generator: replay.MovedGenerator, start: int, width: int, stop: int
+    ) -> None:
+        """The draw of `width` blocks from `start` on was repeated, up to `stop`."""
+        first, latest = self._whole[generator]
+        if latest != start + width:
+            self.disturbed, first = True, None
+        self._whole[generator] = first, stop
+
+    def gave_back(self, generator: replay.MovedGenerator, start: int) -> None:
+        """A generator was moved back to `start`: the numbers after it will be drawn again."""
+        self._whole[generator] = self._whole[generator][0], start
+
+    def position(
+        self, generator: replay.MovedGenerator, positions: np.ndarray
+    ) -> replay.RandomPosition:
+        """The source of one or many positions of random numbers drawn in this step."""
+        draw, start = self._in_step[generator]
+        # Counters have two words, more than NumPy's integers hold.
+        counters = positions[..., 2:].astype(object)
+        offsets = counters[..., 0] + counters[..., 1] * 2**64 - start
+        single = not isinstance(offsets, np.ndarray)
+        return replay.RandomPosition(
+            draw, int(offsets) if single else host_value(offsets.astype(np.uint64))
+        )
+
+    def end_step(self) -> list[tuple[replay.MovedGenerator, int]]:
+        """Begin another step; returns the draws of the one that ends, with the blocks of each."""
+        draws = [(each, self._whole[each][1] - start) for each, (_, start) in self._in_step.items()]
+        self._before += len(draws)
+        self._in_step = {}
+        return draws
+
+    def undo(self) -> bool:
+        """Move all generators back; False if others have drawn meanwhile."""
+        gone = [
+            start is None or not generator.rewind(start, stop)
+            for generator, (start, stop) in self._whole.items()
+        ]
+        return not any(gone)
+
+
+class CapturedVariables:
+    """Notes how a captured run uses variables."""
+
+    def __init__(self) -> None:
+        # Variables that were assigned, with what each held before the run; and those read.
+        self.assigned: dict[Variable, Tensor] = {}
+        self.read: dict[Variable, None] = {}
+        # What each variable holds, as far as the run knows.
+        self._latest: dict[Variable, Handle | Value] = {}
+        # Leaves by the ids of variable and value.
+        self._leaves: dict[tuple[int, int], Node] = {}
+        # Variables and generators that the run made: state only if they outlive it.
+        self.made = _Made()
+        # Whether a variable was assigned elsewhere during the run.
+        self.disturbed = False
+
+    def enter(self, variable: Variable, handle: Tensor, recording: Recording) -> tuple[Node, bool]:
+        """The leaf of the value of a variable; and whether later calls read the variable for it.
+
+        The leaf is the variable's own: a tensor may hold the same value, and does not follow the
+        variable.
+        """
+        value = replay.value_of(handle)
+        is_outside = variable not in self.made
+        if is_outside:
+            self._compare(variable, handle)
+            self._latest[variable] = value
+            self.read[variable] = None
+        key = (id(variable), id(value))
+        node = self._leaves.get(key)
+        if node is None:
+            node = self._leaves[key] = recording.add_leaf(value, value.spec)
+        return node, is_outside
+
+    def assign(self, variable: Variable, before: Tensor, handle: Tensor) -> None:
+        """A variable was assigned; later calls assign it at their end."""
+        if variable not in self.made:
+            self._compare(variable, before)
+            self.assigned.setdefault(variable, before)
+            self._latest[variable] = handle
+
+    def last_assigned(self, recording: Recording) -> list[tuple[Variable, Node]]:
+        """The variables assigned, with the node that each was given last."""
+        latest = [(variable, self._latest[variable]) for variable in self.assigned]
+        return [
+            (variable, handle.node)
+            for variable, handle in latest
+            if isinstance(handle, Handle) and handle.recording is recording
+        ]
+
+    def _compare(self, variable: Variable, handle: Handle) -> None:
+        """Compare what a variable holds with what it was last seen or assigned to hold."""
+        latest = self._latest.get(variable)
+        if latest is not None and latest is not handle and latest is not handle.computed:
+            self.disturbed = True
+
+    def compare_all(self) -> None:
+        """Notice assignments by other threads to variables that were read or assigned here."""
+        for variable in self._latest:
+            self._compare(variable, variable._handle)
+
+    def known(self) -> list[Handle | Value]:
+        """Handles that variables hold, so that captures of other threads may know them."""
+        return list(self._latest.values())
+
+    def undo(self) -> None:
+        """Let variables hold again what they held before the run."""
+        for variable, handle in self.assigned.items():
+            variable.restore(handle, self._latest[variable])
+
+
+def is_view(thing: object) -> bool:
+    """Whether something is a tensor that refuses to be changed in place."""
+    return type(thing) is getattr(thing, "view_class", None)
+
+
+class _StandIn(NamedTuple):
+    """A stand-in argument: its input, a reference to its tensor, and what the caller passed."""
+
+    position: int
+    handle: Reference
+    original: object
+
+
+class CapturedTensors:
+    """Notes the tensors that a captured run was given, made and changed in place."""
+
+    def __init__(self) -> None:
+        # Stand-ins by the id of their handle, and by the id of what the caller passed.
+        self._stand_ins: dict[int, _StandIn] = {}
+        self._originals: dict[int, list[_StandIn]] = {}
+        # Stand-ins that were changed in place, by position.
+        self.changed_arguments: dict[int, Handle] = {}
+        # Tensors from outside that were changed in place, with what they were before.
+        self._rebound: dict[int, tuple[Reference, _Meaning]] = {}
+        # Tensors of host memory that the run made; tensors that were held when a plan ran.
+        self.made = _Made()
+        self._computed = _Made()
+        # Whether a tensor that is changed was passed twice, or is known to the function otherwise.
+        self.shares_argument = False
+
+    # Stand-in arguments.
+
+    def add_stand_in(self, position: int, handle: Handle, original: object) -> None:
+        """The run gets this tensor for an input; a tensor that is passed twice gets two."""
+        stand_in = _StandIn(position, weakref.ref(handle), original)
+        self._stand_ins[id(handle)] = stand_in
+        self._originals.setdefault(id(original), []).append(stand_in)
+
+    def position(self, handle: Handle) -> int | None:
+        """The input that a tensor stands for."""
+        stand_in = self._stand_in(handle)
+        return None if stand_in is None else stand_in.position
+
+    def _stand_in(self, handle: Handle) -> _StandIn | None:
+        found = self._stand_ins.get(id(handle))
+        return found if found is not None and found.handle() is handle else None
+
+    def changed_stand_in(self, original: Handle) -> Handle | None:
+        """The stand-in for a caller's tensor that was changed in place, if it was."""
+        if self.changed_arguments:
+            for stand_in in self._originals.get(id(original), ()):
+                if stand_in.position in self.changed_arguments:
+                    self.shares_argument = True
+                    return self.changed_arguments[stand_in.position]
+        return None
+
+    # In-place changes.
+
+    def rebinding(self, handle: Handle, new: Handle, recording: Recording) -> None:
+        """A tensor is about to be changed in place, which all its holders will see."""
+        stand_in = self._stand_in(handle)
+        if stand_in is None:
+            if handle.recording is not recording and handle not in self.made:
+                before = (handle.node, handle.recording, handle.computed)
+                self._rebound.setdefault(id(handle), (weakref.ref(handle), before))
+            return
+        original = stand_in.original
+        if is_view(original):
+            raise InPlaceError(VIEW_CHANGED)
+        self.changed_arguments[stand_in.position] = handle
+        if isinstance(original, Handle) and original.computed is not None:
+            # The function may know the caller's tensor, too: let it be entered again.
+            original.computed.entry = (0, None)
+        self._rebind_others(original, handle, new)
+
+    def _rebind_others(self, original: object, handle: Handle, new: Handle) -> None:
+        """The caller has passed one tensor in several places: all stand-ins are changed."""
+        for stand_in in self._originals[id(original)]:
+            other = stand_in.handle()
+            if other is not None and other is not handle:
+                self.shares_argument = True
+                self.changed_arguments[stand_in.position] = other
+                other.node, other.recording, other.computed = new.node, new.recording, new.computed
+                if other.computed is None and other.recording is not None:
+                    other.recording.handles.append(other)
+
+    def is_rebound(self, handle: Handle) -> bool:
+        """Whether a tensor is from outside and was changed in place."""
+        found = self._rebound.get(id(handle))
+        return found is not None and found[0]() is handle
+
+    def rebound(self, recording: Recording) -> list[tuple[Reference, Node]]:
+        """Tensors from outside that now stand for nodes of the run."""
+        found = [(reference, reference()) for reference, _ in self._rebound.values()]
+        return [
+            (reference, handle.node)
+            for reference, handle in found
+            if handle is not None and handle.recording is recording
+        ]
+
+    def undo(self) -> None:
+        """Let tensors from outside be what they were before the run."""
+        for reference, before in self._rebound.values():
+            handle = reference()
+            if handle is not None:
+                handle.node, handle.recording, handle.computed = before
+
+    # Tensors that may outlive the run.
+
+    def held(self, handles: Iterable[Handle]) -> None:
+        """These tensors were held when a plan ran."""
+        for handle in handles:
+            self._computed.add(handle)
+
+    def leaked(self, stand_ins: Sequence[Reference], known: Sequence[object]) -> bool:
+        """Whether a tensor of the run is still held that is not among the known ones."""
+        expected = {id(handle) for handle in known}
+        expected.update(id(reference()) for reference, _ in self._rebound.values())
+        passed = [each for reference in stand_ins if (each := reference()) is not None]
+        alive = (*self._computed.alive(), *self.made.alive(), *passed)
+        return any(id(handle) not in expected for handle in alive)
+
 
 # Reasons why a run says nothing of the runs to come.
 PASSED_TWICE = "a tensor that it changes is given twice, or is known to it otherwise"
@@ -99,7 +377,7 @@ class Capture(Recording):
         self.variables = CapturedVariables()
         self.tensors = CapturedTensors()
         # Sources of leaves by number. Leaves without one are constants.
-        self._sources: dict[int, ValueSource] = {}
+        self._sources: dict[int, replay.ValueSource] = {}
         # Objects whose guards are known already. They are kept: no other may get their id.
         self._looked_at: dict[tuple[int, str], object] = {}
         # Handles on ops that may fail or call Python: they run even if nobody reads the result.
@@ -121,7 +399,7 @@ class Capture(Recording):
         # The nodes whose values the plans of the run compute: a replay knows no others.
         self.given: set[Node] = set()
         # The chain of steps, and the one that is being recorded.
-        self.root = self.step = PathStep()
+        self.root = self.step = replay.PathStep()
 
     @property
     def unrepeatable(self) -> str | None:
@@ -139,7 +417,7 @@ class Capture(Recording):
     def argument(self, position: int, value: Value, kind: type[Handle], original: object) -> Handle:
         """The stand-in for a tensor among the arguments."""
         node = self.add_leaf(value, value.spec)
-        self._sources[node.params[0]] = ArgumentValue(position)
+        self._sources[node.params[0]] = replay.ArgumentValue(position)
         handle = kind(node, self, value)
         self.tensors.add_stand_in(position, handle, original)
         return handle
@@ -158,7 +436,7 @@ class Capture(Recording):
     def add_number(self, number: Followed, of: Spec) -> Node:
         """The leaf of a number that a replay computes from its arguments."""
         node = self.add_leaf(number.plain, of)
-        self._sources[node.params[0]] = ComputedNumber(number.formula)
+        self._sources[node.params[0]] = replay.ComputedNumber(number.formula)
         return node
 
     def note_array(self, array: np.ndarray, value: Value) -> None:
@@ -176,20 +454,20 @@ class Capture(Recording):
         if changed is not None:
             # The caller's own tensor, which the function has changed as an argument.
             return changed.enter(self)
-        node = self.enter_value(value_of(handle))
+        node = self.enter_value(replay.value_of(handle))
         known = self._sources.get(node.params[0])
-        if known is None or (isinstance(known, OutsideTensor) and known.handle() is None):
-            self._sources[node.params[0]] = OutsideTensor.of(handle)
+        if known is None or (isinstance(known, replay.OutsideTensor) and known.handle() is None):
+            self._sources[node.params[0]] = replay.OutsideTensor.of(handle)
         return node
 
     def enter_variable(self, variable: Variable, handle: Tensor) -> Node:
         """The leaf of a variable as it was before the run: a replay reads the variable."""
         node, is_outside = self.variables.enter(variable, handle, self)
         if is_outside:
-            self._sources[node.params[0]] = VariableValue(variable)
+            self._sources[node.params[0]] = replay.VariableValue(variable)
         return node
 
-    def enter_positions(self, generator: MovedGenerator, positions: np.ndarray) -> Node:
+    def enter_positions(self, generator: replay.MovedGenerator, positions: np.ndarray) -> Node:
         """The leaf of one or many positions of random numbers: a replay has its own."""
         value = host_value(positions)
         node = self.add_leaf(value, value.spec)
@@ -197,32 +475,32 @@ class Capture(Recording):
             self._sources[node.params[0]] = self.draws.position(generator, value.array)
         return node
 
-    def draw(self, generator: MovedGenerator, position: np.ndarray) -> Tensor:
+    def draw(self, generator: replay.MovedGenerator, position: np.ndarray) -> Tensor:
         """A tensor of the position of a draw."""
         return self.hold(self.enter_positions(generator, position), Tensor)
 
-    def is_outside(self, generator: MovedGenerator) -> bool:
+    def is_outside(self, generator: replay.MovedGenerator) -> bool:
         """Whether a generator was made before the run."""
         return generator.number < self.number
 
-    def source(self, node: Node) -> ValueSource:
+    def source(self, node: Node) -> replay.ValueSource:
         """The source of the value of a node."""
         if node.op is not LEAF:
-            return ComputedNode(node)
+            return replay.ComputedNode(node)
         found = self._source_of_leaf(node.params[0])
         return (
-            NumberAsTensor(found.formula, node.dtype)
-            if isinstance(found, ComputedNumber)
+            replay.NumberAsTensor(found.formula, node.dtype)
+            if isinstance(found, replay.ComputedNumber)
             else found
         )
 
-    def _source_of_leaf(self, ordinal: int) -> ValueSource:
+    def _source_of_leaf(self, ordinal: int) -> replay.ValueSource:
         found = self._sources.get(ordinal)
         if found is not None:
             return found
         value = self.leaves[ordinal]
         array = self._arrays.get(id(value))
-        return Constant(value) if array is None else OutsideArray(array, value.spec)
+        return replay.Constant(value) if array is None else replay.OutsideArray(array, value.spec)
 
     # Computing.
 
@@ -288,8 +566,8 @@ class Capture(Recording):
         self.seconds_of_plans += time.perf_counter() - start
         self.fallible = self.fallible or bound.fallible is not None
         if not self.failed:
-            sources: dict[int, ValueSource] = {}
-            inputs: list[ValueSource] = []
+            sources: dict[int, replay.ValueSource] = {}
+            inputs: list[replay.ValueSource] = []
             for binding in bound.bindings:
                 if isinstance(binding, Node):
                     inputs.append(self.source(binding))
@@ -302,15 +580,18 @@ class Capture(Recording):
             if bound.fallible is not None:
                 effects = tuple(node for node in bound.plan.program.nodes if is_effect(node))
             self._check_given(inputs)
-            run = PlanRun(bound.plan, tuple(inputs), bound.outputs, lines, effects)
+            run = replay.PlanRun(bound.plan, tuple(inputs), bound.outputs, lines, effects)
             self.step.runs.append(run)
             self.step.sources.update(sources)
             self.given.update(bound.outputs)
         return found
 
-    def _check_given(self, sources: Iterable[ValueSource]) -> None:
+    def _check_given(self, sources: Iterable[replay.ValueSource]) -> None:
         """A replay of this path has to have these values."""
-        if any(isinstance(each, ComputedNode) and each.node not in self.given for each in sources):
+        if any(
+            isinstance(each, replay.ComputedNode) and each.node not in self.given
+            for each in sources
+        ):
             self.incomplete = True
 
     # Guards.
@@ -319,10 +600,10 @@ class Capture(Recording):
         """Python asks for a tensor's only element, and goes on as it is: a guard."""
         node = handle.enter(self)
         compute_handle(handle)
-        value = kind(value_of(handle).array.reshape(())[()])
+        value = kind(replay.value_of(handle).array.reshape(())[()])
         if handle.recording is not self and handle in self.tensors.made:
             return value
-        guard = Element(self.source(node), node, kind)
+        guard = replay.Element(self.source(node), node, kind)
         self._branch(guard, f"{name}() of a tensor", value)
         return value
 
@@ -332,13 +613,13 @@ class Capture(Recording):
             return
         node, value = handle.enter(self), handle.computed
         source = self.source(node)
-        if isinstance(source, OutsideTensor) and (id(value), "value") not in self._looked_at:
+        if isinstance(source, replay.OutsideTensor) and (id(value), "value") not in self._looked_at:
             self._looked_at[(id(value), "value")] = value
             self._branch(source, "a tensor from outside", value)
 
     def guard_number(self, formula: NumberFormula, value: object) -> None:
         """Python reads a number among the arguments, or a comparison of it: a guard."""
-        guard = NumberKey(formula)
+        guard = replay.NumberKey(formula)
         self._branch(guard, self.number_label(formula), value)
 
     def number_label(self, formula: NumberFormula) -> str:
@@ -351,27 +632,24 @@ class Capture(Recording):
         value = getattr(thing, name)
         if (id(thing), name) not in self._looked_at:
             self._looked_at[(id(thing), name)] = thing
-            self._branch(Attribute(thing, name), label, value)
+            self._branch(replay.Attribute(thing, name), label, value)
         return value
 
-    def _branch(self, guard: GuardSource, label: str, value: object) -> None:
+    def _branch(self, guard: replay.GuardSource, label: str, value: object) -> None:
         """End the step with a guard, and go on with the step that its value chooses."""
         if self.failed or self.closed:
             return
-        self._end_draws()
-        if isinstance(guard, Element):
+        if isinstance(guard, replay.Element):
             self._check_given([guard.source])
         step = self.step
+        step.draws = self.draws.end_step()
         step.guard, step.label, step.line = guard, label, user_line()
         step.values.append(value)
-        self.step = step.branches[branch_key(value)] = PathStep()
+        self.step = step.branches[replay.branch_key(value)] = replay.PathStep()
 
-    def _end_draws(self) -> None:
-        self.step.draws = self.draws.end_step()
-
-    def steps(self) -> Iterator[PathStep]:
+    def steps(self) -> Iterator[replay.PathStep]:
         """The steps of the run, in order."""
-        step: PathStep | None = self.root
+        step: replay.PathStep | None = self.root
         while step is not None:
             yield step
             step = next(iter(step.branches.values()), None)
@@ -385,35 +663,21 @@ class Capture(Recording):
             self.escaped = (what, user_line())
             self.meant = meant
 
-    def note_text(self) -> None:
-        """A tensor is written as text."""
-        if not self.is_frozen:
-            self.escape("the text of a tensor leaves for Python")
-
     def contents(self, leaf: Node) -> np.ndarray | None:
         """The value of a leaf on which a proof or a sparsity pattern depends: a guard."""
         found, source = super().contents(leaf), self.source(leaf)
-        if isinstance(source, RandomPosition):
+        if isinstance(source, replay.RandomPosition):
             self.escape("a proof or a sparsity pattern depends on random numbers")
-        elif not isinstance(source, Constant) and (id(leaf), "contents") not in self._looked_at:
+        elif (
+            not isinstance(source, replay.Constant)
+            and (id(leaf), "contents") not in self._looked_at
+        ):
             self._looked_at[(id(leaf), "contents")] = leaf
             digest = None if found is None else digest_of(found)
-            self._branch(IndexDigest(source), "the contents of an index", digest)
+            self._branch(replay.IndexDigest(source), "the contents of an index", digest)
         return found
 
     # State.
-
-    def assign(self, variable: Variable, before: Tensor, handle: Tensor) -> None:
-        """A variable was assigned."""
-        self.variables.assign(variable, before, handle)
-
-    def make(self, thing: object) -> None:
-        """A variable or a generator was made."""
-        self.variables.made.add(thing)
-
-    def own(self, handle: Handle) -> None:
-        """A tensor of host memory was made."""
-        self.tensors.made.add(handle)
 
     def rebinding(self, handle: Handle, new: Handle) -> None:
         """A tensor is about to be changed in place."""
@@ -425,7 +689,7 @@ class Capture(Recording):
 
     def finish(self) -> None:
         """The function has returned."""
-        self._end_draws()
+        self.step.draws = self.draws.end_step()
         self.number_guards.add = None
         self.variables.compare_all()
 

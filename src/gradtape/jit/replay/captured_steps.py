@@ -27,12 +27,18 @@ from gradtape.ir.operators import OPERATORS
 from gradtape.ir.origin import warn
 from gradtape.ir.program import program
 from gradtape.ir.spec import spec
-from gradtape.jit.capture.capture import Capture
-from gradtape.jit.capture.captured_state import is_view
+from gradtape.jit.capture.capture import Capture, is_view
+from gradtape.jit.guards.collect import Outside
 from gradtape.jit.guards.guards import Guards
-from gradtape.jit.guards.search import Outside
-from gradtape.jit.replay.sources import ComputedNode, Element, ReplayedCall
-from gradtape.jit.replay.steps import UNKNOWN, PathResult, PathStep, PlanRun
+from gradtape.jit.replay.steps import (
+    UNKNOWN,
+    ComputedNode,
+    Element,
+    PathResult,
+    PathStep,
+    PlanRun,
+    ReplayedCall,
+)
 from gradtape.ops.custom.callback import journal
 from gradtape.runtime.plan_cache import plan_for
 from gradtape.runtime.when_to_compile import work

@@ -21,7 +21,7 @@ from gradtape.ir.node import LEAF, Node
 from gradtape.ir.program import Program
 from gradtape.ir.spec import Spec
 from gradtape.jit.guards.guards import in_words, is_other
-from gradtape.jit.replay.sources import (
+from gradtape.jit.replay.steps import (
     ComputedNumber,
     Constant,
     NewTensor,
@@ -29,9 +29,10 @@ from gradtape.jit.replay.sources import (
     NumberKey,
     OutsideArray,
     OutsideTensor,
+    PathResult,
+    PathStep,
     Record,
 )
-from gradtape.jit.replay.steps import PathResult, PathStep
 from gradtape.trace.followed_number import NumberFormula
 from gradtape.trace.value import Value
 
