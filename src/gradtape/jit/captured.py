@@ -44,7 +44,7 @@ from gradtape.jit.native.native_call import CallContext
 from gradtape.jit.replay.captured_steps import CapturedSteps
 from gradtape.jit.replay.same_path import (
     Comparison,
-    RunDifference,
+    DifferentError,
     compare,
     used_numbers,
     without_pins,
@@ -60,32 +60,20 @@ from gradtape.trace.recording import state
 Recheck = int | Literal["auto"] | None
 
 
-def default_recheck() -> Recheck:
-    """What GRADTAPE_RECHECK asks for: every how many calls are checked; 0 for none."""
-    text = variable("RECHECK").lower()
-    if text in ("", "auto"):
-        return "auto"
-    if text in ("0", "false", "off", "never"):
-        return None
-    try:
-        return checked_recheck(int(text))
-    except ValueError:
-        raise ValueError(
-            f"GRADTAPE_RECHECK={text!r} is no count of calls. Use a number, 0 or auto."
-        ) from None
-
-
 def checked_recheck(recheck: object) -> Recheck:
-    """The option `recheck` of gt.function."""
+    """The option `recheck` of gt.function; "auto" leaves it to GRADTAPE_RECHECK."""
+    shown, text = f"function: recheck={recheck!r}", variable("RECHECK", "auto").lower()
+    if recheck == "auto":
+        if text == "auto":
+            return "auto"
+        shown = f"GRADTAPE_RECHECK={text!r}"
+        is_off = text in ("0", "false", "off", "never")
+        recheck = None if is_off else int(text) if text.isdecimal() else text
     if recheck is False or recheck is None:
         return None
-    if recheck == "auto":
-        return "auto"
     if isinstance(recheck, int) and not isinstance(recheck, bool) and recheck > 0:
         return recheck
-    raise ValueError(
-        f"function: recheck={recheck!r} is no count of calls. Use a positive int, 'auto' or False."
-    )
+    raise ValueError(f"{shown} is no count of calls. Use a positive int, 'auto' or False.")
 
 
 class CallHistory:
@@ -106,11 +94,6 @@ class CallHistory:
         # Seconds that captures took: all of them, and each of the latest.
         self.seconds = 0.0
         self.latest: deque[float] = deque(maxlen=8)
-
-    def took(self, seconds: float) -> None:
-        """A capture took so long."""
-        self.seconds += seconds
-        self.latest.append(seconds)
 
 
 class CheckSchedule:
@@ -145,7 +128,8 @@ class CheckSchedule:
         if self._recheck != "auto":
             return self._recheck - 1
         ratio = self._check_cost / max(self._replay_cost, SHORTEST_CALL)
-        steady = _power_of_two(ratio / CHECKS_SHARE)
+        # The next power of two: noise in the costs does not move the checks.
+        steady = 1 << max(int(ratio / CHECKS_SHARE) - 1, 0).bit_length()
         gap = FIRST_CHECK_GAPS.get(self._calls, self._calls + 2)
         self._gaps += 1
         checks = ratio * self._gaps
@@ -153,11 +137,6 @@ class CheckSchedule:
         found = min(gap, steady) if is_cheap else steady
         self._calls += found + 1
         return found
-
-
-def _power_of_two(number: float) -> int:
-    """The next power of two: noise in the costs does not move the checks."""
-    return 1 << max(int(number) - 1, 0).bit_length()
 
 
 _log = Log("jit")
@@ -228,11 +207,6 @@ class Captured:
     def native_call(self) -> CallContext | None:
         """The replay in native code."""
         return self.steps.native_call
-
-    @property
-    def frozen(self) -> bool:
-        """Whether Python outside counts as constant."""
-        return self.contract.frozen
 
     @property
     def refused(self) -> str | None:
@@ -312,13 +286,8 @@ class Captured:
         """Run the function as a capture, and compare its path with those known."""
         self._look_outside(arguments)
         start = time.perf_counter()
-        if self._found is not None and self._found.never is not None:
-            with journal.use(None, outcomes):
-                returned = self.function(*arguments.args, **arguments.kwargs)
-            self._refuse_for(*self._found.never)
-            return returned
-        run = self._new_run(arguments, leaves, is_check)
-        if run.is_aliased(arguments.passed()):
+        run = None if self.refused else self._new_run(arguments, leaves, is_check)
+        if run is None or run.is_aliased(arguments.passed()):
             with journal.use(None, outcomes):
                 return self.function(*arguments.args, **arguments.kwargs)
         try:
@@ -349,9 +318,7 @@ class Captured:
         """Capture runs for arguments like these, and leave all state as it is."""
         for _ in range(self._needed()):
             self._look_outside(arguments)
-            if self._found is not None and self._found.never is not None:
-                self._refuse_for(*self._found.never)
-            if self.history.refused is not None:
+            if self.refused is not None:
                 return
             start = time.perf_counter()
             run = self._new_run(arguments, leaves)
@@ -364,7 +331,7 @@ class Captured:
 
     def _look_outside(self, arguments: CallArguments) -> None:
         """Find what the function names outside, unless that is known and the same."""
-        if self.frozen:
+        if self.contract.frozen:
             return
         if self._found is not None:
             self._found.guards.renew_arrays()
@@ -378,11 +345,10 @@ class Captured:
             _log.debug("%s has no guards: %s", self.name, repr(error))
             self._found = Outside()
         self.differs = self._found.guards.differs
-
-    def _refuse_for(self, reason: str, label: str, line: str) -> None:
-        """The function uses something that a replay cannot repeat."""
-        where = f" at {line}" if line else ""
-        self.refuse(Refusal(f"it uses {label}{where}, which {reason}", remedy_for(reason)))
+        if self._found.never is not None:
+            reason, label, line = self._found.never
+            where = f" at {line}" if line else ""
+            self.refuse(Refusal(f"it uses {label}{where}, which {reason}", remedy_for(reason)))
 
     def _new_run(
         self, arguments: CallArguments, leaves: InputValues, is_check: bool = False
@@ -402,7 +368,8 @@ class Captured:
 
     def _end_run(self, start: float) -> None:
         spent = time.perf_counter() - start
-        self.history.took(spent)
+        self.history.seconds += spent
+        self.history.latest.append(spent)
         _log.debug("%s ran as a capture, in %.1f ms", self.name, spent * 1e3)
         if not self._has_agreed and PROBE.sink is not None:
             PROBE.sink.captured(self, start)
@@ -431,7 +398,7 @@ class Captured:
     def _has_new_callbacks(self, capture: Capture) -> bool:
         """Whether callbacks were met: replays call them, so what their code names is no guard."""
         found = {code for step in capture.steps() for run in step.runs for code in run.callbacks()}
-        if found <= self._callbacks or self.frozen:
+        if found <= self._callbacks or self.contract.frozen:
             return False
         self._callbacks |= found
         self._begin_anew()
@@ -542,32 +509,37 @@ class Captured:
 
     def _needed(self) -> int:
         """How many equal runs in a row it takes until a path is replayed."""
-        if self.frozen:
+        if self.contract.frozen:
             return 1
         return int(max(2, 2 ** min(self._differences, MOST_DIFFERENCES)))
 
-    def _note_unequal(self, difference: RunDifference, capture: Capture) -> None:
+    def _note_unequal(self, difference: DifferentError, capture: Capture) -> None:
         """Two runs before a replay differ: layers were built, or it will never be the same."""
         self._unequal += 1
         if self._unequal < MOST_UNEQUAL_RUNS:
             return
-        line = capture.line_of(difference.leaf) or _definition(self.function)
-        why = f"every run of it records another program: {difference.what} ({line})"
-        self.refuse(Refusal(why, REMEDY))
+        what = self._described(difference, capture)
+        self.refuse(Refusal(f"every run of it records another program: {what}", REMEDY))
 
-    def _disagree(self, difference: RunDifference, capture: Capture) -> None:
+    def _disagree(self, difference: DifferentError, capture: Capture) -> None:
         """A run has recorded another program than the one that was replayed."""
-        line = capture.line_of(difference.leaf) or _definition(self.function)
+        what = self._described(difference, capture)
         self._differences += 1
-        self.history.differences.append(f"{difference.what} ({line})")
+        self.history.differences.append(what)
         self._free = set()
         self._begin_anew()
         warn(
             f"gt.function: {self.name} was replayed, and a run of it to check that recorded "
-            f"another program: {difference.what} ({line}). Something that it reads has changed "
+            f"another program: {what}. Something that it reads has changed "
             f"unseen, up to {self.history.gap + 1} calls ago. {REMEDY}; or say recheck=1. It is "
             f"replayed again after {self._needed()} equal runs."
         )
+
+    def _described(self, difference: DifferentError, capture: Capture) -> str:
+        """A difference, with the line that recorded it or where the function is defined."""
+        code = getattr(self.function, "__code__", None)
+        definition = "unknown" if code is None else f"{code.co_filename}:{code.co_firstlineno}"
+        return f"{difference} ({capture.line_of(difference.leaf) or definition})"
 
     def _free_numbers(self, inputs: Set[int], is_equal: bool, capture: Capture) -> None:
         """Numbers with other values gave the same program: they are inputs of it."""
@@ -661,9 +633,3 @@ class Captured:
         found._differences, found._schedule = self._differences, self._schedule
         self.siblings.append(found)
         return found
-
-
-def _definition(function: Any) -> str:
-    """Where a function is defined."""
-    code = getattr(function, "__code__", None)
-    return "unknown" if code is None else f"{code.co_filename}:{code.co_firstlineno}"

@@ -101,7 +101,7 @@ def explained(name: str, known: Sequence[Captured]) -> str:
         if steps.draws:
             lines.append("   draws random numbers")
         lines += [f"   reads {guard}" for guard in _guards(steps.root)]
-        if each.frozen:
+        if each.contract.frozen:
             lines.append(
                 "   is frozen: Python outside is read, and effects happen, at captures only"
             )
@@ -115,7 +115,7 @@ def _count(number: int, noun: str) -> str:
 def _checks(captured: Captured) -> list[str]:
     """What is known of checks: those made, the next one, and what they found."""
     history, steps = captured.history, captured.steps
-    if captured.frozen or (not steps.paths and not history.differences):
+    if captured.contract.frozen or (not steps.paths and not history.differences):
         return []
     lines = []
     if steps.paths:

@@ -35,7 +35,6 @@ from gradtape.jit.captured import (
     Contract,
     Recheck,
     checked_recheck,
-    default_recheck,
     first_look,
 )
 from gradtape.jit.explain import explained, warn_of_captures
@@ -256,12 +255,8 @@ def function(
     names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
     places = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
     names += static_names(f, places)
-    contract = Contract(bool(fastmath), bool(frozen), _recheck(recheck))
+    contract = Contract(bool(fastmath), bool(frozen), checked_recheck(recheck))
     return Function(f, names, dynamic_ints, contract)
-
-
-def _recheck(recheck: object) -> Recheck:
-    return default_recheck() if recheck == "auto" else checked_recheck(recheck)
 
 
 class _ThreadCaptures(threading.local):

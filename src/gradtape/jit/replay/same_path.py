@@ -37,11 +37,12 @@ from gradtape.trace.followed_number import NumberFormula
 from gradtape.trace.value import Value
 
 
-class RunDifference(NamedTuple):
+class DifferentError(Exception):
     """The first thing that a run has recorded otherwise than the run before, and its leaf."""
 
-    what: str
-    leaf: int | None = None
+    def __init__(self, what: str, leaf: int | None = None) -> None:
+        super().__init__(what)
+        self.leaf = leaf
 
 
 class Comparison(NamedTuple):
@@ -53,20 +54,12 @@ class Comparison(NamedTuple):
     have the same nodes, which they do not if the thread's table was renewed in between.
     """
 
-    difference: RunDifference | None
+    difference: DifferentError | None
     last: PathStep
     own: PathStep
     is_known: bool
     moved: frozenset[int] = frozenset()
     interned: bool = True
-
-
-class DifferentError(Exception):
-    """Two runs differ."""
-
-    def __init__(self, what: str, leaf: int | None = None) -> None:
-        super().__init__(what)
-        self.difference = RunDifference(what, leaf)
 
 
 def compare(known: PathStep, run: PathStep, ignored: Container[int] = ()) -> Comparison:
@@ -96,7 +89,7 @@ def compare(known: PathStep, run: PathStep, ignored: Container[int] = ()) -> Com
                 return best._replace(moved=best.moved | moved | {position})
             known, run = following, run.branches[key]
     except DifferentError as error:
-        return Comparison(error.difference, known, run, False, frozenset(moved))
+        return Comparison(error.with_traceback(None), known, run, False, frozenset(moved))
 
 
 def used_numbers(root: PathStep) -> set[int]:
