@@ -21,18 +21,7 @@ from gradtape.ir.node import Node
 from gradtape.jit.capture.capture import Capture
 from gradtape.jit.guards.collect import Outside
 from gradtape.jit.guards.names import states_of_global_generators
-from gradtape.jit.replay.steps import (
-    CallersTensor,
-    ComputedNumber,
-    Constant,
-    NewSparseMatrix,
-    NewTensor,
-    OutsideTensorItself,
-    PathResult,
-    RowSparseTensor,
-    ValueSource,
-    rebind,
-)
+from gradtape.jit.replay import steps as replay
 from gradtape.jit.signature import CallArguments, InputValues
 from gradtape.pytree import flatten, unflatten
 from gradtape.runtime.flush import flush, retire
@@ -143,7 +132,7 @@ class CaptureRun:
         capture.active = 0
         tape_outlives = bool(capture.tapes)
         source = capture.source
-        result = capture.step.result = PathResult(
+        result = capture.step.result = replay.PathResult(
             structure,
             leaf_sources(capture, leaves, nodes),
             tuple((each, source(node)) for each, node in capture.variables.last_assigned(capture)),
@@ -259,41 +248,45 @@ def is_inside(leaf: object, capture: Capture) -> bool:
 
 def leaf_sources(
     capture: Capture, leaves: list[object], nodes: list[Node | None]
-) -> tuple[ValueSource, ...]:
+) -> tuple[replay.ValueSource, ...]:
     """The sources of all leaves that the function returned; one source for one tensor."""
-    found: dict[int, ValueSource] = {}
+    found: dict[int, replay.ValueSource] = {}
     for leaf, node in zip(leaves, nodes, strict=True):
         if id(leaf) not in found:
             found[id(leaf)] = _leaf_source(capture, leaf, node)
     return tuple(found[id(leaf)] for leaf in leaves)
 
 
-def _leaf_source(capture: Capture, leaf: Any, node: Node | None) -> ValueSource:
+def _leaf_source(capture: Capture, leaf: Any, node: Node | None) -> replay.ValueSource:
     """The source of one leaf that the function returned."""
     if isinstance(leaf, RowSparse):
         parts = [
             _leaf_source(capture, part, part.node if is_inside(part, capture) else None)
             for part in leaf.rows
         ]
-        return RowSparseTensor(type(leaf), tuple(parts), leaf.spec)
+        return replay.RowSparseTensor(type(leaf), tuple(parts), leaf.spec)
     if is_pending(leaf):
-        return NewSparseMatrix(capture.source(leaf.entries.node), leaf.pattern.with_data)
+        return replay.NewSparseMatrix(capture.source(leaf.entries.node), leaf.pattern.with_data)
     if node is not None:
-        fresh = NewTensor(capture.source(node), type(leaf).result_class)
+        fresh = replay.NewTensor(capture.source(node), type(leaf).result_class)
         position = capture.tensors.position(leaf)
         if position is not None:
-            return CallersTensor(position, fresh)
+            return replay.CallersTensor(position, fresh)
         return (
-            OutsideTensorItself(weakref.ref(leaf), fresh)
+            replay.OutsideTensorItself(weakref.ref(leaf), fresh)
             if capture.tensors.is_rebound(leaf)
             else fresh
         )
     if isinstance(leaf, Tensor):
         if leaf in capture.tensors.made:
-            return NewTensor(Constant(leaf.computed), type(leaf).result_class)
+            return replay.NewTensor(replay.Constant(leaf.computed), type(leaf).result_class)
         leaf.enter(capture)  # so that changes of it in place are noticed
-        return OutsideTensorItself(weakref.ref(leaf), NewTensor(Constant(leaf.computed), Tensor))
-    return ComputedNumber(leaf.formula) if isinstance(leaf, Followed) else Constant(leaf)
+        return replay.OutsideTensorItself(
+            weakref.ref(leaf), replay.NewTensor(replay.Constant(leaf.computed), Tensor)
+        )
+    return (
+        replay.ComputedNumber(leaf.formula) if isinstance(leaf, Followed) else replay.Constant(leaf)
+    )
 
 
 def unsupported_leaf(leaves: Iterable[object], static: Iterable[object]) -> object:
@@ -420,7 +413,7 @@ class StandIns:
             originals = self._arguments.inputs()
             for position, handle in changed.items():
                 if handle.computed is not None:
-                    rebind(originals[position][1], handle.computed)
+                    replay.rebind(originals[position][1], handle.computed)
         self.changes.carry_out()
 
     def may_be_to_blame(self, error: BaseException) -> bool:

@@ -31,12 +31,13 @@ from gradtape.config import MOST_GUARDED_ENTRIES, MOST_GUARDED_OBJECTS
 from gradtape.ir.op import Op
 from gradtape.jit.guards.guards import (
     FUNCTION_PARTS,
-    PLAIN,
+    SINGLE,
     Absent,
     ArrayContent,
     GuardRow,
     Guards,
     dictionary_of,
+    is_special,
 )
 from gradtape.jit.guards.names import NameChain, attributes_of, module_of, names_of, why_never
 from gradtape.pytree import registered
@@ -45,7 +46,6 @@ from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable
 from gradtape.trace.change_counter import TellsChanges
 
-SINGLE = (type(None), bool, type(...), type(NotImplemented), *PLAIN)
 MISSING = object()
 # Packages of the library whose code reads attributes of the user's objects: layers, optimisers.
 _FOLLOWED_PACKAGES = ("gradtape.nn", "gradtape.optimizers", "gradtape.tf.keras")
@@ -124,8 +124,7 @@ class GuardSearch:
 
     def is_foreign(self, module: Any) -> bool:
         """Whether a module is neither the user's nor the library's."""
-        own = isinstance(module, str) and module.partition(".")[0] == "gradtape"
-        return not own and not self.is_users(module)
+        return not self.is_users(module) and module.partition(".")[0] != "gradtape"
 
     def users_classes(self, kind: type) -> list[type]:
         """A class and its bases, as far as their code is looked through."""
@@ -178,6 +177,8 @@ class GuardSearch:
             values = [*read(holder)]
         except Exception:
             return []  # a guard that cannot be made is none
+        if len(values) > MOST_GUARDED_ENTRIES:
+            return []
         row = GuardRow(read, holder, values, labels, self.guards.holders, names)
         if announced:
             self.guards.announced.append(row)
@@ -374,13 +375,13 @@ def _visit_function(search: GuardSearch, function: Any, label: str) -> None:
     is_own = str(module).startswith("gradtape.")
     if not is_own:
         search.add(FUNCTION_PARTS, function, [label] * 3)
-        search.look_again(lambda names: search.read_dict(function.__dict__, names, f"{label}."))
 
-        def read_texts(names: set[str]) -> None:
+        def look(names: set[str]) -> None:
+            search.read_dict(function.__dict__, names, f"{label}.")
             for name in sorted(names & _FUNCTION_TEXTS):
                 search.add_attributes(function, [name], [f"{label}.{name}"])
 
-        search.look_again(read_texts)
+        search.look_again(look)
     _follow(search, code, scope, is_own)
 
 
@@ -489,13 +490,12 @@ def _visit_instance(search: GuardSearch, value: Any, label: str) -> None:
     held = dictionary_of(value)
     if isinstance(value, Variable):
         # The capture follows what a variable holds; whether it is trained is an attribute.
-        def trainable(names: set[str]) -> None:
+        def look(names: set[str]) -> None:
             if "trainable" in names:
                 search.add_attributes(value, ["trainable"], [f"{label}.trainable"], announced=True)
+            search.read_dict(held or {}, names, f"{label}.")
 
-        search.look_again(trainable)
-        if held is not None:
-            search.look_again(lambda names: search.read_dict(held, names, f"{label}."))
+        search.look_again(look)
     elif not isinstance(value, Op):
         module = module_of(kind)
         if module.startswith("gradtape.") and not search.is_users(module):
@@ -514,11 +514,10 @@ def _visit_contents(search: GuardSearch, value: Any, label: str) -> None:
         return
     if isinstance(value, (dict, list)):
         search.found.containers.add(id(value))
-    for kind, reads, count in _CONTAINERS:
-        if isinstance(value, kind) and count(value) <= MOST_GUARDED_ENTRIES:
-            for read in reads:
-                for number, item in enumerate(search.add(read, value, label)):
-                    search.enter(item, f"{label}[{number}]")
+    for kind, reads in _CONTAINERS:
+        for read in reads if isinstance(value, kind) else ():
+            for number, item in enumerate(search.add(read, value, label)):
+                search.enter(item, f"{label}[{number}]")
     if any(module_of(each) in ("array", "_ctypes") for each in type(value).__mro__):
         search.add(_bytes_of, value, label)
 
@@ -602,7 +601,9 @@ def _visit_class(search: GuardSearch, kind: type) -> None:
     if isinstance(kind, abc.ABCMeta) and not search.registrations:
         # Abstract classes may take others for their subclasses: Python counts when they do.
         search.registrations = True
-        search.add(_count_of_registrations, abc, ["subclasses of abstract classes"])
+        search.add(
+            lambda module: (module.get_cache_token(),), abc, ["subclasses of abstract classes"]
+        )
     if type(kind) is not type and type(kind) is not abc.ABCMeta:
         search.enter(type(kind), type(kind).__qualname__)
 
@@ -616,7 +617,7 @@ def _visit_own(search: GuardSearch, kind: type) -> None:
             name
             for name, entry in list(held.items())
             if name not in (*_NO_ENTRIES, *_MAKERS)
-            and (name in names or search.all or (_is_special(name) and _is_code(entry)))
+            and (name in names or search.all or (is_special(name) and _is_code(entry)))
         ]
         if is_own:
             # A class of the library is not changed; its code reads the user's objects.
@@ -650,43 +651,23 @@ def _has(value: Any, name: str) -> bool:
     return True
 
 
-def _is_special(name: str) -> bool:
-    return name[:2] == "__" == name[-2:]
-
-
 def _is_code(entry: Any) -> bool:
     return isinstance(
         entry, (types.FunctionType, property, staticmethod, classmethod, functools.cached_property)
     )
 
 
-def _count_of_registrations(module: Any) -> tuple[int]:
-    return (module.get_cache_token(),)
-
-
 def _bytes_of(value: Any) -> tuple[bytes]:
     return (bytes(value),)
 
 
-def _elements(value: Any) -> list[Any]:
-    base = set if isinstance(value, set) else frozenset
-    return [*base.__iter__(value)]
-
-
-def _entries(value: Any) -> list[Any]:
-    return [*value.keys(), *value.values()]
-
-
-def _one(value: Any) -> int:
-    return 1
-
-
-# How the contents of containers are read, past the methods of subclasses, and how many there are.
-_CONTAINERS: tuple[tuple[Any, tuple[Callable[[Any], Any], ...], Callable[[Any], int]], ...] = (
-    (dict, (dict.keys, dict.values), dict.__len__),
-    (list, (list.copy,), list.__len__),
-    ((set, frozenset), (_elements,), lambda value: len(_elements(value))),
-    (collections.deque, (collections.deque.copy,), collections.deque.__len__),
-    ((bytearray, memoryview), (_bytes_of,), _one),
-    (types.MappingProxyType, (_entries,), len),
+# How the contents of containers are read, past the methods of subclasses.
+_CONTAINERS: tuple[tuple[Any, tuple[Callable[[Any], Any], ...]], ...] = (
+    (dict, (dict.keys, dict.values)),
+    (list, (list.copy,)),
+    (set, (lambda value: [*set.__iter__(value)],)),
+    (frozenset, (lambda value: [*frozenset.__iter__(value)],)),
+    (collections.deque, (collections.deque.copy,)),
+    ((bytearray, memoryview), (_bytes_of,)),
+    (types.MappingProxyType, (lambda value: [*value.keys(), *value.values()],)),
 )

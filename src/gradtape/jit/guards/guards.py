@@ -33,7 +33,7 @@ PART_NAMES = ("__code__", "__defaults__", "__kwdefaults__")
 FUNCTION_PARTS = operator.attrgetter(*PART_NAMES)
 PLAIN = (int, float, complex, str, bytes)
 
-_SINGLE = (type(None), bool, type(...), type(NotImplemented))
+SINGLE = (type(None), bool, type(...), type(NotImplemented), *PLAIN)
 
 Difference = tuple[str, str, str]
 Read = Callable[[Any], Sequence[Any]]
@@ -63,7 +63,7 @@ class Holders:
 
     def hold(self, thing: Any) -> Any:
         """A weak reference, or what has none itself."""
-        if type(thing) in PLAIN or type(thing) in _SINGLE:
+        if type(thing) in SINGLE:
             return thing
         known = self._known.get(id(thing))
         if known is None:
@@ -161,7 +161,7 @@ class Absent:
         if entries is None:
             return self._label, "with attributes", "without any"
         for name in () if len(entries) == self.count else [*entries]:
-            if name not in self.known and (name in self._names or _is_special(name)):
+            if name not in self.known and (name in self._names or is_special(name)):
                 return f"{self._label}.{name}".lstrip("."), "absent", in_words(entries[name])
         self.count = len(entries)
         return None
@@ -184,8 +184,7 @@ class ArrayContent:
 
     def copy(self) -> None:
         """Remember the content of now."""
-        if self.content is None:
-            self.content = np.array(self.array, order="C")
+        self.content = np.array(self.array, order="C")
 
     def differs(self) -> bool:
         """Whether its content is another one."""
@@ -234,7 +233,6 @@ class Guards:
         """Remember the content that arrays have now, before a run, if none is compared yet."""
         for each in () if self.compared else self.arrays.values():
             if each.content is not None:
-                each.content = None
                 each.copy()
 
     def seal(self, entered: set[int]) -> None:
@@ -242,7 +240,8 @@ class Guards:
         for key, each in self.arrays.items():
             each.is_input = key in entered
             if not (each.is_input and each.array.nbytes > LARGEST_PROVEN_ARRAY):
-                each.copy()
+                if each.content is None:
+                    each.copy()
                 self.compared.append(each)
 
     def free_arrays(self) -> None:
@@ -328,7 +327,7 @@ def dictionary_of(value: Any) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _is_special(name: object) -> bool:
+def is_special(name: object) -> bool:
     return isinstance(name, str) and name[:2] == "__" == name[-2:]
 
 
@@ -356,10 +355,10 @@ def in_words(value: Any) -> str:
     if kind in (list, tuple, dict, set, frozenset):
         # The text of what it holds may be computed by the user's code.
         entries = [*value, *value.values()] if kind is dict else value
-        if not all(type(each) in (*PLAIN, *_SINGLE) for each in entries):
+        if not all(type(each) in SINGLE for each in entries):
             return f"a {kind.__name__} of {len(value)}"
         kind = str
-    if kind in (*PLAIN, *_SINGLE):
+    if kind in SINGLE:
         text = repr(value)
         return text if len(text) < 60 else f"{text[:57]}..."
     if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)):

@@ -20,10 +20,23 @@ from typing import Any, NamedTuple
 from gradtape.caches import remembered
 
 _GLOBAL = frozenset(
-    ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "DELETE_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS")
+    (
+        "LOAD_GLOBAL",
+        "LOAD_NAME",
+        "STORE_GLOBAL",
+        "DELETE_GLOBAL",
+        "LOAD_FROM_DICT_OR_GLOBALS",
+    )
 )
 _ATTRIBUTE = frozenset(
-    ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "STORE_ATTR", "DELETE_ATTR", "IMPORT_FROM")
+    (
+        "LOAD_ATTR",
+        "LOAD_METHOD",
+        "LOAD_SUPER_ATTR",
+        "STORE_ATTR",
+        "DELETE_ATTR",
+        "IMPORT_FROM",
+    )
 )
 # Names with which code reads attributes that it writes down as text, or all of them.
 _BY_TEXT = frozenset(
@@ -91,51 +104,33 @@ class CodeNames(NamedTuple):
 @remembered(4096)
 def names_of(code: CodeType) -> CodeNames:
     """The names that a code object reads."""
-    found: dict[str, set[str]] = {"globals": set(), "attributes": set()}
+    global_names, attributes = set[str](), set[str]()
     chains: set[NameChain] = set()
     chain: NameChain = ()
-    for operation, argument, name in instructions(code):
-        if operation in _ATTRIBUTE:
-            found["attributes"].add(name)
-            chain = (*chain, name) if chain else ()
-            continue
-        chains.add(chain)
-        chain = ()
-        if operation in _GLOBAL:
-            found["globals"].add(name)
-            chain = (name,)
-        elif operation == "LOAD_FAST" and argument < len(code.co_varnames):
-            chain = (code.co_varnames[argument],)
-        elif operation == "MATCH_CLASS":
-            # `case Rate(number=1.0)` has its names among the constants.
-            found["attributes"].update(_texts_of_tuples(code))
-    chains.add(chain)
-    read = found["globals"] | found["attributes"]
-    if not _BY_TEXT.isdisjoint(read):
-        found["attributes"].update(_texts(code))
-    imports, aliases = _imports(code)
-    return CodeNames(
-        frozenset(found["globals"]),
-        frozenset(found["attributes"]),
-        frozenset(filter(None, chains)),
-        imports,
-        aliases,
-        _ALL in read or not _ALL_BY_FUNCTIONS.isdisjoint(found["globals"]),
-    )
-
-
-def _imports(code: CodeType) -> tuple[tuple[Import, ...], dict[str, Import]]:
-    """The imports inside a function, and the local names that stand for what they give."""
     imports: list[Import] = []
     aliases: dict[str, Import] = {}
     # The latest two constants: the level and the names of an import.
     constants: list[Any] = []
     latest: Import | None = None
     for operation, argument, name in instructions(code):
-        if operation == "LOAD_CONST":
-            constants = [*constants[-1:], code.co_consts[argument]]
-        elif operation == "LOAD_SMALL_INT":
-            constants = [*constants[-1:], argument]
+        if operation in _ATTRIBUTE:
+            attributes.add(name)
+            chain = (*chain, name) if chain else ()
+            continue
+        chains.add(chain)
+        chain = ()
+        if operation in _GLOBAL:
+            global_names.add(name)
+            chain = (name,)
+        elif operation == "LOAD_FAST" and argument < len(code.co_varnames):
+            chain = (code.co_varnames[argument],)
+        elif operation == "MATCH_CLASS":
+            # `case Rate(number=1.0)` has its names among the constants.
+            tuples = [each for each in code.co_consts if isinstance(each, tuple)]
+            attributes.update(text for each in tuples for text in each if isinstance(text, str))
+        elif operation in ("LOAD_CONST", "LOAD_SMALL_INT"):
+            constant = code.co_consts[argument] if operation == "LOAD_CONST" else argument
+            constants = [*constants[-1:], constant]
         elif operation == "IMPORT_NAME":
             level, names = constants if len(constants) == 2 else (0, None)
             latest = Import(name, level if isinstance(level, int) else 0, tuple(names or ()))
@@ -144,13 +139,18 @@ def _imports(code: CodeType) -> tuple[tuple[Import, ...], dict[str, Import]]:
             if argument < len(code.co_varnames):
                 aliases[code.co_varnames[argument]] = latest
             latest = None
-    return tuple(imports), aliases
-
-
-def _texts_of_tuples(code: CodeType) -> Iterator[str]:
-    for each in code.co_consts:
-        if isinstance(each, tuple):
-            yield from (name for name in each if isinstance(name, str))
+    chains.add(chain)
+    read = global_names | attributes
+    if not _BY_TEXT.isdisjoint(read):
+        attributes.update(_texts(code))
+    return CodeNames(
+        frozenset(global_names),
+        frozenset(attributes),
+        frozenset(filter(None, chains)),
+        tuple(imports),
+        aliases,
+        _ALL in read or not _ALL_BY_FUNCTIONS.isdisjoint(global_names),
+    )
 
 
 @remembered(1024)
@@ -189,19 +189,15 @@ def instructions(code: CodeType) -> Iterator[tuple[str, int, str]]:
 @remembered(256)
 def unread_parameters(code: CodeType) -> frozenset[str]:
     """The parameters that code never reads."""
-    count = code.co_argcount + code.co_kwonlyargcount
-    parameters = code.co_varnames[:count]
-    read = {name for name in parameters if name in code.co_cellvars}
+    parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    read = set(code.co_cellvars)
     for operation, argument, _ in instructions(code):
-        if operation.startswith("LOAD_FAST") or "LOAD_FAST" in operation:
-            read |= {code.co_varnames[n] for n in _locals_of(operation, argument, code)}
+        if "LOAD_FAST" in operation:
+            # Some instructions read two local variables.
+            pair = (argument >> 4, argument & 15)
+            numbers = pair if operation.count("_FAST") > 1 else (argument,)
+            read |= {code.co_varnames[each] for each in numbers if each < len(code.co_varnames)}
     return frozenset(parameters) - read
-
-
-def _locals_of(operation: str, argument: int, code: CodeType) -> Iterator[int]:
-    """The numbers of the local variables that an instruction reads; two in some instructions."""
-    numbers = (argument >> 4, argument & 15) if operation.count("_FAST") > 1 else (argument,)
-    return (number for number in numbers if number < len(code.co_varnames))
 
 
 def line_of(code: CodeType, name: str) -> int | None:
@@ -255,7 +251,16 @@ _CLASSES = {
 _CLOCK_METHODS = frozenset(("now", "utcnow", "today"))
 _PURE_OF_OS = frozenset(("fspath", "fsencode", "fsdecode", "cpu_count", "getpid"))
 _FILES_OF_NUMPY = frozenset(
-    ("fromfile", "load", "loadtxt", "genfromtxt", "save", "savez", "savetxt", "memmap")
+    (
+        "fromfile",
+        "load",
+        "loadtxt",
+        "genfromtxt",
+        "save",
+        "savez",
+        "savetxt",
+        "memmap",
+    )
 )
 _PATH_METHODS = frozenset(
     (

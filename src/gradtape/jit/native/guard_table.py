@@ -22,21 +22,11 @@ import numpy as np
 from gradtape.compiler.cpython.call_context import AN_ENTRY, GUARD, SOME_MEMORY, THE_WORD
 from gradtape.compiler.cpython.objects import word
 from gradtape.config import MOST_NATIVE_ITEMS
-from gradtape.jit.guards.guards import (
-    FUNCTION_PARTS,
-    PART_NAMES,
-    Absent,
-    ArrayContent,
-    Guard,
-    GuardRow,
-    Guards,
-    dictionary_of,
-    held,
-)
+from gradtape.jit.guards import guards as comparisons
 from gradtape.trace.change_counter import changes
 
 _Words = tuple[int, int, int, int]
-_Make = Callable[[GuardRow, Any, list[Any]], Iterator[_Words]]
+_Make = Callable[[comparisons.GuardRow, Any, list[Any]], Iterator[_Words]]
 
 # Where dictionaries and lists keep their length, cells their content, lists their items.
 _LENGTH, _CONTENT, _ITEMS = 16, 16, 24
@@ -54,7 +44,7 @@ class NotNativeError(Exception):
 class GuardTable:
     """The words of all guards that native code compares, and the guards that are left to Python."""
 
-    def __init__(self, guards: Guards, check: Callable[[int, int], int]) -> None:
+    def __init__(self, guards: comparisons.Guards, check: Callable[[int, int], int]) -> None:
         self._check = check
         self._kept: list[Any] = []
         # What is kept is let go of when one of the guarded objects is gone.
@@ -64,7 +54,7 @@ class GuardTable:
         self._words = (ctypes.c_int64 * len(words))(*words)
         self.address, self.count = ctypes.addressof(self._words), len(words) // GUARD
 
-    def fill(self, guards: Guards) -> None:
+    def fill(self, guards: comparisons.Guards) -> None:
         """Compare with the values that are noted now."""
         words, kept, rest = _table(guards)
         if len(words) == len(self._words) and bool(rest) == bool(self.rest):
@@ -83,10 +73,10 @@ class GuardTable:
         return any(each.changed() is not None for each in self.rest)
 
 
-def _table(guards: Guards) -> tuple[list[int], list[Any], list[Guard]]:
+def _table(guards: comparisons.Guards) -> tuple[list[int], list[Any], list[comparisons.Guard]]:
     """The words, what they point to, and the guards that have none."""
     kept: list[Any] = [guards.holders.live, changes]
-    rest: list[Guard] = []
+    rest: list[comparisons.Guard] = []
     rows: list[_Words] = [(THE_WORD, guards.holders.live.buffer_info()[0], 0, 1)]
     if guards.announced:
         rows.append((THE_WORD, changes.buffer_info()[0], 0, guards.version))
@@ -98,14 +88,14 @@ def _table(guards: Guards) -> tuple[list[int], list[Any], list[Guard]]:
     return [number for row in rows for number in row], kept, rest
 
 
-def _words_of(guard: Guard, kept: list[Any]) -> Iterator[_Words]:
-    if isinstance(guard, Absent):
+def _words_of(guard: comparisons.Guard, kept: list[Any]) -> Iterator[_Words]:
+    if isinstance(guard, comparisons.Absent):
         dictionary = _dictionary_of(guard.dictionary())
         kept.append(dictionary)
         return iter([(THE_WORD, id(dictionary) + _LENGTH, 0, guard.count)])
-    if isinstance(guard, ArrayContent):
+    if isinstance(guard, comparisons.ArrayContent):
         return _array(guard, kept)
-    holder = held(guard.holder)
+    holder = comparisons.held(guard.holder)
     make = _OF_HOLDER.get(type(holder)) or _OF_READ.get(guard.read)
     if make is None and guard.names:
         make = _entries if type(guard.read) is operator.itemgetter else _attributes
@@ -116,7 +106,7 @@ def _words_of(guard: Guard, kept: list[Any]) -> Iterator[_Words]:
     return make(guard, holder, kept)
 
 
-def _entries(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[_Words]:
+def _entries(row: comparisons.GuardRow, holder: Any, kept: list[Any]) -> Iterator[_Words]:
     dictionary = _dictionary_of(holder)
     kept.append(dictionary)
     for name, seen in zip(row.names, row.ids, strict=False):
@@ -124,9 +114,9 @@ def _entries(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[_Words]:
         yield AN_ENTRY, id(dictionary), id(name), seen
 
 
-def _attributes(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[_Words]:
+def _attributes(row: comparisons.GuardRow, holder: Any, kept: list[Any]) -> Iterator[_Words]:
     """Attributes of an instance: in its dictionary, or plain ones of its class."""
-    own = dictionary_of(holder)
+    own = comparisons.dictionary_of(holder)
     if type(own) is not dict or word(id(holder) + _MANAGED) != id(own):
         raise NotNativeError
     kept.append(own)
@@ -150,10 +140,10 @@ def _attributes(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[_Words]
             yield AN_ENTRY, id(own), id(name), 0
 
 
-def _function(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[_Words]:
-    if row.read is not FUNCTION_PARTS:
+def _function(row: comparisons.GuardRow, holder: Any, kept: list[Any]) -> Iterator[_Words]:
+    if row.read is not comparisons.FUNCTION_PARTS:
         raise NotNativeError
-    for name, seen in zip(PART_NAMES, row.ids, strict=True):
+    for name, seen in zip(comparisons.PART_NAMES, row.ids, strict=True):
         address = id(holder) + _offsets()[name]
         found = word(address)
         # None is a null pointer there.
@@ -162,11 +152,11 @@ def _function(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[_Words]:
         yield THE_WORD, address, 0, found
 
 
-def _cell(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[_Words]:
+def _cell(row: comparisons.GuardRow, holder: Any, kept: list[Any]) -> Iterator[_Words]:
     yield THE_WORD, id(holder) + _CONTENT, 0, row.ids[0]
 
 
-def _list(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[_Words]:
+def _list(row: comparisons.GuardRow, holder: Any, kept: list[Any]) -> Iterator[_Words]:
     if len(row.ids) > MOST_NATIVE_ITEMS:
         raise NotNativeError
     items = word(id(holder) + _ITEMS)
@@ -176,7 +166,7 @@ def _list(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[_Words]:
         yield THE_WORD, items + 8 * number, 0, seen
 
 
-def _keys(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[_Words]:
+def _keys(row: comparisons.GuardRow, holder: Any, kept: list[Any]) -> Iterator[_Words]:
     """The keys of a dictionary: it has as many, and none was removed and added again."""
     if not _has_texts(holder) or not _knows_keys():
         raise NotNativeError
@@ -186,7 +176,7 @@ def _keys(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[_Words]:
     yield THE_WORD, keys + _ENTRIES, 0, word(keys + _ENTRIES)
 
 
-def _values(row: GuardRow, holder: Any, kept: list[Any]) -> Iterator[_Words]:
+def _values(row: comparisons.GuardRow, holder: Any, kept: list[Any]) -> Iterator[_Words]:
     if not _has_texts(holder) or len(row.ids) > MOST_NATIVE_ITEMS or len(row.ids) != len(holder):
         raise NotNativeError
     for key, seen in zip(holder, row.ids, strict=True):
@@ -207,7 +197,7 @@ def _knows_keys() -> bool:
     return (first, word(word(id(sample) + _KEYS) + _ENTRIES)) == (3, 4)
 
 
-def _array(guard: ArrayContent, kept: list[Any]) -> Iterator[_Words]:
+def _array(guard: comparisons.ArrayContent, kept: list[Any]) -> Iterator[_Words]:
     now, then = guard.array, guard.content
     if then is None or not now.flags.c_contiguous or type(now) is not np.ndarray:
         raise NotNativeError
@@ -242,7 +232,7 @@ def _offsets() -> dict[str, int]:
         def sample(one: object = array, *, other: object = ctypes) -> None:
             pass
 
-        for name in PART_NAMES:
+        for name in comparisons.PART_NAMES:
             part = id(getattr(sample, name))
             places = [
                 8 * at for at in range(2, _FUNCTION_WORDS) if word(id(sample) + 8 * at) == part

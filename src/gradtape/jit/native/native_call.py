@@ -44,22 +44,8 @@ from gradtape.dtypes import World
 from gradtape.ir.node import Node
 from gradtape.jit.guards.guards import Guards
 from gradtape.jit.native.guard_table import GuardTable
+from gradtape.jit.replay import steps as replay
 from gradtape.jit.replay.captured_steps import CapturedSteps
-from gradtape.jit.replay.steps import (
-    ArgumentValue,
-    CallersTensor,
-    ComputedNode,
-    ComputedNumber,
-    Constant,
-    Element,
-    NewTensor,
-    OutsideTensor,
-    PathResult,
-    PathStep,
-    PlanRun,
-    ValueSource,
-    VariableValue,
-)
 from gradtape.jit.signature import CallArguments, Identity, is_input
 from gradtape.pytree import Structure, unflatten
 from gradtape.runtime import buffer_pool as buffers, tiers
@@ -239,7 +225,7 @@ class CallContext:
     def __init__(
         self,
         arguments: CallArguments,
-        step: PathStep,
+        step: replay.PathStep,
         steps: CapturedSteps,
         until_check: int,
         pins: dict[int, object],
@@ -275,7 +261,7 @@ class CallContext:
             **self._plan_fields(run, layout, rows),
             **self._result_fields(result, place, rows),
         }
-        if isinstance(step.guard, Element):
+        if isinstance(step.guard, replay.Element):
             # The slot of the value that says whether the others are those of this call.
             slot = FIRST + len(layout.arrays) + place[step.guard.node]
             fields["decision"] = fields["slots"] + 8 * slot
@@ -286,7 +272,9 @@ class CallContext:
         self._words[:] = [fields.get(name, 0) for name in call_context.CONTEXT]
         self.address = ctypes.addressof(self._words)
 
-    def _plan_fields(self, run: PlanRun, layout: SlotLayout, rows: ArgumentRows) -> dict[str, int]:
+    def _plan_fields(
+        self, run: replay.PlanRun, layout: SlotLayout, rows: ArgumentRows
+    ) -> dict[str, int]:
         """How the slots of the plan are filled in each call, and how it is run."""
         fixed = run.constants()
         sources = _Sources(rows.inputs, run.inputs)
@@ -331,7 +319,7 @@ class CallContext:
         }
 
     def _result_fields(
-        self, result: PathResult, place: dict[Node, int], rows: ArgumentRows
+        self, result: replay.PathResult, place: dict[Node, int], rows: ArgumentRows
     ) -> dict[str, int]:
         """What is made and assigned of the buffers that the plan has written."""
         structure = result.structure
@@ -373,7 +361,7 @@ class CallContext:
         return slot, pop, capacity, id(self._keep(nbytes))
 
     def _leaf_rows(
-        self, leaves: Sequence[ValueSource], place: dict[Node, int], rows: ArgumentRows
+        self, leaves: Sequence[replay.ValueSource], place: dict[Node, int], rows: ArgumentRows
     ) -> Iterator[tuple[int, int, int]]:
         for number, leaf in enumerate(leaves):
             first = leaves.index(leaf)
@@ -383,13 +371,18 @@ class CallContext:
                 yield self._leaf_row(leaf, place, rows)
 
     def _leaf_row(
-        self, leaf: ValueSource, place: dict[Node, int], rows: ArgumentRows
+        self, leaf: replay.ValueSource, place: dict[Node, int], rows: ArgumentRows
     ) -> tuple[int, int, int]:
-        if isinstance(leaf, Constant):
+        if isinstance(leaf, replay.Constant):
             return id(leaf.content), 0, call_context.THE_OBJECT
-        if isinstance(leaf, CallersTensor) and rows.inputs[leaf.position] == call_context.TENSOR:
+        if (
+            isinstance(leaf, replay.CallersTensor)
+            and rows.inputs[leaf.position] == call_context.TENSOR
+        ):
             return leaf.position, 0, call_context.AN_INPUT
-        if not isinstance(leaf, NewTensor) or not isinstance(leaf.source, ComputedNode):
+        if not isinstance(leaf, replay.NewTensor) or not isinstance(
+            leaf.source, replay.ComputedNode
+        ):
             raise LeftToPythonError
         if leaf.kind.__basicsize__ != Handle.__basicsize__ or leaf.kind.__dictoffset__:
             raise LeftToPythonError
@@ -444,7 +437,7 @@ def native_call(
 class _Sources:
     """The rows of the sources of values, each of them once."""
 
-    def __init__(self, passed: Sequence[int], inputs: Sequence[ValueSource]) -> None:
+    def __init__(self, passed: Sequence[int], inputs: Sequence[replay.ValueSource]) -> None:
         # How each input of the call is passed, and the source of each input of the plan.
         self._passed = passed
         self._inputs = inputs
@@ -453,13 +446,13 @@ class _Sources:
     def value(self, position: int) -> int:
         """The number of the row of a value."""
         source = self._inputs[position]
-        if isinstance(source, ArgumentValue):
+        if isinstance(source, replay.ArgumentValue):
             if self._passed[source.position] != call_context.TENSOR:
                 raise LeftToPythonError
             row = call_context.PASSED, source.position
-        elif isinstance(source, VariableValue):
+        elif isinstance(source, replay.VariableValue):
             row = call_context.VARIABLE, id(source.variable)
-        elif isinstance(source, OutsideTensor):
+        elif isinstance(source, replay.OutsideTensor):
             row = call_context.REFERENCE, id(source.handle)
         else:
             raise LeftToPythonError
@@ -470,7 +463,7 @@ class _Sources:
     def number(self, position: int, dtype: np.dtype[Any], offset: int) -> tuple[int, ...]:
         """The row of a number that goes to an offset of the memory of a run."""
         source, size = self._inputs[position], dtype.itemsize
-        if not isinstance(source, ComputedNumber):
+        if not isinstance(source, replay.ComputedNumber):
             return call_context.COPIED, self.value(position), offset, size
         if dtype.kind != "f":
             raise LeftToPythonError
@@ -570,8 +563,8 @@ class ArgumentRows:
             raise LeftToPythonError
 
 
-def _update_row(source: ValueSource, place: dict[Node, int]) -> tuple[int, int]:
-    if not isinstance(source, ComputedNode):
+def _update_row(source: replay.ValueSource, place: dict[Node, int]) -> tuple[int, int]:
+    if not isinstance(source, replay.ComputedNode):
         raise LeftToPythonError
     return place[source.node], id(source.node.spec)
 

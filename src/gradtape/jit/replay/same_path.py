@@ -21,18 +21,7 @@ from gradtape.ir.node import LEAF, Node
 from gradtape.ir.program import Program
 from gradtape.ir.spec import Spec
 from gradtape.jit.guards.guards import in_words, is_other
-from gradtape.jit.replay.steps import (
-    ComputedNumber,
-    Constant,
-    NewTensor,
-    NumberAsTensor,
-    NumberKey,
-    OutsideArray,
-    OutsideTensor,
-    PathResult,
-    PathStep,
-    Record,
-)
+from gradtape.jit.replay import steps as replay
 from gradtape.trace.followed_number import NumberFormula
 from gradtape.trace.value import Value
 
@@ -55,14 +44,16 @@ class Comparison(NamedTuple):
     """
 
     difference: DifferentError | None
-    last: PathStep
-    own: PathStep
+    last: replay.PathStep
+    own: replay.PathStep
     is_known: bool
     moved: frozenset[int] = frozenset()
     interned: bool = True
 
 
-def compare(known: PathStep, run: PathStep, ignored: Container[int] = ()) -> Comparison:
+def compare(
+    known: replay.PathStep, run: replay.PathStep, ignored: Container[int] = ()
+) -> Comparison:
     """Compare a run, which is a chain of steps, with the paths of a tree.
 
     Values of pinned numbers at the positions `ignored` may differ.
@@ -92,25 +83,25 @@ def compare(known: PathStep, run: PathStep, ignored: Container[int] = ()) -> Com
         return Comparison(error.with_traceback(None), known, run, False, frozenset(moved))
 
 
-def used_numbers(root: PathStep) -> set[int]:
+def used_numbers(root: replay.PathStep) -> set[int]:
     """The positions of numbers that a path computes with, or compares."""
     found: set[int] = set()
-    step: PathStep | None = root
+    step: replay.PathStep | None = root
     while step is not None:
-        if step.pinned < 0 and isinstance(step.guard, NumberKey):
+        if step.pinned < 0 and isinstance(step.guard, replay.NumberKey):
             found.update(step.guard.formula.inputs())
         sources: list[Any] = list(step.sources.values())
         if step.result is not None:
             sources += [*step.result.leaves, *[source for _, source in step.result.updates]]
         for source in sources:
-            each = source.source if isinstance(source, NewTensor) else source
-            if isinstance(each, (ComputedNumber, NumberAsTensor)):
+            each = source.source if isinstance(source, replay.NewTensor) else source
+            if isinstance(each, (replay.ComputedNumber, replay.NumberAsTensor)):
                 found.update(each.formula.inputs())
         step = next(iter(step.branches.values()), None)
     return found
 
 
-def without_pins(root: PathStep, positions: Container[int]) -> PathStep:
+def without_pins(root: replay.PathStep, positions: Container[int]) -> replay.PathStep:
     """The path without the guards that pin numbers at these positions."""
     step = before = root
     while True:
@@ -142,7 +133,7 @@ class _Paths:
         """Whether both have the same nodes."""
         return all(one is other for one, other in self._pairs)
 
-    def compare_steps(self, known: PathStep, run: PathStep) -> bool:
+    def compare_steps(self, known: replay.PathStep, run: replay.PathStep) -> bool:
         """Compare two steps; says whether the path ends with them."""
         self._known |= known.sources
         self._run |= run.sources
@@ -195,7 +186,7 @@ class _Paths:
             _check(_same_params(one.params, other.params), f"{other.op.name} has other parameters")
             stack += zip(one.inputs, other.inputs, strict=True)
 
-    def _results(self, known: PathResult, run: PathResult) -> None:
+    def _results(self, known: replay.PathResult, run: replay.PathResult) -> None:
         _check(known.structure == run.structure, "it returns another nest")
         for one, other in zip(known.leaves, run.leaves, strict=True):
             self._sources(one, other)
@@ -211,27 +202,27 @@ class _Paths:
 
     def _sources(self, one: Any, other: Any, leaf: int | None = None) -> None:
         """Compare two records field by field; nodes are left for the end."""
-        if isinstance(one, OutsideArray) and isinstance(other, Constant):
-            one = Constant(one.read())
-        if isinstance(other, OutsideArray) and isinstance(one, Constant):
-            other = Constant(other.read())
+        if isinstance(one, replay.OutsideArray) and isinstance(other, replay.Constant):
+            one = replay.Constant(one.read())
+        if isinstance(other, replay.OutsideArray) and isinstance(one, replay.Constant):
+            other = replay.Constant(other.read())
         if type(one) is not type(other):
             what = f"{_described(other)} is read instead of {_described(one)}"
             raise DifferentError(what, leaf)
-        if isinstance(one, OutsideTensor) and one.handle() is other.handle() is None:
-            one, other = Constant(one.content), Constant(other.content)
+        if isinstance(one, replay.OutsideTensor) and one.handle() is other.handle() is None:
+            one, other = replay.Constant(one.content), replay.Constant(other.content)
         for name in one.compared:
             mine, theirs = getattr(one, name), getattr(other, name)
-            if isinstance(mine, Record):
+            if isinstance(mine, replay.Record):
                 self._sources(mine, theirs, leaf)
             elif type(mine) is tuple:
                 for part, expected in zip(mine, theirs, strict=True):
                     self._sources(part, expected, leaf)
             elif type(mine) is Node:
                 self._pairs.append((mine, theirs))
-            elif isinstance(one, Constant) and not same_constant(mine, theirs):
+            elif isinstance(one, replay.Constant) and not same_constant(mine, theirs):
                 raise DifferentError(f"{_described(one)} is {_shown(theirs)} now", leaf)
-            elif not isinstance(one, Constant) and not _same_field(mine, theirs):
+            elif not isinstance(one, replay.Constant) and not _same_field(mine, theirs):
                 raise DifferentError(f"{_described(other)} is another one", leaf)
 
 
@@ -259,7 +250,7 @@ def _same_field(one: Any, other: Any) -> bool:
 
 
 def _described(source: Any) -> str:
-    if isinstance(source, Constant):
+    if isinstance(source, replay.Constant):
         return f"{source.what} {_shown(source.content)}"
     return str(source.what)
 
