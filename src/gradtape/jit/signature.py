@@ -31,7 +31,7 @@ _Described = list[tuple[str, str]]
 
 _LEAF = flatten(0)[1]
 _NUMBERS = (int, float, complex)
-_PLACED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+_Kind = inspect._ParameterKind
 # Classes that are static and compared by value.
 _STATIC = (bool, str, type(None))
 # Defaults that a call is completed with. Others may be changed in place, and are left to Python.
@@ -252,18 +252,16 @@ class CallSignature:
     ) -> None:
         # A partial has fewer parameters than what it wraps.
         wrapped = inspect.unwrap(f, stop=lambda found: isinstance(found, functools.partial))
-        named = _parameters(wrapped) or []
-        kinds = {each.kind for each in named}
-        names = [each.name for each in named]
+        named = _names_by_kind(_parameters(wrapped))
+        names = [each for kind in _Kind for each in named[kind]]
         unknown = [name for name in static_names if name not in names]
-        if unknown and named and inspect.Parameter.VAR_KEYWORD not in kinds:
+        if unknown and names and not named[_Kind.VAR_KEYWORD]:
             raise ValueError(
                 f"function: static_argnames {unknown} are not among the parameters "
                 f"{names}. Name parameters of the function."
             )
-        rest = [each.name for each in named if each.kind is inspect.Parameter.VAR_POSITIONAL]
-        self._rest = rest[0] if rest else "argument"
-        self._names = [each.name for each in named if each.kind in _PLACED]
+        self._rest = named[_Kind.VAR_POSITIONAL][0] if named[_Kind.VAR_POSITIONAL] else "argument"
+        self._names = named[_Kind.POSITIONAL_ONLY] + named[_Kind.POSITIONAL_OR_KEYWORD]
         # Whether some parameters are static whatever is passed for them.
         self.has_static = bool(static_names)
         self._static = frozenset(static_names)
@@ -273,15 +271,16 @@ class CallSignature:
         # Parameters by position and by name only, and their defaults; None if they are unknown.
         # Its own parameters, not those of a function that it wraps.
         own = _parameters(f)
-        kinds = {each.kind for each in own or ()}
-        self._order = None if own is None else [p.name for p in own if p.kind in _PLACED]
-        self._nameless = {p.name for p in own or () if p.kind is _PLACED[0]}
-        self._by_name = [p.name for p in own or () if p.kind is inspect.Parameter.KEYWORD_ONLY]
+        own_names = _names_by_kind(own)
+        self._nameless = own_names[_Kind.POSITIONAL_ONLY]
+        self._by_name = own_names[_Kind.KEYWORD_ONLY]
+        placed = [*self._nameless, *own_names[_Kind.POSITIONAL_OR_KEYWORD]]
+        self._order = None if own is None else placed
         self._defaults = {p.name: p.default for p in own or () if p.default is not p.empty}
-        self._more = inspect.Parameter.VAR_KEYWORD in kinds
+        self._more = bool(own_names[_Kind.VAR_KEYWORD])
         # The number of positional arguments of a call that need not be arranged.
-        is_fixed = not self._by_name and inspect.Parameter.VAR_POSITIONAL not in kinds
-        self._complete = len(self._order) if is_fixed and self._order is not None else -1
+        is_open = own is None or self._by_name or own_names[_Kind.VAR_POSITIONAL]
+        self._complete = -1 if is_open else len(placed)
 
     def of(self, args: Args, kwargs: Kwargs) -> tuple[CallKey, InputValues, CallArguments]:
         """The key of a call, its inputs, and its arguments in the order of the parameters."""
@@ -378,10 +377,9 @@ def key_difference(key: CallKey, known: Iterable[CallKey]) -> tuple[str, str, st
 
     The key is compared with the known one that is most like it, and the latest of those.
     """
-    now = key.in_words()
     best: list[tuple[str, str, str]] | None = None
     for other in known:
-        before = other.in_words()
+        now, before = key.in_words(), other.in_words()
         if [label for label, _ in before] != [label for label, _ in now]:
             found = [_structural(now, before)]
         else:
@@ -394,7 +392,8 @@ def key_difference(key: CallKey, known: Iterable[CallKey]) -> tuple[str, str, st
 
 def static_names(f: Callable[..., Any], places: Sequence[int]) -> tuple[str, ...]:
     """The names of the parameters at these positions."""
-    names = [each.name for each in _parameters(f) or () if each.kind in _PLACED]
+    named = _names_by_kind(_parameters(f))
+    names = named[_Kind.POSITIONAL_ONLY] + named[_Kind.POSITIONAL_OR_KEYWORD]
     for place in places:
         if not -len(names) <= place < len(names):
             raise ValueError(
@@ -409,6 +408,10 @@ def _parameters(f: Callable[..., Any]) -> list[inspect.Parameter] | None:
         return [*inspect.signature(f, follow_wrapped=False).parameters.values()]
     except (TypeError, ValueError):
         return None
+
+
+def _names_by_kind(parameters: list[inspect.Parameter] | None) -> dict[_Kind, list[str]]:
+    return {kind: [p.name for p in parameters or () if p.kind is kind] for kind in _Kind}
 
 
 def _leaves(argument: Any, structure: Structure) -> list[Any]:

@@ -129,13 +129,11 @@ class CapturedDraws:
         self._in_step = {}
         return draws
 
-    def undo(self) -> bool:
-        """Move all generators back; False if others have drawn meanwhile."""
-        gone = [
-            start is None or not generator.rewind(start, stop)
-            for generator, (start, stop) in self._whole.items()
-        ]
-        return not any(gone)
+    def undo(self) -> None:
+        """Move all generators back from which others have not drawn meanwhile."""
+        for generator, (start, stop) in self._whole.items():
+            if start is not None:
+                generator.rewind(start, stop)
 
 
 class CapturedVariables:
@@ -379,7 +377,7 @@ class Capture(Recording):
         # Sources of leaves by number. Leaves without one are constants.
         self._sources: dict[int, replay.ValueSource] = {}
         # Objects whose guards are known already. They are kept: no other may get their id.
-        self._looked_at: dict[tuple[int, str], object] = {}
+        self._guarded: dict[tuple[int, str], object] = {}
         # Handles on ops that may fail or call Python: they run even if nobody reads the result.
         self.deferred: list[Handle] = []
         # Values of ops that were tried at once, and of their inputs.
@@ -488,11 +486,9 @@ class Capture(Recording):
         if node.op is not LEAF:
             return replay.ComputedNode(node)
         found = self._source_of_leaf(node.params[0])
-        return (
-            replay.NumberAsTensor(found.formula, node.dtype)
-            if isinstance(found, replay.ComputedNumber)
-            else found
-        )
+        if isinstance(found, replay.ComputedNumber):
+            return replay.NumberAsTensor(found.formula, node.dtype)
+        return found
 
     def _source_of_leaf(self, ordinal: int) -> replay.ValueSource:
         found = self._sources.get(ordinal)
@@ -565,25 +561,23 @@ class Capture(Recording):
             raise
         self.seconds_of_plans += time.perf_counter() - start
         self.fallible = self.fallible or bound.fallible is not None
-        if not self.failed:
-            sources: dict[int, replay.ValueSource] = {}
-            inputs: list[replay.ValueSource] = []
-            for binding in bound.bindings:
-                if isinstance(binding, Node):
-                    inputs.append(self.source(binding))
-                else:
-                    inputs.append(self._source_of_leaf(binding))
-                    sources[binding] = inputs[-1]
-            fallible = bound.fallible
-            lines = None if fallible is None else Lines(fallible, self.lines)
-            effects: tuple[Node, ...] = ()
-            if bound.fallible is not None:
-                effects = tuple(node for node in bound.plan.program.nodes if is_effect(node))
-            self._check_given(inputs)
-            run = replay.PlanRun(bound.plan, tuple(inputs), bound.outputs, lines, effects)
-            self.step.runs.append(run)
-            self.step.sources.update(sources)
-            self.given.update(bound.outputs)
+        if self.failed:
+            return found
+        inputs: list[replay.ValueSource] = []
+        for binding in bound.bindings:
+            if isinstance(binding, Node):
+                inputs.append(self.source(binding))
+            else:
+                inputs.append(self._source_of_leaf(binding))
+                self.step.sources[binding] = inputs[-1]
+        lines, effects = None, ()
+        if bound.fallible is not None:
+            lines = Lines(bound.fallible, self.lines)
+            effects = tuple(filter(is_effect, bound.plan.program.nodes))
+        self._check_given(inputs)
+        run = replay.PlanRun(bound.plan, tuple(inputs), bound.outputs, lines, effects)
+        self.step.runs.append(run)
+        self.given.update(bound.outputs)
         return found
 
     def _check_given(self, sources: Iterable[replay.ValueSource]) -> None:
@@ -613,30 +607,36 @@ class Capture(Recording):
             return
         node, value = handle.enter(self), handle.computed
         source = self.source(node)
-        if isinstance(source, replay.OutsideTensor) and (id(value), "value") not in self._looked_at:
-            self._looked_at[(id(value), "value")] = value
-            self._branch(source, "a tensor from outside", value)
+        if isinstance(source, replay.OutsideTensor):
+            self._branch(source, "a tensor from outside", value, (value, "value"))
 
     def guard_number(self, formula: NumberFormula, value: object) -> None:
         """Python reads a number among the arguments, or a comparison of it: a guard."""
-        guard = replay.NumberKey(formula)
-        self._branch(guard, self.number_label(formula), value)
-
-    def number_label(self, formula: NumberFormula) -> str:
-        """What the user calls the arguments that a number is computed from."""
         labels = [self.labels.get(each, "a number") for each in formula.inputs()]
-        return ", ".join(dict.fromkeys(labels)) or "a number"
+        label = ", ".join(dict.fromkeys(labels)) or "a number"
+        self._branch(replay.NumberKey(formula), label, value)
 
     def guard_state(self, thing: object, name: str, label: str) -> Any:
         """Python reads an attribute that is known to change: a guard."""
         value = getattr(thing, name)
-        if (id(thing), name) not in self._looked_at:
-            self._looked_at[(id(thing), name)] = thing
-            self._branch(replay.Attribute(thing, name), label, value)
+        self._branch(replay.Attribute(thing, name), label, value, (thing, name))
         return value
 
-    def _branch(self, guard: replay.GuardSource, label: str, value: object) -> None:
-        """End the step with a guard, and go on with the step that its value chooses."""
+    def _branch(
+        self,
+        guard: replay.GuardSource,
+        label: str,
+        value: object,
+        once: tuple[object, str] | None = None,
+    ) -> None:
+        """End the step with a guard, and go on with the step that its value chooses.
+
+        An object and a name, `once`, have one guard only.
+        """
+        if once is not None:
+            key = id(once[0]), once[1]
+            if self._guarded.setdefault(key, once) is not once:
+                return
         if self.failed or self.closed:
             return
         if isinstance(guard, replay.Element):
@@ -668,13 +668,10 @@ class Capture(Recording):
         found, source = super().contents(leaf), self.source(leaf)
         if isinstance(source, replay.RandomPosition):
             self.escape("a proof or a sparsity pattern depends on random numbers")
-        elif (
-            not isinstance(source, replay.Constant)
-            and (id(leaf), "contents") not in self._looked_at
-        ):
-            self._looked_at[(id(leaf), "contents")] = leaf
+        elif not isinstance(source, replay.Constant):
             digest = None if found is None else digest_of(found)
-            self._branch(replay.IndexDigest(source), "the contents of an index", digest)
+            guard = replay.IndexDigest(source)
+            self._branch(guard, "the contents of an index", digest, (leaf, "contents"))
         return found
 
     # State.
@@ -693,9 +690,8 @@ class Capture(Recording):
         self.number_guards.add = None
         self.variables.compare_all()
 
-    def undo(self) -> bool:
-        """Leave everything outside as it was; False if others have drawn random numbers."""
-        self.draws.end_step()
+    def undo(self) -> None:
+        """Leave everything outside as it was."""
         self.variables.undo()
         self.tensors.undo()
-        return self.draws.undo()
+        self.draws.undo()

@@ -265,8 +265,6 @@ def _leaf_source(capture: Capture, leaf: Any, node: Node | None) -> replay.Value
             for part in leaf.rows
         ]
         return replay.RowSparseTensor(type(leaf), tuple(parts), leaf.spec)
-    if is_pending(leaf):
-        return replay.NewSparseMatrix(capture.source(leaf.entries.node), leaf.pattern.with_data)
     if node is not None:
         fresh = replay.NewTensor(capture.source(node), type(leaf).result_class)
         position = capture.tensors.position(leaf)
@@ -284,9 +282,11 @@ def _leaf_source(capture: Capture, leaf: Any, node: Node | None) -> replay.Value
         return replay.OutsideTensorItself(
             weakref.ref(leaf), replay.NewTensor(replay.Constant(leaf.computed), Tensor)
         )
-    return (
-        replay.ComputedNumber(leaf.formula) if isinstance(leaf, Followed) else replay.Constant(leaf)
-    )
+    if isinstance(leaf, Followed):
+        return replay.ComputedNumber(leaf.formula)
+    if isinstance(leaf, PLAIN) or not is_pending(leaf):
+        return replay.Constant(leaf)
+    return replay.NewSparseMatrix(capture.source(leaf.entries.node), leaf.pattern.with_data)
 
 
 def unsupported_leaf(leaves: Iterable[object], static: Iterable[object]) -> object:
@@ -313,14 +313,14 @@ class ReturnedLeaves:
         for place, (leaf, node) in enumerate(zip(leaves, nodes, strict=True)):
             if isinstance(leaf, Followed):
                 leaves[place] = plain(leaf)
-            elif is_pending(leaf):
-                leaves[place] = leaf.pattern.with_data(np.array(leaf.entries.computed.array))
             elif id(leaf) in originals or (node is not None and leaf.node is None):
                 new = originals.get(id(leaf))
                 if new is None:
                     new = type(leaf)(None, None, leaf.computed)
                 new, _ = self._new.setdefault(id(leaf), (new, weakref.ref(leaf)))
                 leaves[place] = new
+            elif not isinstance(leaf, (Tensor, *PLAIN)) and is_pending(leaf):
+                leaves[place] = leaf.pattern.with_data(np.array(leaf.entries.computed.array))
 
     def known_outside(self, leaves: list[object]) -> list[object]:
         """The leaves to return: tensors of the run if they are known outside, else the new."""

@@ -536,12 +536,9 @@ def _visit_attributes(
     announces = isinstance(value, TellsChanges) and (
         module_of(kind).startswith("gradtape.") or kind.__setattr__ is TellsChanges.__setattr__
     )
-    # Code of the standard library and of installed packages is not looked through.
-    is_foreign = any(
-        each is not object and module_of(each) != "builtins" and search.is_foreign(module_of(each))
-        for each in kind.__mro__
-    )
-    entries = frozenset().union(*[vars(each) for each in kind.__mro__])
+    # Code of the standard library and of installed packages is not searched.
+    is_foreign = any(map(search.is_foreign, {*map(module_of, kind.__mro__)} - {"builtins"}))
+    entries = frozenset().union(*map(vars, kind.__mro__))
     if not kind.__flags__ & _HEAP_TYPE:
         # Objects of built-in classes keep their class; their methods do not change.
         entries = frozenset()
@@ -553,15 +550,14 @@ def _visit_attributes(
         whole = search.all or (search.all_own and isinstance(value, TellsChanges))
         found = names & entries
         found |= held.keys() if whole or is_foreign else names & held.keys()
-        texts = sorted(name for name in found if isinstance(name, str))
-        plain = [name for name in texts if _is_plain(kind, name, held)]
-        for name in texts:
-            if isinstance(class_entry(kind, name), types.MemberDescriptorType):
-                if _has(value, name):
-                    plain.append(name)
-                else:
-                    # Compare a slot that is empty now.
-                    search.add(_optional(name), value, [f"{label}.{name}"])
+        plain = []
+        for name in sorted(name for name in found if isinstance(name, str)):
+            is_slot = isinstance(class_entry(kind, name), types.MemberDescriptorType)
+            if _is_plain(kind, name, held) or (is_slot and _has(value, name)):
+                plain.append(name)
+            elif is_slot:
+                # Compare a slot that is empty now.
+                search.add(_optional(name), value, [f"{label}.{name}"])
         search.enter_attributes(value, plain, label, announces)
 
     search.look_again(look)

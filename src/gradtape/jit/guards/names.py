@@ -126,8 +126,7 @@ def names_of(code: CodeType) -> CodeNames:
             chain = (code.co_varnames[argument],)
         elif operation == "MATCH_CLASS":
             # `case Rate(number=1.0)` has its names among the constants.
-            tuples = [each for each in code.co_consts if isinstance(each, tuple)]
-            attributes.update(text for each in tuples for text in each if isinstance(text, str))
+            attributes.update(_texts_of_tuples(code))
         elif operation in ("LOAD_CONST", "LOAD_SMALL_INT"):
             constant = code.co_consts[argument] if operation == "LOAD_CONST" else argument
             constants = [*constants[-1:], constant]
@@ -151,6 +150,12 @@ def names_of(code: CodeType) -> CodeNames:
         aliases,
         _ALL in read or not _ALL_BY_FUNCTIONS.isdisjoint(global_names),
     )
+
+
+def _texts_of_tuples(code: CodeType) -> Iterator[str]:
+    for each in code.co_consts:
+        if isinstance(each, tuple):
+            yield from (name for name in each if isinstance(name, str))
 
 
 @remembered(1024)
