@@ -273,13 +273,7 @@ def branch_reads(
 
 
 def while_reads(
-    y: Node,
-    operands: tuple[RuleInput, ...],
-    *,
-    condition: Program,
-    body: Program,
-    constants: int,
-    maximum: int | None,
+    y: Node, operands: tuple[RuleInput, ...], *, body: Program, constants: int, **_: Any
 ) -> OpReads:
     """The pattern of any number of steps."""
     pattern = body_pattern(body)

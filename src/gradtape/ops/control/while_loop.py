@@ -7,7 +7,7 @@ next carried values. The outputs are the final values and the number of steps.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -92,13 +92,20 @@ def _state_at(body: Program, constants: int, start: Node) -> tuple[Node, ...]:
     return outputs(node)[1:-1]
 
 
-PARAMS = ("condition", "body", "constants", "maximum")
 INTEGER = np.dtype(np.int64)
 
 
-def _spec(
-    *inputs: Spec, condition: Program, body: Program, constants: int, maximum: int | None
-) -> tuple[Spec, ...]:
+class While(NamedTuple):
+    """The params of a loop, in the order in which its op has them."""
+
+    condition: Program
+    body: Program
+    constants: int
+    maximum: int | None
+
+
+def _spec(*inputs: Spec, **params: Any) -> tuple[Spec, ...]:
+    condition, body, constants, _ = While(**params)
     for program in (condition, body):
         bodies.check_specs("while", program, inputs)
     (tested,) = condition.outputs
@@ -110,9 +117,8 @@ def _spec(
     return (*results, spec((), INTEGER))
 
 
-def _kernel(
-    *arrays: np.ndarray, condition: Program, body: Program, constants: int, maximum: int | None
-) -> tuple[np.ndarray, ...]:
+def _kernel(*arrays: np.ndarray, **params: Any) -> tuple[np.ndarray, ...]:
+    condition, body, constants, maximum = While(**params)
     fixed, carried = arrays[:constants], list(arrays[constants:])
     count = 0
     while (maximum is None or count < maximum) and bodies.run(condition, (*fixed, *carried))[0]:
@@ -127,16 +133,10 @@ def _as_scan(body: Program, constants: int) -> Scan:
 
 
 def _jvp(
-    tangents: Sequence[Node | None],
-    y: Sequence[Node],
-    inputs: Inputs,
-    *,
-    condition: Program,
-    body: Program,
-    constants: int,
-    maximum: int | None,
+    tangents: Sequence[Node | None], y: Sequence[Node], inputs: Inputs, **params: Any
 ) -> tuple[Node | None, ...]:
     """Loop once with values and tangents; the condition reads values only."""
+    condition, body, constants, maximum = While(**params)
     pushed = loop_rules.push(_as_scan(body, constants), inputs, tangents)
     if pushed is None:
         return (None,) * len(y)
@@ -152,10 +152,9 @@ def _jvp(
     return (*found(outputs(node)[:-1]), None)
 
 
-def bounded(
-    inputs: Inputs, condition: Program, body: Program, constants: int, maximum: int
-) -> Node:
+def bounded(inputs: Inputs, loop: While, maximum: int) -> Node:
     """The same loop as a scan of `maximum` steps; steps after its end change nothing."""
+    condition, body, constants, _ = loop
 
     def build() -> Program:
         (tested,) = bodies.inlined(condition, body.inputs)
@@ -172,12 +171,10 @@ def _pullback(
     cotangents: Sequence[Node | None],
     y: Sequence[Node],
     inputs: Inputs,
-    *,
-    condition: Program,
-    body: Program,
-    constants: int,
-    maximum: int | None,
+    **params: Any,
 ) -> list[Node | None]:
+    loop = While(**params)
+    _, body, constants, maximum = loop
     if maximum is None:
         given = tuple(cotangent is not None for cotangent in cotangents[:-1])
         key = of_structure("while pullback", constants, tuple(wanted), given)
@@ -188,22 +185,14 @@ def _pullback(
             lambda: _pullback_program(body, constants, wanted, given),
             (*inputs, y[-1], *seeds),
         )
-    node = bounded(inputs, condition, body, constants, maximum)
+    node = bounded(inputs, loop, maximum)
     rule: Any = SCAN.pullback
     return rule(wanted, list(cotangents)[:-1], outputs(node), inputs, **node.keywords)
 
 
-def _batch(
-    inputs: Inputs,
-    flags: Flags,
-    y: Node,
-    *,
-    condition: Program,
-    body: Program,
-    constants: int,
-    maximum: int | None,
-) -> tuple[Node, ...]:
+def _batch(inputs: Inputs, flags: Flags, y: Node, **params: Any) -> tuple[Node, ...]:
     """Loop once for all examples; if they end at different times, run until the last one ends."""
+    condition, body, constants, maximum = While(**params)
     size, scan = size_of(inputs, flags), _as_scan(body, constants)
     step, later, having, carried = loop_rules.batched(scan, inputs, flags, flags, size)
     tested, (apart,) = bodies.batched(condition, later, size, (False,))
@@ -259,8 +248,7 @@ def _samples() -> list[Sample]:
             (small, grows, 0),
         ):
             arrays = (np.array(0.9, dtype), rng.uniform(0.5, 1, 2).astype(dtype), np.array(0))
-            params = (condition, body, 1, maximum)
-            found.append(Sample(arrays, dict(zip(PARAMS, params, strict=True))))
+            found.append(Sample(arrays, While(condition, body, 1, maximum)._asdict()))
     return found
 
 
@@ -268,7 +256,7 @@ WHILE = declare(
     Op(
         "while",
         "control",
-        params=PARAMS,
+        params=While._fields,
         spec=_spec,
         numpy=_kernel,
         jvp=_jvp,

@@ -103,42 +103,37 @@ CUSTOM_BATCH = passing(
 )
 
 
-# A value with a name, by which the policy of a checkpoint can choose to keep it.
-NAMED = declare(
-    Op(
-        "checkpoint_name",
-        "custom",
-        params=("name",),
-        spec=lambda x, name: x,
-        numpy=lambda x, name: x,
-        jvp=lambda tangents, y, inputs, name: tangents[0],
-        vjp=lambda index, g, y, inputs, name: g,
-        mask=lambda index, mask, y, inputs, name: mask,
-        batch=batching.leading,
-        sparsity=elements,
-        transparent=True,
-        samples=lambda: [Sample((np.array([1.0, 2.0]),), {"name": "x"})],
+def _same_value(name: str, params: dict[str, Any], **rules: Any) -> Op:
+    """Declare an op whose result is its operand; `params` are those of its sample."""
+    return declare(
+        Op(
+            name,
+            "custom",
+            params=tuple(params),
+            spec=lambda x, **_: x,
+            numpy=lambda x, **_: x,
+            jvp=lambda tangents, y, inputs, **_: tangents[0],
+            vjp=lambda index, g, y, inputs, **_: g,
+            mask=lambda index, mask, y, inputs, **_: mask,
+            batch=batching.leading,
+            sparsity=elements,
+            samples=lambda: [Sample((np.array([1.0, 2.0]),), params)],
+            **rules,
+        )
     )
-)
+
+
+# A value with a name, by which the policy of a checkpoint can choose to keep it.
+NAMED = _same_value("checkpoint_name", {"name": "x"}, transparent=True)
 
 # The same value as a different node: nodes computed from it are not shared with equal nodes
 # computed from the operand, so they are recomputed, as a checkpoint wants.
-BARRIER = declare(
-    Op(
-        "recompute",
-        "custom",
-        spec=lambda x: x,
-        numpy=lambda x: x,
-        jvp=lambda tangents, y, inputs: tangents[0],
-        vjp=lambda index, g, y, inputs: g,
-        mask=lambda index, mask, y, inputs: mask,
-        batch=batching.leading,
-        examples=independence.in_place,
-        # A loop could compute it early; an instruction cannot move.
-        native=lambda y: NativeCall("copy_words", (), (), y.spec.nbytes, y.size),
-        sparsity=elements,
-        samples=lambda: [Sample((np.array([1.0, 2.0]),))],
-    )
+BARRIER = _same_value(
+    "recompute",
+    {},
+    examples=independence.in_place,
+    # A loop could compute it early; an instruction cannot move.
+    native=lambda y: NativeCall("copy_words", (), (), y.spec.nbytes, y.size),
 )
 
 
