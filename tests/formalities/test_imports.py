@@ -380,3 +380,20 @@ def test_late_imports_have_a_reason():
 def test_late_import_is_found(body, count):
     text = f"import numpy\n\ndef f():\n{body}\n"
     assert len(late_imports(text, SOURCE / "runtime" / "tiers.py")) == count
+
+
+def test_ops_that_importing_gradtape_loads_name_only_ops_that_it_declares():
+    """`gt.median` failed in compiled programs until `gt.random` was used, which declared an op."""
+    code = """
+import re, sys
+from pathlib import Path
+import gradtape
+from gradtape.ir import REGISTRY
+loaded = [m.__file__ for m in list(sys.modules.values()) if m.__name__.startswith("gradtape.ops")]
+texts = [Path(file).read_text() for file in loaded]
+named = {name for text in texts for name in re.findall(r'REGISTRY\\["(\\w+)"\\]', text)}
+assert len(named) > 20
+print(sorted(named - REGISTRY.keys()))
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.stdout.strip() == "[]", result.stdout + result.stderr

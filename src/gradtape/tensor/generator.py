@@ -17,7 +17,7 @@ from gradtape.ir.spec import Shape
 from gradtape.ops.arrays.indexing import take
 from gradtape.ops.arrays.sorting import argsort
 from gradtape.ops.elementwise import random as draws
-from gradtape.ops.elementwise.arithmetic import less, record_operand
+from gradtape.ops.elementwise.arithmetic import less, record_operand, shift
 from gradtape.ops.families.casting import cast
 from gradtape.ops.families.shapes import sizes
 from gradtape.tensor.modes import is_deterministic
@@ -238,7 +238,7 @@ class Generator:
         found = draws.unit_interval(self.bits(size), kind)
         start, stop = _parameter(low, kind), _parameter(high, kind)
         if not (_is_number(start, 0.0) and _is_number(stop, 1.0)):
-            found = draws.shift(found * (stop - start), start)
+            found = shift(found * (stop - start), start)
         return _fitting("uniform", found, size)
 
     def normal(
@@ -333,7 +333,7 @@ def _moved(name: str, standard: Tensor, loc: TensorLike, scale: TensorLike) -> T
     if not _is_number(scale, 1.0):
         found = found * _parameter(scale, dtype)
     if not _is_number(loc, 0.0):
-        found = draws.shift(found, _parameter(loc, dtype))
+        found = shift(found, _parameter(loc, dtype))
     return _fitting(name, found, standard.shape)
 
 

@@ -28,7 +28,7 @@ from gradtape.ops.families import (
     lowering,
 )
 from gradtape.ops.families.define import define
-from gradtape.ops.families.elementwise import elementwise, spec_of
+from gradtape.ops.families.elementwise import spec_of
 from gradtape.ops.families.math_functions import ERFINV, SCIPY_ERF
 from gradtape.ops.families.native_code import NativeCall
 from gradtape.trace.record import record
@@ -264,17 +264,6 @@ TRUNCATED_NORMAL = define(
             order=0,
         )
     ],
-)
-
-# A sum that no tier contracts with a product before it, so that all tiers give the same numbers.
-shift = elementwise(
-    "shift",
-    "Sum of two operands, rounded on its own.",
-    (),
-    [lambda y, a, b: 1, lambda y, a, b: 1],
-    numpy=np.add,
-    arity=2,
-    llvm=lambda b, x, y: b.arithmetic("fadd", "add", x, y, contract=False),
 )
 
 
