@@ -57,11 +57,11 @@ def test_a_refusal_names_what_it_refuses(call, word):
 
 def test_wrong_calls_are_refused_as_by_python():
     x = gt.asarray(X)
-    with pytest.raises(TypeError, match="'axes' is not a parameter"):
+    with pytest.raises(TypeError, match=r"np\.sum: .*'axes'"):
         RecordedFunction("np.sum", np.sum, FUNCTIONS[np.sum])((x,), {"axes": 0})
     with pytest.raises(TypeError, match="axis"):
         RecordedFunction("np.sum", np.sum, FUNCTIONS[np.sum])((x, 0), {"axis": 0})
-    with pytest.raises(TypeError, match="at most 2"):
+    with pytest.raises(TypeError, match=r"np\.kron: too many"):
         RecordedFunction("np.kron", np.kron, FUNCTIONS[np.kron])((x, x, x), {})
 
 

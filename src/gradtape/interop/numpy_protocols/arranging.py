@@ -7,7 +7,7 @@ import operator
 import numpy as np
 
 from gradtape.interop.numpy_protocols.binding import AnyFunction, refusal, same_names
-from gradtape.ops.arrays import creation, joining, movement, padding, triangles
+from gradtape.ops.arrays import creation, indexing, joining, movement, padding, triangles
 from gradtape.ops.elementwise import arithmetic
 from gradtape.ops.families.casting import cast
 from gradtape.ops.families.shapes import normalize_axis
@@ -45,12 +45,10 @@ def ravel(a, order="C"):
 
 def resize(a, new_shape):
     flat = ravel(a)
-    shape = (new_shape,) if np.ndim(new_shape) == 0 else tuple(new_shape)
-    count = int(np.prod(shape))
+    places = np.resize(np.arange(flat.size), new_shape)
     if not flat.size:
-        return creation.zeros(shape, dtype=flat.dtype)
-    times = -(-count // flat.size)
-    return movement.reshape(padding.tile(flat, times)[:count], shape)
+        return creation.zeros(places.shape, dtype=flat.dtype)
+    return indexing.take(flat, places)
 
 
 def transpose(a, axes=None):
@@ -201,22 +199,19 @@ def block(arrays):
 # Splitting.
 
 
-def _sections(name, sections):
+def _sections(sections):
     return sections.numpy() if hasattr(sections, "enter") else sections
 
 
 def split(ary, indices_or_sections, axis=0):
-    return list(joining.split(ary, _sections("split", indices_or_sections), axis=axis))
+    return list(joining.split(ary, _sections(indices_or_sections), axis=axis))
 
 
 def array_split(ary, indices_or_sections, axis=0):
-    sections = _sections("array_split", indices_or_sections)
+    sections = _sections(indices_or_sections)
     if np.ndim(sections):
         return split(ary, sections, axis)
-    length, count = asarray(ary).shape[axis], operator.index(sections)
-    if count <= 0:
-        raise ValueError(f"np.array_split: {count} sections. Ask for one or more.")
-    sizes = [length // count + (at < length % count) for at in range(count)]
+    sizes = [len(part) for part in np.array_split(np.arange(asarray(ary).shape[axis]), sections)]
     return split(ary, np.cumsum(sizes[:-1], dtype=int), axis)
 
 

@@ -86,33 +86,28 @@ class RecordedFunction:
     def __init__(self, name: str, theirs: AnyFunction, ours: AnyFunction) -> None:
         self.name = name
         self.ours = ours
-        given = inspect.signature(theirs).parameters.values()
+        self.signature = inspect.signature(theirs)
+        given = list(self.signature.parameters.values())
         mine = inspect.signature(ours).parameters.values()
         fixed = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        self.parameters = {
-            p.name: p.default for p in given if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
-        }
-        self.positional = [p.name for p in given if p.kind in fixed]
-        self.variadic = any(p.kind is p.VAR_POSITIONAL for p in given)
-        self.variadic_keywords = any(p.kind is p.VAR_KEYWORD for p in given)
+        variadic = [p.name for p in given if p.kind is p.VAR_POSITIONAL]
+        self.variadic = variadic[0] if variadic else None
+        self.keywords = next((p.name for p in given if p.kind is p.VAR_KEYWORD), None)
         # Our positional-only parameters take NumPy's first ones, whatever these are called there.
+        positional = [p.name for p in given if p.kind in fixed]
         count = sum(p.kind is p.POSITIONAL_ONLY for p in mine)
-        self.operands = self.positional[:count]
+        count = len(positional) if variadic else count
+        self.operands = positional[:count]
         self.honoured = {*self.operands, *(p.name for p in mine if p.kind is not p.POSITIONAL_ONLY)}
         # A call that has only these arguments is passed on as it is: most calls are.
         own = [p.name for p in mine if p.kind in fixed]
         self.direct = 0
-        for place, (theirs_here, ours_here) in enumerate(zip(self.positional, own, strict=False)):
+        for place, (theirs_here, ours_here) in enumerate(zip(positional, own, strict=False)):
             if (place >= count and theirs_here != ours_here) or theirs_here == "dtype":
                 break
             self.direct = place + 1
-        self.by_keyword = frozenset(
-            p.name
-            for p in mine
-            if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
-            and p.name in self.parameters
-            and p.name != "dtype"
-        )
+        named = {p.name for p in mine if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+        self.by_keyword = (named & self.signature.parameters.keys()) - {"dtype"}
 
     def __call__(self, args: Sequence[object], kwargs: Mapping[str, object]) -> Any:
         if len(args) <= self.direct and kwargs.keys() <= self.by_keyword:
@@ -121,44 +116,23 @@ class RecordedFunction:
                     break
             else:
                 return self.ours(*args, **kwargs)
-        if self.variadic:
-            return self.ours(*args, **self._passed_on(dict(kwargs)))
-        bound = self._bound(args, kwargs)
-        passed = self._passed_on(bound)
-        operands = []
-        for name in self.operands:
-            if name in passed:
-                operands.append(passed.pop(name))
-            elif self.parameters[name] is inspect.Parameter.empty:
-                raise TypeError(f"{self.name}: the argument {name!r} is missing.")
-            else:
-                break
-        return self.ours(*operands, **passed)
+        try:
+            bound = self.signature.bind(*args, **kwargs).arguments
+        except TypeError as error:
+            raise TypeError(f"{self.name}: {error}.") from None
+        several = bound.pop(self.variadic, ()) if self.variadic else ()
+        more = bound.pop(self.keywords, {}) if self.keywords else {}
+        passed = self._passed_on(bound | more)
+        operands = [passed.pop(name) for name in self.operands if name in passed]
+        return self.ours(*operands, *several, **passed)
 
-    def _bound(self, args: Sequence[object], kwargs: Mapping[str, object]) -> dict[str, object]:
-        if len(args) > len(self.positional):
-            raise TypeError(
-                f"{self.name}: {len(args)} arguments by position, but it takes at most "
-                f"{len(self.positional)}: {', '.join(self.positional)}."
-            )
-        bound = dict(zip(self.positional, args, strict=False))
-        twice = bound.keys() & kwargs.keys()
-        if twice:
-            raise TypeError(f"{self.name}: {min(twice)!r} is given by position and by keyword.")
-        return {**bound, **kwargs}
-
-    def _passed_on(self, bound: dict[str, object]) -> dict[str, object]:
+    def _passed_on(self, bound: Mapping[str, object]) -> dict[str, object]:
         """The arguments without those that say nothing; one that we cannot honour is refused."""
         passed = {}
         for name, value in bound.items():
             if value is NO_VALUE:
                 continue
-            if name not in self.parameters and not self.variadic_keywords:
-                raise TypeError(
-                    f"{self.name}: {name!r} is not a parameter. It has "
-                    f"{', '.join(self.parameters)}."
-                )
-            if name not in self.honoured:
+            if name not in self.honoured and name in self.signature.parameters:
                 self._check_without_effect(name, value)
                 continue
             if name == "dtype" and value is not None:
@@ -167,7 +141,7 @@ class RecordedFunction:
         return passed
 
     def _check_without_effect(self, name: str, value: object) -> None:
-        default = self.parameters.get(name)
+        default = self.signature.parameters[name].default
         if value is default or (value is None and name == "out"):
             return
         harmless = _WITHOUT_EFFECT.get(name, ())

@@ -9,7 +9,6 @@ from gradtape.interop.numpy_protocols.binding import AnyFunction, same_names
 from gradtape.ops.arrays import creation, indexing, joining, movement, sorting
 from gradtape.ops.elementwise import arithmetic
 from gradtape.ops.families.casting import cast
-from gradtape.ops.families.shapes import normalize_axis
 from gradtape.tensor.tensor import asarray
 
 __all__ = ["FUNCTIONS"]
@@ -46,26 +45,13 @@ def delete(arr, obj, axis=None):
 
 def insert(arr, obj, values, axis=None):
     arr = asarray(arr)
-    arr, axis = (ravel(arr), 0) if axis is None else (arr, normalize_axis("insert", axis, arr.ndim))
-    obj = obj.numpy() if hasattr(obj, "enter") else obj
-    # NumPy's own insert on positions tells which elements are new, and where old ones go.
-    marks = np.insert(np.arange(arr.shape[axis]), obj, -1)
-    new = np.flatnonzero(marks < 0)
-    shape = (*arr.shape[:axis], len(new), *arr.shape[axis + 1 :])
     values = cast(asarray(values), arr.dtype)
-    if np.ndim(obj) == 0 and not isinstance(obj, slice) and values.ndim == arr.ndim - 1 and axis:
-        values = movement.expand_dims(values, axis)
-    if np.ndim(obj) == 0 and not isinstance(obj, slice) and values.ndim and arr.ndim == 1:
-        marks = np.insert(np.arange(len(arr)), [int(obj)] * values.size, -1)
-        new, shape = np.flatnonzero(marks < 0), values.shape
-    elif np.ndim(obj) > 0:
-        # Values are in the order of `obj`, places in the order of the result.
-        order = np.argsort(np.argsort(np.asarray(obj), kind="stable"), kind="stable")
-        full = movement.broadcast_to(values, shape)
-        values = indexing.take(full, np.argsort(order, kind="stable"), axis=axis)
-    both = joining.concat([arr, movement.broadcast_to(values, shape)], axis=axis)
-    places = np.where(marks < 0, arr.shape[axis] + np.cumsum(marks < 0) - 1, marks)
-    return indexing.take(both, places, axis=axis)
+    obj = obj.numpy() if hasattr(obj, "enter") else obj
+    # NumPy's own insert, of the numbers of all elements, tells where each of them goes.
+    old = np.arange(arr.size).reshape(arr.shape)
+    new = arr.size + np.arange(values.size).reshape(values.shape)
+    both = joining.concat([ravel(arr), ravel(values)], axis=0)
+    return indexing.take(both, np.insert(old, obj, new, axis))
 
 
 def where(condition, x=None, y=None, /):
