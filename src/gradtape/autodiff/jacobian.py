@@ -17,12 +17,13 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 from gradtape.autodiff import seeded
 from gradtape.autodiff.modes import dense_vjp, forward
 from gradtape.autodiff.python_rules import PythonRules
-from gradtape.autodiff.seeded_rules import respond, spread
+from gradtape.autodiff.seeded_rules import respond
 from gradtape.autodiff.window import Isolated, Request, Window
 from gradtape.config import (
     CLEARLY_FEWER_SEEDS,
@@ -43,8 +44,6 @@ from gradtape.ops.matrices.contraction import matmul
 from gradtape.records import dataclass
 
 _Made = TypeVar("_Made")
-# What all seeds are multiplied by: 1j for the derivative along the imaginary axis.
-Factor = complex | None
 
 
 def jacobian(target: Node, request: Request) -> Node | None:
@@ -64,7 +63,7 @@ def _jacobian(target: Node, request: Request) -> Node | None:
     if target not in active:
         return None
     if target is source:
-        return seeded.jacobian_forward(seeded.identity_seeds(source.spec), source, source)
+        return _in_mode(target, request, "reverse")
     if _is_joined(target) and not _repeats(target, request, len(active)):
         return _of_joined(target, request)
     real = source.dtype.kind == target.dtype.kind == "f"
@@ -92,7 +91,7 @@ def _ways(target: Node, request: Request) -> tuple[str, ...]:
     source = request.source
     if request.mode != "auto":
         return (request.mode,)
-    by_dtype = _ways_by_dtype(target, source)
+    by_dtype = way_by_dtype(target, source)
     if by_dtype is not None:
         return (by_dtype,)
     if target.size * CLEARLY_FEWER_SEEDS <= source.size:
@@ -103,7 +102,7 @@ def _ways(target: Node, request: Request) -> tuple[str, ...]:
     return ("reverse", "forward")
 
 
-def _ways_by_dtype(target: Node, source: Node) -> str | None:
+def way_by_dtype(target: Node, source: Node) -> str | None:
     """Between real and complex values one way has one seed per element, the other two."""
     if source.dtype.kind == target.dtype.kind:
         return None
@@ -112,10 +111,7 @@ def _ways_by_dtype(target: Node, source: Node) -> str | None:
 
 def _by_ways(ways: tuple[str, ...], target: Node, request: Request) -> list[Node | None]:
     """The Jacobian in each mode for which all ops have rules; at least one, or the reason."""
-
-    def one(way: str) -> Node | None:
-        return _forward(target, request) if way == "forward" else _reverse(target, request)
-
+    one = partial(_in_mode, target, request)
     if len(ways) == 1:
         return [either_way(ways[0], request.mode, one)]
     found = []
@@ -143,26 +139,26 @@ def either_way(way: str, mode: str, make: Callable[[str], _Made]) -> _Made:
         raise
 
 
-def _forward(target: Node, request: Request) -> Node | None:
-    source = request.source
-    start = seeded.identity_seeds(source.spec)
+def _in_mode(target: Node, request: Request, way: str, by_row: bool = False) -> Node | None:
+    """The Jacobian by products with unit seeds, one for each element of one end.
 
-    def along(factor: Factor) -> Node | None:
-        pushed = _response(target, request, "forward", factor, start, source.shape)
-        return None if pushed is None else seeded.jacobian_forward(*pushed, target, source)
-
-    return _both_parts(along, target, source, "forward")
-
-
-def _reverse(target: Node, request: Request) -> Node | None:
-    source = request.source
-    start = seeded.identity_seeds(target.spec)
-
-    def along(factor: Factor) -> Node | None:
-        pulled = _response(target, request, "reverse", factor, start, target.shape)
-        return None if pulled is None else seeded.jacobian_reverse(*pulled, target, source)
-
-    return _both_parts(along, target, source, "reverse")
+    Elements of a row are seeds for all rows at once, if it is that of each row by itself.
+    """
+    like = request.source if way == "forward" else target
+    start, space = seeded.identity_seeds(like.spec), like.shape
+    if by_row:
+        start, space = seeded.row_seeds(like.spec), like.shape[1:]
+    found = products(target, request, way, start, space)
+    if found is None:
+        return None
+    count = len(space)
+    seeds, rows, rest = (
+        range(count),
+        range(count, count + by_row),
+        range(count + by_row, found.ndim),
+    )
+    order = (*rows, *rest, *seeds) if way == "forward" else (*rows, *seeds, *rest)
+    return found if order == tuple(range(found.ndim)) else permute(found, order)
 
 
 def products(
@@ -170,73 +166,51 @@ def products(
 ) -> Node | None:
     """Products of the Jacobian (`forward`) or of its transpose (`reverse`) with all seeds.
 
-    Seeds are elements of `space`, whose axes come first in the result.
+    Seeds are elements of `space`, whose axes come first in the result. None if the target does not
+    depend on the source.
     """
-    source = request.source
-    result = target if way == "forward" else source
+    source, blocked = request.source, request.blocked
+    end, result = (source, target) if way == "forward" else (target, source)
+    shape = (*space, *result.shape)
+    # A single seed is known: the derivative along it is the response.
+    is_single = math.prod(space) == 1
+    if is_single:
+        full = seeded.dense_form(start, end, space).value
+        seed = reshape_node(broadcast_to(full, (*space, *end.shape)), end.shape)
+    else:
+        seed = placeholder(end.spec)
 
-    def along(factor: Factor) -> Node | None:
-        found = _response(target, request, way, factor, start, space)
-        if found is None:
-            return None
-        (response,) = found
-        shape = (*space, *result.shape)
+    def along(given: Node) -> Node | None:
+        if way == "forward":
+            (found,) = forward([target], [source], [given], blocked, request.rules)
+        else:
+            found = dense_vjp(target, given, source, blocked, request.rules)
+        if found is None or is_single:
+            return None if found is None else reshape_node(found, shape)
+        response = respond(found, seed, start, space)
         if response is None:
             return constant(0, spec(shape, result.dtype))
         return broadcast_to(seeded.dense_form(response, result, space).value, shape)
 
-    found = _both_parts(along, target, source, way)
-    return None if found is None else cast(found, jacobian_dtype(target, source))
-
-
-def _both_parts(
-    along: Callable[[Factor], Node | None], target: Node, source: Node, way: str
-) -> Node | None:
-    """A derivative from those along the real axis and, where that needs both, the imaginary one."""
-    found = along(None)
+    found = along(seed)
     if found is None:
         return None
     kinds = source.dtype.kind + target.dtype.kind
     if kinds == ("cf" if way == "forward" else "fc"):
-        across = along(1j)
+        # It takes the derivative along the imaginary axis, too.
+        across = along(seed * 1j)
         assert across is not None
-        return found + across * 1j
-    return conjugate(found) if way == "reverse" and kinds == "cc" else found
-
-
-def _response(
-    target: Node, request: Request, way: str, factor: Factor, start: seeded.Seeded, space: Shape
-) -> tuple[seeded.Seeded | None] | None:
-    """The response of the other end to all seeds times a factor; None if it does not depend."""
-    source, blocked = request.source, request.blocked
-    end = source if way == "forward" else target
-    # A single seed is known: the derivative along it is the response.
-    single = math.prod(space) == 1
-    seed = _only(start, end, space) if single else placeholder(end.spec)
-    given = seed if factor is None else seed * factor
-    if way == "forward":
-        (found,) = forward([target], [source], [given], blocked, request.rules)
-    else:
-        found = dense_vjp(target, given, source, blocked, request.rules)
-    if found is None:
-        return None
-    return (
-        spread(found, found.shape, space) if single else respond([found], seed, start, space)[0],
-    )
-
-
-def _only(start: seeded.Seeded, end: Node, space: Shape) -> Node:
-    """The value of the only seed."""
-    full = seeded.dense_form(start, end, space).value
-    return reshape_node(broadcast_to(full, (*space, *end.shape)), end.shape)
+        found += across * 1j
+    elif way == "reverse" and kinds == "cc":
+        found = conjugate(found)
+    return cast(found, jacobian_dtype(target, source))
 
 
 def fewer_seeds(target: Node, source: Node, mode: str) -> str:
-    """The way that takes fewer products, unless a mode is asked for."""
+    """The way that takes fewer products, unless the caller chose a mode."""
     if mode != "auto":
         return mode
-    by_dtype = _ways_by_dtype(target, source)
-    return by_dtype or ("forward" if source.size < target.size else "reverse")
+    return way_by_dtype(target, source) or ("forward" if source.size < target.size else "reverse")
 
 
 def batch_jacobian(target: Node, request: Request) -> Node | None:
@@ -249,35 +223,8 @@ def batch_jacobian(target: Node, request: Request) -> Node | None:
     if target not in _active(target, request):
         return None
 
-    def one(way: str) -> Node | None:
-        like, result = (source, target) if way == "forward" else (target, source)
-        space = like.shape[1:]
-
-        def along(factor: Factor) -> Node | None:
-            found = _response(target, request, way, factor, seeded.row_seeds(like.spec), space)
-            if found is None:
-                return None
-            return _batch_first(found[0], result, space, seeds_last=way == "forward")
-
-        return _both_parts(along, target, source, way)
-
-    found = either_way(fewer_seeds(target, source, request.mode), request.mode, one)
-    return None if found is None else cast(found, jacobian_dtype(target, source))
-
-
-def _batch_first(
-    response: seeded.Seeded | None, node: Node, space: Shape, *, seeds_last: bool
-) -> Node:
-    """Responses of a batch, with the batch axis in front."""
-    if response is None:
-        rest = node.shape[1:]
-        shape = (*rest, *space) if seeds_last else (*space, *rest)
-        return constant(0, spec((node.shape[0], *shape), node.dtype))
-    count = len(space)
-    full = broadcast_to(seeded.dense_form(response, node, space).value, (*space, *node.shape))
-    seeds, rest_axes = range(count), range(count + 1, full.ndim)
-    order = (count, *rest_axes, *seeds) if seeds_last else (count, *seeds, *rest_axes)
-    return full if order == tuple(range(full.ndim)) else permute(full, order)
+    one = partial(_in_mode, target, request, by_row=True)
+    return either_way(fewer_seeds(target, source, request.mode), request.mode, one)
 
 
 def _of_joined(target: Node, request: Request) -> Node | None:
@@ -321,21 +268,14 @@ def _waist(target: Node, source: Node, active: set[Node]) -> Node | None:
     found: Node | None = None
     for index, node in enumerate(order):
         # A cut: nothing before it is read after it.
-        if furthest <= index and _may_be_cut(node, source, target) and _narrower(node, found):
+        is_inner = furthest <= index and node is not source and node is not target
+        # Through a complex value the chain rule is not a product of the two matrices.
+        is_real = type(node.spec) is not tuple and node.op is not PICK and node.dtype.kind == "f"
+        if is_inner and is_real and (found is None or node.size < found.size):
             found = node
         furthest = max(furthest, last_read.get(node, 0))
     small = min(source.size, target.size)
     return found if found is not None and found.size * NARROW_WAIST <= small else None
-
-
-def _may_be_cut(node: Node, source: Node, target: Node) -> bool:
-    # Through a complex value the chain rule is not a product of the two matrices.
-    plain = type(node.spec) is not tuple and node.op is not PICK and node.dtype.kind == "f"
-    return plain and node is not source and node is not target
-
-
-def _narrower(node: Node, than: Node | None) -> bool:
-    return than is None or node.size < than.size
 
 
 def _through_waist(target: Node, waist: Node, request: Request) -> Node | None:

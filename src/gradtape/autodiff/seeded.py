@@ -21,9 +21,8 @@ import numpy as np
 
 from gradtape.ir import Node, Shape, Spec, apply, constant, spec
 from gradtape.ops.arrays.creation import ARANGE
-from gradtape.ops.arrays.movement import permute, reshape_node
+from gradtape.ops.arrays.movement import reshape_node
 from gradtape.ops.elementwise.arithmetic import equal, where
-from gradtape.ops.families.shapes import broadcast_to
 from gradtape.records import dataclass
 
 # Node axis, seed axis, and how much larger the index of the seed is.
@@ -89,22 +88,3 @@ def numbered(start: int, stop: int) -> Node:
 
 def _along(numbers: Node, axis: int, ndim: int) -> Node:
     return reshape_node(numbers, (1,) * axis + numbers.shape + (1,) * (ndim - axis - 1))
-
-
-def jacobian_forward(seeded: Seeded | None, target: Node, source: Node) -> Node:
-    """The Jacobian, target axes first, from responses of the target to seeds of the source."""
-    if seeded is None:
-        return constant(0, spec(target.shape + source.shape, target.dtype))
-    full = dense_form(seeded, target, source.shape).value
-    full = broadcast_to(full, (*source.shape, *target.shape))
-    count = len(source.shape)
-    axes = (*range(count, full.ndim), *range(count))
-    return permute(full, axes) if axes != tuple(range(full.ndim)) else full
-
-
-def jacobian_reverse(seeded: Seeded | None, target: Node, source: Node) -> Node:
-    """The Jacobian from responses of the source to seeds of the target."""
-    if seeded is None:
-        return constant(0, spec(target.shape + source.shape, source.dtype))
-    full = dense_form(seeded, source, target.shape).value
-    return broadcast_to(full, (*target.shape, *source.shape))

@@ -49,8 +49,8 @@ def contract_factors(
         covered = {*summed} <= {*own} and {*alone, *rest} == {*result}
         if not covered or {*alone} & {*rest} or not alone or not rest:
             continue
-        before = math.prod(size[label] for label in {*its, *own})
-        after = math.prod(size[label] for label in (*summed, *rest))
+        before = _size(size, {*its, *own})
+        after = _size(size, (*summed, *rest))
         if after * SMALLER_FACTORS <= before and (best is None or after < best[0]):
             wide = (*summed, *rest)
             product = multiply(stretch(first, its, wide), stretch(other, theirs, wide))
@@ -64,7 +64,7 @@ def contract_factors(
     return None if best is None else best[1]
 
 
-def _size(size: dict[str, int], labels: Sequence[str]) -> int:
+def _size(size: dict[str, int], labels: Iterable[str]) -> int:
     return math.prod(size[label] for label in labels)
 
 
@@ -387,64 +387,41 @@ _VIEWS: dict[View, SeedRule] = {
 }
 
 
-def respond(
-    outputs: Iterable[Node], seed: Node, start: Seeded, space: Shape
-) -> list[Seeded | None]:
-    """The response of each output of a graph that is linear in `seed`; None if it has none."""
-    outputs = list(outputs)
+def respond(output: Node, seed: Node, start: Seeded, space: Shape) -> Seeded | None:
+    """The response of the output of a graph that is linear in `seed`; None if it has none."""
     found: dict[Node, Seeded] = {seed: start}
     # Of nodes with several outputs: these for all seeds, which are one axis in front.
     several: dict[Node, Node | tuple[Node, ...]] = {}
-    for node in topological(outputs, stop={seed}):
+    for node in topological([output], stop={seed}):
         if node in found:
             continue
         if node.op is PICK:
-            if node.inputs[0] in several:
-                part = _picked(several[node.inputs[0]], node.params[0])
-                found[node] = spread(part, node.shape, space)
-            continue
-        operands = [found.get(parent) for parent in node.inputs]
-        if all(operand is None for operand in operands):
-            continue
-        rule = rule_of(node.op)
-        result = None if rule is None else rule(node, operands, space)
-        if result is not None:
-            found[node] = result
-            continue
-        value = _batched(node, operands, space)
+            if node.inputs[0] not in several:
+                continue
+            value, (position,) = several[node.inputs[0]], node.params
+            value = value[position] if isinstance(value, tuple) else pick(value, position)
+        else:
+            operands = [found.get(parent) for parent in node.inputs]
+            if all(operand is None for operand in operands):
+                continue
+            rule = rule_of(node.op)
+            result = None if rule is None else rule(node, operands, space)
+            if result is not None:
+                found[node] = result
+                continue
+            # By the op's batch rule: all seed axes are dense, as one axis.
+            pairs = zip(node.inputs, operands, strict=True)
+            batched = {
+                parent: reshape_node(
+                    dense_form(one, parent, space).value, (math.prod(space), *parent.shape)
+                )
+                for parent, one in pairs
+                if one is not None
+            }
+            value = batch_node(node, batched)
         if isinstance(value, tuple) or type(node.spec) is tuple:
             several[node] = value
         else:
-            found[node] = spread(value, node.shape, space)
-    return [found.get(output) for output in outputs]
-
-
-def _batched(
-    node: Node, operands: Sequence[Seeded | None], space: Shape
-) -> Node | tuple[Node, ...]:
-    """The result for all seeds by the op's batch rule: all seed axes dense, as one axis."""
-    count = math.prod(space)
-    if count == 1 and type(node.spec) is not tuple:
-        # A single seed needs no axis: the op itself gives the result.
-        inputs = [
-            parent
-            if one is None
-            else reshape_node(dense_form(one, parent, space).value, parent.shape)
-            for parent, one in zip(node.inputs, operands, strict=True)
-        ]
-        return apply(node.op, tuple(inputs), node.params)
-    batched = {
-        parent: reshape_node(dense_form(operand, parent, space).value, (count, *parent.shape))
-        for parent, operand in zip(node.inputs, operands, strict=True)
-        if operand is not None
-    }
-    return batch_node(node, batched)
-
-
-def _picked(outputs: Node | tuple[Node, ...], position: int) -> Node:
-    return outputs[position] if isinstance(outputs, tuple) else pick(outputs, position)
-
-
-def spread(value: Node, shape: Shape, space: Shape) -> Seeded:
-    """A response with the axis of all seeds taken apart."""
-    return Seeded(reshape_node(value, (*space, *shape)), tuple(range(len(space))), ())
+            dense = tuple(range(len(space)))
+            found[node] = Seeded(reshape_node(value, (*space, *node.shape)), dense, ())
+    return found.get(output)
