@@ -313,7 +313,8 @@ def hold_remembered(
     If they must be `complete`, there is no None among them.
     """
     known: list[_Application | None] | None
-    known = recording.table.derived.get(of_structure(kind, *key))
+    # The key of a fact, which is a tuple.
+    known = recording.table.derived.get((kind, key, (), ()))  # type: ignore[call-overload]
     # The long way notes the derivation in a profile.
     if known is None or (complete and None in known) or PROBE.sink is not None:
         return None
@@ -322,7 +323,10 @@ def hold_remembered(
     if kind is GRADIENT and target.spec.size == 1:
         recording.targets[target] = None
     tensor, apply = hooks.handle_class, recording.application
-    return [None if each is None else recording.hold(apply(*each), tensor) for each in known]
+    held: list[Any] = []
+    for each in known:
+        held.append(None if each is None else recording.hold(apply(*each), tensor))
+    return held
 
 
 class _Copies(NamedTuple):

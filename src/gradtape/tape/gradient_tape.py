@@ -56,7 +56,6 @@ class GradientTape(Jacobians):
             watch_accessed_variables = as_flag(where, watch_accessed_variables)
         self.persistent = persistent
         self._watch_accessed = watch_accessed_variables
-        self._consumed = False
 
     def watch(self, tensor: object) -> None:
         """Treat a tensor, a Variable or any nest of them as a source from here on.

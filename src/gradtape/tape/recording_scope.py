@@ -48,7 +48,7 @@ class _EndOfWith(partial[None]):
     def settle(self) -> bool:
         """Leave the tape if it was not left; False in another thread than the one it records in."""
         (cell,) = self.args
-        if not cell or not cell[0].is_entered():
+        if not cell or cell[0]._entered is None:
             return True
         if cell[0].entered_in() != state.thread:
             return False
@@ -68,13 +68,15 @@ class _Exit:
         if tape is None:
             return lambda tape, *_: tape.leave()
         # `with` looks it up before it enters the tape; a tape that is entered is left by others.
-        return (partial if tape.is_entered() else _EndOfWith)(_leave, [tape])
+        return (_EndOfWith if tape._entered is None else partial)(_leave, [tape])
 
 
 class Scope:
     """What both kinds of tape share: entering, watching, and the windows in which ops count."""
 
     persistent = True
+    # Whether a tape that is not persistent has given its derivative.
+    _consumed = False
     # Whether `gt.grad` or one of its kin made this tape, over a call of the user's function.
     of_function = False
     # Here, because the finaliser also gets a tape that an interrupt left without attributes.
@@ -102,8 +104,15 @@ class Scope:
             if ended:
                 settle()
             state.epoch += 1
-            if not state.recording.active:
-                self._begin_step()
+            current = state.recording
+            if not current.active and (
+                self._recording is not None
+                or current.tapes
+                or current.updates
+                or current.observed
+                or len(current.log) > PENDING_AT_TAPE_ENTRY
+            ):
+                self._begin_recording(current)
             entered = self._attach()
             self._entered, entered.active = entered, entered.active + 1
             self._active = True
@@ -127,10 +136,6 @@ class Scope:
         entered = self._entered
         return 0 if entered is None else entered.thread
 
-    def is_entered(self) -> bool:
-        """Whether a recording counts this tape as entered."""
-        return self._entered is not None
-
     def leave(self) -> None:
         """Stop recording, whatever of it has been done already."""
         self._close()
@@ -141,24 +146,16 @@ class Scope:
         if entered is not None:
             self._entered, entered.active = None, entered.active - 1
 
-    def _begin_step(self) -> None:
+    def _begin_recording(self, recording: Recording) -> None:
         """Compute pending updates before an outermost tape; ended tapes keep their recording."""
-        recording = state.recording
         own = self._recording
         if own is recording:
             return
-        if (
-            recording.updates
-            or recording.observed
-            or recording.tapes
-            or len(recording.log) > PENDING_AT_TAPE_ENTRY
-        ):
-            flush(recording)
-        if state.recording.tapes:
-            state.recording = Recording()
+        flush(recording)
         if own is not None and not own.closed:
-            flush(state.recording)
             state.recording = own
+        elif state.recording.tapes:
+            state.recording = Recording()
 
     def _attach(self) -> Recording:
         key = id(self)  # first: a signal handler that computes may run at a call, and flush
@@ -320,6 +317,43 @@ class Scope:
 
     def note_read(self, variable: Variable, node: Node) -> None:
         """A variable was read while this tape records."""
+
+    def _key_of(self, target: object, sources: Sequence[object]) -> tuple[Node, ...] | None:
+        """The nodes of a target and its sources, if they alone determine the derivatives.
+
+        A training loop records the same graph again, and its nodes are the same objects, because a
+        table interns them. They determine the derivatives of the usual tape: it was entered once
+        and is left, all of its recording is in its window, the sources are watched, and no tape
+        records now. None for any other tape.
+        """
+        recording, windows, log = self._recording, self._windows, state.recording.log
+        if (
+            self._active
+            or self._consumed
+            or type(recording) is not Recording
+            or recording is not state.recording
+            or state.tapes
+            or type(target) is not Tensor
+            or target.recording is not recording
+            or (log.returned is not None and not log.returned.lie_before(windows[-1][1]))
+            or log.placed
+            or recording.rules
+            or len(windows) != 1
+            or windows[0] != [0, len(log)]
+            or not target.node.spec.inexact
+        ):
+            return None
+        nodes: list[Node] = [target.node]
+        for leaf in sources:
+            entry = self._watched.get(id(leaf))
+            if entry is None or entry[0] is not leaf:
+                return None
+            if type(leaf) is not Tensor:
+                variable = self._variables.get(getattr(leaf, "number", -1))
+                if variable is None or variable[1] is not entry[1]:
+                    return None
+            nodes.append(entry[1])
+        return tuple(nodes)
 
     def _watched_nodes(self) -> tuple[Node, ...]:
         return tuple(node for _, node in self._watched.values())

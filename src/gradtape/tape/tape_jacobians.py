@@ -39,9 +39,6 @@ MODES = (AUTO, "forward", "reverse")
 class Jacobians(Scope):
     """The part of a tape that asks for whole matrices of derivatives."""
 
-    # Whether a tape that is not persistent has given its derivative.
-    _consumed: bool
-
     @abstractmethod
     def _ask(self) -> Recording:
         """The recording to derive from, after checks that a derivative may be asked for."""
@@ -271,43 +268,6 @@ class Jacobians(Scope):
 
     def _window_of(self, recording: Recording) -> Window:
         return Window(recording, self._outside(), self._watched_nodes())
-
-    def _key_of(self, target: object, sources: Sequence[object]) -> tuple[Node, ...] | None:
-        """The nodes of a target and its sources, if they alone determine the derivatives.
-
-        A training loop records the same graph again, and its nodes are the same objects, because a
-        table interns them. They determine the derivatives of the usual tape: it was entered once
-        and is left, all of its recording is in its window, the sources are watched, and no tape
-        records now. None for any other tape.
-        """
-        recording, windows, log = self._recording, self._windows, state.recording.log
-        if (
-            self._active
-            or self._consumed
-            or type(recording) is not Recording
-            or recording is not state.recording
-            or state.tapes
-            or type(target) is not Tensor
-            or target.recording is not recording
-            or (log.returned is not None and not log.returned.lie_before(windows[-1][1]))
-            or log.placed
-            or recording.rules
-            or len(windows) != 1
-            or windows[0] != [0, len(log)]
-            or not target.node.spec.inexact
-        ):
-            return None
-        nodes: list[Node] = [target.node]
-        for leaf in sources:
-            entry = self._watched.get(id(leaf))
-            if entry is None or entry[0] is not leaf:
-                return None
-            if type(leaf) is not Tensor:
-                variable = self._variables.get(getattr(leaf, "number", -1))
-                if variable is None or variable[1] is not entry[1]:
-                    return None
-            nodes.append(entry[1])
-        return tuple(nodes)
 
 
 def check_mode(name: str, mode: str) -> None:
