@@ -54,30 +54,50 @@ def page(own: str, name: str) -> str:
     thing = reference.found(name)
     heading = f"# `{own}` {{ #{reference.anchor(own)} }}"
     if not reference.is_documented(thing):
-        return f"{heading}\n\n{reference.constant(thing)}\n"
+        return f"{breadcrumb(name)}\n\n{heading}\n\n{reference.constant(thing)}\n"
     text, _ = split_table(inspect.cleandoc(getattr(thing, "__doc__", None) or ""))
     op = REGISTRY.get(own.rpartition(".")[2]) if inspect.isfunction(thing) else None
     examples, prose = reference.examples_and_prose(text)
     parts = [
+        breadcrumb(name),
         heading,
         reference.signature(own, thing, typed=True),
         same_as(own, thing),
         prose,
         section("Parameters", parameters_table(own, thing)),
         section("Returns", returns(own, thing)),
+        section("Examples", "\n\n".join(filter(None, [examples, on_an_array(own, thing, op)]))),
         section("Raises", raises(thing, op)),
         section("Shapes", shapes(op)),
         section("Derivative", derivative(own, thing, op)),
-        section("Examples", examples),
         section("In other libraries", in_other_libraries(own)),
         section("See also", see_also(own)),
     ]
     if own in MADE_BY:
-        parts[1:2], parts[4] = [f"Instances are made by {MADE_BY[own]}."], ""
+        parts[2:3], parts[5] = [f"Instances are made by {MADE_BY[own]}."], ""
     if inspect.isclass(thing):
         members = [reference.method(own, thing, member) for member in reference.methods(thing)]
         parts.append(section("Methods and attributes", "\n\n".join(members)))
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def breadcrumb(name: str) -> str:
+    """Links to the reference and to the page of the subject."""
+    page = next(page for page, listed in reference.listed().items() if name in listed)
+    title = (reference.PAGES / page).read_text("utf-8").split("\n", 1)[0].removeprefix("# ")
+    return f"[Reference](../index.md) › [{title}](../{page})"
+
+
+def on_an_array(own: str, thing: Any, op: Op | None) -> str:
+    """An example that was run: an element-wise function of one operand, on an array."""
+    rows = list(_values(thing)) if op is not None and op.elementwise else []
+    if len(rows) < 2:
+        return ""
+    chosen = [float(point) for point, _, _ in rows[: len(rows) // 2 * 2]]
+    half = len(chosen) // 2
+    shown = [chosen[:half], chosen[half:]]
+    result = thing(gt.asarray(shown))
+    return f"```pycon\n>>> {own}(gt.asarray({shown}))\n{result!r}\n```"
 
 
 def section(title: str, content: str) -> str:
@@ -237,7 +257,10 @@ def _values(function: Callable[[Any], Any]) -> Iterator[tuple[str, str, str]]:
     if len(inspect.signature(function).parameters) != 1:
         return
     for point in POINTS:
-        value = function(point)
+        try:
+            value = function(point)
+        except gt.errors.DtypeError:  # a function of integers only
+            return
         if value.dtype.kind != "f" or not math.isfinite(float(value)):
             continue
         slope = float(gt.grad(function)(point))
