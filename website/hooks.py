@@ -74,10 +74,11 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     """Fill in entries of the reference, figures, pictures and links."""
     name = page.file.src_uri
     path = DOCS / name
+    for begin, boost in name_pages.BOOST_OF_OTHERS.items():
+        if name.startswith(begin):
+            page.meta["search"] = {"boost": boost}
     if path.parent.name == "reference":
         markdown = reference.fill(markdown, path.name)
-        if path.name.startswith("tf"):
-            page.meta["search"] = {"boost": name_pages.LAST_IN_SEARCH}
     markdown = _with_results(markdown)
     if path.exists() and "plt." in markdown:
         markdown = _with_figures(markdown, path)

@@ -23,9 +23,11 @@ from website import reference
 HERE = Path(__file__).resolve().parent
 FOLDER = "reference/names"
 TABLE = re.compile(r"^\| argument \| meaning \|\n\|---\|---\|\n(?P<rows>(?:\|.*\|\n?)+)", re.M)
-# Pages of names come before the guide in the search, and those before TensorFlow's names.
-FIRST_IN_SEARCH = "---\nsearch:\n  boost: 10\n---\n\n"
-LAST_IN_SEARCH = 0.2
+# In the search pages of names come before the guide, and that before TensorFlow's names and the
+# decisions. A name that is part of others, as `Adam` and `sum`, comes before these.
+FRONT_MATTER = '---\ntitle: "{}"\nsearch:\n  boost: {}\n---\n\n'
+BOOST, BOOST_OF_PARTS = 10, 40
+BOOST_OF_OTHERS = {"reference/tf": 0.1, "decisions/": 0.001}
 # Classes whose constructor is not public.
 MADE_BY = {"gt.Tensor": "[`gt.asarray`](gt.asarray.md) and by every function of gradtape"}
 POINTS = (-2.0, -1.0, 0.0, 0.5, 1.0, 2.0)
@@ -45,8 +47,13 @@ def elsewhere() -> dict[str, dict[str, str]]:
 
 def pages() -> Iterator[tuple[str, str]]:
     """Path and Markdown of every page."""
+    lasts = [own.rpartition(".")[2] for own in reference.own_names()]
     for own, name in reference.own_names().items():
-        yield f"{FOLDER}/{reference.files()[own]}", FIRST_IN_SEARCH + page(own, name)
+        last = own.rpartition(".")[2]
+        longer = [each for each in lasts if last in each.split("_") or each.startswith(last)]
+        boost = BOOST_OF_PARTS if set(longer) != {last} else BOOST
+        front = FRONT_MATTER.format(own, boost)
+        yield f"{FOLDER}/{reference.files()[own]}", front + page(own, name)
 
 
 def page(own: str, name: str) -> str:
