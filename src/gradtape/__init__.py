@@ -187,6 +187,7 @@ from gradtape.ops.elementwise.unary import (
     trunc as trunc,
 )
 from gradtape.ops.families.casting import cast as cast
+from gradtape.ops.families.signatures import show_signatures as _show_signatures
 from gradtape.ops.matrices.contraction import matmul as matmul
 from gradtape.ops.matrices.einsum import einsum as einsum
 from gradtape.ops.matrices.products import (
@@ -475,6 +476,13 @@ for _name in __all__:
     if not (getattr(globals().get(_name), "__module__", None) or "").startswith(_OFTEN_CALLED):
         _check_exports(globals(), (_name,))
 _check_exports(globals(), ("from_dlpack", "gradients", "program_of"))
+_show_signatures(
+    globals(),
+    "all any argmax argmin argsort asarray concat count_nonzero cumulative_prod "
+    "cumulative_sum diag diagonal diff empty_like flip full_like max mean min ones_like prod "
+    "repeat roll searchsorted sort split stack std sum take take_along_axis tensordot tril "
+    "triu unstack var vecdot zeros_like",
+)
 
 # Importing a submodule binds its name in its package. Internal ones are unbound again, so that
 # gt.tensor is an error that helps; import statements find them in sys.modules. All are imported

@@ -30,6 +30,7 @@ import numpy as np
 
 from gradtape.annotated_kinds import KEPT_NUMBER, KINDS, Kind, kinds_of
 from gradtape.errors import DtypeError, ShapeError, is_of_this_line, shown
+from gradtape.suggestions import refused_call
 from gradtape.version import __version__
 
 
@@ -233,6 +234,10 @@ class ArgumentChecks:
 
     def blame(self, error: Exception, args: Any, kwargs: Mapping[str, Any]) -> Exception | None:
         """The error that names the argument to blame; None if no argument is."""
+        if isinstance(error, TypeError) and _is_of_the_call(error):
+            return refused_binding(
+                self._titled(args), inspect.signature(self.function), args, kwargs
+            )
         if not _is_accident(error):
             return None
         try:
@@ -320,7 +325,7 @@ def checked(function: F, name: str | None = None) -> F:
             refused = checks.blame(error, args, kwargs)
             if refused is None:
                 raise
-            raise refused from error
+            raise refused from (None if _is_of_the_call(error) else error)
 
     call.argument_checks = checks  # type: ignore[attr-defined]
     return call  # type: ignore[return-value]
@@ -398,11 +403,42 @@ def _named(bound: inspect.BoundArguments) -> Iterator[tuple[str, Any, object]]:
             yield name, value, parameter.annotation
 
 
+def _is_of_the_call(error: Exception) -> bool:
+    """Whether Python refused the call itself: the first step is the wrapper."""
+    step = error.__traceback__
+    return step is not None and step.tb_next is None
+
+
+def refused_binding(
+    title: str, signature: inspect.Signature, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> TypeError | None:
+    """The error for arguments that a signature does not have; None if others are missing.
+
+    >>> import inspect
+    >>> def norm(x, axis=None): ...
+    >>> print(gt.libraries.refused_binding("norm", inspect.signature(norm), (1.0,), {"dim": 0}))
+    norm: there is no argument 'dim'; here it is called axis.
+    """
+    parameters = signature.parameters.values()
+    kinds = {each.kind for each in parameters}
+    fixed = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    places = [each.name for each in parameters if each.kind in fixed]
+    by_name = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
+    own = int("self" in places)
+    unknown = [name for name in kwargs if name not in signature.parameters]
+    if inspect.Parameter.VAR_KEYWORD in kinds:
+        unknown = []
+    few = inspect.Parameter.VAR_POSITIONAL in kinds or len(args) <= len(places)
+    if few and not unknown:
+        return None
+    names = [*places[own:], *by_name]
+    return refused_call(title, names, len(places) - own, len(args) - own, unknown)
+
+
 def _is_accident(error: Exception) -> bool:
     """Whether an error comes from a line of the library, or of one it uses, that checks nothing."""
     step = error.__traceback__
-    # The first step is the wrapper. If it is the last, Python refused the call itself.
-    if step is None or step.tb_next is None:
+    if step is None or _is_of_the_call(error):
         return False
     if isinstance(error, _EXPECTED) or (isinstance(error, AssertionError) and str(error)):
         return False

@@ -32,6 +32,7 @@ from gradtape.ops.families.elementwise import jvp_of, samples_of, sparsity_of, s
 from gradtape.ops.families.recorders import binary_function, unary_function
 from gradtape.ops.families.samples import Sample
 from gradtape.runtime.numpy_plan import NumpyPlan
+from gradtape.suggestions import namespace as _namespace
 from gradtape.tools.check_op import (
     REQUIRED,
     ParamNames,
@@ -406,3 +407,6 @@ def _entered(found: Op, function: Any) -> Recorder:
 
 
 check_exports(globals(), ("Sample", "check", "elementwise", "op", "spec"))
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = _namespace(globals())

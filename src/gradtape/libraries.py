@@ -18,6 +18,7 @@ from gradtape.argument_checks import (
     check_exports,
     check_function,
     checked,
+    refused_binding,
 )
 from gradtape.concurrency import new_lock
 from gradtape.dtypes import as_dtype
@@ -28,6 +29,7 @@ from gradtape.ops.arrays.positions import known_value
 from gradtape.ops.families.shapes import broadcast_shapes, normalize_axes, normalize_axis
 from gradtape.ops.families.signatures import kind_of_operand
 from gradtape.progress import Progress, chosen as checked_progress, style_of as progress_style
+from gradtape.suggestions import explain_attributes, namespace
 from gradtape.tensor.display import Displayed
 from gradtape.tensor.modes import compiled_first
 from gradtape.tensor.row_updates import add_to_rows, combined_rows, update_rows
@@ -53,14 +55,17 @@ __all__ = [
     "checked_progress",
     "combined_rows",
     "compiled_first",
+    "explain_attributes",
     "is_followed",
     "kind_of_operand",
     "known_value",
+    "namespace",
     "new_lock",
     "normalize_axes",
     "normalize_axis",
     "progress_style",
     "read_state",
+    "refused_binding",
     "shown",
     "spec",
     "tape_records",

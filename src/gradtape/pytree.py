@@ -10,11 +10,12 @@ import dataclasses
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from numbers import Integral
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING as _TYPE_CHECKING, Any, TypeVar
 
 from gradtape.caches import remembered
 from gradtape.errors import shown
 from gradtape.records import dataclass
+from gradtape.suggestions import namespace as _namespace
 
 __all__ = [
     "flatten",
@@ -371,3 +372,7 @@ def spread_prefix(prefix: object, tree: object, name: str) -> list[Any]:
         raise ValueError(f"{name}: {len(parts)} axes for {len(children)} parts. Give one for each.")
     pairs = zip(parts, children, strict=True)
     return [axis for part, child in pairs for axis in spread_prefix(part, child, name)]
+
+
+if not _TYPE_CHECKING:
+    __getattr__, __dir__ = _namespace(globals())

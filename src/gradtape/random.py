@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from gradtape.argument_checks import check_exports as _check_exports
 from gradtape.concurrency import new_lock
+from gradtape.suggestions import namespace as _namespace
 from gradtape.tensor.generator import DrawShape, Generator, GeneratorState, require_repeatable
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.tensor_like import TensorLike
@@ -203,3 +204,6 @@ def permutation(x: TensorLike, /, *, seed: int | None = None) -> Tensor:
 
 
 _check_exports(globals(), __all__)
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = _namespace(globals())

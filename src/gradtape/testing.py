@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING as _TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from gradtape.argument_checks import check_exports
 from gradtape.dtypes import DType
 from gradtape.pytree import flatten, unflatten
+from gradtape.suggestions import namespace as _namespace
 from gradtape.tape.forward_accumulator import ForwardAccumulator
 from gradtape.tape.gradient_tape import GradientTape
 from gradtape.tensor.tensor import Tensor, asarray
@@ -305,3 +306,6 @@ def _compare(got: Any, expected: Any, where: str, source: str, setting: Setting)
 
 
 check_exports(globals(), __all__)
+
+if not _TYPE_CHECKING:
+    __getattr__, __dir__ = _namespace(globals())

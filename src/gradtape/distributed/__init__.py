@@ -10,11 +10,13 @@ of `concurrent.futures`.
 [0, 1, 4, 9, 16]
 """
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
 from gradtape.distributed.derivative_blocks import Blocks, hessian, jacobian
 from gradtape.distributed.mapping import Results, map
 from gradtape.distributed.report import Report
 from gradtape.distributed.training import DataParallel, data_parallel
-from gradtape.libraries import check_exports as _check_exports
+from gradtape.libraries import check_exports as _check_exports, namespace as _namespace
 
 __all__ = [
     "Blocks",
@@ -28,3 +30,6 @@ __all__ = [
 ]
 
 _check_exports(globals(), __all__)
+
+if not _TYPE_CHECKING:
+    __getattr__, __dir__ = _namespace(globals())

@@ -9,8 +9,10 @@
 Names, arguments, defaults and formulas are those of Keras, where it has them.
 """
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
 from gradtape import storage as _storage
-from gradtape.libraries import check_exports as _check_exports
+from gradtape.libraries import check_exports as _check_exports, namespace as _namespace
 from gradtape.nn import activations, initializers, losses
 from gradtape.nn.activations import (
     elu,
@@ -113,3 +115,6 @@ _storage.register_library(
 
 
 _check_exports(globals(), __all__)
+
+if not _TYPE_CHECKING:
+    __getattr__, __dir__ = _namespace(globals())

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING as _TYPE_CHECKING, Any, TypeVar
 
 import gradtape as gt
 from gradtape import Tensor, relu, sigmoid, softplus, tanh
 from gradtape.errors import ShapeError
-from gradtape.libraries import check_exports, kind_of_operand
+from gradtape.libraries import check_exports, kind_of_operand, namespace as _namespace
 from gradtape.typing import Axes, TensorLike
 
 __all__ = [
@@ -200,3 +200,6 @@ BY_NAME: dict[str, Activation] = {
     "swish": silu,
     **{name: globals()[name] for name in __all__ if name != "get"},
 }
+
+if not _TYPE_CHECKING:
+    __getattr__, __dir__ = _namespace(globals())

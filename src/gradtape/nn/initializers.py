@@ -16,14 +16,14 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING as _TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 import gradtape as gt
 from gradtape import Tensor, random
 from gradtape.errors import ShapeError
-from gradtape.libraries import check_exports, checked
+from gradtape.libraries import check_exports, checked, namespace as _namespace
 from gradtape.training.storage import MadeFunction
 from gradtape.typing import DTypeLike, Finite, NonNegative, TensorLike
 
@@ -344,3 +344,6 @@ BY_NAME = {
         *(glorot_uniform, glorot_normal, he_uniform, he_normal, lecun_uniform, lecun_normal),
     )
 }
+
+if not _TYPE_CHECKING:
+    __getattr__, __dir__ = _namespace(globals())

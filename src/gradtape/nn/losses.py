@@ -9,14 +9,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING as _TYPE_CHECKING, Any
 
 import numpy as np
 
 import gradtape as gt
 from gradtape import Tensor
 from gradtape.errors import DtypeError, IndexRangeError, ShapeError
-from gradtape.libraries import check_exports, kind_of_operand, known_value, normalize_axis
+from gradtape.libraries import (
+    check_exports,
+    kind_of_operand,
+    known_value,
+    namespace as _namespace,
+    normalize_axis,
+)
 from gradtape.nn.activations import log_softmax
 from gradtape.typing import Positive, Probability, TensorLike
 
@@ -365,3 +371,6 @@ def _directed(x: Tensor, axis: int) -> Tensor:
 
 
 check_exports(globals(), __all__)
+
+if not _TYPE_CHECKING:
+    __getattr__, __dir__ = _namespace(globals())

@@ -8,7 +8,14 @@ from typing import Any
 
 import gradtape as gt
 from gradtape import Tensor, Variable, storage
-from gradtape.libraries import Displayed, TellsChanges, as_dtype, check_exports, read_state
+from gradtape.libraries import (
+    Displayed,
+    TellsChanges,
+    as_dtype,
+    check_exports,
+    explain_attributes,
+    read_state,
+)
 from gradtape.nn import initializers
 from gradtape.nn.initializers import InitializerLike
 from gradtape.typing import DType, DTypeLike, PathLike, TensorLike
@@ -357,4 +364,5 @@ def words(**arguments: Any) -> str:
     )
 
 
+explain_attributes(Module)
 check_exports(globals(), __all__)

@@ -12,8 +12,10 @@ schedule or a new learning rate compiles nothing.
 True
 """
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
 from gradtape import storage as _storage
-from gradtape.libraries import check_exports as _check_exports
+from gradtape.libraries import check_exports as _check_exports, namespace as _namespace
 from gradtape.optimizers import (
     saved_optimizer as _saved_optimizer,  # noqa: F401  # it registers
     schedules,
@@ -36,3 +38,6 @@ _storage.register_library(
 
 
 _check_exports(globals(), __all__)
+
+if not _TYPE_CHECKING:
+    __getattr__, __dir__ = _namespace(globals())

@@ -13,7 +13,14 @@ import numpy as np
 import gradtape as gt
 from gradtape import GradientTape, RowSparse, Tensor, Variable, storage
 from gradtape.errors import MismatchError
-from gradtape.libraries import TellsChanges, check_exports, tape_records, update_rows
+from gradtape.libraries import (
+    TellsChanges,
+    check_exports,
+    explain_attributes,
+    refused_binding,
+    tape_records,
+    update_rows,
+)
 from gradtape.optimizers.clipping import Clipping
 from gradtape.optimizers.pairs import as_pairs, check_variables, connected
 from gradtape.optimizers.rate import LearningRate, Rate, as_rate, rate_config, rate_now
@@ -436,7 +443,9 @@ def with_shared_arguments(
         try:
             _, *rest = signature.bind(self, *args, **kwargs).arguments.items()
         except TypeError as error:
-            raise TypeError(f"{constructor.__qualname__}() {error}") from None
+            title = type(self).__name__
+            refused = refused_binding(title, signature, (self, *args), kwargs)
+            raise refused or TypeError(f"{title}: {error}") from None
         constructor(self, **dict(rest))  # type: ignore[call-arg]
 
     construct.__signature__ = signature  # type: ignore[attr-defined]
@@ -452,4 +461,5 @@ def root(x: Tensor) -> Tensor:
     return gt.where(gt.equal(x, 0.0), 0.0, gt.sqrt(x)) if tape_records() else gt.sqrt(x)
 
 
+explain_attributes(Optimizer)
 check_exports(globals(), __all__)

@@ -15,11 +15,11 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING as _TYPE_CHECKING, Any
 
 import gradtape as gt
 from gradtape import Tensor, storage
-from gradtape.libraries import check_exports
+from gradtape.libraries import check_exports, namespace as _namespace
 from gradtape.typing import NonNegative, Positive, TensorLike
 
 __all__ = [
@@ -279,3 +279,6 @@ def from_config(config: dict[str, Any]) -> LearningRateSchedule:
 
 
 check_exports(globals(), __all__)
+
+if not _TYPE_CHECKING:
+    __getattr__, __dir__ = _namespace(globals())

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Iterator
-from typing import Any, overload
+from typing import Any, Never, overload
 
 from gradtape.argument_checks import as_flag
 from gradtape.autodiff.window import GRADIENT, derive_reverse, hold_remembered, remember
 from gradtape.errors import NotRecordingError, TapeConsumedError
 from gradtape.ir import Node, Rows
 from gradtape.pytree import flatten, unflatten
+from gradtape.suggestions import explain_attributes, unexpected_arguments
 from gradtape.tape.recording_scope import check_unconnected, direction, directions, finish, push
 from gradtape.tape.tape_jacobians import NONE, ZERO, Jacobians, check_real
 from gradtape.tape.tape_report import TapeReport, tape_report
@@ -47,7 +48,11 @@ class GradientTape(Jacobians):
     12.0
     """
 
-    def __init__(self, persistent: bool = False, watch_accessed_variables: bool = True) -> None:
+    def __init__(
+        self, persistent: bool = False, watch_accessed_variables: bool = True, **unknown: Never
+    ) -> None:
+        if unknown:
+            raise unexpected_arguments((), unknown)
         super().__init__()
         if persistent is not False:
             persistent = as_flag("GradientTape: persistent", persistent)
@@ -190,6 +195,7 @@ class GradientTape(Jacobians):
         sources: object,
         output_gradients: object = None,
         unconnected_gradients: str = NONE,
+        **unknown: Never,
     ) -> Any:
         """The gradient of the sum of all targets by each source, in the structure of `sources`.
 
@@ -202,6 +208,8 @@ class GradientTape(Jacobians):
         Where nothing connects a source with the targets its gradient is None, or zeros with
         `unconnected_gradients="zero"`.
         """
+        if unknown:
+            raise unexpected_arguments((), unknown)
         key = None
         leaves, structure = flatten(sources)
         # By identity: anything may be passed here, and `check_unconnected` refuses it below.
@@ -371,6 +379,9 @@ class GradientTape(Jacobians):
         computed = [node for node in nodes if node not in watched]
         outside = self._outside_of((*targets, *computed))
         return derive_reverse(self._recording, targets, cotangents, nodes, outside, watched)
+
+
+explain_attributes(GradientTape)
 
 
 def gradients(

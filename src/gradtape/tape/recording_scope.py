@@ -27,6 +27,7 @@ from gradtape.ops.families.casting import cast
 from gradtape.ops.families.shapes import broadcast_to
 from gradtape.pytree import Structure, flatten, flatten_up_to
 from gradtape.runtime.flush import flush, release
+from gradtape.suggestions import without_internals
 from gradtape.tensor import Tensor, TensorLike, Variable, asarray
 from gradtape.tensor.operators import Operators
 from gradtape.trace.between_recordings import can_be_joined, graft, join
@@ -84,6 +85,10 @@ class Scope:
     # when it has given its gradient.
     _recording: Recording | None = None
     _entered: Recording | None = None
+
+    __dir__ = without_internals(
+        "detach entered_in follows is_entered leave note_read of_function settle"
+    )
 
     def __init__(self) -> None:
         self._active = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Self, SupportsIndex, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from gradtape.ops.families.recorders import RECORDERS, binary_function, op_of
 from gradtape.ops.families.signatures import Axes, BinaryFunction, ShapeLike
 from gradtape.ops.matrices import contraction
 from gradtape.ops.reductions import reduction
+from gradtape.suggestions import explain_attributes, without_internals
 from gradtape.trace.capturing import note_text
 from gradtape.trace.followed_number import FOLLOWED
 from gradtape.trace.record import record
@@ -310,10 +311,6 @@ class Operators:
         """The imaginary part."""
         return complexes.imag(self)
 
-    def conj(self) -> Tensor:
-        """The complex conjugate."""
-        return complexes.conj(self)
-
     def astype(self, dtype: DTypeLike) -> Tensor:
         """Convert to another dtype."""
         return cast(self, dtype)
@@ -338,57 +335,20 @@ class Operators:
         """All elements along one axis."""
         return self.ravel()
 
-    def squeeze(self, axis: Axes = None) -> Tensor:
-        """Without the axes of length 1."""
-        return movement.squeeze(self, axis=axis)
-
-    def sum(
-        self, axis: Axes = None, dtype: DTypeLike | None = None, keepdims: bool = False
-    ) -> Tensor:
-        """Sum over axes."""
-        return reduction.sum(self, axis=axis, dtype=dtype, keepdims=keepdims)
-
-    def prod(
-        self, axis: Axes = None, dtype: DTypeLike | None = None, keepdims: bool = False
-    ) -> Tensor:
-        """Product over axes."""
-        return reduction.prod(self, axis=axis, dtype=dtype, keepdims=keepdims)
-
-    def mean(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
-        """Mean over axes."""
-        return reduction.mean(self, axis=axis, keepdims=keepdims)
-
-    def var(self, axis: Axes = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
-        """Variance over axes."""
-        return reduction.var(self, axis=axis, correction=correction, keepdims=keepdims)
-
-    def std(self, axis: Axes = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
-        """Standard deviation over axes."""
-        return reduction.std(self, axis=axis, correction=correction, keepdims=keepdims)
-
-    def max(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
-        """Maximum over axes."""
-        return reduction.max(self, axis=axis, keepdims=keepdims)
-
-    def min(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
-        """Minimum over axes."""
-        return reduction.min(self, axis=axis, keepdims=keepdims)
-
-    def argmax(self, axis: SupportsIndex | None = None, keepdims: bool = False) -> Tensor:
-        """Index of the maximum."""
-        return reduction.argmax(self, axis=axis, keepdims=keepdims)
-
-    def argmin(self, axis: SupportsIndex | None = None, keepdims: bool = False) -> Tensor:
-        """Index of the minimum."""
-        return reduction.argmin(self, axis=axis, keepdims=keepdims)
-
-    def any(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
-        """Whether any element is nonzero."""
-        return reduction.any(self, axis=axis, keepdims=keepdims)
-
-    def all(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
-        """Whether every element is nonzero."""
-        return reduction.all(self, axis=axis, keepdims=keepdims)
+    sum = reduction.sum
+    prod = reduction.prod
+    mean = reduction.mean
+    var = reduction.var
+    std = reduction.std
+    max = reduction.max
+    min = reduction.min
+    argmax = reduction.argmax
+    argmin = reduction.argmin
+    any = reduction.any
+    all = reduction.all
+    squeeze = movement.squeeze
+    clip = arithmetic.clip
+    conj = complexes.conj
 
     def dot(self, other: TensorLike) -> Tensor:
         """Matrix or inner product."""
@@ -396,9 +356,13 @@ class Operators:
             return contraction.matmul(self, other)
         return self * other
 
-    def clip(self, min: TensorLike | None = None, max: TensorLike | None = None) -> Tensor:
-        """Limited to [min, max]."""
-        return arithmetic.clip(self, min, max)
+    __dir__ = without_internals(
+        "computed current enter enter_unnoticed hold_again lock materialize node number "
+        "reads_are_recorded rebind recording restore result_class store value_class view_class"
+    )
+
+
+explain_attributes(Operators)
 
 
 def _incomparable(other: object) -> bool:

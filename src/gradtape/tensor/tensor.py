@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NoReturn, overload
+from typing import TYPE_CHECKING, Any, Never, NoReturn, overload
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from gradtape.ops.families.casting import cast
 from gradtape.pytree import Tree, flatten
 from gradtape.runtime import tiers
 from gradtape.runtime.flush import compute_handle
+from gradtape.suggestions import explain_attributes, unexpected_arguments
 from gradtape.tensor.array_api import check_version
 from gradtape.tensor.display import Displayed, Fields, as_html
 from gradtape.tensor.operators import Operators
@@ -254,6 +255,7 @@ class Tensor(Handle, Operators, Displayed):
 
 
 Tensor.result_class = Tensor
+explain_attributes(Tensor)
 hooks.handle_class = Tensor
 switch.offer(Tensor, tiers.MODE != "off")
 
@@ -291,16 +293,19 @@ def _from_number(number: Followed, dtype: DTypeLike | None) -> Tensor:
 def asarray(
     obj: TensorLike,
     /,
-    *,
     dtype: DTypeLike | None = None,
+    *more: Never,
     device: str | None = None,
     copy: bool | None = None,
+    **unknown: Never,
 ) -> Tensor:
     """A tensor of numbers, arrays, nests of them or of tensors. Host memory is copied.
 
     >>> gt.asarray([[1, 2], [3, 4]]).shape
     (2, 2)
     """
+    if more or unknown:
+        raise unexpected_arguments(more, unknown)
     if device is not None and not is_choice(device, ("cpu",)):
         raise ValueError(f"asarray: {shown(device)} is not a device here. The only one is 'cpu'.")
     if copy is not None:

@@ -7,7 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Never
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from gradtape.ops.arrays import indexing
 from gradtape.ops.elementwise.arithmetic import IDENTITY, identity
 from gradtape.ops.families.casting import cast
 from gradtape.runtime.flush import compute_handle, flush
+from gradtape.suggestions import unexpected_arguments
 from gradtape.tensor.operators import Operators
 from gradtape.tensor.tensor import Tensor, asarray
 from gradtape.trace.capturing import capturing, note_text
@@ -81,7 +82,10 @@ class Variable(Operators):
         trainable: bool = True,
         name: str | None = None,
         dtype: DTypeLike | None = None,
+        **unknown: Never,
     ) -> None:
+        if unknown:
+            raise unexpected_arguments((), unknown)
         start = asarray(value, dtype=dtype)
         self.number = next(_numbers)
         self.name = name if name is not None else f"variable_{self.number}"

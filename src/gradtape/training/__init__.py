@@ -9,7 +9,9 @@ this one.
 [[0.0, 1.0, 2.0, 3.0], [4.0, 5.0]]
 """
 
-from gradtape.libraries import check_exports as _check_exports
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
+from gradtape.libraries import check_exports as _check_exports, namespace as _namespace
 from gradtape.training.batches import Batches
 from gradtape.training.early_stopping import EarlyStopping
 from gradtape.training.history import History
@@ -18,3 +20,6 @@ __all__ = ["Batches", "EarlyStopping", "History"]
 
 
 _check_exports(globals(), __all__)
+
+if not _TYPE_CHECKING:
+    __getattr__, __dir__ = _namespace(globals())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 
@@ -125,46 +125,66 @@ def check_device(name: str, device: object) -> None:
         raise ValueError(f"{name}: {shown(device)} is not a device here. The only one is 'cpu'.")
 
 
-def _chosen(name: str, shape: Any, dtype: Any, device: object) -> tuple[Shape, Any]:
+def _chosen(
+    name: str, shape: Any, dtype: Any, device: object, more: tuple[Any, ...] = ()
+) -> tuple[Shape, Any]:
     check_device(name, device)
+    if more and dtype is None and not hasattr(type(more[-1]), "__index__"):
+        *more, dtype = more  # type: ignore[assignment]  # its place in NumPy
+    shape = (shape, *more) if more else shape
     return sizes(name, shape), default_dtype() if dtype is None else as_dtype(dtype)
 
 
-def zeros(shape: ShapeLike, *, dtype: DTypeLike | None = None, device: str | None = None) -> Tensor:
+def zeros(
+    shape: ShapeLike,
+    *more: SupportsIndex | DTypeLike,
+    dtype: DTypeLike | None = None,
+    device: str | None = None,
+) -> Tensor:
     """A tensor of zeros.
 
     >>> gt.zeros((2, 2)).tolist()
     [[0.0, 0.0], [0.0, 0.0]]
     """
-    shape, dtype = _chosen("zeros", shape, dtype, device)
+    shape, dtype = _chosen("zeros", shape, dtype, device, more)
     return record(FULL, (), (shape, 0, dtype))
 
 
-def ones(shape: ShapeLike, *, dtype: DTypeLike | None = None, device: str | None = None) -> Tensor:
+def ones(
+    shape: ShapeLike,
+    *more: SupportsIndex | DTypeLike,
+    dtype: DTypeLike | None = None,
+    device: str | None = None,
+) -> Tensor:
     """A tensor of ones.
 
     >>> gt.ones(3, dtype=gt.int32).tolist()
     [1, 1, 1]
     """
-    shape, dtype = _chosen("ones", shape, dtype, device)
+    shape, dtype = _chosen("ones", shape, dtype, device, more)
     return record(FULL, (), (shape, 1, dtype))
 
 
-def empty(shape: ShapeLike, *, dtype: DTypeLike | None = None, device: str | None = None) -> Tensor:
+def empty(
+    shape: ShapeLike,
+    *more: SupportsIndex | DTypeLike,
+    dtype: DTypeLike | None = None,
+    device: str | None = None,
+) -> Tensor:
     """A tensor whose values nobody should read; here they are zeros.
 
     >>> gt.empty((2, 3)).shape
     (2, 3)
     """
-    shape, dtype = _chosen("empty", shape, dtype, device)
+    shape, dtype = _chosen("empty", shape, dtype, device, more)
     return record(FULL, (), (shape, 0, dtype))
 
 
 def full(
     shape: ShapeLike,
     fill_value: TensorLike,
-    *,
     dtype: DTypeLike | None = None,
+    *,
     device: str | None = None,
 ) -> Tensor:
     """A tensor with one value everywhere; the derivative passes to a tensor `fill_value`.
@@ -207,7 +227,7 @@ def _like(name: str, x: Any, dtype: Any, device: object) -> tuple[Shape, Any]:
 
 @kind_of_operand
 def zeros_like(
-    x: TensorLike, /, *, dtype: DTypeLike | None = None, device: str | None = None
+    x: TensorLike, /, dtype: DTypeLike | None = None, *, device: str | None = None
 ) -> Tensor:
     """Zeros in the shape and dtype of another tensor.
 
@@ -220,7 +240,7 @@ def zeros_like(
 
 @kind_of_operand
 def ones_like(
-    x: TensorLike, /, *, dtype: DTypeLike | None = None, device: str | None = None
+    x: TensorLike, /, dtype: DTypeLike | None = None, *, device: str | None = None
 ) -> Tensor:
     """Ones in the shape and dtype of another tensor.
 
@@ -233,7 +253,7 @@ def ones_like(
 
 @kind_of_operand
 def empty_like(
-    x: TensorLike, /, *, dtype: DTypeLike | None = None, device: str | None = None
+    x: TensorLike, /, dtype: DTypeLike | None = None, *, device: str | None = None
 ) -> Tensor:
     """A tensor of the same shape and dtype whose values nobody should read.
 
@@ -249,8 +269,8 @@ def full_like(
     x: TensorLike,
     /,
     fill_value: TensorLike,
-    *,
     dtype: DTypeLike | None = None,
+    *,
     device: str | None = None,
 ) -> Tensor:
     """One value everywhere, in the shape and dtype of another tensor.
@@ -266,9 +286,9 @@ def eye(
     n_rows: Count,
     n_cols: Count | None = None,
     /,
-    *,
     k: int = 0,
     dtype: DTypeLike | None = None,
+    *,
     device: str | None = None,
 ) -> Tensor:
     """Ones on the k-th diagonal of a matrix of zeros.
@@ -287,8 +307,8 @@ def arange(
     /,
     stop: TensorLike | None = None,
     step: TensorLike = 1,
-    *,
     dtype: DTypeLike | None = None,
+    *,
     device: str | None = None,
 ) -> Tensor:
     """Numbers from `start` up to but without `stop`, `step` apart; one argument counts from 0.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Never
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from gradtape.ops.arrays.slicing import read_part, remember_read, repeated_read,
 from gradtape.ops.elementwise.arithmetic import add, equal, multiply, record_operand, where
 from gradtape.ops.families import broadcast_shapes, cast, normalize_axis
 from gradtape.ops.families.signatures import DTypeLike, Tensor, TensorLike, kind_of_operand
+from gradtape.suggestions import unexpected_arguments
 from gradtape.trace import plain, record
 from gradtape.trace.record import SCALARS, any_handle, scalar_spec
 
@@ -226,12 +227,16 @@ def _reaches(shape: Shape, target: Shape) -> bool:
 
 
 @kind_of_operand
-def take(x: TensorLike, indices: TensorLike, /, *, axis: int | None = None) -> Tensor:
+def take(
+    x: TensorLike, indices: TensorLike, /, axis: int | None = None, *more: Never, **unknown: Never
+) -> Tensor:
     """Elements or rows at the given indices along an axis; of the flattened tensor by default.
 
     >>> gt.take(gt.asarray([[1, 2], [3, 4]]), gt.asarray([1, 1]), axis=0).tolist()
     [[3, 4], [3, 4]]
     """
+    if more or unknown:
+        raise unexpected_arguments(more, unknown)
     x = as_operand(x)
     if axis is None:
         x, axis = (x if x.ndim == 1 else reshape(x, (x.size,))), 0
@@ -240,13 +245,17 @@ def take(x: TensorLike, indices: TensorLike, /, *, axis: int | None = None) -> T
 
 
 @kind_of_operand
-def take_along_axis(x: TensorLike, indices: TensorLike, /, *, axis: int = -1) -> Tensor:
+def take_along_axis(
+    x: TensorLike, indices: TensorLike, /, axis: int = -1, *more: Never, **unknown: Never
+) -> Tensor:
     """Elements at indices that differ from line to line along an axis.
 
     >>> x = gt.asarray([[3, 1, 2], [4, 6, 5]])
     >>> gt.take_along_axis(x, gt.argsort(x), axis=1).tolist()
     [[1, 2, 3], [4, 5, 6]]
     """
+    if more or unknown:
+        raise unexpected_arguments(more, unknown)
     x = as_operand(x)
     axis = normalize_axis("take_along_axis", axis, x.ndim)
     return read_along(x, checked("take_along_axis", indices, axis, x.shape[axis]), axis)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, Never
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from gradtape.ops.families.signatures import (
     kind_of_parts,
     parts_of_kind,
 )
+from gradtape.suggestions import unexpected_arguments
 from gradtape.trace.record import SCALARS, record
 
 
@@ -74,12 +75,14 @@ STACK = define(
 
 
 @kind_of_parts
-def stack(arrays: Sequence[TensorLike], /, *, axis: int = 0) -> Tensor:
+def stack(arrays: Sequence[TensorLike], /, axis: int = 0, *more: Never, **unknown: Never) -> Tensor:
     """Tensors of one shape along a new axis.
 
     >>> gt.stack([gt.asarray([1, 2]), gt.asarray([3, 4])], axis=1).tolist()
     [[1, 3], [2, 4]]
     """
+    if more or unknown:
+        raise unexpected_arguments(more, unknown)
     parts = _parts("stack", arrays)
     ndim = max(getattr(part, "ndim", 0) for part in parts)
     return record(STACK, parts, (normalize_axis("stack", axis, ndim + 1),))
@@ -140,12 +143,16 @@ CONCAT = define(
 
 
 @kind_of_parts
-def concat(arrays: Sequence[TensorLike], /, *, axis: int | None = 0) -> Tensor:
+def concat(
+    arrays: Sequence[TensorLike], /, axis: int | None = 0, *more: Never, **unknown: Never
+) -> Tensor:
     """Tensors one after the other along an axis; flattened first if the axis is None.
 
     >>> gt.concat([gt.asarray([1, 2]), gt.asarray([3])]).tolist()
     [1, 2, 3]
     """
+    if more or unknown:
+        raise unexpected_arguments(more, unknown)
     parts = _parts("concat", arrays)
     if axis is None:
         parts = tuple(reshape(part, (-1,) if getattr(part, "size", 1) else (0,)) for part in parts)
@@ -198,7 +205,12 @@ SPLIT: Op = define(
 
 @parts_of_kind
 def split(
-    x: TensorLike, sections: ShapeLike | np.ndarray, /, *, axis: int = 0
+    x: TensorLike,
+    sections: ShapeLike | np.ndarray,
+    /,
+    axis: int = 0,
+    *more: Never,
+    **unknown: Never,
 ) -> tuple[Tensor, ...]:
     """Parts along an axis: that number of equal parts, or the parts between the positions.
 
@@ -207,6 +219,8 @@ def split(
     >>> [part.tolist() for part in gt.split(gt.asarray([1, 2, 3, 4]), [1, 3])]
     [[1], [2, 3], [4]]
     """
+    if more or unknown:
+        raise unexpected_arguments(more, unknown)
     x = record_operand(x)
     axis = normalize_axis("split", axis, x.ndim)
     length = x.shape[axis]
@@ -232,12 +246,14 @@ def _split(x: Any, sizes: tuple[int, ...], axis: int) -> tuple[Any, ...]:
 
 
 @parts_of_kind
-def unstack(x: TensorLike, /, *, axis: int = 0) -> tuple[Tensor, ...]:
+def unstack(x: TensorLike, /, axis: int = 0, *more: Never, **unknown: Never) -> tuple[Tensor, ...]:
     """The tensors along an axis, without that axis.
 
     >>> [part.tolist() for part in gt.unstack(gt.asarray([[1, 2], [3, 4]]))]
     [[1, 2], [3, 4]]
     """
+    if more or unknown:
+        raise unexpected_arguments(more, unknown)
     x = record_operand(x)
     axis = normalize_axis("unstack", axis, x.ndim)
     if not x.shape[axis]:
@@ -272,17 +288,20 @@ def meshgrid(*arrays: TensorLike, indexing: str = "xy") -> list[Tensor]:
 def diff(
     x: TensorLike,
     /,
-    *,
-    axis: int = -1,
     n: int = 1,
+    axis: int = -1,
     prepend: TensorLike | None = None,
     append: TensorLike | None = None,
+    *more: Never,
+    **unknown: Never,
 ) -> Tensor:
     """Differences of neighbours along an axis, taken `n` times.
 
     >>> gt.diff(gt.asarray([1, 4, 9])).tolist()
     [3, 5]
     """
+    if more or unknown:
+        raise unexpected_arguments(more, unknown)
     x = record_operand(x)
     axis = normalize_axis("diff", axis, x.ndim)
     n = as_integer("diff: n", n)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, SupportsIndex
+from typing import TYPE_CHECKING, Never, SupportsIndex
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from gradtape.ops.families.define import define, mask_broadcast
 from gradtape.ops.families.samples import drawn
 from gradtape.ops.families.signatures import Axes, ShapeLike, Tensor, TensorLike, kind_of_operand
 from gradtape.ops.families.sparsity import SAME, each
+from gradtape.suggestions import unexpected_arguments
 from gradtape.trace.record import record
 
 if TYPE_CHECKING:
@@ -57,14 +58,23 @@ def reshape_node(node: Node, shape: Shape) -> Node:
 
 
 @kind_of_operand
-def reshape(x: TensorLike, /, shape: ShapeLike, *, copy: bool | None = None) -> Tensor:
+def reshape(
+    x: TensorLike,
+    /,
+    shape: ShapeLike,
+    *more: SupportsIndex,
+    copy: bool | None = None,
+    **unknown: Never,
+) -> Tensor:
     """The same elements in another shape; one length may be -1.
 
     >>> gt.reshape(gt.asarray([1, 2, 3, 4]), (2, -1)).tolist()
     [[1, 2], [3, 4]]
     """
+    if unknown:
+        raise unexpected_arguments((), unknown)
     x = record_operand(x)
-    shape = shapes.normalize_shape("reshape", shape)
+    shape = shapes.normalize_shape("reshape", (shape, *more) if more else shape)
     if shape.count(-1) == 1:
         rest = -math.prod(shape)
         if rest == 0 or x.size % rest:
@@ -108,13 +118,14 @@ BROADCAST_TO = define(
 
 
 @kind_of_operand
-def broadcast_to(x: TensorLike, /, shape: ShapeLike) -> Tensor:
+def broadcast_to(x: TensorLike, /, shape: ShapeLike, *more: SupportsIndex) -> Tensor:
     """Stretch to a shape by repeating along axes of length 1.
 
     >>> gt.broadcast_to(gt.asarray([1, 2]), (2, 2)).tolist()
     [[1, 2], [1, 2]]
     """
-    return record(BROADCAST_TO, (record_operand(x),), (shapes.sizes("broadcast_to", shape),))
+    found = shapes.sizes("broadcast_to", (shape, *more) if more else shape)
+    return record(BROADCAST_TO, (record_operand(x),), (found,))
 
 
 def broadcast_arrays(*arrays: TensorLike) -> list[Tensor]:
@@ -162,13 +173,22 @@ def permute(x: TensorOrNode, axes: tuple[int, ...]) -> TensorOrNode:
 
 
 @kind_of_operand
-def permute_dims(x: TensorLike, /, axes: Sequence[SupportsIndex]) -> Tensor:
+def permute_dims(
+    x: TensorLike,
+    /,
+    axes: Sequence[SupportsIndex] | SupportsIndex,
+    *more: SupportsIndex,
+    **unknown: Never,
+) -> Tensor:
     """Axes in the given order.
 
     >>> gt.permute_dims(gt.asarray([[1, 2, 3]]), (1, 0)).shape
     (3, 1)
     """
+    if unknown:
+        raise unexpected_arguments((), unknown)
     x = record_operand(x)
+    axes = (axes, *more) if more else axes  # type: ignore[arg-type]
     if not isinstance(axes, (tuple, list, range, np.ndarray)):
         raise TypeError(f"permute_dims: axes={shown(axes)} is not a sequence. Pass a tuple.")
     order = tuple(
@@ -239,12 +259,14 @@ def swapaxes(x: TensorLike, axis1: int, axis2: int, /) -> Tensor:
 
 
 @kind_of_operand
-def expand_dims(x: TensorLike, /, axis: ShapeLike) -> Tensor:
+def expand_dims(x: TensorLike, /, axis: ShapeLike, *more: Never, **unknown: Never) -> Tensor:
     """With new axes of length 1 at the given positions of the result.
 
     >>> gt.expand_dims(gt.asarray([1, 2]), axis=1).shape
     (2, 1)
     """
+    if more or unknown:
+        raise unexpected_arguments(more, unknown)
     x = record_operand(x)
     count = len(shapes.listed(axis))
     try:
@@ -257,12 +279,14 @@ def expand_dims(x: TensorLike, /, axis: ShapeLike) -> Tensor:
 
 
 @kind_of_operand
-def squeeze(x: TensorLike, /, axis: Axes = None) -> Tensor:
+def squeeze(x: TensorLike, /, axis: Axes = None, *more: Never, **unknown: Never) -> Tensor:
     """Without the given axes, which must have length 1; by default without all that have.
 
     >>> gt.squeeze(gt.asarray([[1, 2]]), axis=0).shape
     (2,)
     """
+    if more or unknown:
+        raise unexpected_arguments(more, unknown)
     x = record_operand(x)
     if axis is None:
         axes = tuple(at for at, n in enumerate(x.shape) if n == 1)
@@ -278,12 +302,14 @@ def squeeze(x: TensorLike, /, axis: Axes = None) -> Tensor:
 
 
 @kind_of_operand
-def flip(x: TensorLike, /, *, axis: Axes = None) -> Tensor:
+def flip(x: TensorLike, /, axis: Axes = None, *more: Never, **unknown: Never) -> Tensor:
     """Elements in reverse order along the given axes, all by default.
 
     >>> gt.flip(gt.asarray([1, 2, 3])).tolist()
     [3, 2, 1]
     """
+    if more or unknown:
+        raise unexpected_arguments(more, unknown)
     x = record_operand(x)
     axes = shapes.normalize_axes("flip", axis, x.ndim)
     starts = tuple(max(n - 1, 0) if at in axes else 0 for at, n in enumerate(x.shape))
@@ -313,12 +339,16 @@ ROLL: Op = define(
 
 
 @kind_of_operand
-def roll(x: TensorLike, /, shift: ShapeLike, *, axis: Axes = None) -> Tensor:
+def roll(
+    x: TensorLike, /, shift: ShapeLike, axis: Axes = None, *more: Never, **unknown: Never
+) -> Tensor:
     """Elements shifted along axes; what leaves at one end enters at the other.
 
     >>> gt.roll(gt.asarray([1, 2, 3]), 1).tolist()
     [3, 1, 2]
     """
+    if more or unknown:
+        raise unexpected_arguments(more, unknown)
     x = record_operand(x)
     if axis is None:
         return reshape(roll(reshape(x, (x.size,)), shift, axis=0), x.shape)

@@ -45,7 +45,7 @@ def tile(x: TensorLike, repetitions: ShapeLike, /) -> Tensor:
 
 
 @kind_of_operand
-def repeat(x: TensorLike, repeats: TensorLike, /, *, axis: int | None = None) -> Tensor:
+def repeat(x: TensorLike, repeats: TensorLike, /, axis: int | None = None) -> Tensor:
     """Each element repeated in place, all equally often or each as often as `repeats` says.
 
     >>> gt.repeat(gt.asarray([1, 2]), 2).tolist()

@@ -119,7 +119,7 @@ ARGSORT = define(
 
 @kind_of_operand
 def argsort(
-    x: TensorLike, /, *, axis: int = -1, descending: bool = False, stable: bool = True
+    x: TensorLike, /, axis: int = -1, *, descending: bool = False, stable: bool = True
 ) -> Tensor:
     """The indices that sort along an axis.
 
@@ -168,7 +168,7 @@ SORT = define(
 
 @kind_of_operand
 def sort(
-    x: TensorLike, /, *, axis: int = -1, descending: bool = False, stable: bool = True
+    x: TensorLike, /, axis: int = -1, *, descending: bool = False, stable: bool = True
 ) -> Tensor:
     """Sorted along an axis; the derivative follows each element to its place.
 
@@ -242,7 +242,7 @@ SEARCHSORTED = define(
 
 @kind_of_operand
 def searchsorted(
-    x1: TensorLike, x2: TensorLike, /, *, side: str = "left", sorter: TensorLike | None = None
+    x1: TensorLike, x2: TensorLike, /, side: str = "left", sorter: TensorLike | None = None
 ) -> Tensor:
     """Where to insert elements into a sorted tensor so that it stays sorted.
 

@@ -82,7 +82,7 @@ TRIU = _triangle("triu", np.triu, False)
 
 
 @kind_of_operand
-def tril(x: TensorLike, /, *, k: int = 0) -> Tensor:
+def tril(x: TensorLike, /, k: int = 0) -> Tensor:
     """The lower triangle, with 0 above diagonal number `k`.
 
     >>> gt.tril(gt.asarray([[1, 2], [3, 4]])).tolist()
@@ -92,7 +92,7 @@ def tril(x: TensorLike, /, *, k: int = 0) -> Tensor:
 
 
 @kind_of_operand
-def triu(x: TensorLike, /, *, k: int = 0) -> Tensor:
+def triu(x: TensorLike, /, k: int = 0) -> Tensor:
     """The upper triangle, with 0 below diagonal number `k`.
 
     >>> gt.triu(gt.asarray([[1, 2], [3, 4]])).tolist()
@@ -108,7 +108,7 @@ def _keep(op: Op, x: TensorLike, k: int) -> Tensor:
 
 
 @kind_of_operand
-def diagonal(x: TensorLike, /, *, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Tensor:
+def diagonal(x: TensorLike, /, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Tensor:
     """Diagonals of the matrices that two axes span, as the last axis.
 
     >>> gt.diagonal(gt.asarray([[1, 2], [3, 4]])).tolist()
@@ -139,7 +139,7 @@ def _diagonal_part(rows: int, columns: int, offset: int) -> tuple[int, int]:
 
 
 @kind_of_operand
-def diag(x: TensorLike, /, *, k: int = 0) -> Tensor:
+def diag(x: TensorLike, /, k: int = 0) -> Tensor:
     """The matrix with the given diagonal, or the diagonal of a given matrix.
 
     >>> gt.diag(gt.asarray([1, 2])).tolist()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, overload
+from typing import Any, Never, overload
 
 import numpy as np
 
@@ -35,6 +35,7 @@ from gradtape.ops.families.signatures import (
 )
 from gradtape.ops.families.sparsity import elements, nothing
 from gradtape.ops.families.vector_code import LlvmRule
+from gradtape.suggestions import unexpected_arguments
 from gradtape.trace import Handle, record
 
 add = elementwise(
@@ -394,12 +395,21 @@ def where(condition: object, x: object, y: object, /) -> object:
 
 
 @kind_of_operand
-def clip(x: TensorLike, /, min: TensorLike | None = None, max: TensorLike | None = None) -> Tensor:
+def clip(
+    x: TensorLike,
+    /,
+    min: TensorLike | None = None,
+    max: TensorLike | None = None,
+    *more: Never,
+    **unknown: Never,
+) -> Tensor:
     """x limited to [min, max]; the derivative passes on the bounds.
 
     >>> gt.clip(gt.asarray([-1.0, 0.5, 2.0]), 0.0, 1.0).tolist()
     [0.0, 0.5, 1.0]
     """
+    if more or unknown:
+        raise unexpected_arguments(more, unknown)
     x = record_operand(x)
     if min is not None:
         x = maximum(x, min)

@@ -6,6 +6,9 @@ Tensor; a subclass of Tensor gives the subclass back; derivative rules pass node
 
 from __future__ import annotations
 
+import functools
+import inspect
+import types
 from collections.abc import Callable, Sequence
 from typing import (
     TYPE_CHECKING,
@@ -130,6 +133,68 @@ class PartingFunction(Protocol[Rest]):
     ) -> tuple[Tensor, ...]: ...
     @overload
     def __call__(self, x: Node, /, *args: Rest.args, **kwargs: Rest.kwargs) -> tuple[Node, ...]: ...
+
+
+class ShownSignature(inspect.Signature):
+    """The signature that documents show, made when it is first read.
+
+    Places for arguments that do not exist are left out. `by_name` says that the array API standard
+    passes optional arguments by name; that functions take them by position as well is NumPy's way.
+    """
+
+    __slots__ = ("__dict__",)
+
+    def __init__(self, function: Callable[..., object], by_name: bool) -> None:
+        self._function = function
+        self._by_name = by_name
+
+    @functools.cached_property
+    def _found(self) -> inspect.Signature:
+        written = inspect.Signature.from_callable(_without_shown(self._function))
+        found = [each for each in written.parameters.values() if each.annotation != "Never"]
+        optional = [each for each in found if each.default is not each.empty]
+        if self._by_name and found[0].kind is inspect.Parameter.POSITIONAL_ONLY:
+            found = [
+                each.replace(kind=each.KEYWORD_ONLY)
+                if each in optional and each.kind is each.POSITIONAL_OR_KEYWORD
+                else each
+                for each in found
+            ]
+        return written.replace(parameters=found)
+
+    @property
+    def parameters(self) -> types.MappingProxyType[str, inspect.Parameter]:
+        return self._found.parameters  # type: ignore[return-value]
+
+    @property
+    def return_annotation(self) -> Any:
+        return self._found.return_annotation
+
+    def replace(self, **changes: Any) -> inspect.Signature:
+        return self._found.replace(**changes)
+
+
+def _without_shown(function: Any) -> Any:
+    copy = types.FunctionType(function.__code__, {}, function.__name__, function.__defaults__)
+    copy.__kwdefaults__, copy.__annotations__ = function.__kwdefaults__, function.__annotations__
+    return copy
+
+
+def show_signatures(namespace: dict[str, Any], by_name: str) -> None:
+    """Let the functions of a module show the signatures that documents have."""
+    standard, vague = by_name.split(), ("Any", "object")
+    for name, function in namespace.items():
+        if not isinstance(function, types.FunctionType):
+            continue
+        inner: Any = inspect.unwrap(function)
+        types_of = inner.__annotations__
+        if name in standard or "unknown" in inner.__code__.co_varnames:
+            inner.__signature__ = ShownSignature(inner, name in standard)
+        elif types_of.get("return") in vague and (
+            hasattr(inner, "op") or name in ("cast", "where")
+        ):
+            known = {each: "TensorLike" for each, kind in types_of.items() if kind in vague}
+            inner.__annotations__ = {**types_of, **known, "return": "Tensor"}
 
 
 # The decorators below give functions the overloads above for type checkers; they do nothing else.

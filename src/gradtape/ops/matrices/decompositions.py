@@ -54,7 +54,7 @@ CHOLESKY = checks.of_matrices(
 
 
 @kind_of_operand
-def cholesky(x: TensorLike, /, *, upper: bool = False) -> Tensor:
+def cholesky(x: TensorLike, /, upper: bool = False) -> Tensor:
     """The lower triangular L with L @ Lᴴ = x, or its conjugate transpose.
 
     >>> gt.linalg.cholesky([[4.0, 2.0], [2.0, 2.0]]).tolist()
@@ -126,7 +126,7 @@ QR_OP = checks.of_matrices(
 )
 
 
-def qr(x: TensorLike, /, *, mode: str = "reduced") -> QR:
+def qr(x: TensorLike, /, mode: str = "reduced") -> QR:
     """Orthonormal Q and upper triangular R with Q @ R = x.
 
     >>> q, r = gt.linalg.qr([[3.0, 1.0], [4.0, 2.0]])

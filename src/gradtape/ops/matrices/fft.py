@@ -238,9 +238,7 @@ def _transformed(
 
 
 @kind_of_operand
-def fft(
-    x: TensorLike, /, *, n: int | None = None, axis: int = -1, norm: str = "backward"
-) -> Tensor:
+def fft(x: TensorLike, /, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
     """Discrete Fourier transform along an axis, cut or filled with zeros to n points.
 
     >>> gt.fft.fft([1.0, 0.0, -1.0, 0.0]).tolist()
@@ -250,9 +248,7 @@ def fft(
 
 
 @kind_of_operand
-def ifft(
-    x: TensorLike, /, *, n: int | None = None, axis: int = -1, norm: str = "backward"
-) -> Tensor:
+def ifft(x: TensorLike, /, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
     """Inverse of `fft`.
 
     >>> gt.fft.ifft([0.0, 2.0, 0.0, 2.0]).tolist()
@@ -263,7 +259,7 @@ def ifft(
 
 @kind_of_operand
 def fftn(
-    x: TensorLike, /, *, s: Sequence[int] | None = None, axes: _Axes = None, norm: str = "backward"
+    x: TensorLike, /, s: Sequence[int] | None = None, axes: _Axes = None, norm: str = "backward"
 ) -> Tensor:
     """Discrete Fourier transform along several axes, all by default.
 
@@ -275,7 +271,7 @@ def fftn(
 
 @kind_of_operand
 def ifftn(
-    x: TensorLike, /, *, s: Sequence[int] | None = None, axes: _Axes = None, norm: str = "backward"
+    x: TensorLike, /, s: Sequence[int] | None = None, axes: _Axes = None, norm: str = "backward"
 ) -> Tensor:
     """Inverse of `fftn`.
 
@@ -286,9 +282,7 @@ def ifftn(
 
 
 @kind_of_operand
-def rfft(
-    x: TensorLike, /, *, n: int | None = None, axis: int = -1, norm: str = "backward"
-) -> Tensor:
+def rfft(x: TensorLike, /, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
     """Fourier transform of a real signal: the half with frequencies from 0 up, n // 2 + 1 of them.
 
     >>> gt.fft.rfft([1.0, 0.0, -1.0, 0.0]).tolist()
@@ -298,9 +292,7 @@ def rfft(
 
 
 @kind_of_operand
-def irfft(
-    x: TensorLike, /, *, n: int | None = None, axis: int = -1, norm: str = "backward"
-) -> Tensor:
+def irfft(x: TensorLike, /, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
     """Inverse of `rfft`: a real signal of n points, by default an even number.
 
     >>> gt.fft.irfft([0.0, 2.0, 0.0]).tolist()
@@ -311,7 +303,7 @@ def irfft(
 
 @kind_of_operand
 def rfftn(
-    x: TensorLike, /, *, s: Sequence[int] | None = None, axes: _Axes = None, norm: str = "backward"
+    x: TensorLike, /, s: Sequence[int] | None = None, axes: _Axes = None, norm: str = "backward"
 ) -> Tensor:
     """Fourier transform of a real signal along several axes; the last one is halved.
 
@@ -323,7 +315,7 @@ def rfftn(
 
 @kind_of_operand
 def irfftn(
-    x: TensorLike, /, *, s: Sequence[int] | None = None, axes: _Axes = None, norm: str = "backward"
+    x: TensorLike, /, s: Sequence[int] | None = None, axes: _Axes = None, norm: str = "backward"
 ) -> Tensor:
     """Inverse of `rfftn`.
 
@@ -334,9 +326,7 @@ def irfftn(
 
 
 @kind_of_operand
-def hfft(
-    x: TensorLike, /, *, n: int | None = None, axis: int = -1, norm: str = "backward"
-) -> Tensor:
+def hfft(x: TensorLike, /, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
     """Real spectrum of a signal of which one half is given, the other being its conjugate.
 
     >>> gt.fft.hfft([1.0, 0.5, 0.0]).tolist()
@@ -346,9 +336,7 @@ def hfft(
 
 
 @kind_of_operand
-def ihfft(
-    x: TensorLike, /, *, n: int | None = None, axis: int = -1, norm: str = "backward"
-) -> Tensor:
+def ihfft(x: TensorLike, /, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
     """Inverse of `hfft`.
 
     >>> gt.real(gt.fft.ihfft([2.0, 1.0, 0.0, 1.0])).tolist()
@@ -358,7 +346,7 @@ def ihfft(
 
 
 def fftfreq(
-    n: int, /, *, d: float = 1.0, dtype: DTypeLike | None = None, device: str | None = None
+    n: int, /, d: float = 1.0, *, dtype: DTypeLike | None = None, device: str | None = None
 ) -> Tensor:
     """The frequencies of `fft`, for n points a distance d apart.
 
@@ -369,7 +357,7 @@ def fftfreq(
 
 
 def rfftfreq(
-    n: int, /, *, d: float = 1.0, dtype: DTypeLike | None = None, device: str | None = None
+    n: int, /, d: float = 1.0, *, dtype: DTypeLike | None = None, device: str | None = None
 ) -> Tensor:
     """The frequencies of `rfft`, for n points a distance d apart.
 
@@ -390,7 +378,7 @@ def _frequencies(name: str, of: Any, n: int, d: float, dtype: Any, device: Any) 
 
 
 @kind_of_operand
-def fftshift(x: TensorLike, /, *, axes: int | Sequence[int] | None = None) -> Tensor:
+def fftshift(x: TensorLike, /, axes: int | Sequence[int] | None = None) -> Tensor:
     """Frequency 0 moved to the middle, along all axes by default.
 
     >>> gt.fft.fftshift(gt.fft.fftfreq(4)).tolist()
@@ -402,7 +390,7 @@ def fftshift(x: TensorLike, /, *, axes: int | Sequence[int] | None = None) -> Te
 
 
 @kind_of_operand
-def ifftshift(x: TensorLike, /, *, axes: int | Sequence[int] | None = None) -> Tensor:
+def ifftshift(x: TensorLike, /, axes: int | Sequence[int] | None = None) -> Tensor:
     """Frequency 0 moved from the middle back to the front.
 
     >>> gt.fft.ifftshift([-0.5, -0.25, 0.0, 0.25]).tolist()

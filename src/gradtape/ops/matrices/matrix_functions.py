@@ -123,7 +123,7 @@ PINV = checks.of_matrices(
 
 
 @kind_of_operand
-def pinv(x: TensorLike, /, *, rtol: TensorLike | None = None) -> Tensor:
+def pinv(x: TensorLike, /, rtol: TensorLike | None = None) -> Tensor:
     """The Moore-Penrose pseudo-inverse; singular values below rtol times the largest count as 0.
 
     >>> gt.linalg.pinv([[2.0], [0.0]]).tolist()
@@ -136,7 +136,7 @@ def pinv(x: TensorLike, /, *, rtol: TensorLike | None = None) -> Tensor:
 
 
 @kind_of_operand
-def lstsq(x1: TensorLike, x2: TensorLike, /, *, rtol: TensorLike | None = None) -> Tensor:
+def lstsq(x1: TensorLike, x2: TensorLike, /, rtol: TensorLike | None = None) -> Tensor:
     """The shortest x for which x1 @ x is nearest to x2.
 
     >>> round(gt.linalg.lstsq([[1.0], [1.0]], [1.0, 3.0]).item(), 6)
@@ -220,7 +220,7 @@ MATRIX_RANK = checks.of_matrices(
 
 
 @kind_of_operand
-def matrix_rank(x: TensorLike, /, *, rtol: TensorLike | None = None) -> Tensor:
+def matrix_rank(x: TensorLike, /, rtol: TensorLike | None = None) -> Tensor:
     """How many singular values exceed rtol times the largest.
 
     >>> int(gt.linalg.matrix_rank([[1.0, 1.0], [1.0, 1.0]]))
@@ -231,7 +231,7 @@ def matrix_rank(x: TensorLike, /, *, rtol: TensorLike | None = None) -> Tensor:
 
 
 @kind_of_operand
-def diagonal(x: TensorLike, /, *, offset: int = 0) -> Tensor:
+def diagonal(x: TensorLike, /, offset: int = 0) -> Tensor:
     """The offset-th diagonal of the last two axes.
 
     >>> gt.linalg.diagonal(gt.asarray([[1, 2], [3, 4]]), offset=1).tolist()
@@ -241,7 +241,7 @@ def diagonal(x: TensorLike, /, *, offset: int = 0) -> Tensor:
 
 
 @kind_of_operand
-def trace(x: TensorLike, /, *, offset: int = 0, dtype: DTypeLike | None = None) -> Tensor:
+def trace(x: TensorLike, /, offset: int = 0, *, dtype: DTypeLike | None = None) -> Tensor:
     """The sum along a diagonal of the last two axes.
 
     >>> int(gt.linalg.trace(gt.asarray([[1, 2], [3, 4]])))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Never
 
 import numpy as np
 
@@ -14,12 +15,15 @@ from gradtape.ops.families.shapes import broadcast_shapes, listed, normalize_axi
 from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand, kind_of_operands
 from gradtape.ops.matrices.contraction import check_equal_lengths, conjugate, matmul, own
 from gradtape.ops.matrices.einsum import contract
+from gradtape.suggestions import unexpected_arguments
 
 AxisPair = tuple[Sequence[int], Sequence[int]]
 
 
 @kind_of_operand
-def tensordot(x1: TensorLike, x2: TensorLike, /, *, axes: int | AxisPair = 2) -> Tensor:
+def tensordot(
+    x1: TensorLike, x2: TensorLike, /, axes: int | AxisPair = 2, *more: Never, **unknown: Never
+) -> Tensor:
     """Sum of products over the last `axes` axes of x1 and the first of x2, or over pairs of axes.
 
     >>> gt.tensordot([[1.0, 2.0], [3.0, 4.0]], [1.0, 1.0], axes=1).tolist()
@@ -27,6 +31,8 @@ def tensordot(x1: TensorLike, x2: TensorLike, /, *, axes: int | AxisPair = 2) ->
     >>> gt.tensordot([[1, 2], [3, 4]], [[1, 0], [0, 1]], axes=((0, 1), (0, 1))).tolist()
     5
     """
+    if more or unknown:
+        raise unexpected_arguments(more, unknown)
     a, b = record_operand(x1), record_operand(x2)
     pairs = _axis_pairs(a, b, axes)
     check_equal_lengths("tensordot", a, b, pairs)
@@ -64,12 +70,16 @@ def _axis_pairs(a: Tensor, b: Tensor, axes: int | AxisPair) -> list[tuple[int, i
 
 
 @kind_of_operand
-def vecdot(x1: TensorLike, x2: TensorLike, /, *, axis: int = -1) -> Tensor:
+def vecdot(
+    x1: TensorLike, x2: TensorLike, /, axis: int = -1, *more: Never, **unknown: Never
+) -> Tensor:
     """Inner product of vectors along an axis, the first conjugated; other axes broadcast.
 
     >>> gt.vecdot([[1.0, 2.0], [3.0, 4.0]], [1.0, 1.0]).tolist()
     [3.0, 7.0]
     """
+    if more or unknown:
+        raise unexpected_arguments(more, unknown)
     a, b = record_operand(x1), record_operand(x2)
     first = normalize_axis("vecdot", axis, a.ndim)
     second = normalize_axis("vecdot", axis, b.ndim)

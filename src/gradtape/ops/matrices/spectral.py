@@ -295,7 +295,7 @@ SVDVALS = of_matrices(
 )
 
 
-def svd(x: TensorLike, /, *, full_matrices: bool = True) -> SVD:
+def svd(x: TensorLike, /, full_matrices: bool = True) -> SVD:
     """Singular value decomposition: x = U @ diag(S) @ Vh.
 
     >>> u, s, vh = gt.linalg.svd([[0.0, 2.0], [1.0, 0.0]], full_matrices=False)

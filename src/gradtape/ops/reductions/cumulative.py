@@ -7,7 +7,7 @@ exact at zeros, and its own derivatives are recurrences again: every order is O(
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, Never, SupportsIndex
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from gradtape.ops.families.reductions import accumulator, in_dtype
 from gradtape.ops.families.samples import DTYPES, Sample, drawn, generator
 from gradtape.ops.families.signatures import DTypeLike, Tensor, TensorLike, kind_of_operand
 from gradtape.ops.families.sparsity import running
+from gradtape.suggestions import unexpected_arguments
 from gradtape.trace.record import record
 
 if TYPE_CHECKING:
@@ -242,10 +243,11 @@ def _cumulative(op: Op, x: Any, axis: Any, dtype: Any, initial: Any) -> Any:
 def cumulative_sum(
     x: TensorLike,
     /,
-    *,
     axis: SupportsIndex | None = None,
+    *more: Never,
     dtype: DTypeLike | None = None,
     include_initial: bool = False,
+    **unknown: Never,
 ) -> Tensor:
     """Running sums along an axis; `include_initial` puts the empty sum, 0, in front.
 
@@ -254,6 +256,8 @@ def cumulative_sum(
     >>> gt.cumulative_sum(gt.asarray([1, 2, 3]), include_initial=True).tolist()
     [0, 1, 3, 6]
     """
+    if more or unknown:
+        raise unexpected_arguments(more, unknown)
     return _cumulative(
         CUMULATIVE_SUM,
         x,
@@ -267,10 +271,11 @@ def cumulative_sum(
 def cumulative_prod(
     x: TensorLike,
     /,
-    *,
     axis: SupportsIndex | None = None,
+    *more: Never,
     dtype: DTypeLike | None = None,
     include_initial: bool = False,
+    **unknown: Never,
 ) -> Tensor:
     """Products of the first elements along an axis; the derivative is exact at zeros too.
 
@@ -279,6 +284,8 @@ def cumulative_prod(
     >>> gt.cumulative_prod(gt.asarray([1, 2, 3]), include_initial=True).tolist()
     [1, 1, 2, 6]
     """
+    if more or unknown:
+        raise unexpected_arguments(more, unknown)
     return _cumulative(
         CUMULATIVE_PROD,
         x,

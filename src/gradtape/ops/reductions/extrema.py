@@ -7,7 +7,7 @@ operand with a saved extremum: a recomputed operand may differ from that in its 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, Never, SupportsIndex
 
 import numpy as np
 
@@ -36,6 +36,7 @@ from gradtape.ops.families.shapes import (
 )
 from gradtape.ops.families.signatures import Axes, Tensor, TensorLike, kind_of_operand
 from gradtape.ops.families.sparsity import nothing
+from gradtape.suggestions import unexpected_arguments
 from gradtape.trace.record import record
 from gradtape.trace.value import host_value
 
@@ -113,23 +114,31 @@ MIN = _extremum("min", np.min, Accumulation.MIN)
 
 
 @kind_of_operand
-def max(x: TensorLike, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
+def max(
+    x: TensorLike, /, axis: Axes = None, keepdims: bool = False, *more: Never, **unknown: Never
+) -> Tensor:
     """Largest element over axes, all by default; ties share the derivative equally.
 
     >>> gt.max(gt.asarray([[1.0, 5.0], [3.0, 4.0]]), axis=1).tolist()
     [5.0, 4.0]
     """
+    if more or unknown:
+        raise unexpected_arguments(more, unknown)
     x = record_operand(x)
     return record(MAX, (x,), reduction_params("max", x.ndim, axis, keepdims))
 
 
 @kind_of_operand
-def min(x: TensorLike, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
+def min(
+    x: TensorLike, /, axis: Axes = None, keepdims: bool = False, *more: Never, **unknown: Never
+) -> Tensor:
     """Smallest element over axes, all by default; ties share the derivative equally.
 
     >>> gt.min(gt.asarray([[1.0, 5.0], [3.0, 4.0]]), axis=1).tolist()
     [1.0, 3.0]
     """
+    if more or unknown:
+        raise unexpected_arguments(more, unknown)
     x = record_operand(x)
     return record(MIN, (x,), reduction_params("min", x.ndim, axis, keepdims))
 
@@ -184,25 +193,39 @@ def _record_position(op: Op, x: Any, axis: Any, keepdims: bool) -> Any:
 
 @kind_of_operand
 def argmax(
-    x: TensorLike, /, *, axis: SupportsIndex | None = None, keepdims: bool = False
+    x: TensorLike,
+    /,
+    axis: SupportsIndex | None = None,
+    keepdims: bool = False,
+    *more: Never,
+    **unknown: Never,
 ) -> Tensor:
     """Index of the first largest element along an axis, of all elements by default.
 
     >>> gt.argmax(gt.asarray([[1.0, 5.0], [3.0, 4.0]]), axis=0).tolist()
     [1, 0]
     """
+    if more or unknown:
+        raise unexpected_arguments(more, unknown)
     return _record_position(ARGMAX, x, axis, keepdims)
 
 
 @kind_of_operand
 def argmin(
-    x: TensorLike, /, *, axis: SupportsIndex | None = None, keepdims: bool = False
+    x: TensorLike,
+    /,
+    axis: SupportsIndex | None = None,
+    keepdims: bool = False,
+    *more: Never,
+    **unknown: Never,
 ) -> Tensor:
     """Index of the first smallest element along an axis, of all elements by default.
 
     >>> gt.argmin(gt.asarray([[1.0, 5.0], [3.0, 4.0]]), axis=0).tolist()
     [0, 1]
     """
+    if more or unknown:
+        raise unexpected_arguments(more, unknown)
     return _record_position(ARGMIN, x, axis, keepdims)
 
 
@@ -365,7 +388,9 @@ def _interpolated(name: str, x: Any, fraction: float, axis: Any, keepdims: bool)
 
 
 @kind_of_operand
-def median(x: TensorLike, /, axis: Axes = None, keepdims: bool = False) -> Tensor:
+def median(
+    x: TensorLike, /, axis: Axes = None, keepdims: bool = False, *more: Never, **unknown: Never
+) -> Tensor:
     """Middle element over axes, or the mean of the two in the middle.
 
     The derivative goes to the elements chosen; equal ones count in the order they stand in.
@@ -373,11 +398,21 @@ def median(x: TensorLike, /, axis: Axes = None, keepdims: bool = False) -> Tenso
     >>> gt.median(gt.asarray([[3.0, 1.0, 2.0], [6.0, 5.0, 4.0]]), axis=1).tolist()
     [2.0, 5.0]
     """
+    if more or unknown:
+        raise unexpected_arguments(more, unknown)
     return _interpolated("median", x, 0.5, axis, keepdims)
 
 
 @kind_of_operand
-def quantile(x: TensorLike, q: TensorLike, /, axis: Axes = None, keepdims: bool = False) -> Tensor:
+def quantile(
+    x: TensorLike,
+    q: TensorLike,
+    /,
+    axis: Axes = None,
+    keepdims: bool = False,
+    *more: Never,
+    **unknown: Never,
+) -> Tensor:
     """Quantile over axes by linear interpolation; several make a new first axis.
 
     `q` is a number from 0 to 1 or a sequence of them, and part of the program.
@@ -385,6 +420,8 @@ def quantile(x: TensorLike, q: TensorLike, /, axis: Axes = None, keepdims: bool 
     >>> float(gt.quantile(gt.asarray([0.0, 1.0, 2.0, 4.0]), 0.75))
     2.5
     """
+    if more or unknown:
+        raise unexpected_arguments(more, unknown)
     fractions: Any = host_value(q).array if isinstance(q, (list, tuple)) else q
     if np.ndim(fractions):
         if not len(fractions):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Never
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from gradtape.ops.families.shapes import (
 from gradtape.ops.families.signatures import Axes, Tensor, TensorLike, kind_of_operand
 from gradtape.ops.families.sparsity import lanes, nothing
 from gradtape.ops.reductions.extrema import max, min
+from gradtape.suggestions import unexpected_arguments
 from gradtape.trace.record import record
 
 _DOUBLE = np.dtype(np.float64)
@@ -172,7 +174,13 @@ NORM = define(
 
 @kind_of_operand
 def norm(
-    x: TensorLike, /, ord: float | str = 2, axis: Axes = None, keepdims: bool = False
+    x: TensorLike,
+    /,
+    ord: float | str = 2,
+    axis: Axes = None,
+    keepdims: bool = False,
+    *more: Never,
+    **unknown: Never,
 ) -> Tensor:
     """Vector norm over axes, all by default; its derivative is 0 where it is 0.
 
@@ -184,6 +192,8 @@ def norm(
     >>> float(gt.norm(gt.asarray([3.0, -4.0]), np.inf))
     4.0
     """
+    if more or unknown:
+        raise unexpected_arguments(more, unknown)
     try:
         order = float(ord)
     except (TypeError, ValueError):

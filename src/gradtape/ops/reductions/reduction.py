@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import builtins
 import math
-from typing import Any
+from typing import Any, Never
 
 import numpy as np
 
@@ -42,6 +42,7 @@ from gradtape.ops.families.signatures import Axes, DTypeLike, Tensor, TensorLike
 from gradtape.ops.reductions.cumulative import cumulative_prod, cumulative_sum, product_of_others
 from gradtape.ops.reductions.extrema import MAX, argmax, argmin, max, median, min, quantile
 from gradtape.ops.reductions.norm import norm
+from gradtape.suggestions import unexpected_arguments
 from gradtape.trace import record
 
 __all__ = [
@@ -84,6 +85,8 @@ def _accumulate(op: Op, x: Any, axis: Any, dtype: Any, keepdims: bool) -> Any:
     params = reduction_params(op.name, x.spec.ndim, axis, keepdims)
     if dtype is None:
         return record(op, (x,), params)
+    if dtype is True or dtype is False:
+        raise TypeError(f"{op.name}: dtype={dtype} is a flag. Pass keepdims={dtype} by name.")
     dtype = as_dtype(dtype)
     # Narrow integers are accumulated in 64 bits; an explicit narrow `dtype` is cast to afterwards.
     return in_dtype(record(op, (in_dtype(x, dtype),), params), dtype)
@@ -91,13 +94,21 @@ def _accumulate(op: Op, x: Any, axis: Any, dtype: Any, keepdims: bool) -> Any:
 
 @kind_of_operand
 def sum(
-    x: TensorLike, /, *, axis: Axes = None, dtype: DTypeLike | None = None, keepdims: bool = False
+    x: TensorLike,
+    /,
+    axis: Axes = None,
+    dtype: DTypeLike | None = None,
+    keepdims: bool = False,
+    *more: Never,
+    **unknown: Never,
 ) -> Tensor:
     """Sum over axes, all by default.
 
     >>> gt.sum(gt.asarray([[1.0, 2.0], [3.0, 4.0]]), axis=0).tolist()
     [4.0, 6.0]
     """
+    if more or unknown:
+        raise unexpected_arguments(more, unknown)
     return _accumulate(SUM, x, axis, dtype, keepdims)
 
 
@@ -145,13 +156,21 @@ PROD = define(
 
 @kind_of_operand
 def prod(
-    x: TensorLike, /, *, axis: Axes = None, dtype: DTypeLike | None = None, keepdims: bool = False
+    x: TensorLike,
+    /,
+    axis: Axes = None,
+    dtype: DTypeLike | None = None,
+    keepdims: bool = False,
+    *more: Never,
+    **unknown: Never,
 ) -> Tensor:
     """Product over axes, all by default; the derivative is exact at zeros too.
 
     >>> gt.prod(gt.asarray([[1.0, 2.0], [3.0, 4.0]]), axis=0).tolist()
     [3.0, 8.0]
     """
+    if more or unknown:
+        raise unexpected_arguments(more, unknown)
     return _accumulate(PROD, x, axis, dtype, keepdims)
 
 
@@ -172,45 +191,61 @@ ALL = _logical("all", np.all, Accumulation.ALL)
 
 
 @kind_of_operand
-def any(x: TensorLike, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
+def any(
+    x: TensorLike, /, axis: Axes = None, keepdims: bool = False, *more: Never, **unknown: Never
+) -> Tensor:
     """Whether any element is nonzero.
 
     >>> bool(gt.any(gt.asarray([0, 1])))
     True
     """
+    if more or unknown:
+        raise unexpected_arguments(more, unknown)
     x = record_operand(x)
     return record(ANY, (x,), reduction_params("any", x.ndim, axis, keepdims))
 
 
 @kind_of_operand
-def all(x: TensorLike, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
+def all(
+    x: TensorLike, /, axis: Axes = None, keepdims: bool = False, *more: Never, **unknown: Never
+) -> Tensor:
     """Whether every element is nonzero.
 
     >>> bool(gt.all(gt.asarray([0, 1])))
     False
     """
+    if more or unknown:
+        raise unexpected_arguments(more, unknown)
     x = record_operand(x)
     return record(ALL, (x,), reduction_params("all", x.ndim, axis, keepdims))
 
 
 @kind_of_operand
-def count_nonzero(x: TensorLike, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
+def count_nonzero(
+    x: TensorLike, /, axis: Axes = None, keepdims: bool = False, *more: Never, **unknown: Never
+) -> Tensor:
     """How many elements are not zero; NaN is not.
 
     >>> int(gt.count_nonzero(gt.asarray([0.0, 1.0, -2.0])))
     2
     """
+    if more or unknown:
+        raise unexpected_arguments(more, unknown)
     x = in_dtype(record_operand(x), np.dtype(bool))
     return record(SUM, (x,), reduction_params("count_nonzero", x.ndim, axis, keepdims))
 
 
 @kind_of_operand
-def mean(x: TensorLike, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
+def mean(
+    x: TensorLike, /, axis: Axes = None, keepdims: bool = False, *more: Never, **unknown: Never
+) -> Tensor:
     """Arithmetic mean over axes, all by default; NaN if there is nothing to average.
 
     >>> gt.mean(gt.asarray([[1.0, 2.0], [3.0, 4.0]]), axis=0).tolist()
     [2.0, 3.0]
     """
+    if more or unknown:
+        raise unexpected_arguments(more, unknown)
     x = inexact_operand(x)
     params = reduction_params("mean", x.ndim, axis, keepdims)
     return record(SUM, (x,), params) / count(x, params[0])
@@ -269,13 +304,21 @@ def _divisor(name: str, x: Any, axes: Ints, correction: float) -> float:
 
 @kind_of_operand
 def var(
-    x: TensorLike, /, *, axis: Axes = None, correction: float = 0.0, keepdims: bool = False
+    x: TensorLike,
+    /,
+    axis: Axes = None,
+    correction: float = 0.0,
+    keepdims: bool = False,
+    *more: Never,
+    **unknown: Never,
 ) -> Tensor:
     """Variance over axes: the sum of squared distances from the mean over n - correction.
 
     >>> float(gt.var(gt.asarray([1.0, 2.0, 3.0, 4.0])))
     1.25
     """
+    if more or unknown:
+        raise unexpected_arguments(more, unknown)
     x = inexact_operand(x)
     params = reduction_params("var", x.ndim, axis, keepdims)
     number = _divisor("var", x, params[0], correction)
@@ -286,13 +329,21 @@ def var(
 
 @kind_of_operand
 def std(
-    x: TensorLike, /, *, axis: Axes = None, correction: float = 0.0, keepdims: bool = False
+    x: TensorLike,
+    /,
+    axis: Axes = None,
+    correction: float = 0.0,
+    keepdims: bool = False,
+    *more: Never,
+    **unknown: Never,
 ) -> Tensor:
     """Standard deviation over axes; its derivative is 0 where it is 0.
 
     >>> float(gt.std(gt.asarray([1.0, 1.0, 3.0, 3.0])))
     1.0
     """
+    if more or unknown:
+        raise unexpected_arguments(more, unknown)
     x = inexact_operand(x)
     axes = normalize_axes("std", axis, x.ndim)
     number = _divisor("std", x, axes, correction)
@@ -386,11 +437,15 @@ LOGSUMEXP = define(
 
 
 @kind_of_operand
-def logsumexp(x: TensorLike, /, axis: Axes = None, keepdims: bool = False) -> Tensor:
+def logsumexp(
+    x: TensorLike, /, axis: Axes = None, keepdims: bool = False, *more: Never, **unknown: Never
+) -> Tensor:
     """log(sum(exp(x))) over axes, all by default, without overflow.
 
     >>> round(float(gt.logsumexp(gt.asarray([1000.0, 1000.0]))), 6)
     1000.693147
     """
+    if more or unknown:
+        raise unexpected_arguments(more, unknown)
     x = record_operand(x)
     return record(LOGSUMEXP, (x,), reduction_params("logsumexp", x.ndim, axis, keepdims))

@@ -106,7 +106,7 @@ Orthogonal = _class("Orthogonal", core.orthogonal, "Orthonormal rows or columns.
 
 
 def _identity(gain: float = 1.0) -> Any:
-    return lambda shape, dtype: gain * eye(*shape, dtype=dtype)
+    return lambda shape, dtype: gain * eye(shape[0], shape[1], dtype=dtype)
 
 
 Identity = _class("Identity", _identity, "The identity matrix, scaled.")

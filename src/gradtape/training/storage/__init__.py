@@ -12,7 +12,9 @@ to a family of classes, and save variables by name with `save_weights`.
 {'w': Tensor([1., 2.], shape=(2,), dtype=float64), 'step': 7}
 """
 
-from gradtape.libraries import check_exports as _check_exports
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
+from gradtape.libraries import check_exports as _check_exports, namespace as _namespace
 from gradtape.training.storage.encode import MadeFunction, VariableOwner
 from gradtape.training.storage.registry import (
     Change,
@@ -48,3 +50,6 @@ __all__ = [
 
 
 _check_exports(globals(), __all__)
+
+if not _TYPE_CHECKING:
+    __getattr__, __dir__ = _namespace(globals())
