@@ -288,8 +288,6 @@ def _spec_nest(given: object) -> tuple[tuple[Spec, ...], Structure]:
 
 def _pair(item: Any) -> Spec | None:
     """The spec of one result; None for a nest of specs."""
-    if isinstance(item, Spec):
-        return item
     if isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], (tuple, list)):
         with contextlib.suppress(TypeError, ValueError):
             return spec(tuple(operator.index(n) for n in item[0]), as_dtype(item[1]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-from typing import Any
 
 import numpy as np
 
@@ -54,14 +53,10 @@ def print(*values: object, sep: str = " ", end: str = "\n") -> None:
     texts, operands = [""], []
     for number, value in enumerate(values):
         texts[-1] += sep if number else ""
-        if _is_value(value):
+        if any_handle(value) or type(plain(value)) in (int, float, complex):
             operands.append(asarray(value))  # type: ignore[arg-type]
             texts.append("")
         else:
             texts[-1] += str(value)
     texts[-1] += end
     numpy_function(_Line(tuple(texts)), operands, ((), np.dtype(bool)))
-
-
-def _is_value(value: Any) -> bool:
-    return type(plain(value)) in (int, float, complex) or any_handle(value)

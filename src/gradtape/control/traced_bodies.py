@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -59,7 +59,10 @@ class BodyTrace(Trace):
     def bind(self, variable: Any, new: Any) -> bool:
         """Assign a variable inside."""
         if not self.carries:
-            self._refuse_assignment(variable.name)
+            raise NoValueError(
+                f"assign: {variable.name} would be assigned inside the condition of {self.name}, "
+                "which only computes a truth value. Assign it in the body."
+            )
         handle = self.hold(new.enter(self), variable.value_class)
         self._variables[id(variable)] = (weakref.ref(variable), handle)
         return True
@@ -85,12 +88,6 @@ class BodyTrace(Trace):
             f"a tensor inside {self.name} has no value: it stands for that of any step, here as "
             f"{node.spec}. if, while, float(), .numpy() and print need a value. Choose with "
             "gt.where or gt.cond instead, or write the loop in Python." + about_indices(node)
-        )
-
-    def _refuse_assignment(self, name: str) -> NoReturn:
-        raise NoValueError(
-            f"assign: {name} would be assigned inside the condition of {self.name}, which is only "
-            "looked at. Assign it in the body."
         )
 
 
@@ -170,18 +167,12 @@ def trace(
         with made.entered():
             arguments = [made.add_unknown(of) for of in specs]
             results, more = function(made, [made.hold(n, Tensor) for n in arguments])
-            roots = [_node(made, result) for result in results]
+            roots = [x if type(x) is Node else enter(made, x) for x in results]
             roots = RulePrograms(made).of(roots)
             return TracedBody(made, arguments, roots), more
     except BaseException:
         made.end()
         raise
-
-
-def _node(made: BodyTrace, result: Node | Handle | TensorLike) -> Node:
-    if type(result) is Node:
-        return result
-    return enter(made, result)
 
 
 def apply_outside(

@@ -255,7 +255,7 @@ class MappedCall:
         for start in range(0, self.size, chunk):
             length = min(chunk, self.size - start)
             parts = [_examples(tensor, start, length) for tensor in self.mapped]
-            results, structure = self.run(parts, length, _chunk_axes(out_axes))
+            results, structure = self.run(parts, length, map_leaves(lambda _: 0, out_axes))
             if not state.tapes and state.recording.outer is None:
                 # One plan for each chunk, the same for all: memory and compiling are bounded.
                 evaluate(results)
@@ -338,12 +338,6 @@ def _examples(tensor: Tensor, start: int, length: int) -> Tensor:
     starts = (None, *(0,) * len(rest))
     shape = (length, *rest)
     return record(SLICE, (tensor, start), (starts, shape, (1,) * len(shape), shape))
-
-
-def _chunk_axes(out_axes: object) -> object:
-    """Axis 0 in the place of every axis."""
-    leaves, structure = flatten(out_axes)
-    return unflatten(structure, [0] * len(leaves))
 
 
 def _joined(parts: Sequence[Tensor], axis: int) -> Tensor:

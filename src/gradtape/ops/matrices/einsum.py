@@ -336,15 +336,10 @@ def einsum(subscripts: str, /, *operands: TensorLike) -> Tensor:
     """
     tensors = [record_operand(x) for x in operands]
     terms, output = parse(subscripts, [tuple(x.shape) for x in tensors])
-    if len(tensors) > 1:
-        tensors = _in_common_dtype(tensors)
+    # The first pair alone might not have the common dtype.
+    dtype = np.result_type(*[x.dtype for x in tensors])
+    tensors = [x if x.dtype == dtype else cast(x, dtype) for x in tensors]
     result = contract(tensors, terms, output)
     if len(tensors) > 1:
         return own(result)
     return identity(result) if result is tensors[0] else result
-
-
-def _in_common_dtype(tensors: list[Any]) -> list[Any]:
-    """Cast all operands to their common dtype, which the first pair alone might not have."""
-    dtype = np.result_type(*[x.dtype for x in tensors])
-    return [x if x.dtype == dtype else cast(x, dtype) for x in tensors]

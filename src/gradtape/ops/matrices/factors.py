@@ -77,17 +77,9 @@ def _sample_factors() -> list[Any]:
     return [_factor_kernel(x) for x in checks.sample_matrices("lu_factors", ((3, 3), (1, 1)))]
 
 
-def _factor_spec(x: Spec) -> tuple[Spec, Spec]:
-    return x, spec(x.shape[:-1], np.dtype(np.int64))
-
-
 def _solve_spec(factors: Spec, pivots: Spec, b: Spec, transposed: bool) -> Spec:
     batch = broadcast_shapes("lu_solve", [factors.shape[:-2], b.shape[:-2]])
     return spec(batch + b.shape[-2:], b.dtype)
-
-
-def _inverse_spec(factors: Spec, pivots: Spec) -> Spec:
-    return factors
 
 
 def _slogdet_spec(factors: Spec, pivots: Spec) -> tuple[Spec, Spec]:
@@ -128,7 +120,7 @@ def _op(name: str, of: Rule, kernel: Callable[..., Any], *cores: int, **rules: A
 # The factors of the matrix, column after column, and LAPACK's pivots, which count from 1.
 LU_FACTORS = _op(
     "lu_factors",
-    _factor_spec,
+    lambda x: (x, spec(x.shape[:-1], np.dtype(np.int64))),
     _factor_kernel,
     2,
     sparsity=matrices,
@@ -155,7 +147,7 @@ LU_SOLVE = _op(
 )
 LU_INVERSE = _op(
     "lu_inverse",
-    _inverse_spec,
+    lambda factors, pivots: factors,
     _inverse_kernel,
     *(2, 1),
     solves=True,

@@ -90,11 +90,6 @@ def _transform(
     )
 
 
-def _fft_numpy(x: np.ndarray, axes: tuple[int, ...], inverse: bool, norm: Any) -> Any:
-    transform = np.fft.ifftn if inverse else np.fft.fftn
-    return transform(x, axes=axes, norm=norm)
-
-
 FFT: Op = _transform(
     "fft",
     ("complex128", "complex64"),
@@ -105,7 +100,9 @@ FFT: Op = _transform(
     ((0, 2), {"axes": (1,), "inverse": False, "norm": "forward"}),
     params=("axes", "inverse", "norm"),
     spec=lambda x, axes, inverse, norm: x,
-    numpy=_fft_numpy,
+    numpy=lambda x, axes, inverse, norm: (np.fft.ifftn if inverse else np.fft.fftn)(
+        x, axes=axes, norm=norm
+    ),
     promote=_to_complex,
     transpose=lambda g, x, axes, inverse, norm: apply(
         FFT, (g,), (axes, not inverse, ADJOINT[norm])
@@ -384,9 +381,7 @@ def fftshift(x: TensorLike, /, axes: int | Sequence[int] | None = None) -> Tenso
     >>> gt.fft.fftshift(gt.fft.fftfreq(4)).tolist()
     [-0.5, -0.25, 0.0, 0.25]
     """
-    x = record_operand(x)
-    order = _shifted_axes("fftshift", x, axes)
-    return roll(x, tuple(x.shape[axis] // 2 for axis in order), axis=order)
+    return _rolled("fftshift", x, axes, 1)
 
 
 @kind_of_operand
@@ -396,12 +391,11 @@ def ifftshift(x: TensorLike, /, axes: int | Sequence[int] | None = None) -> Tens
     >>> gt.fft.ifftshift([-0.5, -0.25, 0.0, 0.25]).tolist()
     [0.0, 0.25, -0.5, -0.25]
     """
+    return _rolled("ifftshift", x, axes, -1)
+
+
+def _rolled(name: str, x: Any, axes: Any, sign: int) -> Any:
     x = record_operand(x)
-    order = _shifted_axes("ifftshift", x, axes)
-    return roll(x, tuple(-(x.shape[axis] // 2) for axis in order), axis=order)
-
-
-def _shifted_axes(name: str, x: Any, axes: Any) -> tuple[int, ...]:
-    if axes is None:
-        return tuple(range(x.ndim))
-    return tuple(normalize_axis(name, axis, x.ndim) for axis in listed(axes))
+    given = range(x.ndim) if axes is None else listed(axes)
+    order = tuple(normalize_axis(name, axis, x.ndim) for axis in given)
+    return roll(x, tuple(sign * (x.shape[axis] // 2) for axis in order), axis=order)

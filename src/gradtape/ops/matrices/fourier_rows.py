@@ -28,16 +28,12 @@ _LATER = Undefined("rows of transforms appear in compiled programs, after differ
 _REALS = {"float64": "double", "float32": "float"}
 
 
-def _table_spec(kind: str, length: int, dtype: Any) -> Spec:
-    return spec((RowPlan(kind, length).table_size(),), dtype)
-
-
 FOURIER_TABLE = declare(
     Op(
         "fourier_table",
         "creation",
         params=("kind", "length", "dtype"),
-        spec=_table_spec,
+        spec=lambda kind, length, dtype: spec((RowPlan(kind, length).table_size(),), dtype),
         numpy=lambda kind, length, dtype: RowPlan(kind, length).table(dtype),
         jvp=_LATER,
         vjp=_LATER,

@@ -133,17 +133,13 @@ def lu_factors(y: Node) -> NativeCall | None:
     if _is_small(y.inputs[0]):
         return _small_call(y, "small_factor_lu", (2, 2, 1), n)
     found = _call(y, "factor_lu", (2, 2, 1), (n,), Areas(8 * n))
-    if found is None or found.total > 1 or n < SHARED_MATRIX_ORDER or not _held_for_all():
+    # Whether the library runs on one thread, on whichever thread it is called.
+    held = library().sequential or library().set_threads
+    if found is None or found.total > 1 or n < SHARED_MATRIX_ORDER or not held:
         return found
     # The block follows the order among the words.
     words = (*found.words[:-1], MATRIX_PANEL, found.words[-1])
     return replace(found, routine="factor_large_lu", words=words, shares=True)
-
-
-def _held_for_all() -> bool:
-    """Whether the library runs on one thread, on whichever thread it is called."""
-    found = library()
-    return found.sequential or bool(found.set_threads)
 
 
 def lu_inverse(y: Node) -> NativeCall | None:

@@ -276,25 +276,16 @@ def matrix_norm(x: TensorLike, /, *, keepdims: bool = False, ord: float | str = 
     x = cast(x, to_inexact(x.dtype)) if x.dtype.kind not in "fc" else x
     if ord == "fro":
         return norm(x, 2, (x.ndim - 2, x.ndim - 1), keepdims)
-    found = _by_singular_values(x, ord) if ord in ("nuc", 2, -2) else _by_sums(x, ord)
-    return own(movement.reshape(found, (*found.shape, 1, 1))) if keepdims else found
-
-
-def _by_singular_values(x: Any, ord: Any) -> Any:
-    values = svdvals(x)
-    if ord == "nuc":
-        return sum(values, axis=-1)
-    return max(values, axis=-1) if ord == 2 else min(values, axis=-1)
-
-
-def _by_sums(x: Any, ord: Any) -> Any:
-    """The largest or smallest sum of absolute values of a column (1) or row (infinity)."""
-    if ord not in (1, -1, math.inf, -math.inf):
+    if ord in ("nuc", 2, -2):
+        found = {"nuc": sum, 2: max, -2: min}[ord](svdvals(x), axis=-1)
+    elif ord in (1, -1, math.inf, -math.inf):
+        # The largest or smallest sum of absolute values of a column (1) or row (infinity).
+        found = (max if ord > 0 else min)(sum(abs(x), axis=-2 if ord in (1, -1) else -1), axis=-1)
+    else:
         raise ValueError(
             f"matrix_norm: ord {ord!r} is not known. Use 'fro', 'nuc', 1, -1, 2, -2, inf or -inf."
         )
-    sums = sum(abs(x), axis=-2 if ord in (1, -1) else -1)
-    return max(sums, axis=-1) if ord > 0 else min(sums, axis=-1)
+    return own(movement.reshape(found, (*found.shape, 1, 1))) if keepdims else found
 
 
 def _cross_spec(a: Spec, b: Spec, axis: int) -> Spec:

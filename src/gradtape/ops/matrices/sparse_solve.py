@@ -10,7 +10,7 @@ import numpy as np
 from gradtape.config import LARGEST_KEPT_FACTORS
 from gradtape.dtypes import Array, default_dtype
 from gradtape.errors import MatrixError, ShapeError
-from gradtape.ir import Node, Op, Spec, apply, constant, declare
+from gradtape.ir import Node, Op, apply, constant, declare
 from gradtape.ops.arrays.gathering import GATHER, SCATTER_ADD
 from gradtape.ops.arrays.movement import swapaxes
 from gradtape.ops.elementwise.arithmetic import record_operand
@@ -41,14 +41,6 @@ if TYPE_CHECKING:
 
         def pull(self, index: int, g: Node, x: Node, others: tuple[Node, ...]) -> Node | None:
             """The cotangent of others[index], from the cotangent g of A x."""
-
-
-def _spec(b: Spec, *others: Spec, system: LinearSystem) -> Spec:
-    return b
-
-
-def _kernel(b: np.ndarray, *others: np.ndarray, system: LinearSystem) -> np.ndarray:
-    return np.asarray(system.solve(b, others), b.dtype).reshape(b.shape)
 
 
 def _jvp(
@@ -96,8 +88,10 @@ SYSTEM = declare(
         "solve_system",
         "library",
         params=("system",),
-        spec=_spec,
-        numpy=_kernel,
+        spec=lambda b, *others, system: b,
+        numpy=lambda b, *others, system: np.asarray(system.solve(b, others), b.dtype).reshape(
+            b.shape
+        ),
         jvp=_jvp,
         vjp=_vjp,
         batch=_batch,

@@ -129,17 +129,18 @@ def _eigh_jvp(
     return real(diagonal(inner)), dv
 
 
-def _eigh_poles(tangent: Node, y: tuple[Node, ...], power: int) -> tuple[Node | None, Node]:
-    return None, _turned(tangent, y, power)[1]
-
-
 EIGH = of_matrices(
     "eigh",
     lambda x: (_eigvalsh_spec("eigh", x), x),
     lambda x: tuple(np.linalg.eigh(symmetric_part(x))),
     failure=NOT_CONVERGED,
     jvp=_eigh_jvp,
-    spectrum=Spectrum("eigenvalues", 0, _direction, _eigh_poles),
+    spectrum=Spectrum(
+        "eigenvalues",
+        0,
+        _direction,
+        lambda tangent, y, power: (None, _turned(tangent, y, power)[1]),
+    ),
     flops=operation_counts.of_matrices(operation_counts.eigenvectors),
     native=lapack_calls.eigh,
     # LAPACK chooses the phase of complex eigenvectors, so finite differences cannot check them.
