@@ -1,6 +1,6 @@
 """From the trace of one example to the recording that the function was called in, batched.
 
-The batched graph is looked up by the structure of the trace. A call that was seen before only
+The batched graph is cached by the structure of the trace. A call that was seen before only
 applies its nodes again, in their order: to tapes and accumulators outside they are ordinary ops.
 """
 
@@ -194,7 +194,7 @@ class Carrier:
             raise
 
     def _take_rules(self, outer: Recording, batching: Batching, image: Mapping[Node, Node]) -> None:
-        """Hand on the Python rules and checkpoints of nodes to those that they became outside."""
+        """Carry the Python rules and checkpoints of nodes over to what they became outside."""
         rules = self.trace.rules
         for one, many in batching.custom:
             if many in image and one in rules:
@@ -210,7 +210,7 @@ class Carrier:
             )
 
     def _take_lines(self, outer: Recording, batching: Batching, image: Mapping[Node, Node]) -> None:
-        """Hand on the lines that recorded ops which may fail; one may have become several."""
+        """Carry over the lines that recorded ops which may fail; one may have become several."""
         own = set(self.trace.log)
         for one, line in self.trace.lines.items():
             if one not in own:  # a node inside the body of a loop, which is not batched itself
@@ -225,7 +225,7 @@ class Carrier:
     def _take_checkpoints(
         self, outer: Recording, batching: Batching, image: Mapping[Node, Node]
     ) -> None:
-        """Hand on what checkpoints save and compute again; an op may have become several."""
+        """Carry over what checkpoints save and compute again; an op may have become several."""
         trace, batched = self.trace, batching.batched
         for one in (*trace.values.recomputed, *trace.values.saved):
             many = batched.get(one, one)

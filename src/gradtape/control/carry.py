@@ -1,4 +1,4 @@
-"""Carry: the values that a loop hands from one step to the next, variables among them.
+"""Carry: the values that a loop passes from one step to the next, variables among them.
 
 A variable that the body of a loop or branch assigns becomes one more value that the op takes and
 gives; after the loop the variable is assigned the last one.

@@ -100,7 +100,7 @@ def while_loop(
 
 
 def _needs_steps(outer: Recording, inputs: Sequence[Node]) -> bool:
-    """Whether reverse mode through a loop may be asked for, of values that are known.
+    """Whether reverse mode through a loop may follow, of values that are known.
 
     In a captured function the values are those of one call, and the number of steps with them.
     """

@@ -42,7 +42,7 @@ def print(*values: object, sep: str = " ", end: str = "\n") -> None:
     x is 3.0
 
     Tensors, variables and numbers are printed with the values of the call; other objects with their
-    text of when the function was recorded. Derivatives pass it by. Bodies of `gt.scan` and its kin
+    text of when the function was recorded. Derivatives pass it by. Bodies of `gt.scan` and the like
     run as a program without effects: there it is an error.
     """
     if isinstance(state.recording, Trace):

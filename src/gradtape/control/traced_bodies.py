@@ -34,7 +34,7 @@ from gradtape.trace import Handle, Recording, enter, host_value, state
 from gradtape.trace.trace import Trace, about_indices
 
 More = TypeVar("More")
-# The results of a traced function, and anything that its caller wants to know besides.
+# The results of a traced function, and what its caller needs besides.
 Returned: TypeAlias = tuple[Sequence[Node | Handle | TensorLike], More]
 
 
@@ -81,7 +81,7 @@ class BodyTrace(Trace):
         return [found for reference in self._made.values() if (found := reference()) is not None]
 
     def refusal(self, node: Node) -> NoValueError:
-        """The error for a look at what has no value."""
+        """The error for a read of what has no value."""
         if self.ended:
             return super().refusal(node)
         return NoValueError(
@@ -113,7 +113,7 @@ class TracedBody:
         return bind(self.trace, outer, leaf)
 
     def end(self) -> None:
-        """Nothing more is asked of the trace."""
+        """End the trace: nothing more is read from it."""
         self.trace.end()
 
     def give_up(self) -> None:

@@ -49,7 +49,7 @@ def vmap(
     Keyword arguments are mapped over axis 0. `out_axes` says where the axis of examples goes in the
     results; None is for results that do not differ between examples. With `chunk_size`, so
     many examples are processed at a time. `axis_size` is the number of examples; it is needed only
-    where no argument tells it, as where all that differs are random numbers:
+    where no argument has it, as where all that differs are random numbers:
 
     >>> gt.vmap(lambda: gt.random.normal(()), axis_size=3)().shape
     (3,)
@@ -63,7 +63,7 @@ def vmap(
     [3.0, 12.0]
 
     `f` is called once, or once for each chunk, on tensors that have a shape and a dtype but no
-    value: they stand for all examples. A look at one (`if`, `float`, `.numpy()`, `print`) raises
+    value: they stand for all examples. A read of one (`if`, `float`, `.numpy()`, `print`) raises
     `NoValueError`: choose with `gt.where` instead. Tensors and variables from outside are shared by
     all examples. A variable may be assigned only a value that all examples share, and is assigned
     once.

@@ -48,7 +48,7 @@ def array_function(
 
 
 def _call_of(function: AnyFunction) -> AnyFunction:
-    """The function that a call on tensors is handed to, with its arguments and keywords."""
+    """The function that serves a call on tensors, with its arguments and keywords."""
     ours = FUNCTIONS.get(function)
     if ours is not None:
         call: AnyFunction = RecordedFunction(_name(function), function, ours)

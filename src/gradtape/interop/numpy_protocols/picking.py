@@ -47,7 +47,7 @@ def insert(arr, obj, values, axis=None):
     arr = asarray(arr)
     values = cast(asarray(values), arr.dtype)
     obj = obj.numpy() if hasattr(obj, "enter") else obj
-    # NumPy's own insert, of the numbers of all elements, tells where each of them goes.
+    # NumPy's own insert, of the numbers of all elements, gives the place of each.
     old = np.arange(arr.size).reshape(arr.shape)
     new = arr.size + np.arange(values.size).reshape(values.shape)
     both = joining.concat([ravel(arr), ravel(values)], axis=0)

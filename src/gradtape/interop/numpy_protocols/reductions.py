@@ -81,7 +81,7 @@ def _count(a, axis, where):
 
 
 def _inexact(a, dtype):
-    """The operand of a mean: of the dtype that was asked for, and no integer."""
+    """The operand of a mean: of the given dtype, and no integer."""
     a = _in_dtype(asarray(a), dtype)
     return a if a.dtype.kind in "fc" else a / 1.0
 

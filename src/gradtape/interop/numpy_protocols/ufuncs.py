@@ -241,7 +241,7 @@ SPECIAL: dict[str, AnyFunction] = {
     },
 }
 
-# Inputs beside a tensor that need no look: every other type may bring its own `__array_ufunc__`.
+# Inputs beside a tensor that need no check: every other type may bring its own `__array_ufunc__`.
 _KNOWN = frozenset(
     (Tensor, TensorView, Variable, bool, int, float, complex, list, tuple, np.ndarray, np.float64)
 )

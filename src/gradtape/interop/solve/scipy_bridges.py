@@ -34,8 +34,8 @@ class _Visit:
     args: tuple[object, ...]
     # Recordings belong to the thread that made them.
     thread: int
-    # The questions asked at this point.
-    answered: set[str]
+    # The names of what was computed at this point.
+    computed: set[str]
 
     def is_at(self, x: np.ndarray, args: tuple[object, ...]) -> bool:
         return (
@@ -93,15 +93,15 @@ class _Bridge:
         args: tuple[object, ...],
         before: tuple[object, ...] = (),
     ) -> FunctionAtPoint:
-        """The recording at a point: the last one, if this question was not asked there yet.
+        """The recording at a point: the last one, if this was not computed there yet.
 
-        A question that is asked again is recorded again, because values that the function closes
-        over may have changed. Only products, which have no name here, are asked many times.
+        What is needed again is recorded again, because values that the function closes over may
+        have changed. Only products, which have no name here, are computed many times.
         """
         x = np.asarray(given_x, np.float64).reshape(-1)
         given = (*before, *args)
         last = self._last
-        if last is None or what in last.answered or not last.is_at(x, given):
+        if last is None or what in last.computed or not last.is_at(x, given):
             layout = vector_layout(x.size) if self._layout is None else self._layout
             if layout.size != x.size:
                 raise ValueError(
@@ -115,11 +115,11 @@ class _Bridge:
             # SciPy changes its vectors in place, so x is copied for later comparisons.
             self._last = last = _Visit(point, np.array(x), given, get_ident(), set())
         if what:
-            last.answered.add(what)
+            last.computed.add(what)
         return last.point
 
     def _matrix(self, point: FunctionAtPoint) -> HostMatrix:
-        """The Jacobian or Hessian at a point, in the form asked for."""
+        """The Jacobian or Hessian at a point, in the form that was chosen."""
         if self._sparse is not False and self._is_sparse is not False:
             rows, columns = (point.shape[1],) * 2 if self._scalar else point.shape
             if not isinstance(self._sparse, str) or rows * columns >= LARGE_MATRIX:
@@ -173,7 +173,7 @@ class Objective(_Bridge):
         return np.asarray(self._at("gradient", x, args).gradient(), np.float64)
 
     def hess(self, x: ArrayLike, *args: object) -> HostMatrix:
-        """The Hessian: an array, or a CSR array where that was asked for."""
+        """The Hessian: an array, or a CSR array where that was chosen."""
         return self._matrix(self._at("hessian", x, args))
 
     def hessp(self, x: ArrayLike, p: ArrayLike, *args: object) -> np.ndarray:
@@ -198,7 +198,7 @@ class Residuals(_Bridge):
     fun = __call__
 
     def jac(self, x: ArrayLike, *args: object) -> HostMatrix:
-        """The Jacobian: an array, or a CSR array where it pays or was asked for."""
+        """The Jacobian: an array, or a CSR array where it pays or was chosen."""
         return self._matrix(self._at("jacobian", x, args))
 
     @property
@@ -236,7 +236,7 @@ class Ode(_Bridge):
     fun = __call__
 
     def jac(self, t: float, y: ArrayLike, *args: object) -> np.ndarray | csc_array:
-        """The Jacobian by y: an array, or a CSC array where it pays or was asked for."""
+        """The Jacobian by y: an array, or a CSC array where it pays or was chosen."""
         found = self._matrix(self._at("jacobian", y, args, (float(t),)))
         return found if isinstance(found, np.ndarray) else found.tocsc()
 
@@ -255,7 +255,7 @@ def objective(
     [1.0, 1.0, 1.0, 1.0, 1.0]
 
     `p.fun`, `p.jac`, `p.hess` and `p.hessp` take and give NumPy arrays; `p` itself gives value and
-    gradient in one run. All questions about one point use one recording. With `example`, `f` takes
+    gradient in one run. All evaluations at one point use one recording. With `example`, `f` takes
     nests like it (or arrays of its shape), and `p.ravel` and `p.unravel` translate. With
     `sparse=True` the Hessian is a CSR array; `"auto"` makes it one where that pays.
     """
@@ -280,7 +280,7 @@ def residuals(
 
     The value of `f`, a tensor of any shape or a nest, is flattened. `r.jac` gives an array, or a
     CSR array: always with `sparse=True` or a pattern, never with `sparse=False`, and with `"auto"`
-    where the matrix is large and one entry in eight or fewer can be nonzero. `root` wants arrays:
+    where the matrix is large and one entry in eight or fewer can be nonzero. `root` needs arrays:
     pass `sparse=False` there. `r.jac_sparsity` is the pattern. `example` and `mode` are as in
     `objective` and `jacobian`.
     """
@@ -302,7 +302,7 @@ def ode(
     >>> bool(found.success)
     True
 
-    `o.jac` gives an array, or a CSC array under the rules of `residuals`. LSODA wants arrays: pass
+    `o.jac` gives an array, or a CSC array under the rules of `residuals`. LSODA needs arrays: pass
     `sparse=False` there.
     """
     return Ode(f, example, sparse, mode)

@@ -79,7 +79,7 @@ UserEquation: TypeAlias = Callable[[Any], object]
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """The options of a call; each kind knows its equation and how a solution is found."""
+    """The options of a call; each kind has its equation and the way a solution is found."""
 
     name: str
     method: str
@@ -120,7 +120,7 @@ class Search:
     def coloured(
         self, function: UserEquation, layout: Layout, found: np.ndarray, bounds: Bounds | None
     ) -> Coloured | None:
-        """The colours of the sparse Jacobian; None if a dense one is asked for."""
+        """The colours of the sparse Jacobian; None if it is dense."""
         if self.sparse is False:
             return None
         if self.is_symmetric(bounds):

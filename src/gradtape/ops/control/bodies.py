@@ -130,7 +130,7 @@ def by_program(
 def pushed(body: Program, active: Flags) -> tuple[Program, Flags]:
     """The body with further inputs, tangents of the active inputs, and tangents as further outputs.
 
-    The flags tell which outputs have a tangent.
+    The flags say which outputs have a tangent.
     """
 
     def build() -> tuple[Program, Flags]:
@@ -161,7 +161,7 @@ def pulled(
 def batched(body: Program, flags: Flags, size: int, least: Flags) -> tuple[Program, Flags]:
     """The body for many examples: inputs with a flag have one more axis in front.
 
-    The returned flags tell which outputs have this axis; outputs in `least` always do.
+    The returned flags say which outputs have this axis; outputs in `least` always do.
     """
 
     def build() -> tuple[Program, Flags]:

@@ -96,11 +96,11 @@ def _pullback(
 ) -> list[Node | None]:
     """Branch on the same index over pulled-back bodies; each recomputes its forward values."""
     given = tuple(cotangent is not None for cotangent in cotangents)
-    asked = tuple(index - 1 for index in wanted)
+    sources = tuple(index - 1 for index in wanted)
 
     def build() -> tuple[Program, Flags]:
-        graphs = [bodies.pulled(body, asked, given) for body in branches]
-        like = [branches[0].inputs[index] for index in asked]
+        graphs = [bodies.pulled(body, sources, given) for body in branches]
+        like = [branches[0].inputs[index] for index in sources]
         filled, having = _filled([found for _, found in graphs], like)
         made = [
             closed((*body.inputs, *seeds), row)
@@ -109,7 +109,7 @@ def _pullback(
         return _derived(made, chosen, 0), having
 
     chosen = placeholder(inputs[0].spec)
-    key = of_structure("branch pullback", asked, given, branches, chosen.spec)
+    key = of_structure("branch pullback", sources, given, branches, chosen.spec)
     seeds = [cotangent for cotangent in cotangents if cotangent is not None]
     return bodies.by_program(branches[0], key, build, (*inputs, *seeds))
 

@@ -78,7 +78,7 @@ def _union(*matrices: Any) -> Any:
     return total.astype(bool)
 
 
-def _answers(
+def _by_operand(
     results: Sequence[Any], y: Node, operands: tuple[RuleInput, ...]
 ) -> list[tuple[Any, ...]]:
     """Split matrices over all operands into one `Listed` for each output and operand."""
@@ -122,8 +122,8 @@ def _given_up(y: Node, operands: tuple[RuleInput, ...], why: str = "") -> list[t
     """Every element reads everything, with a note why."""
     note = why or f"more than {MOST_COMPOSED_ENTRIES} entries in all steps or branches"
     return [
-        tuple(None if one is None else replace(one, note=note) for one in answers)
-        for answers in dense(y, operands)
+        tuple(None if one is None else replace(one, note=note) for one in reads)
+        for reads in dense(y, operands)
     ]
 
 
@@ -233,7 +233,7 @@ def _final(
     carried = _closure(_union(start, fixed, *rows), moving)
     if carried is None:
         return _given_up(y, operands)[: scan.carries]
-    return _answers([carried[a:b] for a, b in pairwise(ends)], y, operands)
+    return _by_operand([carried[a:b] for a, b in pairwise(ends)], y, operands)
 
 
 def _composed(y: Node, operands: tuple[RuleInput, ...], scan: Scan, pattern: Any) -> OpReads | None:
@@ -257,7 +257,7 @@ def _composed(y: Node, operands: tuple[RuleInput, ...], scan: Scan, pattern: Any
     results = [carried[a:b] for a, b in pairwise(split[: scan.carries + 1])]
     for a, b in pairwise([at - count for at in split[scan.carries :]]):
         results.append(_sparse().vstack([row[a:b] for row in rows], format="csr"))
-    return _answers(results, y, operands)
+    return _by_operand(results, y, operands)
 
 
 def branch_reads(
@@ -269,7 +269,7 @@ def branch_reads(
         return _given_up(y, operands)
     every = _placed(_union(*patterns), operands[0].size, _starts(operands)[-1])
     ends = pairwise(_starts(y.spec))
-    return _answers([every[a:b] for a, b in ends], y, operands)
+    return _by_operand([every[a:b] for a, b in ends], y, operands)
 
 
 def while_reads(
@@ -286,4 +286,4 @@ def while_reads(
         return _given_up(y, operands)
     ends = pairwise(_starts(body.outputs))
     counted = _sparse().csr_array((1, carried.shape[1]), dtype=bool)
-    return _answers([*[carried[a:b] for a, b in ends], counted], y, operands)
+    return _by_operand([*[carried[a:b] for a, b in ends], counted], y, operands)

@@ -102,12 +102,12 @@ def pull(
     """
     carried = range(scan.constants, scan.first)
     inexact = [at for at, node in enumerate(body.inputs) if node.spec.inexact]
-    asked = [at for at in inexact if at in carried or at in wanted]
+    sought = [at for at in inexact if at in carried or at in wanted]
     moving = {number for number in range(scan.carries) if given[number]}
     while True:
         flags = (*[number in moving for number in range(scan.carries)], *given[scan.carries :])
-        seeds, found = bodies.pulled(body, asked, flags)
-        slopes = {at: slope for at, slope in zip(asked, found, strict=True) if slope is not None}
+        seeds, found = bodies.pulled(body, sought, flags)
+        slopes = {at: slope for at, slope in zip(sought, found, strict=True) if slope is not None}
         more = {at - scan.constants for at in slopes if at in carried}
         if more <= moving:
             by_output = [number for number, flag in enumerate(flags) if flag]

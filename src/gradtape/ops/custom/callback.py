@@ -1,4 +1,4 @@
-"""Ops that call Python functions at run time; the compiler does not look inside."""
+"""Ops that call Python functions at run time, and are opaque to the compiler."""
 
 from __future__ import annotations
 

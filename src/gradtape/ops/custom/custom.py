@@ -15,7 +15,7 @@ from gradtape.ops.families.native_code import NativeCall
 from gradtape.ops.families.samples import Sample
 from gradtape.ops.families.sparsity import SAME, RuleInput, dense, elements
 
-_WHY = "it is a Python rule, which only a recording knows"
+_WHY = "it is a Python rule, which only a recording has"
 
 
 def with_examples(inputs: batching.Inputs, batched: batching.Flags, count: int) -> batching.Inputs:
@@ -52,7 +52,7 @@ def by_rule(
     """
     last = len(operands) if having is None else count + len(having)
     after = (None,) * (len(operands) - last)
-    return [(None,) * count + answers[count:last] + after for answers in dense(y, operands)]
+    return [(None,) * count + reads[count:last] + after for reads in dense(y, operands)]
 
 
 def passing(name: str, *params: str, **rules: Any) -> Op:
@@ -127,7 +127,7 @@ def _same_value(name: str, params: dict[str, Any], **rules: Any) -> Op:
 NAMED = _same_value("checkpoint_name", {"name": "x"}, transparent=True)
 
 # The same value as a different node: nodes computed from it are not shared with equal nodes
-# computed from the operand, so they are recomputed, as a checkpoint wants.
+# computed from the operand, so they are recomputed, as a checkpoint requires.
 BARRIER = _same_value(
     "recompute",
     {},

@@ -462,7 +462,7 @@ MATMUL = declare(
     )
 )
 
-# The fast path of recording is shared with element-wise functions: one look-up per operand.
+# The fast path of recording is shared with element-wise functions: one lookup per operand.
 _record_matmul = binary_function(MATMUL)
 RECORDERS.append(_record_matmul)
 

@@ -1,7 +1,7 @@
 """Fourier transforms in compiled programs: of contiguous rows, with a table of roots of unity.
 
 The transforms of `fft.py` have compositions of this op and of permutations, so that native code
-knows one memory layout. The table is a constant of the plan.
+needs one memory layout. The table is a constant of the plan.
 """
 
 from __future__ import annotations

@@ -241,7 +241,7 @@ def _singular(y: Node, job: str, cores: Sequence[int]) -> NativeCall | None:
     sizes: tuple[int | str, ...] = (job, rows, columns, "matrix", rows, "matrix")
     vectors: tuple[int | str, ...] = ("matrix", rows, "matrix", high)
     length = _best_lengths("gesdd", dtype, *sizes, *vectors)[0]
-    # The length of the real numbers beside complex ones is LAPACK's formula: no call tells it.
+    # The length of the real numbers beside complex ones is LAPACK's formula: no call computes it.
     more = short * max(5 * short + 7, 2 * long + 2 * short + 1) if dtype.kind == "c" else 0
     if job == "N":
         more = min(more, 7 * short)
