@@ -25,7 +25,9 @@ def walk(call: Callable[[], object]) -> list[tuple[str, str]]:
 
     def enter(frame, event, _):
         code = frame.f_code
-        if event == "call" and (code.co_filename.startswith(SOURCE) or code.co_filename[0] == "<"):
+        # Generated code has no file; modules of Python that are frozen into it are not ours.
+        is_generated = code.co_filename[0] == "<" and not code.co_filename.startswith("<frozen")
+        if event == "call" and (code.co_filename.startswith(SOURCE) or is_generated):
             found.append((code.co_filename.removeprefix(SOURCE + "/"), code.co_qualname))
 
     sys.setprofile(enter)

@@ -74,7 +74,7 @@ class Node:
 
     @property
     def keywords(self) -> dict[str, Any]:
-        return self.op.keywords(self.params)
+        return dict(zip(self.op.params, self.params, strict=True))
 
     def __repr__(self) -> str:
         return f"<{self.op.name} {self.spec}>"

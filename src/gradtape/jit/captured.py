@@ -243,7 +243,8 @@ class Captured:
         if found is not UNKNOWN:
             return found
         # Callbacks are not called again: they return what they returned.
-        return self._capture(arguments, leaves, call.outcomes)
+        with journal.use(None, call.outcomes):
+            return self._capture(arguments, leaves)
 
     def _is_check_due(self) -> bool:
         """Count down to the next check."""
@@ -280,7 +281,6 @@ class Captured:
         self,
         arguments: CallArguments,
         leaves: InputValues,
-        outcomes: list[Outcome] | None = None,
         is_check: bool = False,
     ) -> Any:
         """Run the function as a capture, and compare its path with those known."""
@@ -288,11 +288,9 @@ class Captured:
         start = time.perf_counter()
         run = None if self.refused else self._new_run(arguments, leaves, is_check)
         if run is None or run.is_aliased(arguments.passed()):
-            with journal.use(None, outcomes):
-                return self.function(*arguments.args, **arguments.kwargs)
+            return self.function(*arguments.args, **arguments.kwargs)
         try:
-            with journal.use(None, outcomes):
-                returned = run.run()
+            returned = run.run()
             self._learn(run, time.perf_counter() - start)
             return returned
         except BaseException as error:

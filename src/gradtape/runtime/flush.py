@@ -319,7 +319,6 @@ def leave_full_table() -> None:
     busy = recording.leaves or recording.tapes or recording.active or recording.handles
     if type(recording) is Recording and recording.table.is_full() and not busy:
         retire(recording)
-    leave_full_tables()
 
 
 def clear_plans() -> None:
@@ -333,6 +332,7 @@ def clear_plans() -> None:
     forget_plans()
     retire_tables()
     leave_full_table()
+    leave_full_tables()
     forget_dead_bodies()
     free_code()
 

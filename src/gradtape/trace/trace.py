@@ -12,6 +12,7 @@ import contextlib
 import itertools
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -41,8 +42,6 @@ from gradtape.trace.followed_number import Followed, read_all
 from gradtape.trace.recording import Recording, state
 from gradtape.trace.value import Handle, Value, host_value
 
-_numbers = itertools.count(1)
-
 
 class RandomStream(Protocol):
     """The part of a `gt.random.Generator` that traces use."""
@@ -59,9 +58,8 @@ class RandomStream(Protocol):
     def rewind(self, start: int, stop: int) -> bool: ...
 
 
-def next_number() -> int:
-    """A number larger than all before: traces and captures are compared by age."""
-    return next(_numbers)
+# A number larger than all before: traces and captures are compared by age.
+next_number: Callable[[], int] = partial(next, itertools.count(1))
 
 
 def note_line(handle: Handle) -> None:

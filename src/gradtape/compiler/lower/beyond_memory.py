@@ -37,12 +37,6 @@ def check_stored(nodes: Iterable[Node]) -> None:
         check_bytes(_bytes(of))
 
 
-def check_specs(specs: Iterable[Any], nodes: Iterable[Node]) -> None:
-    """`check_stored` of nodes whose specs are known: these say nearly always that all is well."""
-    if any(_bytes(of) > memory() for of in specs):
-        check_stored(nodes)
-
-
 def explained(error: MemoryError, nodes: Iterable[Node]) -> MemoryError:
     """The MemoryError of a plan that says which of the recorded nodes asks for most, and where."""
     # Of two that are equally large, the one that is not a view of the other.
