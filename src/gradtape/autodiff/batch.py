@@ -130,12 +130,12 @@ class Batching:
                 self.custom.append((found, found))
 
     def _refuse_if_read(
-        self, call: _Named, who: str, results: Sequence[Node], arguments: Sequence[Node]
+        self, call: _Named, reader: str, results: Sequence[Node], arguments: Sequence[Node]
     ) -> None:
         ends = set(arguments)
         if any(node in self._given - ends for node in topological(results, stop=ends)):
             raise NoValueError(
-                f"custom_vmap: {call.name}: {who} reads a tensor that differs from example to "
+                f"custom_vmap: {call.name}: {reader} reads a tensor that differs from example to "
                 "example and is not among the arguments. Pass it as an argument."
             )
 

@@ -52,6 +52,8 @@ UNLIMITED = Limits()
 
 def limits(name: str, chunk_size: object, memory_budget: object) -> Limits:
     """The limits that a user gave, checked."""
+    if chunk_size is None and memory_budget is None:
+        return UNLIMITED
     if isinstance(chunk_size, bool) or (
         chunk_size is not None and (not isinstance(chunk_size, Integral) or chunk_size < 1)
     ):
@@ -236,7 +238,7 @@ def check_memory(target: Node, source: Node, notes: Sequence[str] = ()) -> None:
     op = (target.inputs[0] if target.op is PICK else target).op.name
     raise MemoryError(
         f"jacobian: the dense matrix of shape {(target.size, source.size)} of {op} takes {size} "
-        f"bytes, more than the {physical_memory()} of this machine (asked for at {user_line()})."
+        f"bytes, more than the {physical_memory()} of this machine (requested at {user_line()})."
         f"{because} Use sparse=True or give a pattern, or use products (vjp, jvp)."
     )
 

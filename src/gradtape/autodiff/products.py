@@ -49,16 +49,17 @@ def product(
         like, result = (target, source) if kind == "pull" else (source, target)
         if kind == "hessian":
             result = source
-        seed = placeholder(like.spec)
+        seed, of = placeholder(like.spec), result.spec
         found = _linear(window, rules, kind, target, source, seed)
-        if count is None:
-            bound = None if found is None else bind(window.recording, [found])
-            return Product(seed, result.spec, bound)
-        many = placeholder(spec((count, *like.shape), like.dtype))
-        of = spec((count, *result.shape), result.dtype)
-        if found is None:
-            return Product(many, of, None)
-        return Product(many, of, bind(window.recording, batch_all([found], {seed: many}, count)))
+        if count is not None:
+            many, of = (
+                placeholder(spec((count, *like.shape), like.dtype)),
+                spec((count, *of.shape), of.dtype),
+            )
+            if found is not None:
+                (found,) = batch_all([found], {seed: many}, count)
+            seed = many
+        return Product(seed, of, None if found is None else bind(window.recording, [found]))
 
     settings = plan_settings(window.recording)
     key = Fact("product", (kind, target, source, count), (), settings)

@@ -261,18 +261,12 @@ class LinearMap:
 
     def at(self, x: Node, others: Sequence[Node]) -> Node:
         """The graph of the product with `x`, whose rows are directions."""
-        rows = x.shape[: x.ndim - 1]
-        if not rows:
-            replacement = dict(zip(self.others, others, strict=True))
-            return substitute([self.product], {**replacement, self.direction: x})[0]
-        count = math.prod(rows)
+        if x.shape == self.direction.shape:
+            replacement = dict(zip((self.direction, *self.others), (x, *others), strict=True))
+            return substitute([self.product], replacement)[0]
+        count = math.prod(x.shape[:-1])
         flat = reshape_node(x, (count, x.shape[-1]))
-        return reshape_node(self.many(count).at_once(flat, others), x.shape)
-
-    def at_once(self, x: Node, others: Sequence[Node]) -> Node:
-        """The graph of the product with `x`, for a map that takes all rows of `x` at once."""
-        replacement = dict(zip(self.others, others, strict=True))
-        return substitute([self.product], {**replacement, self.direction: x})[0]
+        return reshape_node(self.many(count).at(flat, others), x.shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -347,25 +341,31 @@ class System:
 
     def push(self, x: Node, others: Sequence[Node], tangents: Sequence[Node | None]) -> Node | None:
         """The tangent of A x by the others, for a constant x."""
-        fixed, own, product = self._abstract(x, others)
-        (found,) = forward([product], own, tangents, (), PythonRules(None))
-        back = dict(zip((fixed, *own), (x, *others), strict=True))
-        return None if found is None else substitute([found], back)[0]
+
+        def derive(product: Node, own: Sequence[Node]) -> Node | None:
+            return forward([product], own, tangents, (), PythonRules(None))[0]
+
+        return self._of_others(x, others, derive)
 
     def pull(self, index: int, g: Node, x: Node, others: Sequence[Node]) -> Node | None:
         """The cotangent of one of the others, for the cotangent `g` of A x."""
         if not others[index].spec.inexact:
             return None
-        fixed, own, product = self._abstract(x, others)
-        found = dense_vjp(product, g, own[index], (), PythonRules(None))
+        return self._of_others(
+            x, others, lambda made, own: dense_vjp(made, g, own[index], (), PythonRules(None))
+        )
+
+    def _of_others(
+        self,
+        x: Node,
+        others: Sequence[Node],
+        derive: Callable[[Node, Sequence[Node]], Node | None],
+    ) -> Node | None:
+        """A derivative of A x: x depends on the others, which the derivative must not follow."""
+        fixed, *own = (placeholder(node.spec) for node in (x, *others))
+        found = derive(self.map.at(fixed, own), own)
         back = dict(zip((fixed, *own), (x, *others), strict=True))
         return None if found is None else substitute([found], back)[0]
-
-    def _abstract(self, x: Node, others: Sequence[Node]) -> tuple[Node, list[Node], Node]:
-        """A x on placeholders: x depends on the others, and derivatives must not follow that."""
-        fixed = placeholder(x.spec)
-        own = [placeholder(node.spec) for node in others]
-        return fixed, own, self.map.at(fixed, own)
 
 
 def _input(array: Array, node: Node) -> LeafValue:

@@ -165,7 +165,7 @@ class Window:
         if not rules.used:
             derived[key] = found
         elif _deriving.rules:
-            # The derivation that asked for this one must not be kept either.
+            # The derivation that needs this one must not be kept either.
             _deriving.rules[-1].used = True
         return found
 
@@ -254,10 +254,10 @@ def applied(
 ) -> list[Node]:
     """A node of its own for each derivative, applied here and now.
 
-    A derivative itself may be a node that another tape was handed, a constant that derivatives
+    A derivative itself may be a node that another tape returned, a constant that derivatives
     share, or something the user computed: the derivative of x + y by x is the cotangent. What it
     consists of counts as applied at `position`. If no tape records now, and there is no position,
-    it makes no difference what it consists of: nobody can ask for a derivative of it.
+    it makes no difference what it consists of: it has no derivative.
     """
     copies: dict[Node, Node] = {}
     elsewhere = recording.active and recording.thread != state.thread
@@ -273,7 +273,7 @@ def _root(recording: Recording, result: Node, copies: dict[Node, Node]) -> Node:
         inputs = tuple(copies.get(parent, parent) for parent in whole.inputs)
         slope, whole = whole, recording.application(whole.op, inputs, whole.params)
         if LINES.noting:
-            # It is made on the line that asks, and belongs to the line that is differentiated.
+            # It is made on the line of the request, and belongs to the line that is differentiated.
             follow(slope, whole, instead=True)
         return whole if result.op is not PICK else pick(whole, result.params[0])
     return recording.application(IDENTITY, (copies.get(result, result),), ())
@@ -308,7 +308,7 @@ def remember(
 def hold_remembered(
     recording: Recording, kind: str, key: tuple[Node, ...], complete: bool
 ) -> list[Any] | None:
-    """What `hold_results` gives for derivatives that are remembered, in one look-up; or None.
+    """What `hold_results` gives for derivatives that are remembered, by one key; or None.
 
     If they must be `complete`, there is no None among them.
     """

@@ -95,8 +95,8 @@ def checkpoint(
     >>> gt.grad(lambda x: gt.sum(layer(x, gt.asarray([[1.0]]))))(gt.asarray([0.0])).tolist()
     [1.0]
 
-    Results of `numpy_function` and `py_function` are always saved: Python may give another answer
-    when it is asked again. `gt.saved_for_backward` lists the values that are kept.
+    Results of `numpy_function` and `py_function` are always saved: Python may give another value
+    when it is called again. `gt.saved_for_backward` lists the values that are kept.
     """
     chosen = _as_policy(policy)
     if f is None:

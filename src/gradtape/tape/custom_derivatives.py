@@ -75,8 +75,6 @@ class CustomFunction(Generic[P, R]):
     """A function whose results get a derivative written by hand, as a decorator."""
 
     def __init__(self, f: Callable[P, Any]) -> None:
-        if not callable(f):
-            raise not_callable(type(self).__name__, f)
         # First, because it copies attributes, those of another decorator too.
         functools.update_wrapper(self, f)
         self._f = f
@@ -131,7 +129,7 @@ def with_rule(
     handles = record(CUSTOM, (*map(asarray, outputs), *inputs), (len(outputs), key))
     node = handles[0].node
     # In the eager mode the results are computed now. Without a tape that closes the recording: no
-    # derivative of them can be asked for.
+    # derivative of them exists.
     if node is not None:
         state.recording.rules[node.inputs[0]] = rule
     return list(handles)
@@ -148,21 +146,16 @@ def placed(
     if not kwargs:
         return args, kwargs
     try:
-        parameters = inspect.signature(f).parameters.values()
+        bound = inspect.signature(f).bind(*args, **kwargs)
     except (TypeError, ValueError):
-        return args, kwargs
-    found, rest = list(args), dict(kwargs)
-    places = [p for p in parameters if p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
-    taken = len(args) - sum(p.kind is inspect.Parameter.POSITIONAL_ONLY for p in parameters)
-    missing: list[object] = []
-    for parameter in places[max(taken, 0) :]:
-        if parameter.name in rest:
-            found += [*missing, rest.pop(parameter.name)]
-            missing = []
-        elif parameter.default is inspect.Parameter.empty:
-            break  # the call itself raises the TypeError
-        else:
-            missing.append(parameter.default)
+        return args, kwargs  # the call itself raises
+    parameters, given = bound.signature.parameters.values(), bound.arguments
+    by_place = [p for p in parameters if p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
+    while by_place and by_place[-1].name not in given:
+        by_place.pop()
+    # Those left out before one that was given have their defaults, or there is no place for it.
+    given.update({p.name: p.default for p in by_place if p.name not in given})
+    rest = bound.kwargs
     for keyword, value in rest.items():
         for leaf in flatten(value)[0]:
             tracked = isinstance(leaf, Tensor) and leaf.is_tracked()
@@ -172,7 +165,7 @@ def placed(
                     "derivatives by place. Let the function take it by position, too, or pass "
                     "gt.stop_gradient of it."
                 )
-    return tuple(found), rest
+    return bound.args, rest
 
 
 def is_operand(leaf: object) -> bool:

@@ -9,7 +9,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gradtape.autodiff.chunks import UNLIMITED, Limits, check_memory, chunks_for, fits, limits
+from gradtape.autodiff.chunks import (
+    Limits,
+    check_memory,
+    chunks_for,
+    fits,
+    limits as limits,  # for the tape, which loads this late
+)
 from gradtape.autodiff.independence import check_independence
 from gradtape.autodiff.jacobian import (
     derive_batch_jacobian,
@@ -44,13 +50,6 @@ from gradtape.tensor.tensor import Tensor, from_value
 
 if TYPE_CHECKING:
     from gradtape.tape.tape_jacobians import Matrix
-
-
-def limits_of(name: str, chunk_size: int | None, memory_budget: int | str | None) -> Limits:
-    """The limits of memory that a user gave."""
-    if chunk_size is None and memory_budget is None:
-        return UNLIMITED
-    return limits(name, chunk_size, memory_budget)
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ class ForwardAccumulator(Scope):
     6.0
 
     A tangent counts as computed together with its target, as if it had been carried along: an outer
-    accumulator or tape that recorded the target differentiates the tangent whenever it is asked.
+    accumulator or tape that recorded the target differentiates the tangent, too.
 
     >>> with gt.ForwardAccumulator(x, gt.asarray(1.0)) as outer:
     ...     with gt.ForwardAccumulator(x, gt.asarray(1.0)) as inner:
@@ -87,7 +87,7 @@ class ForwardAccumulator(Scope):
         targets, structure = flatten(target)
         entered = [self._enter(leaf, "jvp: target") for leaf in targets]
         found = self._carried(recording, entered)
-        # The tangent of a leaf, which has no position, is handed out here and now.
+        # The tangent of a leaf, which has no position, is returned here and now.
         here = [
             None if _is_applied(recording, node) else tangent
             for node, tangent in zip(entered, found, strict=True)

@@ -82,10 +82,8 @@ class FunctionAtPoint:
                 tape.watch(source)
                 result = f(*before, layout.unravel(source), *args)
                 self._value = as_scalar(scalar, result) if scalar else join(result)
-            recording = tape._recording
-            assert recording is not None
-            self._recording = recording
-            self._window: Window = tape._window_of(recording)
+            self._window = tape.window()
+            self._recording = self._window.recording
             self._x = tape._source(source)
             self._y = self._value.enter(self._recording)
         if scalar and self._y.dtype.kind == "c" and self._x.dtype.kind == "f":
@@ -189,7 +187,7 @@ def recorded_matrix(
     scalar: str | None,
     preparation: Preparation,
 ) -> csr_array:
-    """The matrix of a sparse derivative, recorded where it is asked for, not apart.
+    """The matrix of a sparse derivative, recorded in the current recording, not apart.
 
     Raises NotPendingError in a capture that would have to know the entries.
     """
@@ -199,10 +197,9 @@ def recorded_matrix(
         tape.watch(source)
         result = f(*before, layout.unravel(source), *args)
         value = as_scalar(scalar, result) if scalar else join(result)
-    recording = tape._recording
-    assert recording is not None
-    asked = (tape._window_of(recording), value.enter(recording), tape._source(source))
-    found = preparation(asked)
+    window = tape.window()
+    recording = window.recording
+    found = preparation((window, value.enter(recording), tape._source(source)))
     if recording.capturing and not found.may_be_pending:
         raise NotPendingError
     return found.matrix(recording)
@@ -278,7 +275,7 @@ class Layout:
 
 
 def layout_of(tree: object, name: str) -> Layout:
-    """The layout of nests like this one; `name` is who asks, for the error."""
+    """The layout of nests like this one; `name` is the caller, for the error."""
     leaves, structure = flatten(tree)
     # Of tensors only shape and dtype are read: they may have no values yet.
     arrays = [leaf if isinstance(leaf, Tensor) else _host(leaf) for leaf in leaves]

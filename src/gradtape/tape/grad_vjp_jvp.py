@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeAlias, TypeVar, overload
 
 from gradtape.argument_checks import check_function
@@ -23,6 +23,7 @@ Argument_contra = TypeVar("Argument_contra", contravariant=True)
 Result_co = TypeVar("Result_co", covariant=True)
 # From a cotangent of the value to a tuple of cotangents, one like each primal.
 Pullback: TypeAlias = Callable[[object], tuple[Any, ...]]
+NO_KEYWORDS: Mapping[str, object] = {}
 
 
 class FunctionOf(Protocol[Argument_contra, P, Result_co]):
@@ -114,11 +115,7 @@ def value_and_grad(
 
     @functools.wraps(f)
     def both(*args: object, **kwargs: object) -> tuple[object, object]:
-        tape = function_tape()
-        with tape:
-            sources, given = watched_arguments("grad", tape, args, chosen)
-            result = f(*given, **kwargs)
-        returned, aux = split_result(result, has_aux)
+        tape, sources, returned, aux = recorded_at("grad", f, args, chosen, kwargs, has_aux)
         value = asarray(returned)
         if value.shape != ():
             raise ShapeError(
@@ -156,7 +153,7 @@ def vjp(f: Callable[..., object], *primals: object, has_aux: bool = False) -> An
     >>> pull([1.0, 1.0])[0].tolist()
     [2.0, 4.0]
     """
-    tape, sources, value, aux = recorded_at("vjp", f, primals, has_aux)
+    tape, sources, value, aux = recorded_at("vjp", f, primals, has_aux=has_aux, persistent=True)
 
     def pull(cotangent: object) -> tuple[Any, ...]:
         return pulled_back(tape, sources, value, cotangent)
@@ -196,20 +193,31 @@ def jvp(f: Callable[..., object], primals: object, tangents: object, has_aux: bo
             f"jvp: tangents of type {type(tangents).__name__} for a {type(primals).__name__} of "
             f"{len(primals)} primals. Give a tuple with one for each."
         )
-    tape, sources, value, aux = recorded_at("jvp", f, primals, has_aux)
+    tape, sources, value, aux = recorded_at(
+        "jvp", f, tuple(primals), has_aux=has_aux, persistent=True
+    )
     pushed = pushed_forward(tape, sources, value, tangents)
     return (value, pushed, aux) if has_aux else (value, pushed)
 
 
 def recorded_at(
-    name: str, f: Callable[..., object], primals: Sequence[object], has_aux: bool
+    name: str,
+    f: Callable[..., object],
+    args: tuple[object, ...],
+    chosen: int | Sequence[int] | None = None,
+    kwargs: Mapping[str, object] = NO_KEYWORDS,
+    has_aux: bool = False,
+    persistent: bool = False,
 ) -> tuple[GradientTape, list[Any], Any, Any]:
-    """A persistent tape over a call of `f`, with the sources, the value and the aux of the call."""
-    tape = function_tape(persistent=True)
+    """A tape over a call of `f` that watches the chosen arguments, or all of them.
+
+    With the sources, the value and the aux of the call.
+    """
+    tape = function_tape(persistent)
     with tape:
-        sources = [as_sources(primal, name, at) for at, primal in enumerate(primals)]
-        tape.watch(sources)
-        result = f(*sources)
+        numbers = range(len(args)) if chosen is None else chosen
+        sources, given = watched_arguments(name, tape, args, numbers)
+        result = f(*given, **kwargs)
     value, aux = split_result(result, has_aux)
     return tape, sources, map_leaves(asarray, value), aux
 
@@ -257,7 +265,7 @@ def argument_position(name: str, number: int, count: int) -> int:
 
 
 def watched_arguments(
-    name: str, tape: GradientTape, args: tuple[object, ...], chosen: int | tuple[int, ...]
+    name: str, tape: GradientTape, args: tuple[object, ...], chosen: int | Sequence[int]
 ) -> tuple[list[Any], list[object]]:
     """A source for each chosen number, and all arguments with the sources among them."""
     numbers = (chosen,) if isinstance(chosen, int) else chosen

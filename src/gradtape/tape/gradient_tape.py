@@ -9,7 +9,7 @@ from typing import Any, Never, overload
 
 from gradtape.argument_checks import as_flag
 from gradtape.autodiff.window import GRADIENT, derive_reverse, hold_remembered, remember
-from gradtape.errors import NotRecordingError, TapeConsumedError
+from gradtape.errors import NotRecordingError
 from gradtape.ir import Node, Rows
 from gradtape.pytree import flatten, unflatten
 from gradtape.suggestions import explain_attributes, unexpected_arguments
@@ -218,10 +218,10 @@ class GradientTape(Jacobians):
             key = self._key_of(target, leaves)
             known = key and hold_remembered(state.recording, GRADIENT, key, zeros)
             if known:
-                self._answered()
+                self._end_if_single_use()
                 return unflatten(structure, known)
         check_unconnected(unconnected_gradients)
-        recording = self._ask()
+        recording = self._checked_recording()
         targets, shape = flatten(target)
         weights = directions("output_gradients", shape, output_gradients)
         nodes, cotangents = [], []
@@ -235,7 +235,7 @@ class GradientTape(Jacobians):
         if key is not None:
             remember(recording, GRADIENT, key, found)
         results = finish(recording, leaves, found, unconnected_gradients)
-        self._answered()
+        self._end_if_single_use()
         return unflatten(structure, results)
 
     @overload
@@ -256,7 +256,7 @@ class GradientTape(Jacobians):
         `tangents` has the structure of `sources`, with None for zero; the result that of `target`,
         with zeros where nothing connects it to the sources.
         """
-        recording = self._ask()
+        recording = self._checked_recording()
         leaves, shape = flatten(sources)
         along = directions("tangents", shape, tangents)
         nodes = [self._source(leaf) for leaf in leaves]
@@ -264,7 +264,7 @@ class GradientTape(Jacobians):
         entered = [self._enter(leaf, "jvp: target") for leaf in targets]
         found = push(recording, entered, nodes, along, self._outside_of((*entered, *nodes)))
         results = finish(recording, targets, found, "zero")
-        self._answered()
+        self._end_if_single_use()
         return unflatten(structure, results)
 
     @overload
@@ -284,7 +284,7 @@ class GradientTape(Jacobians):
 
         `vectors` has the structure of `sources`, with None for zero, and so has the result.
         """
-        recording = self._ask()
+        recording = self._checked_recording()
         leaves, structure = flatten(sources)
         along = directions("vectors", structure, vectors)
         nodes = [self._source(leaf) for leaf in leaves]
@@ -293,7 +293,7 @@ class GradientTape(Jacobians):
         cotangent = direction(recording, y, None)
         # The gradient may contain nodes that were recorded outside the windows, such as cos(x) as
         # the derivative of sin(x). In it they are not constants, so the target is copied first.
-        alone = self._window_of(recording).isolated(y, tuple(nodes))
+        alone = self.window().isolated(y, tuple(nodes))
         watched = self._watched_nodes()
         inner, held = [alone.target], alone.sources
         slopes = derive_reverse(recording, inner, [cotangent], held, frozenset(), watched)
@@ -304,7 +304,7 @@ class GradientTape(Jacobians):
         restored = iter(alone.restored([node for node in found if node is not None]))
         found = [None if node is None else next(restored) for node in found]
         results = finish(recording, leaves, found, "zero")
-        self._answered()
+        self._end_if_single_use()
         return unflatten(structure, results)
 
     def report(self, target: object = None) -> TapeReport:
@@ -329,45 +329,6 @@ class GradientTape(Jacobians):
             if self._recording is not None and leaf is not None
         ]
         return tape_report(self, targets)
-
-    def _require_open(self) -> None:
-        if self._consumed:
-            raise TapeConsumedError(
-                "this tape has given its gradient and holds nothing any more. "
-                "Make it with GradientTape(persistent=True) to ask more than once."
-            )
-
-    def _ask(self) -> Recording:
-        """The recording to derive from; a tape that is not persistent stops recording first."""
-        self._require_open()
-        if self._recording is None:
-            raise NotRecordingError(
-                "this tape has recorded nothing. Use `with tape:` around the computation first."
-            )
-        if not self.persistent and self._active:
-            self._close()
-        if self._recording is not state.recording:
-            self._recording.log.asked_at = len(self._recording.log)
-        return self._recording
-
-    def _answered(self) -> None:
-        if not self.persistent:
-            self._consumed = True
-            self.detach()
-
-    def _source(self, leaf: object) -> Node:
-        """The node of a source: the one that was watched, or that of its current value."""
-        if isinstance(leaf, Variable) and leaf.number in self._variables:
-            node = self._variables[leaf.number][1]
-            if node is not None:
-                return node
-        entry = self._watched.get(id(leaf))
-        if entry is not None and entry[0] is leaf:
-            return entry[1]
-        if isinstance(leaf, Variable):
-            # It was not read under this tape: that it is asked for must not count as a read.
-            return leaf.enter_unnoticed(self._recording)  # type: ignore[arg-type]
-        return self._enter(leaf, "source")
 
     def _reverse(
         self, targets: list[Node], cotangents: list[Node], leaves: list[object]

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, overload
 from gradtape.argument_checks import check_function
 from gradtape.autodiff.chunks import limits
 from gradtape.errors import ShapeError
-from gradtape.pytree import Tree, flatten, map_leaves
+from gradtape.pytree import Tree, flatten
 from gradtape.tape.grad_vjp_jvp import (
     FunctionOf,
     as_sources,
     chosen_arguments,
-    split_result,
-    watched_arguments,
+    recorded_at,
 )
 from gradtape.tape.gradient_tape import GradientTape, function_tape
 from gradtape.tape.tape_jacobians import check_real
@@ -86,7 +85,7 @@ def jacobian(
     """
     limits("jacobian", chunk_size, memory_budget)
 
-    def ask(tape: GradientTape, value: object, sources: object) -> object:
+    def of_tape(tape: GradientTape, value: object, sources: object) -> object:
         return tape.jacobian(
             value,
             sources,
@@ -97,7 +96,7 @@ def jacobian(
             memory_budget=memory_budget,
         )
 
-    return _matrix_of("jacobian", f, argnums, has_aux, ask)
+    return _matrix_of("jacobian", f, argnums, has_aux, of_tape)
 
 
 def jacfwd(
@@ -180,7 +179,7 @@ def hessian(
     """
     limits("hessian", chunk_size, memory_budget)
 
-    def ask(tape: GradientTape, value: object, sources: object) -> object:
+    def of_tape(tape: GradientTape, value: object, sources: object) -> object:
         return tape.hessian(
             _scalar("hessian", value),
             sources,
@@ -190,7 +189,7 @@ def hessian(
             memory_budget=memory_budget,
         )
 
-    return _matrix_of("hessian", f, argnums, has_aux, ask)
+    return _matrix_of("hessian", f, argnums, has_aux, of_tape)
 
 
 def _matrix_of(
@@ -198,16 +197,16 @@ def _matrix_of(
     f: Callable[..., object],
     argnums: int | Sequence[int],
     has_aux: bool,
-    ask: Callable[[GradientTape, object, object], object],
+    of_tape: Callable[[GradientTape, object, object], object],
 ) -> Callable[..., Any]:
-    """The function that records `f` and asks the tape for a matrix of derivatives."""
+    """The function that records `f` and takes a matrix of derivatives from the tape."""
     chosen = chosen_arguments(name, argnums)
     check_function(name, f)
 
     @functools.wraps(f)
     def at(*args: object, **kwargs: object) -> object:
-        tape, sources, value, aux = _recorded(name, f, chosen, args, kwargs, has_aux)
-        found = ask(tape, value, sources[0] if isinstance(chosen, int) else tuple(sources))
+        tape, sources, value, aux = recorded_at(name, f, args, chosen, kwargs, has_aux)
+        found = of_tape(tape, value, sources[0] if isinstance(chosen, int) else tuple(sources))
         return (found, aux) if has_aux else found
 
     return at
@@ -230,7 +229,7 @@ def hvp(f: Callable[..., TensorLike], primals: object, vectors: object) -> objec
     A tuple of primals is a list of arguments; the result then is a tuple, too.
     """
     given, along = _arguments(primals, vectors)
-    tape, sources, value, _ = _recorded("hvp", f, tuple(range(len(given))), given, {}, False)
+    tape, sources, value, _ = recorded_at("hvp", f, given)
     found = tape.hvp(_scalar("hvp", value), sources, along)
     return tuple(found) if isinstance(primals, tuple) else found[0]
 
@@ -269,23 +268,6 @@ def _arguments(primals: object, vectors: Any) -> tuple[tuple[object, ...], list[
     if isinstance(primals, tuple):
         return primals, list(vectors)
     return (primals,), [vectors]
-
-
-def _recorded(
-    name: str,
-    f: Callable[..., object],
-    chosen: int | tuple[int, ...],
-    args: tuple[object, ...],
-    kwargs: dict[str, object],
-    has_aux: bool,
-) -> tuple[GradientTape, list[Any], Any, Any]:
-    """Call `f` under a tape that watches the chosen arguments."""
-    tape = function_tape()
-    with tape:
-        sources, given = watched_arguments(name, tape, args, chosen)
-        result = f(*given, **kwargs)
-    value, aux = split_result(result, has_aux)
-    return tape, sources, map_leaves(asarray, value), aux
 
 
 def _scalar(name: str, returned: Any) -> Tensor:

@@ -68,7 +68,7 @@ class _Exit:
     def __get__(self, tape: Scope | None, kind: type) -> Callable[..., None]:
         if tape is None:
             return lambda tape, *_: tape.leave()
-        # `with` looks it up before it enters the tape; a tape that is entered is left by others.
+        # `with` reads it before it enters the tape; another statement leaves an entered tape.
         return (_EndOfWith if tape._entered is None else partial)(_leave, [tape])
 
 
@@ -131,7 +131,7 @@ class Scope:
     __del__ = method_in_c(ended.append)
 
     def settle(self) -> bool:
-        """Let go of the recording: nobody can ask this tape any more."""
+        """Release the recording: the tape is gone, so it gives no derivative."""
         if self._recording is not None:
             self.detach()
         return True
@@ -198,7 +198,7 @@ class Scope:
             self._variables[key] = (variable, copies.get(read) if read else None)
 
     def detach(self) -> None:
-        """Let go of the recording: no derivative can be asked for any more."""
+        """Release the recording: the tape gives no further derivative."""
         recording, self._recording = self._recording, None
         self._watched = {}
         if recording is not None and recording.tapes.pop(id(self), None) is not None:
@@ -245,7 +245,7 @@ class Scope:
     def _outside_of(self, roots: Iterable[Node]) -> frozenset[Node]:
         """As `_outside`, but perhaps only those that some nodes are computed from.
 
-        If this tape recorded a small part of the recording, the nodes are looked for from the roots
+        If this tape recorded a small part of the recording, the nodes are found from the roots
         back: then the cost of a derivative does not grow with what was recorded before the tape.
         """
         recording = self._recording
@@ -467,7 +467,7 @@ def finish(
     results: Sequence[Node | Rows | None],
     unconnected: str,
 ) -> list[Any]:
-    """Handles on the derivatives of one question.
+    """Handles on the derivatives of one request.
 
     Where nothing connects, the result is None, or zeros like the tensor or variable in `sources`.
     """
@@ -480,7 +480,7 @@ def finish(
     current = state.recording
     if current is not recording:
         if isinstance(current, Trace):
-            # They were asked for inside a traced function, of work recorded outside it.
+            # They were requested inside a traced function, of work recorded outside it.
             nodes = [None if one is None else adopt(current, recording, one) for one in found]
             return [None if node is None else current.hold(node, Tensor) for node in nodes]
         if state.tapes:

@@ -1,4 +1,4 @@
-"""saved_for_backward: the values that a tape keeps of a function until its gradient is asked."""
+"""saved_for_backward: the values that a tape keeps of a function for its gradient."""
 
 from __future__ import annotations
 

@@ -18,10 +18,8 @@ from gradtape.autodiff.sparse.detect import (
 )
 from gradtape.autodiff.sparse.pattern import Pattern, pattern_of
 from gradtape.pytree import flatten, unflatten
-from gradtape.tape.grad_vjp_jvp import watched_arguments
-from gradtape.tape.gradient_tape import GradientTape, function_tape
+from gradtape.tape.grad_vjp_jvp import recorded_at
 from gradtape.tensor.tensor import asarray
-from gradtape.trace.recording import Recording
 
 if TYPE_CHECKING:
     from gradtape.tape.tape_jacobians import PatternLike
@@ -39,22 +37,22 @@ def sparsity_pattern(f: Callable[..., object], *args: object, argnums: int = 0) 
     ..xx
 
     The pattern follows from the program that `f` records, not from values; only integers that
-    index are looked at. It has a row for each element of the result and a column for each element
+    index are read. It has a row for each element of the result and a column for each element
     of argument number `argnums`. A nest of results gives a nest of patterns, and so does a nest of
     arguments, inside it.
     """
-    tape, recording, result, sources = _recorded(f, args, argnums, "sparsity_pattern")
-    outside = tape._outside()
+    tape, (sources,), result, _ = recorded_at("sparsity_pattern", f, args, argnums, persistent=True)
+    window = tape.window()
     outputs, shape = flatten(result)
     entered = [asarray(output) for output in outputs]
-    nodes = [output.enter(recording) for output in entered]
+    nodes = [output.enter(window.recording) for output in entered]
     leaves, structure = flatten(sources)
     columns = []
     for leaf in leaves:
         source = tape._source(leaf)
-        known = contents_of(recording, index_leaves(nodes, source, outside)).values
-        found = detect(nodes, source, known, blocked=outside, follows=follows)
-        columns.append(found)
+        leaves_read = index_leaves(nodes, source, window.outside)
+        known = contents_of(window.recording, leaves_read).values
+        columns.append(detect(nodes, source, known, blocked=window.outside, follows=follows))
     return unflatten(
         shape, [unflatten(structure, list(patterns)) for patterns in zip(*columns, strict=True)]
     )
@@ -70,7 +68,8 @@ def hessian_pattern(f: Callable[..., object], *args: object, argnums: int = 0) -
     x.x.
     x..x
     """
-    tape, recording, result, sources = _recorded(f, args, argnums, "hessian_pattern")
+    tape, (sources,), result, _ = recorded_at("hessian_pattern", f, args, argnums, persistent=True)
+    window = tape.window()
     leaves = flatten(sources)[0]
     target = asarray(result)
     if len(leaves) != 1 or target.shape != ():
@@ -79,19 +78,7 @@ def hessian_pattern(f: Callable[..., object], *args: object, argnums: int = 0) -
             f"{target.shape}. The Hessian is that of a scalar by one tensor."
         )
     node = tape._source(leaves[0])
-    return recorded_hessian_pattern(tape._window_of(recording), target.enter(recording), node, None)
-
-
-def _recorded(
-    f: Callable[..., object], args: tuple[object, ...], argnums: int, name: str
-) -> tuple[GradientTape, Recording, Any, Any]:
-    """A tape over a call of `f`, its recording, the result, and the argument as sources."""
-    tape = function_tape(persistent=True)
-    with tape:
-        (sources,), given = watched_arguments(name, tape, args, argnums)
-        result = f(*given)
-    assert tape._recording is not None
-    return tape, tape._recording, result, sources
+    return recorded_hessian_pattern(window, target.enter(window.recording), node, None)
 
 
 # The bits of a Braille cell: four rows of two dots.

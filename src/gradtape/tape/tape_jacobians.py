@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
@@ -11,7 +10,7 @@ import numpy as np
 
 from gradtape.argument_checks import check_methods, is_choice
 from gradtape.autodiff.window import JACOBIAN, Window, hold_remembered
-from gradtape.errors import DtypeError, shown
+from gradtape.errors import DtypeError, NotRecordingError, TapeConsumedError, shown
 from gradtape.ir.node import Node
 from gradtape.pytree import Structure, flatten, unflatten
 from gradtape.tape.recording_scope import Scope, check_unconnected
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
     # The entries that can be nonzero: a pattern, a sparse matrix, an array or nested lists.
     PatternLike: TypeAlias = Pattern | sparray | spmatrix | np.ndarray | NestedSequence[complex]
-    # How a matrix is asked for: dense, sparse, whichever is smaller ("auto"), or by its pattern.
+    # The form of a matrix: dense, sparse, whichever is smaller ("auto"), or by its pattern.
     SparseOption: TypeAlias = bool | str | PatternLike
     Matrix: TypeAlias = Tensor | csr_array
 
@@ -37,19 +36,7 @@ MODES = (AUTO, "forward", "reverse")
 
 
 class Jacobians(Scope):
-    """The part of a tape that asks for whole matrices of derivatives."""
-
-    @abstractmethod
-    def _ask(self) -> Recording:
-        """The recording to derive from, after checks that a derivative may be asked for."""
-
-    @abstractmethod
-    def _source(self, leaf: object) -> Node:
-        """The node of a source."""
-
-    @abstractmethod
-    def _answered(self) -> None:
-        """A derivative was given: a tape that is not persistent lets go of its recording."""
+    """The part of a tape that gives whole matrices of derivatives."""
 
     @overload
     def jacobian(
@@ -122,7 +109,7 @@ class Jacobians(Scope):
             key = self._key_of(target, (sources,))
             known = key and hold_remembered(state.recording, JACOBIAN, key, True)
             if known:
-                self._answered()
+                self._end_if_single_use()
                 return known[0]
         check_unconnected(unconnected_gradients)
         check_mode("jacobian", mode)
@@ -130,8 +117,9 @@ class Jacobians(Scope):
         # It needs thirty modules that gradients do not.
         from gradtape.tape import derived_matrices as matrices
 
-        chunks = matrices.limits_of("jacobian", chunk_size, memory_budget)
-        window = self._window_of(self._ask())
+        chunks = matrices.limits("jacobian", chunk_size, memory_budget)
+        self._checked_recording()
+        window = self.window()
         targets, shape = flatten(target)
         leaves, structure = flatten(sources)
         nodes = [self._source(leaf) for leaf in leaves]
@@ -169,8 +157,8 @@ class Jacobians(Scope):
         """
         check_unconnected(unconnected_gradients)
         check_mode("batch_jacobian", mode)
-        recording = self._ask()
-        window = self._window_of(recording)
+        self._checked_recording()
+        window = self.window()
         y = self._enter(target, "batch_jacobian: target")
         x = self._source(source)
         if not y.shape or not x.shape or y.shape[0] != x.shape[0]:
@@ -183,7 +171,7 @@ class Jacobians(Scope):
 
         zero = unconnected_gradients == "zero"
         found = matrices.batch_jacobian(window, y, x, mode, zero, check)
-        self._answered()
+        self._end_if_single_use()
         return found
 
     @overload
@@ -236,8 +224,9 @@ class Jacobians(Scope):
         # It needs thirty modules that gradients do not.
         from gradtape.tape import derived_matrices as matrices
 
-        chunks = matrices.limits_of("hessian", chunk_size, memory_budget)
-        window = self._window_of(self._ask())
+        chunks = matrices.limits("hessian", chunk_size, memory_budget)
+        self._checked_recording()
+        window = self.window()
         y = self._enter(target, "hessian: target")
         leaves, structure = flatten(sources)
         nodes = [self._source(leaf) for leaf in leaves]
@@ -247,6 +236,45 @@ class Jacobians(Scope):
         zeros = derived.zeros if unconnected_gradients == "zero" else None
         both = nodes, structure
         return self._blocks(partial(derived.hessian, y), zeros, both, both)
+
+    def _require_open(self) -> None:
+        if self._consumed:
+            raise TapeConsumedError(
+                "this tape has given its gradient and holds nothing any more. "
+                "Make it with GradientTape(persistent=True) to ask more than once."
+            )
+
+    def _checked_recording(self) -> Recording:
+        """The recording to derive from; a tape that is not persistent stops recording first."""
+        self._require_open()
+        if self._recording is None:
+            raise NotRecordingError(
+                "this tape has recorded nothing. Use `with tape:` around the computation first."
+            )
+        if not self.persistent and self._active:
+            self._close()
+        if self._recording is not state.recording:
+            self._recording.log.asked_at = len(self._recording.log)
+        return self._recording
+
+    def _end_if_single_use(self) -> None:
+        if not self.persistent:
+            self._consumed = True
+            self.detach()
+
+    def _source(self, leaf: object) -> Node:
+        """The node of a source: the one that was watched, or that of its current value."""
+        if isinstance(leaf, Variable) and leaf.number in self._variables:
+            node = self._variables[leaf.number][1]
+            if node is not None:
+                return node
+        entry = self._watched.get(id(leaf))
+        if entry is not None and entry[0] is leaf:
+            return entry[1]
+        if isinstance(leaf, Variable):
+            # It was not read under this tape: this request must not count as a read.
+            return leaf.enter_unnoticed(self._recording)  # type: ignore[arg-type]
+        return self._enter(leaf, "source")
 
     def _blocks(
         self,
@@ -263,11 +291,13 @@ class Jacobians(Scope):
                 pairs = zip(matrices, columns[0], strict=True)
                 matrices = [zeros(row, column) if m is None else m for m, column in pairs]
             found.append(unflatten(columns[1], matrices))
-        self._answered()
+        self._end_if_single_use()
         return unflatten(rows[1], found)
 
-    def _window_of(self, recording: Recording) -> Window:
-        return Window(recording, self._outside(), self._watched_nodes())
+    def window(self) -> Window:
+        """The part of the recording that this tape differentiates."""
+        assert self._recording is not None
+        return Window(self._recording, self._outside(), self._watched_nodes())
 
 
 def check_mode(name: str, mode: str) -> None:

@@ -75,7 +75,7 @@ def _table_row(row: Row, kind: str) -> str:
 
 
 def tape_report(tape: GradientTape, targets: Sequence[Node]) -> TapeReport:
-    """The report of a tape. Without targets, those count whose gradient was asked for."""
+    """The report of a tape. Without targets, those count whose gradient was taken."""
     recording = tape._recording
     lines: list[str] = []
     inside: list[Node] = []

@@ -241,8 +241,7 @@ def colour_stars(
 ) -> int:
     """Neighbours differ, and every path over four vertices has three colours.
 
-    So two colours induce stars only. Gebremedhin, Tarafdar, Manne and Pothen, New acyclic and star
-    coloring algorithms, 2007, doi:10.1137/050639879, algorithm 4.1.
+    So two colours induce stars. Gebremedhin et al., 2007, doi:10.1137/050639879, algorithm 4.1.
     """
     highest = 0
     stars = 0

@@ -27,7 +27,13 @@ from gradtape.autodiff.chunks import (
     needs_graph,
     seed_chunks,
 )
-from gradtape.autodiff.jacobian import derive_slope, either_way, jacobian_dtype, products
+from gradtape.autodiff.jacobian import (
+    derive_slope,
+    either_way,
+    jacobian_dtype,
+    products,
+    way_by_dtype,
+)
 from gradtape.autodiff.modes import forward
 from gradtape.autodiff.python_rules import PythonRules
 from gradtape.autodiff.seeded import Seeded, numbered
@@ -62,7 +68,7 @@ def _kind() -> type:
     from scipy.sparse import csr_array  # slow to import
 
     class PendingMatrix(csr_array):
-        """A CSR array whose entries are a tensor until somebody looks at them."""
+        """A CSR array whose entries are a tensor until they are read."""
 
         pattern: Pattern
         entries: Any
@@ -98,11 +104,11 @@ def pending_matrix(pattern: Pattern, entries: Any) -> SparseMatrix:
 
 
 def is_pending(thing: object) -> bool:
-    """Whether an object is a pending matrix whose entries nobody has read."""
+    """Whether an object is a pending matrix whose entries were not read yet."""
     return type(thing) in _made and thing.__dict__.get("data") is None
 
 
-# How a Jacobian is coloured, by the mode that is asked for or by its own name.
+# How a Jacobian is coloured, by the requested mode or by its own name.
 METHODS = {
     "auto": "auto",
     "forward": "column",
@@ -233,9 +239,9 @@ def prepare_sparse_jacobian(
         def of(found: Coloured) -> SparseProgram:
             return _prepared(window, rules, target, source, found, given, limits)
 
-        found = coloured(METHODS[_possible_mode(target, source, mode)])
-        if mode != "auto":
-            return of(found)
+        # Between real and complex values the other mode needs two seeds per element.
+        first = (way_by_dtype(target, source) or mode) if mode == "auto" else mode
+        found = coloured(METHODS[first])
         # If an op has no rule for one mode, the other mode computes everything.
         way = "reverse" if found.reverse_count else "forward"
         return either_way(
@@ -287,13 +293,6 @@ def _listed(pattern: Pattern) -> Pattern:
             f"nonzero{notes}. Use sparse=False, or sparse='auto', or give a pattern."
         )
     return pattern
-
-
-def _possible_mode(target: Node, source: Node, mode: str) -> str:
-    """The mode with one seed per element; between real and complex values the other needs two."""
-    if mode != "auto" or source.dtype.kind == target.dtype.kind:
-        return mode
-    return "reverse" if source.dtype.kind == "c" else "forward"
 
 
 def _prepared(
@@ -350,15 +349,15 @@ def _prepared(
 def _key(
     kind: str,
     window: Window,
-    asked: tuple[Node, Node, str, str | None],
+    request: tuple[Node, Node, str, str | None],
     given: Pattern | None,
     limits: Limits,
 ) -> Fact:
     recording = window.recording
-    contents = index_contents(window, *asked[:2])
+    contents = index_contents(window, *request[:2])
     return Fact(
         kind,
-        (*asked, None if given is None else given.digest),
+        (*request, None if given is None else given.digest),
         contents.digests,
         (limits, needs_graph(recording), *plan_settings(recording)),
     )

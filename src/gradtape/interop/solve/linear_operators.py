@@ -139,7 +139,9 @@ def linearize(f: Callable[..., object], *primals: object, has_aux: bool = False)
     `push.transpose(cotangent)` is the same derivative the other way, and
     `push.as_linear_operator()` is it for SciPy's iterative solvers.
     """
-    tape, sources, value, aux = recorded_at("linearize", f, primals, has_aux)
+    tape, sources, value, aux = recorded_at(
+        "linearize", f, primals, has_aux=has_aux, persistent=True
+    )
     push: Linearized[Any] = Linearized(tape, sources, value)
     return (value, push, aux) if has_aux else (value, push)
 
