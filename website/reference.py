@@ -19,6 +19,7 @@ import re
 import types
 from collections.abc import Iterator
 from functools import lru_cache
+from importlib import import_module
 from pathlib import Path
 
 import gradtape as gt
@@ -63,10 +64,15 @@ def homes() -> dict[str, str]:
     """The module from which gradtape imports each of its names, also those it imports later."""
     tree = ast.parse(Path(inspect.getfile(gt)).read_text("utf-8"))
     return {
-        alias.asname or alias.name: node.module or ""
+        own: node.module or ""
         for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
+        for own in (
+            import_module(node.module or "").__all__
+            if alias.name == "*"
+            else [alias.asname or alias.name]
+        )
     }
 
 

@@ -7,23 +7,7 @@ from math import e as e, inf as inf, nan as nan, pi as pi
 from gradtape import errors as errors, pytree as pytree
 from gradtape.argument_checks import check_exports as _check_exports
 from gradtape.caches import caches as caches
-from gradtape.dtypes import (
-    bool as bool,
-    complex64 as complex64,
-    complex128 as complex128,
-    default_dtype as default_dtype,
-    float32 as float32,
-    float64 as float64,
-    int8 as int8,
-    int16 as int16,
-    int32 as int32,
-    int64 as int64,
-    set_default_dtype as set_default_dtype,
-    uint8 as uint8,
-    uint16 as uint16,
-    uint32 as uint32,
-    uint64 as uint64,
-)
+from gradtape.dtypes import *
 from gradtape.interop import numpy_protocols as numpy_protocols
 from gradtape.ops.arrays.creation import (
     arange as arange,
@@ -225,28 +209,10 @@ from gradtape.runtime.flush import clear_plans as clear_plans
 from gradtape.runtime.tiers import wait_for_compiler as wait_for_compiler
 from gradtape.suggestions import missing_name as _missing_name
 from gradtape.tape.gradient_tape import GradientTape as GradientTape, gradients as gradients
-from gradtape.tensor.array_api import (
-    __array_namespace_info__ as __array_namespace_info__,
-    astype as astype,
-    can_cast as can_cast,
-    finfo as finfo,
-    iinfo as iinfo,
-    isdtype as isdtype,
-    result_type as result_type,
-)
-from gradtape.tensor.modes import (
-    deterministic as deterministic,
-    eager as eager,
-    is_deterministic as is_deterministic,
-)
+from gradtape.tensor.array_api import *
+from gradtape.tensor.modes import *
 from gradtape.tensor.row_sparse import RowSparse as RowSparse
-from gradtape.tensor.tensor import (
-    Tensor as Tensor,
-    asarray as asarray,
-    evaluate as evaluate,
-    from_dlpack as from_dlpack,
-    program_of as program_of,
-)
+from gradtape.tensor.tensor import *
 from gradtape.tensor.variable import Variable as Variable
 from gradtape.version import __version__ as __version__
 
@@ -403,32 +369,12 @@ if _typing.TYPE_CHECKING:
         save_any_except as save_any_except,
         save_only as save_only,
     )
-    from gradtape.tape.custom_derivatives import (
-        custom_gradient as custom_gradient,
-        custom_jvp as custom_jvp,
-        grad_pass_through as grad_pass_through,
-    )
+    from gradtape.tape.custom_derivatives import *
     from gradtape.tape.forward_accumulator import ForwardAccumulator as ForwardAccumulator
-    from gradtape.tape.grad_vjp_jvp import (
-        grad as grad,
-        jvp as jvp,
-        value_and_grad as value_and_grad,
-        vjp as vjp,
-    )
-    from gradtape.tape.jacobian_hessian import (
-        hessian as hessian,
-        hvp as hvp,
-        jacfwd as jacfwd,
-        jacobian as jacobian,
-        jacrev as jacrev,
-        vhp as vhp,
-    )
+    from gradtape.tape.grad_vjp_jvp import *
+    from gradtape.tape.jacobian_hessian import *
     from gradtape.tape.saved_for_backward import saved_for_backward as saved_for_backward
-    from gradtape.tape.sparsity_patterns import (
-        hessian_pattern as hessian_pattern,
-        sparsity_pattern as sparsity_pattern,
-        spy as spy,
-    )
+    from gradtape.tape.sparsity_patterns import *
     from gradtape.tools.debug_nans import debug_nans as debug_nans
     from gradtape.tools.plans_and_kernels import (
         kernels_of as kernels_of,
