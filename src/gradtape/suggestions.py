@@ -531,7 +531,7 @@ def missing_name(
         return f"{sentence} Use gt.{name}."
     if name in FOREIGN:
         return f"{sentence} Use {FOREIGN[name]}."
-    # `gradtape.ops` and its like are imported by the library only. An import statement asks for
+    # `gradtape.ops` and its like are imported by the library only. An import statement reads
     # the attribute before it looks in sys.modules, so this branch must stay cheap.
     if f"{path}.{name}" in sys.modules:
         return (

@@ -1,7 +1,7 @@
 """Functions that are sent to workers: pickled, with what they hold checked and named.
 
 An object that cannot be pickled is named in the error, and so is every Variable that a function
-reads from outside: a worker would have a copy, whose changes nobody sees.
+reads from outside: a worker would have a copy, whose changes are lost.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def send(name: str, thing: Any) -> Sent:
 
 
 def unpacked(sent: Sent) -> Any:
-    """A new copy of the object, which nobody else in this process holds."""
+    """A new copy of the object, which is not kept."""
     return pickle.loads(sent.data)
 
 

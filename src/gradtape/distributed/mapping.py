@@ -257,7 +257,9 @@ def _as_programs(
     if not isinstance(f, Function) and not is_traced:
         return items, f
     if not isinstance(items, (Sequence, np.ndarray)):
-        report.not_a_program = "the items are not a sequence, whose kinds can be looked at"
+        report.not_a_program = (
+            "the items are not a sequence, whose kinds are known before the first call"
+        )
         return items, f
     try:
         if takes_generator(f):

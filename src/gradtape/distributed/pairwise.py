@@ -1,8 +1,8 @@
 """Sums over shards in a fixed order: halves of halves, whichever worker holds which shard.
 
 The shards are the leaves of one binary tree. A worker that holds neighbouring shards sums the
-largest subtrees that lie among them, and whoever has all parts finishes the tree. The additions are
-the same for every number of workers, so the sums are equal to the last bit.
+largest subtrees that lie among them, and the process that has all parts finishes the tree. The
+additions are the same for every number of workers, so the sums are equal to the last bit.
 """
 
 from __future__ import annotations

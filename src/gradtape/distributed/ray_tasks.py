@@ -115,7 +115,7 @@ class RayTasks:
 
     def results(self, task: Any) -> tuple[TaskOutcome, Iterable[Any]]:
         """The outcome of a task that has ended, and the results of its items."""
-        self._metrics.tell()
+        self._metrics.update()
         references = self._results.pop(task)
         outcome: TaskOutcome = self._ray.get(task)
         return outcome, references if self._refs else map(self._ray.get, references)
@@ -126,4 +126,4 @@ class RayTasks:
             self._ray.cancel(task, force=False)
         actor, map_name = self._attempts
         self._report.note_retries(self._ray.get(actor.end.remote(map_name)), "tasks")
-        self._metrics.tell()
+        self._metrics.update()

@@ -182,7 +182,7 @@ class Replica:
     ) -> list[Any]:
         """Cost and losses; rows; and for each bucket the sums over the shards of this replica."""
         if step != self.position:
-            raise StaleStepError(f"step {step} asked of a replica at {self.position}")
+            raise StaleStepError(f"step {step} requested of a replica at {self.position}")
         assert self._layout is not None
         before, start = counters(), time.perf_counter()
         traced = 0
@@ -289,7 +289,7 @@ class Replica:
     def apply(self, step: int, count: int, buckets: int, gathered: bool, *parts: Any) -> Any:
         """Take the step: from the notes of all workers, then sums or pieces of every bucket."""
         if step != self.position:
-            raise StaleStepError(f"update {step} asked of a replica at {self.position}")
+            raise StaleStepError(f"update {step} requested of a replica at {self.position}")
         assert self._layout is not None
         start = time.perf_counter()
         workers = (len(parts) // (1 + buckets)) if gathered else len(parts) - buckets

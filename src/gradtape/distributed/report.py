@@ -130,7 +130,7 @@ class RayMetrics:
 
     def __init__(self, ray_metrics: Any, report: Report) -> None:
         self._report = report
-        self._told = dict.fromkeys(SHOWN, 0.0)
+        self._reported = dict.fromkeys(SHOWN, 0.0)
         self._counters = {
             name: ray_metrics.Counter(
                 f"gradtape_{name}", f"{name} of gradtape's {report.name}", ("computation",)
@@ -138,10 +138,10 @@ class RayMetrics:
             for name in SHOWN
         }
 
-    def tell(self) -> None:
-        """Tell Ray by how much each counter has grown."""
+    def update(self) -> None:
+        """Add the growth of each counter to Ray's metrics."""
         for name, counter in self._counters.items():
             now = float(getattr(self._report, name))
-            if now > self._told[name]:
-                counter.inc(now - self._told[name], {"computation": self._report.name})
-                self._told[name] = now
+            if now > self._reported[name]:
+                counter.inc(now - self._reported[name], {"computation": self._report.name})
+                self._reported[name] = now

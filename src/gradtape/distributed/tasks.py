@@ -1,4 +1,4 @@
-"""Tasks: what a worker runs. One call computes some items of a map and tells what it cost."""
+"""Tasks: what a worker runs. One call computes some items of a map and measures the cost."""
 
 from __future__ import annotations
 

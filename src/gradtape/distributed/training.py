@@ -284,7 +284,7 @@ class DataParallel:
         if self._options.checkpoints is not None and self._options.checkpoints.is_due(self.steps):
             self.sync()
             self._options.checkpoints.save(self.steps, self._tree())
-        self._metrics.tell()
+        self._metrics.update()
         return loss
 
     def _attempt(self, shards: Sequence[Shard]) -> float:
@@ -442,7 +442,7 @@ class DataParallel:
         for group in self._groups:
             self._ray.util.remove_placement_group(group)
         self._groups = []
-        self._metrics.tell()
+        self._metrics.update()
 
     def __enter__(self) -> DataParallel:
         return self

@@ -249,8 +249,8 @@ class Adam(Optimizer):
 class AdamW(Adam):
     """Adam with decoupled weight decay (Loshchilov and Hutter 2019), 0.004 by default as in Keras.
 
-    Before the update of Adam, `w -= learning_rate * weight_decay * w`. The gradient knows nothing
-    of it. `exclude_from_weight_decay` spares variables such as biases.
+    Before the update of Adam, `w -= learning_rate * weight_decay * w`. The gradient does not
+    contain it. `exclude_from_weight_decay` spares variables such as biases.
 
     >>> w = gt.Variable(1.0)
     >>> optimizer = gt.optimizers.AdamW(learning_rate=0.1, weight_decay=0.5)

@@ -159,7 +159,7 @@ def debug_nans(infinities: bool = True) -> Iterator[None]:
 
 
 class _Watch:
-    """Computes every op when it is recorded, checks its value, and knows the user's line."""
+    """Computes every op when it is recorded, checks its value, and notes the user's line."""
 
     def __init__(self, infinities: bool) -> None:
         self.infinities = infinities

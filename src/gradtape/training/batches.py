@@ -156,7 +156,7 @@ class Stream:
     took_all = Batches.took_all
 
     def count_of(self, batch: Any) -> int:
-        """The number of examples in a batch, if it tells."""
+        """The number of examples in a batch: the length of its first array, or 1."""
         leaves = pytree.flatten(batch)[0]
         shape: Any = getattr(leaves[0], "shape", ()) if leaves else ()
         return int(shape[0]) if len(shape) else 1

@@ -39,7 +39,7 @@ class EarlyStopping:
 
 
 class BestEpoch:
-    """The best epoch so far. It is saved with checkpoints, so that a resumed run knows it."""
+    """The best epoch so far. It is saved with checkpoints, so that a resumed run has it."""
 
     def __init__(self, rule: EarlyStopping | None, state: Any) -> None:
         self.rule, self.state = rule, state

@@ -139,7 +139,7 @@ def _call(step: Callable[..., Any], batch: Any) -> Any:
 
 
 class _BatchMeans:
-    """Numbers of an epoch's batches, weighted by their examples; tensors are looked at late."""
+    """Numbers of an epoch's batches, weighted by their examples; tensors are read late."""
 
     def __init__(self) -> None:
         self.values: dict[str, list[Any]] = {}

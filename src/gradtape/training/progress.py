@@ -17,7 +17,7 @@ class Epochs:
         self._bar: Progress | None = None
         self._title = ""
         # "auto" has no bar where nothing is a terminal, but lines: a log wants to know the losses.
-        # Where the process or the caller wants no progress, or is told by calls, there are none.
+        # Where the process or the caller wants no progress, or gets calls, there are none.
         style = progress_style(True if self._choice == "auto" else self._choice)
         self._lines = style in ("rich", "plain")
 

@@ -38,7 +38,7 @@ OPTIONAL = {
 
 
 class Check(NamedTuple):
-    """One thing that was looked at. A state is ok, slower, or wrong."""
+    """One check. A state is ok, slower, or wrong."""
 
     what: str
     state: str

@@ -2,7 +2,7 @@
 
 A finding names a fault that the profile has seen in the act, not a rule of thumb: the gain is made
 from times of this run, in which all calls count as steady ones (`steady`), so that it does not
-depend on when the compiler was done. Gains below `LEAST` of the wall time are not told.
+depend on when the compiler was done. Gains below `LEAST` of the wall time are left out.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gradtape.tools.profiler.steady import typical, whole_loop
 if TYPE_CHECKING:
     from gradtape.tools.profiler.measured import Findings
 
-# The least gain that is told, as a share of the wall time.
+# The least gain that is listed, as a share of the wall time.
 LEAST = 0.01
 # Reads at one line, or gradients of one recording, that look like a loop.
 LOOP = 16
@@ -49,7 +49,7 @@ class Advice:
 
 def advice(found: Findings) -> list[Advice]:
     """All findings, the largest gain first."""
-    told: list[Advice] = []
+    findings: list[Advice] = []
     for look in (
         computed_again,
         never_read,
@@ -61,19 +61,19 @@ def advice(found: Findings) -> list[Advice]:
         stops_fusion,
         threads_do_not_pay,
     ):
-        told += look(found)
-    told = _together(told)
-    told = [each for each in told if each.seconds >= LEAST * found.wall]
-    return sorted(told, key=lambda each: -each.seconds)
+        findings += look(found)
+    findings = _together(findings)
+    findings = [each for each in findings if each.seconds >= LEAST * found.wall]
+    return sorted(findings, key=lambda each: -each.seconds)
 
 
-def _together(told: list[Advice]) -> list[Advice]:
+def _together(findings: list[Advice]) -> list[Advice]:
     """One finding of a kind for a line: a plan runs in NumPy at first, then compiled.
 
     The sentence is that of the larger gain.
     """
     found: dict[tuple[str, SourcePlace | None], Advice] = {}
-    for each in told:
+    for each in findings:
         key = each.kind, each.place
         other = found.get(key)
         if other is not None:
@@ -175,7 +175,7 @@ def _changing_inputs(plan: PlanRecord) -> set[Node] | None:
 
 
 def never_read(found: Findings) -> Iterator[Advice]:
-    """A derivative by something that is watched is computed, and nobody reads it."""
+    """A derivative by something that is watched is computed and never read."""
     for plan in found.plans:
         binding, program = plan.binding, plan.program
         if binding is None or program is None or not binding.given or plan.runs < 3:
@@ -200,7 +200,7 @@ def never_read(found: Findings) -> Iterator[Advice]:
         what = "A gradient" if backward else "A value"
         yield Advice(
             "never read",
-            f"{what} ({sizes}) is computed in each of {plan.runs} runs and nobody reads it.",
+            f"{what} ({sizes}) is computed in each of {plan.runs} runs and never read.",
             "Ask for derivatives only by what you update, and do not keep the others alive."
             if backward
             else "Drop it before the others are read, or do not compute it.",
@@ -211,7 +211,7 @@ def never_read(found: Findings) -> Iterator[Advice]:
 
 
 def _asking_place(found: Findings, plan: PlanRecord) -> SourcePlace | None:
-    """The line that asked for the gradients, if there is one; else the plan's."""
+    """The line that requested the gradients, if there is one; else the plan's."""
     nodes = set() if plan.binding is None else set(plan.binding.program.nodes)
     for place, asking in found.measured.collector.askings.items():
         if not nodes.isdisjoint(asking.targets):

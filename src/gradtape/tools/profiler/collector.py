@@ -1,7 +1,7 @@
 """The collector: what happens while a profile runs, counted by line and by plan.
 
-It is told by `runtime/probe.py`. Everything is added up: its size depends on how many lines and
-plans a program has, and not on how long it runs.
+Its events come from `runtime/probe.py`. Everything is added up: its size depends on the number of
+lines and plans of a program, and not on how long it runs.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Reading:
 
 @dataclass
 class Asking:
-    """Gradients that one line of the user's has asked for."""
+    """Gradients that one line of the user's has requested."""
 
     count: int = 0
     built: int = 0
@@ -63,7 +63,7 @@ class Asking:
     recording: int = 0
     here: int = 0
     scalars: bool = True
-    # Some of the targets, by which plans find the line that asked.
+    # Some of the targets, by which plans find the line of the request.
     targets: set[Node] = field(default_factory=set)
 
 
@@ -81,16 +81,16 @@ class ObservedPlan:
     changed: set[int] = field(default_factory=set)
     compared: int = 0
     inputs: list[Any] | None = None
-    # Outputs of the last run; how often each output was given, and how often nobody read it.
+    # Outputs of the last run; how often each output was given, and how often it was never read.
     outputs: list[tuple[int, Value]] = field(default_factory=list)
     given: dict[int, int] = field(default_factory=dict)
     unread: dict[int, int] = field(default_factory=dict)
-    # Cycles of the plan when it was last asked, and the instructions that count them.
+    # Cycles of the plan at the last call of `new_cycles`, and the instructions that count them.
     _cycles: int = 0
     _stream: Any = None
 
     def new_cycles(self) -> int:
-        """The cycles that native code has spent on the plan since the last question."""
+        """The cycles that native code has spent on the plan since the last call."""
         stream = self._stream
         if stream is None:
             compiled = self.plan.compiled
@@ -222,9 +222,9 @@ class Collector:
         held: Sequence[Any],
         results: Mapping[Node, Any],
     ) -> None:
-        """Compare the inputs of a run with those before, and see which outputs nobody has read."""
+        """Compare the inputs of a run with those before, and find outputs that were never read."""
         if not binding.compiled and binding.plan.compiled is not None:
-            # Only of compiled runs is it known who reads what: these are looked at anew.
+            # Reads are known of compiled runs only: the comparison starts again with these.
             binding.compiled, binding.runs = True, 0
         binding.runs += 1
         if binding.runs > COMPARED_RUNS:
@@ -249,7 +249,7 @@ class Collector:
             binding.outputs = [
                 (number[id(value.content)], value)
                 for value in values.values()
-                # An array that NumPy has made does not tell when it is read.
+                # An array that NumPy has made has no record of its reads.
                 if id(value.content) in number and not isinstance(value.content, np.ndarray)
             ]
             self._watched.update(id(value.content) for _, value in binding.outputs)
@@ -262,7 +262,7 @@ class Collector:
             seen = id(value.content) in self._viewed
             self._viewed.discard(id(value.content))
             self._watched.discard(id(value.content))
-            # One reference here, one as the argument: nobody else holds it.
+            # One reference here, one as the argument: there is no other holder.
             alone = sys.getrefcount(value) <= 2
             if not alone:
                 continue
@@ -328,7 +328,7 @@ class Collector:
     # Derivatives and functions.
 
     def derived(self, recording: Any, targets: Sequence[Node], begin: int, found: bool) -> None:
-        """A gradient was asked for."""
+        """A gradient was requested."""
         place = user_place()
         asking = self.askings[place]
         asking.count += 1
@@ -385,9 +385,9 @@ def _place_of(node: Node) -> SourcePlace | None:
 
 def _why(recording: Any, node: Node) -> str:
     if node in recording.values.saved:
-        return "it was asked to be saved"
+        return "it is saved on request"
     if node in recording.targets:
-        return "it is a loss whose gradient was asked for"
+        return "it is a loss whose gradient was requested"
     if is_expensive(node):
         return "it is expensive to compute again"
-    return "somebody holds it"
+    return "the program still refers to it"

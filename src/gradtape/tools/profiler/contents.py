@@ -35,7 +35,7 @@ def contents(measured: Measured) -> dict[str, Any]:
     readings = measured.collector.readings
     lines = _lines(measured, groups, sampled, readings)
     limits = machine_limits()
-    told = advice.advice(_findings(measured, plans, sampled, functions, limits))
+    found_advice = advice.advice(_findings(measured, plans, sampled, functions, limits))
     began = measured.collector.began
     title = measured.title or (str(measured.place) if measured.place else "a profile")
     longest = sorted(groups, key=lambda group: -group.seconds)[: tables.MOST_GROUPS]
@@ -47,7 +47,7 @@ def contents(measured: Measured) -> dict[str, Any]:
         "wall_seconds": wall,
         "cpu_seconds": measured.after.cpu - measured.before.cpu,
         "machine": tables.machine(limits),
-        "advice": [tables.advice_row(each, wall) for each in told],
+        "advice": [tables.advice_row(each, wall) for each in found_advice],
         "phases": [
             {"name": name, "seconds": seconds, "what": phases.WHAT[name]}
             for name, seconds in spent.items()

@@ -92,7 +92,7 @@ class PlanRecord:
 
     @property
     def place(self) -> SourcePlace | None:
-        """The line that asked for the plan first, or the function that it belongs to."""
+        """The line whose flush made the plan, or the function that it belongs to."""
         if self.owner_place is not None or self.binding is None:
             return self.owner_place
         return self.binding.place

@@ -171,7 +171,7 @@ def profile(title: str = "") -> Profile:
     >>> p.data["counters"]["derivatives_built"]
     1
 
-    It tells which fused loop and library call took how long, with the line that recorded it,
+    It lists the time of each fused loop and library call, with the line that recorded it,
     beside what the machine could do; where Python, recording and compiling took time; what tapes
     keep; and advice with the measured gain. While nothing is profiled this costs nothing.
     """

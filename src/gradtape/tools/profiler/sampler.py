@@ -1,4 +1,4 @@
-"""The sampler: which line Python is in, looked at by a timer, and memory over time.
+"""The sampler: the line that Python runs, read at every tick of a timer, and memory over time.
 
 The timer counts processor time (`SIGPROF`), and CPython calls the handler in the main thread
 between two instructions of Python, so a look costs a few microseconds and nothing in between. A
@@ -73,7 +73,7 @@ class Sampler:
         if not main or not hasattr(signal, "setitimer"):
             return
         if signal.getsignal(signal.SIGPROF) not in (signal.SIG_DFL, signal.SIG_IGN, None):
-            return  # somebody else looks
+            return  # another profiler uses this signal
         self._before = signal.signal(signal.SIGPROF, self._look)
         signal.setitimer(signal.ITIMER_PROF, SAMPLE_PERIOD, SAMPLE_PERIOD)
         self.is_looking = True

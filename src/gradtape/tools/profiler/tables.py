@@ -253,7 +253,7 @@ def timeline(measured: Measured, plans: Sequence[PlanRecord], began: int) -> dic
 
 
 def jacobians(measured: Measured) -> list[dict[str, Any]]:
-    """A row for each pattern that one line asks for, though it was prepared more than once."""
+    """A row for each pattern of one line, also if it was prepared more than once."""
     found: dict[tuple[object, ...], dict[str, Any]] = {}
     for coloured, count, place in measured.collector.colourings.values():
         row = _jacobian(coloured, count, place)

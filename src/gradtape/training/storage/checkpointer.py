@@ -119,7 +119,7 @@ class Checkpointer:
         return step % self.every == 0
 
     def save(self, step: Count, tree: Any, force: bool = False) -> bool:
-        """Begin to write a checkpoint if the step is due or `force` is set; tell whether it is."""
+        """Begin to write a checkpoint if the step is due or `force` is set; returns whether so."""
         if not (force or step % self.every == 0):
             self._raise_error()
             return False
@@ -168,7 +168,7 @@ class Checkpointer:
         ) from writing.error
 
     def _delete_unfinished(self) -> None:
-        """Remove what killed processes left. The folder is locked, so nobody is writing them."""
+        """Remove what killed processes left. The folder is locked, so no process writes them."""
         for path in self.directory.glob(f".checkpoint-*{files.UNFINISHED}"):
             shutil.rmtree(path, ignore_errors=True)
 
@@ -225,7 +225,7 @@ class Checkpointer:
         """The newest checkpoint that is whole, or that of a step; None if there is none.
 
         With `into`, the objects of that tree take the values, as in `gt.load`. A damaged
-        checkpoint is passed over with a warning, unless it is the one asked for.
+        checkpoint is passed over with a warning, unless it is that of `step`.
         """
         with self._lock:
             self.wait()

@@ -10,7 +10,7 @@ from pathlib import Path
 from gradtape.errors import CheckpointError
 from gradtape.libraries import new_lock
 
-# A lock of the system is a process's as a whole, so locks of this process are told apart here.
+# A lock of the system is a process's as a whole, so locks of this process are distinguished here.
 _held: weakref.WeakValueDictionary[str, FolderLock] = weakref.WeakValueDictionary()
 _guard = new_lock()
 
