@@ -8,13 +8,13 @@ from typing import Any
 import gradtape as gt
 from gradtape import Tensor
 from gradtape.errors import ShapeError
-from gradtape.libraries import as_count, check_exports
+from gradtape.libraries import check_exports
 from gradtape.nn import activations, initializers
 from gradtape.nn.activations import ActivationLike
 from gradtape.nn.initializers import InitializerLike
 from gradtape.nn.layers import project
-from gradtape.nn.module import Layer, words
-from gradtape.typing import Count, DTypeLike, TensorLike
+from gradtape.nn.module import Layer
+from gradtape.typing import Count, DTypeLike, Size, TensorLike
 
 __all__ = ["GRUCell", "LSTMCell", "RNNCell"]
 
@@ -33,10 +33,11 @@ class Cell(Layer):
     # How many vectors of length `units` the state has, and the gates.
     states = 1
     gates = 1
+    shown = ("units", "activation")
 
     def __init__(
         self,
-        units: int,
+        units: Size,
         activation: ActivationLike = "tanh",
         use_bias: bool = True,
         kernel_initializer: InitializerLike = "glorot_uniform",
@@ -47,7 +48,7 @@ class Cell(Layer):
         name: str | None = None,
     ) -> None:
         super().__init__(name, dtype)
-        self.units = as_count(f"{type(self).__name__}: units", units, least=1)
+        self.units = int(units)
         self.activation = activations.get(activation) or activations.linear
         self.use_bias = bool(use_bias)
         self.kernel_initializer = kernel_initializer
@@ -108,10 +109,6 @@ class Cell(Layer):
         output, new = self.step(self.project(x), self.as_state(state, x.shape[0]))
         return output, list(new)
 
-    def describe(self) -> str:
-        """The arguments that `repr` shows."""
-        return words(units=self.units, activation=self.activation)
-
 
 class RNNCell(Cell):
     """A step of the simplest recurrent network: h = activation(x @ kernel + h @ recurrent + bias).
@@ -150,7 +147,7 @@ class LSTMCell(Cell):
 
     def __init__(
         self,
-        units: int,
+        units: Size,
         activation: ActivationLike = "tanh",
         recurrent_activation: ActivationLike = "sigmoid",
         use_bias: bool = True,
@@ -215,7 +212,7 @@ class GRUCell(Cell):
 
     def __init__(
         self,
-        units: int,
+        units: Size,
         activation: ActivationLike = "tanh",
         recurrent_activation: ActivationLike = "sigmoid",
         use_bias: bool = True,

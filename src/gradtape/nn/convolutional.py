@@ -12,7 +12,7 @@ from gradtape.libraries import as_count, check_exports
 from gradtape.nn import activations
 from gradtape.nn.activations import ActivationLike
 from gradtape.nn.initializers import InitializerLike
-from gradtape.nn.module import Layer, words
+from gradtape.nn.module import Layer
 from gradtape.typing import DTypeLike, Size, Sizes
 
 __all__ = [
@@ -54,6 +54,8 @@ class _Spatial(Layer):
 
 
 class _Conv(_Spatial):
+    shown = ("filters", "kernel_size", "strides", "padding", "activation")
+
     def __init__(
         self,
         filters: Size,
@@ -72,11 +74,11 @@ class _Conv(_Spatial):
     ) -> None:
         super().__init__(name, dtype)
         own = type(self).__name__
-        self.filters = as_count(f"{own}: filters", filters, least=1)
+        self.filters = int(filters)
         self.kernel_size = _per_axis(f"{own}: kernel_size", kernel_size, self.spatial)
         self.strides = _per_axis(f"{own}: strides", strides, self.spatial)
         self.dilation_rate = _per_axis(f"{own}: dilation_rate", dilation_rate, self.spatial)
-        self.padding, self.groups = padding, as_count(f"{own}: groups", groups, least=1)
+        self.padding, self.groups = padding, int(groups)
         self.activation = activations.get(activation)
         self.use_bias = bool(use_bias)
         self.kernel_initializer = kernel_initializer
@@ -111,16 +113,6 @@ class _Conv(_Spatial):
         )
         y = y if self.bias is None else y + self.bias
         return y if self.activation is None else self.activation(y)
-
-    def describe(self) -> str:
-        """The arguments that `repr` shows."""
-        return words(
-            filters=self.filters,
-            kernel_size=self.kernel_size,
-            strides=self.strides,
-            padding=self.padding,
-            activation=self.activation,
-        )
 
 
 class Conv1D(_Conv):
@@ -160,6 +152,8 @@ class Conv3D(_Conv):
 
 
 class _Pool(_Spatial):
+    shown = ("pool_size", "strides", "padding")
+
     def __init__(
         self,
         pool_size: Sizes = 2,
@@ -174,10 +168,6 @@ class _Pool(_Spatial):
         steps = self.pool_size if strides is None else strides
         self.strides = _per_axis(f"{own}: strides", steps, self.spatial)
         self.padding = padding
-
-    def describe(self) -> str:
-        """The arguments that `repr` shows."""
-        return words(pool_size=self.pool_size, strides=self.strides, padding=self.padding)
 
 
 class _MaxPool(_Pool):

@@ -63,6 +63,14 @@ def _draw(seed: Seed, kind: str, shape: Sequence[int], dtype: DTypeLike | None, 
     return getattr(source, kind)(shape, dtype=dtype, **more)
 
 
+def _drawn(seed: Seed, kind: str, **more: Any) -> Initializer:
+    @checked
+    def initializer(shape: Sequence[int], dtype: DTypeLike | None = None) -> Any:
+        return _draw(seed, kind, shape, dtype, **more)
+
+    return initializer
+
+
 Factory = TypeVar("Factory", bound=Callable[..., Initializer])
 
 
@@ -134,12 +142,7 @@ def uniform(minval: float = -0.05, maxval: float = 0.05, seed: Seed = None) -> I
     >>> bool(gt.all(gt.abs(gt.nn.initializers.uniform(seed=0)((100,))) <= 0.05))
     True
     """
-
-    @checked
-    def initializer(shape: Sequence[int], dtype: DTypeLike | None = None) -> Tensor:
-        return _draw(seed, "uniform", shape, dtype, low=minval, high=maxval)
-
-    return initializer
+    return _drawn(seed, "uniform", low=minval, high=maxval)
 
 
 @_noted
@@ -149,12 +152,7 @@ def normal(mean: float = 0.0, stddev: NonNegative = 0.05, seed: Seed = None) -> 
     >>> gt.nn.initializers.normal(seed=0)((2, 3)).shape
     (2, 3)
     """
-
-    @checked
-    def initializer(shape: Sequence[int], dtype: DTypeLike | None = None) -> Tensor:
-        return _draw(seed, "normal", shape, dtype, loc=mean, scale=stddev)
-
-    return initializer
+    return _drawn(seed, "normal", loc=mean, scale=stddev)
 
 
 @_noted
@@ -166,12 +164,7 @@ def truncated_normal(
     >>> bool(gt.all(gt.abs(gt.nn.initializers.truncated_normal(seed=0)((100,))) <= 0.1))
     True
     """
-
-    @checked
-    def initializer(shape: Sequence[int], dtype: DTypeLike | None = None) -> Tensor:
-        return _draw(seed, "truncated_normal", shape, dtype, loc=mean, scale=stddev)
-
-    return initializer
+    return _drawn(seed, "truncated_normal", loc=mean, scale=stddev)
 
 
 def _fans(shape: Sequence[int]) -> tuple[float, float]:

@@ -9,11 +9,11 @@ from typing import Any
 import gradtape as gt
 from gradtape import Tensor, Variable, random
 from gradtape.errors import ShapeError
-from gradtape.libraries import as_count, broadcast_shapes, check_exports, normalize_axes
+from gradtape.libraries import broadcast_shapes, check_exports, normalize_axes
 from gradtape.nn import activations
 from gradtape.nn.activations import ActivationLike
 from gradtape.nn.initializers import InitializerLike, Seed
-from gradtape.nn.module import Layer, Module, words
+from gradtape.nn.module import Layer, Module
 from gradtape.typing import Axes, DTypeLike, NonNegative, Size, TensorLike
 
 __all__ = ["Dense", "Dropout", "Embedding", "LayerNorm", "Sequential"]
@@ -31,6 +31,8 @@ class Dense(Layer):
     The variables are made at the first call, or at once if `in_features` is given.
     """
 
+    shown = ("units", "activation", "use_bias")
+
     def __init__(
         self,
         units: Size,
@@ -44,7 +46,7 @@ class Dense(Layer):
         name: str | None = None,
     ) -> None:
         super().__init__(name, dtype)
-        self.units = as_count(f"{type(self).__name__}: units", units, least=1)
+        self.units = int(units)
         self.activation = activations.get(activation)
         self.use_bias = bool(use_bias)
         self.kernel_initializer = kernel_initializer
@@ -69,10 +71,6 @@ class Dense(Layer):
         y = project(self.name, x, self.kernel)
         y = y if self.bias is None else y + self.bias
         return y if self.activation is None else self.activation(y)
-
-    def describe(self) -> str:
-        """The arguments that `repr` shows."""
-        return words(units=self.units, activation=self.activation, use_bias=self.use_bias)
 
 
 def project(name: str, x: Tensor, kernel: Variable | Tensor) -> Tensor:
@@ -100,6 +98,8 @@ class LayerNorm(Layer):
 
     Epsilon is 0.001 by default, as in Keras' LayerNormalization.
     """
+
+    shown = ("axis", "epsilon")
 
     def __init__(
         self,
@@ -135,10 +135,6 @@ class LayerNorm(Layer):
         axes = normalize_axes("LayerNorm", self.axis, x.ndim)
         return normalized(x, axes, self.epsilon, self.gamma, self.beta)
 
-    def describe(self) -> str:
-        """The arguments that `repr` shows."""
-        return words(axis=self.axis, epsilon=self.epsilon)
-
 
 def normalized(
     x: Tensor, axes: tuple[int, ...], epsilon: NonNegative, gamma: Parameter, beta: Parameter
@@ -162,6 +158,8 @@ class Embedding(Layer):
     The gradient of the table is row-sparse, and optimisers apply it so.
     """
 
+    shown = ("input_dim", "output_dim")
+
     def __init__(
         self,
         input_dim: Size,
@@ -172,8 +170,8 @@ class Embedding(Layer):
         name: str | None = None,
     ) -> None:
         super().__init__(name, gt.default_dtype() if dtype is None else dtype)
-        self.input_dim = as_count("Embedding: input_dim", input_dim, least=1)
-        self.output_dim = as_count("Embedding: output_dim", output_dim, least=1)
+        self.input_dim = int(input_dim)
+        self.output_dim = int(output_dim)
         self.embeddings = self.add_variable(
             "embeddings", (self.input_dim, self.output_dim), embeddings_initializer
         )
@@ -186,10 +184,6 @@ class Embedding(Layer):
     def call(self, indices: Tensor) -> Tensor:
         """The same for a tensor of integers."""
         return gt.take(self.embeddings, indices, axis=0)
-
-    def describe(self) -> str:
-        """The arguments that `repr` shows."""
-        return words(input_dim=self.input_dim, output_dim=self.output_dim)
 
 
 class Dropout(Layer):
@@ -205,6 +199,8 @@ class Dropout(Layer):
     fall together. Without a seed the numbers come from the stream of `gt.random`; `seed` may
     also be a `Generator`.
     """
+
+    shown = ("rate",)
 
     def __init__(
         self,
@@ -239,10 +235,6 @@ class Dropout(Layer):
         kept = gt.greater_equal(draw.uniform(shape, dtype="float32"), self.rate)
         growth = 1.0 / (1.0 - self.rate) if self.rate < 1.0 else 0.0
         return x * (gt.cast(kept, x.dtype) * growth)
-
-    def describe(self) -> str:
-        """The arguments that `repr` shows."""
-        return words(rate=self.rate)
 
 
 class Sequential(Module):

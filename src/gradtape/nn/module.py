@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import gradtape as gt
 from gradtape import Tensor, Variable, storage
@@ -38,7 +38,7 @@ class Module(TellsChanges, Displayed):
     >>> [name for name, _ in line.named_parameters()]
     ['slope', 'offset']
 
-    Calling a module calls its `call`. Attributes are searched when somebody asks, so variables can
+    Calling a module calls its `call`. Attributes are searched at each request, so variables can
     be made at any time. A variable or module that several attributes reach counts once, under its
     first name. A deep
     copy has variables of its own.
@@ -346,22 +346,20 @@ class Layer(Module):
             return x
         return gt.cast(x, self.dtype)
 
+    # Names of the attributes that `repr` shows, if not the name of the layer.
+    shown: ClassVar[tuple[str, ...]] = ()
+
     def describe(self) -> str:
-        """The arguments that `repr` shows."""
-        return f"name={self.name!r}"
+        """The arguments that `repr` shows; a function by its name."""
+        values = {name: getattr(self, name) for name in self.shown}
+        shown = {name: getattr(value, "__name__", value) for name, value in values.items()}
+        return ", ".join(f"{n}={v!s}" for n, v in shown.items()) or f"name={self.name!r}"
 
 
 def _unique(name: str) -> str:
     number = _counts[name]
     _counts[name] += 1
     return f"{name}_{number}" if number else name
-
-
-def words(**arguments: Any) -> str:
-    """Arguments as `repr` shows them; a function by its name."""
-    return ", ".join(
-        f"{name}={getattr(value, '__name__', value)!s}" for name, value in arguments.items()
-    )
 
 
 explain_attributes(Module)

@@ -7,9 +7,9 @@ from typing import Any
 import gradtape as gt
 from gradtape import Tensor
 from gradtape.errors import AxisError, ShapeError
-from gradtape.libraries import as_count, check_exports
+from gradtape.libraries import check_exports
 from gradtape.nn.initializers import InitializerLike
-from gradtape.nn.module import Layer, words
+from gradtape.nn.module import Layer
 from gradtape.typing import DTypeLike, NonNegative, Probability, Size
 
 __all__ = ["BatchNorm", "GroupNorm"]
@@ -50,6 +50,8 @@ class BatchNorm(_Normalizer):
     towards them: `moving = momentum * moving + (1 - momentum) * moment`. After `model.eval()` it
     uses these.
     """
+
+    shown = ("axis", "momentum", "epsilon")
 
     def __init__(
         self,
@@ -99,10 +101,6 @@ class BatchNorm(_Normalizer):
         scale = gt.reshape(gt.rsqrt(variance + self.epsilon), shape)
         return self.scaled((x - gt.reshape(mean, shape)) * scale, shape)
 
-    def describe(self) -> str:
-        """The arguments that `repr` shows."""
-        return words(axis=self.axis, momentum=self.momentum, epsilon=self.epsilon)
-
 
 class GroupNorm(_Normalizer):
     """Groups of channels with mean 0 and variance 1, example by example.
@@ -113,6 +111,8 @@ class GroupNorm(_Normalizer):
 
     Channels are the last axis. One group for each channel is instance normalisation.
     """
+
+    shown = ("groups", "epsilon")
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class GroupNorm(_Normalizer):
         name: str | None = None,
     ) -> None:
         super().__init__(name, dtype)
-        self.groups = as_count("GroupNorm: groups", groups, least=1)
+        self.groups = int(groups)
         self.epsilon = float(epsilon)
         self.center, self.scale = bool(center), bool(scale)
         self.beta_initializer, self.gamma_initializer = beta_initializer, gamma_initializer
@@ -149,10 +149,6 @@ class GroupNorm(_Normalizer):
         variance = gt.mean(gt.square(distance), axis=axes, keepdims=True)
         normal = gt.reshape(distance * gt.rsqrt(variance + self.epsilon), x.shape)
         return self.scaled(normal, x.shape[-1:])
-
-    def describe(self) -> str:
-        """The arguments that `repr` shows."""
-        return words(groups=self.groups, epsilon=self.epsilon)
 
 
 check_exports(globals(), __all__)

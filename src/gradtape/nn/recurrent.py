@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import gradtape as gt
@@ -10,7 +11,7 @@ from gradtape import Tensor
 from gradtape.errors import ShapeError
 from gradtape.libraries import check_exports
 from gradtape.nn.cells import Cell, CellState, GRUCell, LSTMCell, RNNCell, StateLike
-from gradtape.nn.module import Layer, words
+from gradtape.nn.module import Layer
 from gradtape.typing import DTypeLike, TensorLike
 
 __all__ = ["Bidirectional", "GRU", "LSTM", "RNN"]
@@ -77,6 +78,7 @@ class RNN(Layer):
     """
 
     cell_class: type[Cell] = RNNCell
+    shown = ("return_sequences", "return_state")
 
     def __init__(
         self,
@@ -117,7 +119,7 @@ class RNN(Layer):
     def call(
         self, x: Tensor, initial_state: StateLike = None, mask: TensorLike | None = None
     ) -> Tensor | tuple[Tensor, ...]:
-        """The last output or all, and the last state if it was asked for."""
+        """The last output or all, and with `return_state` the last state."""
         time = 0 if self.time_major else 1
         if x.ndim != 3 or not x.shape[time]:
             axes = "(time, batch, features)" if self.time_major else "(batch, time, features)"
@@ -148,10 +150,6 @@ class RNN(Layer):
         mask = mask if mask.dtype.kind == "b" else gt.cast(mask, gt.bool)
         return mask if self.time_major else gt.moveaxis(mask, 0, 1)
 
-    def describe(self) -> str:
-        """The arguments that `repr` shows."""
-        return words(return_sequences=self.return_sequences, return_state=self.return_state)
-
 
 class LSTM(RNN):
     """An `LSTMCell` taken over the steps of inputs of shape (batch, time, features).
@@ -181,7 +179,20 @@ class GRU(RNN):
     cell_class = GRUCell
 
 
-MODES = ("concat", "sum", "mul", "ave", None)
+# The outputs of both directions as one, or both.
+MERGED: dict[str | None, Callable[[Tensor, Tensor], Any]] = {
+    "concat": lambda one, two: gt.concat([one, two], axis=-1),
+    "sum": lambda one, two: one + two,
+    "mul": lambda one, two: one * two,
+    "ave": lambda one, two: (one + two) / 2.0,
+    None: lambda one, two: (one, two),
+}
+
+
+def check_mode(mode: object) -> None:
+    """Raise an error unless outputs can be merged so."""
+    if mode not in MERGED:
+        raise ValueError(f"Bidirectional: merge_mode={mode!r} is unknown. Use one of {(*MERGED,)}.")
 
 
 class Bidirectional(Layer):
@@ -194,6 +205,8 @@ class Bidirectional(Layer):
     >>> layer(np.ones((2, 5, 3))).shape
     (2, 5, 8)
     """
+
+    shown = ("merge_mode",)
 
     def __init__(
         self,
@@ -224,7 +237,7 @@ class Bidirectional(Layer):
             layer.ensure_built(input_shape, self.dtype)
 
     def call(self, x: Tensor, initial_state: Any = None, mask: TensorLike | None = None) -> Any:
-        """The merged outputs, and the last states of both if they were asked for."""
+        """The merged outputs, and with `return_state` the last states of both."""
         first, second = self.forward_layer, self.backward_layer
         starts: tuple[Any, Any] = (None, None)
         if initial_state is not None:
@@ -238,14 +251,10 @@ class Bidirectional(Layer):
             states = (*ones, *twos)
         if first.return_sequences:
             two = gt.flip(two, axis=0 if first.time_major else 1)
-        found = merged(self.merge_mode, one, two)
+        found = MERGED[self.merge_mode](one, two)
         if not states:
             return found
         return (*(found if self.merge_mode is None else (found,)), *states)
-
-    def describe(self) -> str:
-        """The arguments that `repr` shows."""
-        return words(merge_mode=self.merge_mode)
 
 
 def _reversed(layer: RNN) -> RNN:
@@ -256,23 +265,6 @@ def _reversed(layer: RNN) -> RNN:
         cell: Any = made.cell
         cell.build((cell.kernel.shape[0],))
     return made
-
-
-def check_mode(mode: object) -> None:
-    """Raise an error unless outputs can be merged so."""
-    if mode not in MODES:
-        raise ValueError(f"Bidirectional: merge_mode={mode!r} is unknown. Use one of {MODES}.")
-
-
-def merged(mode: str | None, one: Tensor, two: Tensor) -> Tensor | tuple[Tensor, Tensor]:
-    """The outputs of both directions as one, or both."""
-    if mode == "concat":
-        return gt.concat([one, two], axis=-1)
-    if mode == "sum":
-        return one + two
-    if mode == "mul":
-        return one * two
-    return (one + two) / 2.0 if mode == "ave" else (one, two)
 
 
 check_exports(globals(), __all__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gradtape.nn.recurrent import check_mode, merged
+from gradtape.nn.recurrent import MERGED, check_mode
 from gradtape.tf.base.casting import cast
 from gradtape.tf.base.conversion import convert
 from gradtape.tf.base.tensor import adopt
@@ -79,7 +79,7 @@ class Bidirectional(Layer):
             (one, *ones), (two, *twos) = one, two
             states = (*ones, *twos)
         two = reverse(two, [1]) if self.return_sequences else two
-        found = adopt(merged(self.merge_mode, one, two))
+        found = adopt(MERGED[self.merge_mode](one, two))
         if not states:
             return found
         return (*(found if self.merge_mode is None else (found,)), *states)
