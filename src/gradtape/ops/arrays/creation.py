@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -171,13 +172,12 @@ def empty(
     dtype: DTypeLike | None = None,
     device: str | None = None,
 ) -> Tensor:
-    """A tensor whose values nobody should read; here they are zeros.
+    """A tensor whose values should not be read; here they are zeros.
 
     >>> gt.empty((2, 3)).shape
     (2, 3)
     """
-    shape, dtype = _chosen("empty", shape, dtype, device, more)
-    return record(FULL, (), (shape, 0, dtype))
+    return zeros(shape, *more, dtype=dtype, device=device)
 
 
 def full(
@@ -218,11 +218,10 @@ def _has_negative_zero(value: Any) -> bool:
     return any(part == 0 and math.copysign(1.0, part) < 0 for part in (value.real, value.imag))
 
 
-def _like(name: str, x: Any, dtype: Any, device: object) -> tuple[Shape, Any]:
-    check_device(name, device)
-    if not hasattr(x, "dtype"):
-        x = record_operand(x)
-    return tuple(x.shape), as_dtype(x.dtype if dtype is None else dtype)
+def _like(create: Callable[..., Any], x: Any, dtype: Any, device: object, *fill: Any) -> Any:
+    check_device(f"{create.__name__}_like", device)
+    x = x if hasattr(x, "dtype") else record_operand(x)
+    return create(tuple(x.shape), *fill, dtype=x.dtype if dtype is None else dtype)
 
 
 @kind_of_operand
@@ -234,8 +233,7 @@ def zeros_like(
     >>> gt.zeros_like(gt.asarray([1, 2])).tolist()
     [0, 0]
     """
-    shape, dtype = _like("zeros_like", x, dtype, device)
-    return zeros(shape, dtype=dtype)
+    return _like(zeros, x, dtype, device)
 
 
 @kind_of_operand
@@ -247,21 +245,19 @@ def ones_like(
     >>> gt.ones_like(gt.asarray([1.5, 2.5])).tolist()
     [1.0, 1.0]
     """
-    shape, dtype = _like("ones_like", x, dtype, device)
-    return ones(shape, dtype=dtype)
+    return _like(ones, x, dtype, device)
 
 
 @kind_of_operand
 def empty_like(
     x: TensorLike, /, dtype: DTypeLike | None = None, *, device: str | None = None
 ) -> Tensor:
-    """A tensor of the same shape and dtype whose values nobody should read.
+    """A tensor of the same shape and dtype whose values should not be read.
 
     >>> gt.empty_like(gt.asarray([1.5, 2.5])).shape
     (2,)
     """
-    shape, dtype = _like("empty_like", x, dtype, device)
-    return empty(shape, dtype=dtype)
+    return _like(empty, x, dtype, device)
 
 
 @kind_of_operand
@@ -278,8 +274,7 @@ def full_like(
     >>> gt.full_like(gt.asarray([1, 2]), 7).tolist()
     [7, 7]
     """
-    shape, dtype = _like("full_like", x, dtype, device)
-    return full(shape, fill_value, dtype=dtype)
+    return _like(full, x, dtype, device, fill_value)
 
 
 def eye(

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradtape.config import DENSE_GATHERS
-from gradtape.errors import DtypeError, ShapeError
+from gradtape.errors import ShapeError
 from gradtape.ir import Node, Op, Rows, Rule, Shape, Spec, apply, constant, spec
 from gradtape.ops.arrays.movement import reshape_node
+from gradtape.ops.arrays.positions import require_integers
 from gradtape.ops.arrays.slicing import cast_value
 from gradtape.ops.elementwise.arithmetic import WHERE
 from gradtape.ops.families import (
@@ -46,11 +47,7 @@ INT64 = np.dtype(np.int64)
 
 
 def as_positions(name: str, indices: Node) -> Node:
-    if indices.dtype.kind not in "iu":
-        raise DtypeError(
-            f"{name}: indices of dtype {indices.dtype} are not integers. Cast them, or use a "
-            "boolean mask as in x[mask]."
-        )
+    require_integers(name, indices.dtype)
     return cast(indices, INT64)
 
 
@@ -147,24 +144,38 @@ def _gather_transpose(g: Node, x: Node, indices: Node, axis: int) -> Node | Rows
     return apply(SCATTER_ADD, (constant(0, x.spec), indices, g), (axis,))
 
 
-def _gather_samples() -> list[Sample]:
-    rng = generator("gather")
-    cases: list[tuple[Shape, Any, int]] = [
-        ((4, 2), [3, 0, 3], 0),
-        ((2, 4), [[1, 1], [0, 2]], 1),
-        ((3,), 2, 0),
-        ((2, 3, 2), [2, 0], 1),
-        ((3, 2), np.zeros(0, int), 0),
-        ((3, 0), [1], 0),
-    ]
-    found = []
-    for dtype in ("float64", "complex128", "float32", "int32", "bool"):
-        for shape, indices, axis in cases:
-            x = uniform(rng, (-2, 2), shape, dtype)
-            found.append(Sample((x, np.asarray(indices)), {"axis": axis}))
-    return found
+def _samples(*cases: tuple[Shape, Any, int], along: bool = False, values: bool = False) -> Rule:
+    """Samples of an operand's shape, positions and an axis; some with values to write there."""
+
+    def samples() -> list[Sample]:
+        rng = generator("along_axis" if along else "gather")
+        found = []
+        for dtype in ("float64", "complex128", "float32", "int32", *([] if values else ["bool"])):
+            for shape, listed, axis in cases:
+                indices = np.asarray(listed)
+                chosen = indices.shape if along else gathered_shape(shape, indices.shape, axis)
+                shapes = (shape, chosen) if values else (shape,)
+                x, *more = (uniform(rng, (-2, 2), one, dtype) for one in shapes)
+                found.append(Sample((x, indices, *more), {"axis": axis}))
+        return found
+
+    return samples
 
 
+_ROWS: list[tuple[Shape, Any, int]] = [
+    ((4, 2), [3, 0, 3], 0),
+    ((2, 4), [[1, 1], [0, 2]], 1),
+    ((3,), 2, 0),
+    ((2, 3, 2), [2, 0], 1),
+    ((3, 2), np.zeros(0, int), 0),
+    ((3, 0), [1], 0),
+]
+_LINES: list[tuple[Shape, Any, int]] = [
+    ((2, 3), [[2, 0, 1, 1], [0, 0, 2, 1]], 1),
+    ((3, 2), [[0, 2], [1, 1]], 0),
+    ((2, 2, 2), [[[1, 0]], [[0, 1]]], 1),
+    ((2, 3), np.zeros((2, 0), int), 1),
+]
 GATHER = define(
     "gather",
     "indexing",
@@ -177,21 +188,8 @@ GATHER = define(
     examples=independence.gathered,
     sparsity=_read_sparsity,
     copies=memory_copies.gather(),
-    samples=_gather_samples,
+    samples=_samples(*_ROWS),
 )
-
-
-def _scatter_samples() -> list[Sample]:
-    """The samples of gather, with values of the gathered shape as third operand."""
-    rng = generator("scatter")
-    found = []
-    for sample in _gather_samples():
-        x, indices = sample.inputs
-        if x.dtype.kind != "b":
-            shape = gathered_shape(x.shape, indices.shape, sample.params["axis"])
-            values = uniform(rng, (-2, 2), shape, x.dtype)
-            found.append(Sample((x, indices, values), sample.params))
-    return found
 
 
 def _scatter_spec(name: str) -> Rule:
@@ -215,7 +213,7 @@ SCATTER_ADD = define(
     sparsity=_added_sparsity(np.take),
     copies=memory_copies.scatter(adds=True),
     expensive=True,
-    samples=_scatter_samples,
+    samples=_samples(*_ROWS, values=True),
 )
 
 
@@ -288,7 +286,7 @@ SCATTER_SET = define(
     examples=independence.scattered,
     sparsity=_set_sparsity,
     copies=memory_copies.scatter(adds=False),
-    samples=_scatter_samples,
+    samples=_samples(*_ROWS, values=True),
 )
 
 
@@ -316,23 +314,6 @@ def _add_along_numpy(
     return result
 
 
-def _along_samples(values: bool) -> Rule:
-    def samples() -> list[Sample]:
-        rng = generator("along_axis")
-        cases = [((2, 3), 4, 1), ((3, 2), 2, 0), ((2, 2, 2), 1, 1), ((2, 3), 0, 1)]
-        found = []
-        for dtype in ("float64", "complex128", "int32"):
-            for shape, length, axis in cases:
-                chosen = (*shape[:axis], length, *shape[axis + 1 :])
-                x = uniform(rng, (-2, 2), shape, dtype)
-                indices = rng.integers(0, shape[axis], chosen)
-                more = (uniform(rng, (-2, 2), chosen, dtype),) if values else ()
-                found.append(Sample((x, indices, *more), {"axis": axis}))
-        return found
-
-    return samples
-
-
 TAKE_ALONG_AXIS = define(
     "take_along_axis",
     "indexing",
@@ -347,7 +328,7 @@ TAKE_ALONG_AXIS = define(
     examples=independence.along_axes,
     sparsity=_read_sparsity,
     copies=memory_copies.gather(along=True),
-    samples=_along_samples(values=False),
+    samples=_samples(*_LINES, along=True),
 )
 ADD_ALONG_AXIS: Op = define(
     "add_along_axis",
@@ -366,7 +347,7 @@ ADD_ALONG_AXIS: Op = define(
     sparsity=_added_sparsity(np.take_along_axis),
     copies=memory_copies.scatter(adds=True, along=True),
     expensive=True,
-    samples=_along_samples(values=True),
+    samples=_samples(*_LINES, along=True, values=True),
 )
 
 

@@ -29,7 +29,13 @@ from gradtape.ops.arrays.movement import (
 )
 from gradtape.ops.arrays.positions import as_operand, checked, is_symbolic, shape_of
 from gradtape.ops.arrays.scatter import scatter_add, scatter_max, scatter_set
-from gradtape.ops.arrays.slicing import read_part, remember_read, repeated_read, write_part
+from gradtape.ops.arrays.slicing import (
+    check_writable,
+    read_part,
+    remember_read,
+    repeated_read,
+    write_part,
+)
 from gradtape.ops.elementwise.arithmetic import add, equal, multiply, record_operand, where
 from gradtape.ops.families import broadcast_shapes, cast, normalize_axis
 from gradtape.ops.families.signatures import DTypeLike, Tensor, TensorLike, kind_of_operand
@@ -193,11 +199,7 @@ def _fitting(x: Any, value: Any) -> Any:
         dtype = value.dtype
     if dtype == x.dtype:
         return value
-    if not np.can_cast(dtype, x.dtype, "same_kind"):
-        raise DtypeError(
-            f"x[...] = v: a value of dtype {dtype} cannot be written to a tensor of dtype "
-            f"{x.dtype}. Cast one of them first."
-        )
+    check_writable("x[...] = v", dtype, x.dtype)
     return cast(value, x.dtype)
 
 

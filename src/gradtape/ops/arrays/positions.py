@@ -102,11 +102,11 @@ def checked(name: str, indices: Any, axis: int, length: int) -> Any:
         array = host_value(indices).array
         if not array.size and array.dtype.kind == "f" and not isinstance(indices, np.ndarray):
             array = array.astype(np.int64)  # np.asarray([]) is an array of floats
-        _require_integers(name, array.dtype)
+        require_integers(name, array.dtype)
         return wrap(array, name, axis, length)
     if hasattr(indices, "__gradtape__"):
         indices = indices.__gradtape__()
-    _require_integers(name, indices.dtype)
+    require_integers(name, indices.dtype)
     array = known_value(indices)
     if array is None:
         return record(CHECKED, (indices,), (name, axis, length))
@@ -114,7 +114,7 @@ def checked(name: str, indices: Any, axis: int, length: int) -> Any:
     return indices if positions is array else positions
 
 
-def _require_integers(name: str, dtype: np.dtype) -> None:
+def require_integers(name: str, dtype: np.dtype) -> None:
     if dtype.kind not in "iu":
         raise DtypeError(
             f"{name}: indices of dtype {dtype} are not integers. Cast them, or use a boolean mask "

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradtape.config import MOST_FIXED_STARTS, REMEMBERED_SLICES
+from gradtape.dtypes import DType
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.ir import REGISTRY, Node, Rule, Shape, Spec, View, apply, constant, spec
 from gradtape.ops.families import (
@@ -191,12 +192,16 @@ UNSLICE = define(
 
 def cast_value(what: str, x: Node, value: Node) -> Node:
     """The value, cast to the dtype of x; an error for casts such as float to int."""
-    if not np.can_cast(value.dtype, x.dtype, "same_kind"):
-        raise DtypeError(
-            f"{what}: a value of dtype {value.dtype} cannot be written to a tensor of dtype "
-            f"{x.dtype}. Cast one of them first."
-        )
+    check_writable(what, value.dtype, x.dtype)
     return cast(value, x.dtype)
+
+
+def check_writable(what: str, dtype: DType, into: DType) -> None:
+    if not np.can_cast(dtype, into, "same_kind"):
+        raise DtypeError(
+            f"{what}: a value of dtype {dtype} cannot be written to a tensor of dtype {into}. "
+            "Cast one of them first."
+        )
 
 
 def _set_promote(inputs: tuple[Node, ...]) -> tuple[Node, ...]:

@@ -6,7 +6,6 @@ import math
 import operator
 import struct
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any, overload
 
 import numpy as np
@@ -25,6 +24,7 @@ from gradtape.ops.elementwise.compositions import (
 from gradtape.ops.elementwise.unary import exp, log, sigmoid, square
 from gradtape.ops.families.elementwise import Binary, Unary, elementwise
 from gradtape.ops.families.native_code import NativeCall
+from gradtape.ops.families.numpy_body import scipy_special
 from gradtape.ops.families.reductions import inexact_operand
 from gradtape.ops.families.signatures import SomeTensor, Tensor, TensorLike, kind_of_operand
 
@@ -32,27 +32,14 @@ _POSITIVE = [(0.3, 4.0)]
 _SLOPE = 2.0 / math.sqrt(math.pi)
 
 
-def _scipy() -> ModuleType:
-    # SciPy is imported at first use: it takes longer than importing gradtape.
-    import scipy.special
-
-    return scipy.special
-
-
 erf: Unary = elementwise(
-    "erf",
-    "Error function.",
-    ("0.0", 0.0),
-    [lambda y, x: _SLOPE * exp(-square(x))],
-    numpy=lambda x: _scipy().erf(x),
-    accepts="float",
+    "erf", "Error function.", ("0.0", 0.0), [lambda y, x: _SLOPE * exp(-square(x))], accepts="float"
 )
 erfc: Unary = elementwise(
     "erfc",
     "1 - erf(x), exact where erf is close to 1.",
     ("0.0", 1.0),
     [lambda y, x: -_SLOPE * exp(-square(x))],
-    numpy=lambda x: _scipy().erfc(x),
     accepts="float",
 )
 erfinv: Unary = elementwise(
@@ -60,7 +47,6 @@ erfinv: Unary = elementwise(
     "Inverse of the error function.",
     ("0.0", 0.0),
     [lambda y, x: (1.0 / _SLOPE) * exp(square(y))],
-    numpy=lambda x: _scipy().erfinv(x),
     accepts="float",
     domains=[(-0.8, 0.8)],
 )
@@ -70,7 +56,7 @@ erfcinv: Unary = elementwise(
     ("1.0", 0.0),
     [lambda y, x: _erfcinv_slope(x)],
     # SciPy gives -0.0 at 1; adding 0 gives 0.0.
-    numpy=lambda x: _scipy().erfcinv(x) + x.dtype.type(0),
+    numpy=lambda x: scipy_special()["erfcinv"](x) + x.dtype.type(0),
     accepts="float",
     domains=[(0.3, 1.7)],
     function=ERFCINV,
@@ -114,8 +100,8 @@ def ndtri(x: TensorLike, /) -> Tensor:
 
 
 def _ndtr_kernel(x: np.ndarray) -> np.ndarray:
-    special = _scipy()
-    found: np.ndarray = special.ndtr(x)
+    special = scipy_special()
+    found: np.ndarray = special["ndtr"](x)
     if x.dtype != np.float64 or not np.any(x < -1.0):
         return found
     # SciPy rounds x / √2, and the square of that: hundreds of ulp in the tail. The square of
@@ -123,7 +109,7 @@ def _ndtr_kernel(x: np.ndarray) -> np.ndarray:
     tail = np.clip(x, -40.0, -1.0)
     top = tail.astype(np.float32).astype(np.float64)
     squares = np.exp(-0.5 * top * top) * np.exp(-0.5 * (tail - top) * (tail + top))
-    return np.where(x < -1.0, 0.5 * special.erfcx(tail * -math.sqrt(0.5)) * squares, found)
+    return np.where(x < -1.0, 0.5 * special["erfcx"](tail * -math.sqrt(0.5)) * squares, found)
 
 
 lgamma: Unary = elementwise(
@@ -131,7 +117,7 @@ lgamma: Unary = elementwise(
     "Logarithm of |Γ(x)|.",
     ("1.0", 0.0),
     [lambda y, x: digamma(x)],
-    numpy=lambda x: _scipy().gammaln(x),
+    numpy=lambda x: scipy_special()["gammaln"](x),
     accepts="float",
     domains=_POSITIVE,
 )
@@ -140,7 +126,6 @@ digamma: Unary = elementwise(
     "Derivative of lgamma.",
     ("1.0", -0.577216),
     [lambda y, x: polygamma(1, x)],
-    numpy=lambda x: _scipy().psi(x),
     accepts="float",
     domains=_POSITIVE,
 )
@@ -149,8 +134,9 @@ digamma: Unary = elementwise(
 def _polygamma(x: np.ndarray, n: int) -> np.ndarray:
     # ψⁿ(x) = (-1)^(n+1) n! ζ(n+1, x), the Hurwitz zeta function.
     # Infinity beyond 170!, as in SciPy.
-    factor = _scipy().gamma(n + 1.0) * (1.0 if n % 2 else -1.0)
-    return np.asarray(factor * _scipy().zeta(n + 1, x)).astype(x.dtype)
+    special = scipy_special()
+    factor = special["gamma"](n + 1.0) * (1.0 if n % 2 else -1.0)
+    return np.asarray(factor * special["zeta"](n + 1, x)).astype(x.dtype)
 
 
 def _polygamma_natively(y: Node) -> NativeCall:
@@ -214,7 +200,6 @@ xlogy = elementwise(
     "x log(y), 0 where x is 0.",
     ("0.0, 0.0", 0.0),
     [lambda y, a, b: log(b), _xlogy_partial],
-    numpy=lambda a, b: _scipy().xlogy(a, b),
     arity=2,
     domains=[(-2.0, 2.0), (0.3, 3.0)],
     function=XLOGY,

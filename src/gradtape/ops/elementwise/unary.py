@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -191,22 +192,11 @@ positive = elementwise(
 
 
 def _step(
-    name: str,
-    doc: str,
-    example: Example,
-    function: MathFunction,
-    of_complex: LlvmRule | None = None,
+    name: str, doc: str, example: Example, function: MathFunction, accepts: str = "real"
 ) -> Unary:
-    return elementwise(
-        name,
-        doc,
-        example,
-        [zero],
-        accepts="real" if of_complex is None else "numeric",
-        domains=[(0.1, 0.4)],
-        function=function,
-        llvm=lowering.rounding(function, of_complex),
-    )
+    rule = lowering.rounding(function, complex_formulas.rounded)
+    more: Any = {"accepts": accepts, "domains": [(0.1, 0.4)], "function": function, "llvm": rule}
+    return elementwise(name, doc, example, [zero], **more)
 
 
 floor = _step("floor", "Largest integer not above; derivative 0.", ("1.5", 1.0), mathlib.FLOOR)
@@ -217,7 +207,7 @@ round = _step(
     "Nearest integer, ties to even; derivative 0.",
     ("2.5", 2.0),
     mathlib.RINT,
-    complex_formulas.rounded,
+    "numeric",
 )
 
 sigmoid = elementwise(

@@ -20,7 +20,7 @@ from gradtape.ops.families import lowering
 from gradtape.ops.families.casting import KINDS, promotion
 from gradtape.ops.families.define import define
 from gradtape.ops.families.math_functions import NAMED
-from gradtape.ops.families.numpy_body import kernel_of
+from gradtape.ops.families.numpy_body import kernel_of, numpy_kernel
 from gradtape.ops.families.recorders import RECORDERS, binary_function, parametric, unary_function
 from gradtape.ops.families.samples import DTYPES, Sample, generator, uniform
 from gradtape.ops.families.shapes import broadcast_shapes, broadcast_to
@@ -205,7 +205,7 @@ def elementwise(  # type: ignore[misc]
         name,
         "elementwise",
         spec=spec_of(name, arity, result),
-        numpy=numpy or getattr(np, name),
+        numpy=numpy or numpy_kernel(name),
         promote=promotion(name, _PROMOTED.get(accepts, "same"), accepts),
         function=function,
         llvm=llvm,

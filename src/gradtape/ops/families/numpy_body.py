@@ -48,6 +48,18 @@ class Numbers(np.ndarray[Any, Any]):
         return self.astype(f"f{self.itemsize}")
 
 
+def numpy_kernel(name: str) -> Callable[..., Any]:
+    """The function of a name in NumPy, or else in SciPy."""
+    return getattr(np, name, None) or (lambda *x: scipy_special()[name](*x))
+
+
+def scipy_special() -> dict[str, Any]:
+    """The functions of SciPy, which is imported at first use: that takes longer than gradtape."""
+    import scipy.special
+
+    return vars(scipy.special)
+
+
 class NumpyBody:
     """What formulas apply to `Numbers` of one dtype."""
 
@@ -63,11 +75,8 @@ class NumpyBody:
         """A function of C, LLVM or SciPy."""
         if function is RINT:  # of a complex number its real part
             return np.rint(np.real(*operands))
-        module: Any = np
-        if isinstance(function, ScipyFunction):
-            # SciPy is imported at first use: it takes longer than importing gradtape.
-            import scipy.special as module
-        return getattr(module, function.name)(*operands)
+        functions = scipy_special() if isinstance(function, ScipyFunction) else vars(np)
+        return functions[function.name](*operands)
 
     def absolute(self, x: Any) -> Any:
         """|x|."""

@@ -9,12 +9,13 @@ import numpy as np
 
 from gradtape.dtypes import DType, default_dtype
 from gradtape.errors import DtypeError, ShapeError
-from gradtape.ir import REGISTRY, Node, Rule, apply
+from gradtape.ir import REGISTRY, Node, Op, Rule, apply
 from gradtape.ops.elementwise.arithmetic import record_operand
 from gradtape.ops.families.casting import cast
 from gradtape.ops.families.samples import drawn
-from gradtape.ops.families.shapes import Ints
+from gradtape.ops.families.shapes import Ints, reduction_params
 from gradtape.ops.families.signatures import kind_of_operand
+from gradtape.trace.record import record
 
 
 def count(x: Any, axis: Ints) -> int:
@@ -40,6 +41,11 @@ def inexact_operand(x: Any) -> Any:
     """An operand that can be divided: integers and booleans become the default float."""
     x = record_operand(x)
     return x if x.dtype.kind in "fc" else cast(x, default_dtype())
+
+
+def reduced(op: Op, x: Any, axis: Any, keepdims: object) -> Any:
+    """Record a reduction of a node or tensor."""
+    return record(op, (x,), reduction_params(op.name, x.ndim, axis, keepdims))
 
 
 def add_up(x: Node, axis: Ints, keepdims: bool) -> Node:

@@ -23,6 +23,7 @@ from gradtape.ops.families.reductions import (
     add_up,
     count,
     inexact_operand,
+    reduced,
     reduction_samples,
     require_order,
 )
@@ -124,8 +125,7 @@ def max(
     """
     if more or unknown:
         raise unexpected_arguments(more, unknown)
-    x = record_operand(x)
-    return record(MAX, (x,), reduction_params("max", x.ndim, axis, keepdims))
+    return reduced(MAX, record_operand(x), axis, keepdims)
 
 
 @kind_of_operand
@@ -139,8 +139,7 @@ def min(
     """
     if more or unknown:
         raise unexpected_arguments(more, unknown)
-    x = record_operand(x)
-    return record(MIN, (x,), reduction_params("min", x.ndim, axis, keepdims))
+    return reduced(MIN, record_operand(x), axis, keepdims)
 
 
 def _position_batch(

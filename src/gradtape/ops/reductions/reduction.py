@@ -27,6 +27,7 @@ from gradtape.ops.families.reductions import (
     count,
     in_dtype,
     inexact_operand,
+    reduced,
     reduction_samples,
 )
 from gradtape.ops.families.samples import drawn
@@ -201,8 +202,7 @@ def any(
     """
     if more or unknown:
         raise unexpected_arguments(more, unknown)
-    x = record_operand(x)
-    return record(ANY, (x,), reduction_params("any", x.ndim, axis, keepdims))
+    return reduced(ANY, record_operand(x), axis, keepdims)
 
 
 @kind_of_operand
@@ -216,8 +216,7 @@ def all(
     """
     if more or unknown:
         raise unexpected_arguments(more, unknown)
-    x = record_operand(x)
-    return record(ALL, (x,), reduction_params("all", x.ndim, axis, keepdims))
+    return reduced(ALL, record_operand(x), axis, keepdims)
 
 
 @kind_of_operand
@@ -447,5 +446,4 @@ def logsumexp(
     """
     if more or unknown:
         raise unexpected_arguments(more, unknown)
-    x = record_operand(x)
-    return record(LOGSUMEXP, (x,), reduction_params("logsumexp", x.ndim, axis, keepdims))
+    return reduced(LOGSUMEXP, record_operand(x), axis, keepdims)

@@ -25,7 +25,8 @@ from gradtape.errors import ShapeError
 from gradtape.ir import REGISTRY, Node, Shape, Spec, apply, constant, spec
 from gradtape.ops.arrays import movement
 from gradtape.ops.arrays.slicing import SET_SLICE, SLICE, UNSLICE
-from gradtape.ops.elementwise.arithmetic import where
+from gradtape.ops.elementwise.arithmetic import equal, where
+from gradtape.ops.elementwise.unary import isnan
 from gradtape.ops.families import batching, independence
 from gradtape.ops.families.define import define
 from gradtape.ops.families.phases import Pairs
@@ -36,8 +37,7 @@ from gradtape.ops.families.windows import counts_of, positions, windows_of
 from gradtape.trace.record import record
 
 if TYPE_CHECKING:
-    from gradtape.ops.families.define import define
-from gradtape.ops.families.sparsity import OpReads
+    from gradtape.ops.families.sparsity import OpReads
 
 _CODE = np.dtype(np.int32)
 
@@ -59,13 +59,15 @@ def window_max(
     return record(WINDOW_MAX, (x,), (window, strides, dilations, pairs))
 
 
-def _counts(x: Spec, window: Ints, strides: Ints, dilations: Ints, padding: Pairs) -> Shape:
+def _counts(x: Spec, windows: _Windows) -> Shape:
+    *steps, padding = windows
+    window = windows.window
     if x.ndim != len(window) + 2:
         raise ShapeError(
             f"window_max: shape {x.shape} with a window of {window}: an axis is missing."
         )
     lengths = tuple(n + sum(pair) for n, pair in zip(x.shape[1:-1], padding, strict=True))
-    counts = counts_of(lengths, window, strides, dilations)
+    counts = counts_of(lengths, *steps)
     if min(counts, default=1) < 1 or min(window, default=1) < 1:
         raise ShapeError(
             f"window_max: windows of {window} do not fit into {x.shape[1:-1]}. Pad it."
@@ -78,20 +80,14 @@ def _lowest(dtype: DType) -> Any:
     return -math.inf if dtype.kind == "f" else np.iinfo(dtype).min
 
 
-def _lanes(
-    x: np.ndarray,
-    window: Ints,
-    strides: Ints,
-    dilations: Ints,
-    padding: Pairs,
-    filler: int | None = None,
-) -> np.ndarray:
+def _lanes(x: np.ndarray, windows: _Windows, filler: int | None = None) -> np.ndarray:
     """The elements of each window along a last axis."""
+    *steps, padding = windows
     if any(map(any, padding)):
         value = _lowest(x.dtype) if filler is None else filler
         x = np.pad(x, ((0, 0), *padding, (0, 0)), constant_values=value)
-    found = np.moveaxis(windows_of(x, window, strides, dilations), -1, len(window) + 1)
-    return found.reshape(*found.shape[: len(window) + 2], math.prod(window))
+    found = np.moveaxis(windows_of(x, *steps), -1, len(padding) + 1)
+    return found.reshape(*found.shape[: len(padding) + 2], math.prod(windows.window))
 
 
 def _parts(x: Node, params: tuple[Any, ...], filler: Any) -> list[Node]:
@@ -125,10 +121,6 @@ def _codes(windows: _Windows) -> list[int]:
     return list(map(sum, places))
 
 
-def _not(condition: Node) -> Node:
-    return apply(REGISTRY["logical_not"], (condition,))
-
-
 def _chosen(x: Node, windows: _Windows) -> tuple[Node, Node]:
     """The largest elements and the codes of their places, element by element."""
     best, *others = _parts(x, windows, _lowest(x.dtype))
@@ -137,7 +129,7 @@ def _chosen(x: Node, windows: _Windows) -> tuple[Node, Node]:
     for code, part in zip(codes, others, strict=True):
         if x.dtype.kind == "f":
             # A NaN is not less than or equal to the best, and nothing takes the place of a NaN.
-            larger = _not(part <= best) & _not(apply(REGISTRY["isnan"], (best,)))
+            larger = ~(part <= best) & ~isnan(best)
         else:
             larger = part > best
         best = where(larger, part, best)
@@ -149,8 +141,7 @@ def _push(tangent: Node, y: Node, x: Node, **params: Any) -> Node:
     place = apply(WINDOW_ARGMAX, (x,), y.params)
     first, *others = _parts(tangent, y.params, 0)
     for code, part in zip(_codes(_Windows(*y.params))[1:], others, strict=True):
-        here = apply(REGISTRY["equal"], (place, constant(code, place.spec)))
-        first = where(here, part, first)
+        first = where(equal(place, constant(code, place.spec)), part, first)
     return first
 
 
@@ -181,7 +172,7 @@ def _pull(g: Node, y: Node, x: Node, **params: Any) -> Node:
     for back in itertools.product(*ranges):
         starts = tuple(n - j for n, j in zip(before, back, strict=True))
         codes = _block_codes(back, windows)
-        here = apply(REGISTRY["equal"], (_of_blocks(place, starts, blocks), codes))
+        here = equal(_of_blocks(place, starts, blocks), codes)
         share = where(here, _of_blocks(g, starts, blocks), zero)
         total = share if total.ndim == 0 else total + share
     covered = (x.shape[0], *map(operator.mul, blocks, windows.strides), x.shape[-1])
@@ -250,7 +241,7 @@ def _sparsity(y: Node, operands: tuple[RuleInput, ...], **params: Any) -> OpRead
     from scipy.sparse import csr_array
 
     (x,) = operands
-    found = _lanes(np.arange(x.size).reshape(x.shape), **params, filler=-1)
+    found = _lanes(np.arange(x.size).reshape(x.shape), _Windows(**params), -1)
     numbers = found.reshape(y.size, found.shape[-1])
     inside = numbers >= 0
     starts = np.concatenate([[0], np.cumsum(np.sum(inside, axis=1))])
@@ -282,8 +273,8 @@ WINDOW_MAX = define(
     "window_max",
     "windows",
     params=_Windows._fields,
-    spec=lambda x, **params: spec(_counts(x, **params), x.dtype),
-    numpy=lambda x, **params: np.max(_lanes(x, **params), axis=-1),
+    spec=lambda x, **params: spec(_counts(x, _Windows(**params)), x.dtype),
+    numpy=lambda x, **params: np.max(_lanes(x, _Windows(**params)), axis=-1),
     push=_push,
     pull=_pull,
     batch=_batch,
@@ -297,9 +288,10 @@ WINDOW_ARGMAX = define(
     "window_argmax",
     "windows",
     params=_Windows._fields,
-    spec=lambda x, **params: spec(_counts(x, **params), _CODE),
+    spec=lambda x, **params: spec(_counts(x, _Windows(**params)), _CODE),
     numpy=lambda x, **params: np.take(
-        np.array(_codes(_Windows(**params)), _CODE), np.argmax(_lanes(x, **params), axis=-1)
+        np.array(_codes(_Windows(**params)), _CODE),
+        np.argmax(_lanes(x, _Windows(**params)), axis=-1),
     ),
     undefined="window_argmax gives integers",
     batch=_batch,
