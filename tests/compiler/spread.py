@@ -17,7 +17,7 @@ EXACT = frozenset((
     "trunc", "round", "relu", "isnan", "isinf", "isfinite", "signbit", "copysign", "nextafter",
     "maximum", "minimum", "where", "identity", "stop_gradient", "real", "imag", "conj", "sign",
     "max", "min", "max_mask", "min_mask", "argmax", "argmin", "any", "all", "order_statistic",
-    "order_weights", "cumulative_sum", "cumulative_prod", "linear_recurrence", "full", "pick",
+    "cumulative_sum", "cumulative_prod", "linear_recurrence", "full", "pick",
     "remainder", "floor_divide",
 ))  # fmt: skip
 EXACT_FAMILIES = frozenset(("movement", "indexing", "creation", "sorting", "structure"))

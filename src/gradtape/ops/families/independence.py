@@ -256,7 +256,8 @@ def labelled(node: Node, places: Places) -> Batch:
 
 def matrices(node: Node, places: Places) -> Batch:
     """A stack of matrices in the last two axes: the batch axis must be in front of them."""
-    stack = max((parent.shape[:-2] for parent in node.inputs if parent.ndim > 1), key=len)
+    stacks = [parent.shape[:-2] for parent in node.inputs if parent.ndim > 1]
+    stack = max(stacks, key=len, default=())
     found = []
     for position, (parent, place) in enumerate(zip(node.inputs, places, strict=True)):
         if place is None:

@@ -6,7 +6,9 @@ operand with a saved extremum: a recomputed operand may differ from that in its 
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from typing import TYPE_CHECKING, Any, Never, SupportsIndex
 
 import numpy as np
@@ -18,7 +20,7 @@ from gradtape.ops.arrays.slicing import along_axis
 from gradtape.ops.elementwise.arithmetic import equal, record_operand, where
 from gradtape.ops.elementwise.unary import isnan
 from gradtape.ops.families import Sample, batching, cast, identities
-from gradtape.ops.families.define import define, nonzero
+from gradtape.ops.families.define import define
 from gradtape.ops.families.reductions import (
     add_up,
     count,
@@ -36,7 +38,6 @@ from gradtape.ops.families.shapes import (
     reduction_params,
 )
 from gradtape.ops.families.signatures import Axes, Tensor, TensorLike, kind_of_operand
-from gradtape.ops.families.sparsity import nothing
 from gradtape.suggestions import unexpected_arguments
 from gradtape.trace.record import record
 from gradtape.trace.value import host_value
@@ -246,28 +247,11 @@ def _order_kernel(
     return np.where(last != last, last, total).reshape(reduced_shape(x.shape, axis, keepdims))
 
 
-def _order_weights_kernel(
-    x: np.ndarray, axis: Ints, ranks: tuple[int, ...], weights: tuple[float, ...]
-) -> np.ndarray:
-    lanes = _lanes(x, axis)
-    order = np.argsort(lanes, axis=-1, kind="stable")
-    chosen = np.zeros(lanes.shape, x.dtype)
-    for rank, weight in zip(ranks, weights, strict=True):
-        np.put_along_axis(chosen, order[..., rank : rank + 1], weight, axis=-1)
-    undefined = lanes != lanes
-    first = np.cumsum(undefined, axis=-1) == 1
-    chosen = np.where(undefined.any(axis=-1, keepdims=True), undefined & first, chosen)
-    kept = [n for position, n in enumerate(x.shape) if position not in axis]
-    moved = chosen.reshape((*kept, *(x.shape[position] for position in axis)))
-    return np.moveaxis(moved, range(-len(axis), 0), axis) if axis else moved.reshape(x.shape)
-
-
 def _sorted_lanes(x: Node, axis: Ints) -> tuple[Node, tuple[int, ...]]:
     """The reduced axes merged into one last axis, and the permutation that moved them there."""
     order = (*(at for at in range(x.ndim) if at not in axis), *axis)
     kept = tuple(x.shape[at] for at in order[: x.ndim - len(axis)])
-    moved = x if order == tuple(range(x.ndim)) else permute(x, order)
-    return reshape_node(moved, (*kept, count(x, axis))), order
+    return reshape_node(permute(x, order), (*kept, count(x, axis))), order
 
 
 def _order_composition(
@@ -294,32 +278,51 @@ def _order_composition(
     return reshape_node(found, reduced_shape(x.shape, axis, keepdims))
 
 
-def _weights_composition(
-    x: Node, axis: Ints, ranks: tuple[int, ...], weights: tuple[float, ...]
-) -> Node:
-    lanes, order = _sorted_lanes(x, axis)
+def _places(lanes: Node, ranks: tuple[int, ...]) -> list[Node]:
+    """Where the elements with the given ranks are in each lane, or the first NaN if there is one.
+
+    A small change of the operand does not change which elements are chosen.
+    """
     last = lanes.ndim - 1
-    places = apply(REGISTRY["argsort"], (lanes,), (last, False, True))
-    found = constant(0, lanes.spec)
-    for rank, weight in zip(ranks, weights, strict=True):
-        place = along_axis(places, last, rank, 1)
-        found = apply(
-            REGISTRY["add_along_axis"],
-            (found, place, constant(weight, spec(place.shape, x.dtype))),
-            (last,),
-        )
+    order = apply(REGISTRY["argsort"], (lanes,), (last, False, True))
     nan = isnan(lanes)
     first = apply(ARGMAX, (nan,), (last, True))
-    numbers = apply(REGISTRY["arange"], (), (0, lanes.shape[-1], 1, _INDEX))
-    only = cast(equal(numbers, first), x.dtype)
-    found = where(apply(REGISTRY["any"], (nan,), ((last,), True)), only, found)
+    undefined = apply(REGISTRY["any"], (nan,), ((last,), True))
+    return [where(undefined, first, along_axis(order, last, rank, 1)) for rank in ranks]
+
+
+def _push_order(
+    t: Node, y: Node, x: Node, axis: Ints, keepdims: bool, ranks: Ints, weights: tuple[float, ...]
+) -> Node:
+    tangents, last = _sorted_lanes(t, axis)[0], x.ndim - len(axis)
+    terms = [
+        apply(REGISTRY["take_along_axis"], (tangents, place), (last,)) * weight
+        for place, weight in zip(_places(_sorted_lanes(x, axis)[0], ranks), weights, strict=True)
+    ]
+    return reshape_node(functools.reduce(operator.add, terms), y.shape)
+
+
+def _pull_order(
+    g: Node, y: Node, x: Node, axis: Ints, keepdims: bool, ranks: Ints, weights: tuple[float, ...]
+) -> Node:
+    lanes, order = _sorted_lanes(x, axis)
+    found, share = constant(0, lanes.spec), reshape_node(g, (*lanes.shape[:-1], 1))
+    for place, weight in zip(_places(lanes, ranks), weights, strict=True):
+        written = (found, place, share * weight)
+        found = apply(REGISTRY["add_along_axis"], written, (lanes.ndim - 1,))
     moved = reshape_node(found, tuple(x.shape[at] for at in order))
-    back = tuple(order.index(at) for at in range(x.ndim))
-    return moved if back == tuple(range(x.ndim)) else permute(moved, back)
+    return permute(moved, tuple(order.index(at) for at in range(x.ndim)))
 
 
-def _order_samples(**more: Any) -> Rule:
-    return drawn(
+ORDER_STATISTIC = define(
+    "order_statistic",
+    "reduction",
+    params=("axis", "keepdims", "ranks", "weights"),
+    numpy=_order_kernel,
+    push=_push_order,
+    pull=_pull_order,
+    composition=_order_composition,
+    samples=drawn(
         "order_statistic",
         ("axis", "ranks", "weights"),
         ((5,), (0,), (2,), (1.0,)),
@@ -328,45 +331,8 @@ def _order_samples(**more: Any) -> Rule:
         ((), (), (0,), (1.0,)),
         ((0, 3), (1,), (1,), (1.0,)),
         dtypes=("float64", "float32"),
-        **more,
-    )
-
-
-# A small change of the operand does not change which elements are chosen: the derivative is 0.
-ORDER_WEIGHTS = define(
-    "order_weights",
-    "reduction",
-    params=("axis", "ranks", "weights"),
-    spec=lambda x, axis, ranks, weights: x,
-    numpy=_order_weights_kernel,
-    push=lambda t, y, x, **params: None,
-    pull=lambda g, y, x, **params: None,
-    mask=None,
-    sparsity=nothing,
-    composition=_weights_composition,
-    samples=_order_samples(),
-)
-
-
-def _weighted(values: Node, x: Node, axis: Ints, ranks: Any, weights: Any) -> Node:
-    """Values times the weights of chosen elements; 0 elsewhere, even at infinite values."""
-    found = apply(ORDER_WEIGHTS, (x,), (axis, ranks, weights))
-    return where(nonzero(found), found * values, 0.0)
-
-
-ORDER_STATISTIC = define(
-    "order_statistic",
-    "reduction",
-    params=("axis", "keepdims", "ranks", "weights"),
-    numpy=_order_kernel,
-    push=lambda t, y, x, axis, keepdims, **chosen: add_up(
-        _weighted(t, x, axis, **chosen), axis, keepdims
+        keepdims=False,
     ),
-    pull=lambda g, y, x, axis, keepdims, **chosen: _weighted(
-        expand_reduced(g, x.shape, axis), x, axis, **chosen
-    ),
-    composition=_order_composition,
-    samples=_order_samples(keepdims=False),
     doc="Weighted sum of the elements with the given ranks; NaN where there is one.",
 )
 
