@@ -70,7 +70,7 @@ def linspace(start: float, stop: float, num: int, endpoint: bool, dtype: DType) 
     return _cast(found, dtype)
 
 
-def _compared(name: str, rows: int, columns: int, k: int) -> Node:
+def compared(name: str, rows: int, columns: int, k: int) -> Node:
     """A comparison of the numbers of columns with those of rows plus k."""
     down = _column(_op("arange", params=(k, rows + k, 1, _INDEX)))
     return _op(name, _op("arange", params=(0, columns, 1, _INDEX)), down)
@@ -80,11 +80,4 @@ def eye(rows: int, columns: int, k: int, dtype: DType) -> Node | None:
     """A large matrix with ones on a diagonal."""
     if rows * columns * dtype.itemsize <= LARGEST_CONSTANT:
         return None
-    return _cast(_compared("equal", rows, columns, k), dtype)
-
-
-def triangle_mask(rows: int, columns: int, k: int, lower: bool) -> Node | None:
-    """A large mask of the elements of a triangle."""
-    if rows * columns <= LARGEST_CONSTANT:
-        return None
-    return _compared("less_equal" if lower else "greater_equal", rows, columns, k)
+    return _cast(compared("equal", rows, columns, k), dtype)

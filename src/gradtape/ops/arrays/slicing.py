@@ -169,7 +169,7 @@ SLICE = define(
     weak=(),
     transpose=_transpose("unslice"),
     batch=_part_batch,
-    examples=independence.part_read,
+    examples=independence.part(False, result=True),
     view=View.SLICE,
     simpler=identities.view,
     copies=memory_copies.slice_,
@@ -184,7 +184,7 @@ UNSLICE = define(
     weak=(),
     transpose=_transpose("slice"),
     batch=_part_batch,
-    examples=independence.part_of_zeros,
+    examples=independence.part(True, result=False),
     copies=memory_copies.unslice,
     samples=_slice_samples("unslice", whole=False),
 )
@@ -271,7 +271,7 @@ SET_SLICE = define(
     vjp=_set_vjp,
     mask=_set_mask,
     batch=_set_batch,
-    examples=independence.part_replaced,
+    examples=independence.part(False, True, result=False),
     copies=memory_copies.set_slice,
     samples=_set_samples,
 )

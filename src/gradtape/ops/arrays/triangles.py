@@ -14,32 +14,12 @@ from gradtape.ops.arrays import large_constants
 from gradtape.ops.arrays.movement import moveaxis, reshape
 from gradtape.ops.arrays.slicing import UNSLICE, along_axis, axis_part
 from gradtape.ops.elementwise.arithmetic import identity, record_operand, where
-from gradtape.ops.families import Sample, batching, independence
+from gradtape.ops.families import batching, independence
 from gradtape.ops.families.define import define
 from gradtape.ops.families.samples import drawn
 from gradtape.ops.families.shapes import normalize_axes, normalize_axis
 from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand
 from gradtape.trace.record import record
-
-
-def _mask(rows: int, columns: int, k: int, lower: bool) -> np.ndarray:
-    below: np.ndarray = np.tri(rows, columns, k if lower else k - 1, dtype=bool)
-    return below if lower else ~below
-
-
-# Which entries a triangle keeps. It appears in compiled programs only, after differentiation.
-TRIANGLE_MASK = define(
-    "triangle_mask",
-    "creation",
-    params=("rows", "columns", "k", "lower"),
-    spec=lambda rows, columns, k, lower: spec((rows, columns), np.dtype(bool)),
-    numpy=_mask,
-    composition=large_constants.triangle_mask,
-    samples=lambda: [
-        Sample((), {"rows": rows, "columns": columns, "k": k, "lower": lower})
-        for rows, columns, k, lower in ((2, 3, 0, True), (3, 2, -1, False), (0, 2, 0, True))
-    ],
-)
 
 
 def _triangle(name: str, kernel: Callable[..., Any], lower: bool) -> Op:
@@ -49,9 +29,8 @@ def _triangle(name: str, kernel: Callable[..., Any], lower: bool) -> Op:
         rows, columns = x.shape[-2:]
         if not rows * columns:
             return None
-        mask = large_constants.triangle_mask(rows, columns, k, lower)
-        if mask is None:
-            mask = apply(TRIANGLE_MASK, (), (rows, columns, k, lower))
+        name = "less_equal" if lower else "greater_equal"
+        mask = large_constants.compared(name, rows, columns, k)
         return where(mask, x, constant(0, spec((), x.dtype)))
 
     def rule(x: Spec, k: int) -> Spec:

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Collection, Sequence
 from typing import NoReturn
 
-from gradtape.ir import Join, Node, Shape
+from gradtape.ir import Join, Node, Rule, Shape
 from gradtape.ops.families.shapes import Ints
 from gradtape.records import dataclass
 
@@ -151,48 +151,30 @@ def joined(node: Node, places: Places) -> Batch:
     return _followed(node, places, axis_in_result)
 
 
-def part_read(node: Node, places: Places) -> Batch:
-    """A slice: the batch axis must be read whole and in order."""
-    place = places[0]
-    assert place is not None
-    axis = place.axis(node.inputs[0])
-    _check_part(node, node.inputs[0], axis)
-    return Batch(math.prod(node.params[1][:axis]), place.count)
+def part(*operands: bool, result: bool) -> Rule:
+    """The rule of ops on a part of a tensor: which operands are the part, and if the result is.
 
+    Along the batch axis the part must be the whole tensor, in order.
+    """
 
-def part_of_zeros(node: Node, places: Places) -> Batch:
-    """A part put into zeros: along the batch axis the part must fill the whole result."""
-    place = places[0]
-    assert place is not None
-    axis = _axis_of_part(node, node.inputs[0], place)
-    _check_part(node, node, axis)
-    return placed(node, axis, place.count)
+    def rule(node: Node, places: Places) -> Batch:
+        starts, lengths, steps, _ = node.params
+        whole = node.inputs[operands.index(False)] if False in operands else node
+        found = []
+        for parent, place, is_part in zip(node.inputs, places, operands, strict=False):
+            if place is None:
+                continue
+            if is_part and parent.size != math.prod(lengths):
+                raise LostError
+            # A part may lack axes of length 1, which `lengths` has.
+            axis = place.axis_in(lengths) if is_part else place.axis(parent)
+            if (starts[axis], lengths[axis], steps[axis]) != (0, whole.shape[axis], 1):
+                mixes(node)
+            shape = lengths if result else node.shape
+            found.append(Batch(math.prod(shape[:axis]), place.count))
+        return same(node, found)
 
-
-def part_replaced(node: Node, places: Places) -> Batch:
-    """A part replaced: along the batch axis the part must be the whole tensor."""
-    found = []
-    for position, (parent, place) in enumerate(zip(node.inputs[:2], places[:2], strict=True)):
-        if place is not None:
-            axis = _axis_of_part(node, parent, place) if position else place.axis(parent)
-            _check_part(node, node.inputs[0], axis)
-            found.append(placed(node, axis, place.count))
-    return same(node, found)
-
-
-def _axis_of_part(node: Node, own: Node, place: Batch) -> int:
-    """The batch axis of a part, counted in the whole tensor: a part may lack axes of length 1."""
-    lengths = node.params[1]
-    if own.size != math.prod(lengths):
-        raise LostError
-    return place.axis_in(lengths)
-
-
-def _check_part(node: Node, whole: Node, axis: int) -> None:
-    """Raise an error unless the part has all elements of an axis, in order."""
-    starts, lengths, steps, _ = node.params
-    if (starts[axis], lengths[axis], steps[axis]) != (0, whole.shape[axis], 1):
-        mixes(node)
+    return rule
 
 
 def gathered(node: Node, places: Places) -> Batch:
