@@ -54,7 +54,8 @@ def numpy_kernel(name: str) -> Callable[..., Any]:
 
 
 def scipy_special() -> dict[str, Any]:
-    """The functions of SciPy, which is imported at first use: that takes longer than gradtape."""
+    """The special functions of SciPy."""
+    # Imported at first use: that takes longer than importing gradtape.
     import scipy.special
 
     return vars(scipy.special)
