@@ -125,7 +125,7 @@ REPORT = (
 )
 # Kinds of values for which Python takes almost anything: they are checked before the call.
 _CHECKED_BEFORE = frozenset(
-    (
+    [
         "bool",
         "int",
         "SupportsIndex",
@@ -139,7 +139,7 @@ _CHECKED_BEFORE = frozenset(
         "Sizes",
         "PerAxis",
         "ShapeLike",
-        "Axes",
+        "Axis",
         "float",
         "Finite",
         "NonNegative",
@@ -147,9 +147,9 @@ _CHECKED_BEFORE = frozenset(
         "Bound",
         "Probability",
         "Decay",
-    )
+    ]
 )
-# A constructor stores these, and whoever reads them later cannot say where they came from.
+# A constructor stores these: a later error could not say where they came from.
 _CHECKED_AT_CONSTRUCTION = frozenset(("Callable", "str"))
 # Functions that take these say in sentences of their own what they may be.
 _OWN_SENTENCES = frozenset(("argnums", "chunk_size"))

@@ -15,7 +15,7 @@ import contextlib
 import math
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn, Union
 
 import numpy as np
@@ -37,6 +37,21 @@ Key = tuple[object, ...]
 
 Scalar = bool | int | float | complex
 NodeOrScalar = Union["Node", Scalar]
+
+
+def _operator(
+    op: Callable[[], Op], reflected: bool = False
+) -> Callable[[Node, NodeOrScalar], Node]:
+    """The method of a binary operator."""
+
+    def method(self: Node, other: NodeOrScalar) -> Node:
+        # The usual case first: most operands that rules make are nodes.
+        if type(other) is Node:
+            return apply(op(), (self, other))
+        operands = (other, self) if reflected else (self, other)
+        return _binary(op(), *operands)
+
+    return method
 
 
 class Node:
@@ -79,69 +94,31 @@ class Node:
     def __repr__(self) -> str:
         return f"<{self.op.name} {self.spec}>"
 
-    # Derivative rules are written with operators on nodes; each operator is one op. Sums and
-    # products of two nodes take the short way, for they are most of what rules make.
-    def __add__(self, other: NodeOrScalar) -> Node:
-        if type(other) is Node:
-            return apply(OPERATORS.add, (self, other))
-        return _binary(OPERATORS.add, self, other)
-
-    def __radd__(self, other: Any) -> Node:
-        return _binary(OPERATORS.add, other, self)
-
-    def __sub__(self, other: NodeOrScalar) -> Node:
-        if type(other) is Node:
-            return apply(OPERATORS.subtract, (self, other))
-        return _binary(OPERATORS.subtract, self, other)
-
-    def __rsub__(self, other: NodeOrScalar) -> Node:
-        return _binary(OPERATORS.subtract, other, self)
-
-    def __mul__(self, other: NodeOrScalar) -> Node:
-        if type(other) is Node:
-            return apply(OPERATORS.multiply, (self, other))
-        return _binary(OPERATORS.multiply, self, other)
-
-    def __rmul__(self, other: NodeOrScalar) -> Node:
-        return _binary(OPERATORS.multiply, other, self)
-
-    def __truediv__(self, other: NodeOrScalar) -> Node:
-        return _binary(OPERATORS.divide, self, other)
-
-    def __rtruediv__(self, other: NodeOrScalar) -> Node:
-        return _binary(OPERATORS.divide, other, self)
+    # Derivative rules are written with operators on nodes; each operator is one op.
+    __add__ = _operator(lambda: OPERATORS.add)
+    __radd__ = _operator(lambda: OPERATORS.add, reflected=True)
+    __sub__ = _operator(lambda: OPERATORS.subtract)
+    __rsub__ = _operator(lambda: OPERATORS.subtract, reflected=True)
+    __mul__ = _operator(lambda: OPERATORS.multiply)
+    __rmul__ = _operator(lambda: OPERATORS.multiply, reflected=True)
+    __truediv__ = _operator(lambda: OPERATORS.divide)
+    __rtruediv__ = _operator(lambda: OPERATORS.divide, reflected=True)
+    __rpow__ = _operator(lambda: OPERATORS.pow, reflected=True)
+    __matmul__ = _operator(lambda: OPERATORS.matmul)
+    __lt__ = _operator(lambda: OPERATORS.less)
+    __gt__ = _operator(lambda: OPERATORS.greater)
+    __le__ = _operator(lambda: OPERATORS.less_equal)
+    __ge__ = _operator(lambda: OPERATORS.greater_equal)
+    __and__ = _operator(lambda: OPERATORS.logical_and)
+    __or__ = _operator(lambda: OPERATORS.logical_or)
 
     def __pow__(self, other: NodeOrScalar) -> Node:
         if type(other) is int and -8 <= other <= 8 and self.spec.inexact:
             return apply(OPERATORS.integer_power, (self,), (other,))
         return _binary(OPERATORS.pow, self, other)
 
-    def __rpow__(self, other: NodeOrScalar) -> Node:
-        return _binary(OPERATORS.pow, other, self)
-
-    def __matmul__(self, other: Node) -> Node:
-        return apply(OPERATORS.matmul, (self, other))
-
     def __neg__(self) -> Node:
         return apply(OPERATORS.negative, (self,))
-
-    def __lt__(self, other: NodeOrScalar) -> Node:
-        return _binary(OPERATORS.less, self, other)
-
-    def __gt__(self, other: NodeOrScalar) -> Node:
-        return _binary(OPERATORS.greater, self, other)
-
-    def __le__(self, other: NodeOrScalar) -> Node:
-        return _binary(OPERATORS.less_equal, self, other)
-
-    def __ge__(self, other: NodeOrScalar) -> Node:
-        return _binary(OPERATORS.greater_equal, self, other)
-
-    def __and__(self, other: NodeOrScalar) -> Node:
-        return _binary(OPERATORS.logical_and, self, other)
-
-    def __or__(self, other: NodeOrScalar) -> Node:
-        return _binary(OPERATORS.logical_or, self, other)
 
     def __invert__(self) -> Node:
         return apply(OPERATORS.logical_not, (self,))
@@ -150,19 +127,8 @@ class Node:
 class Table:
     """A thread's interned nodes, with the derivatives and plans made from them."""
 
-    __slots__ = (
-        "__weakref__",
-        "_size",
-        "_structures",
-        "cache",
-        "derived",
-        "deriving",
-        "functions",
-        "nodes",
-        "plans",
-        "reads",
-        "slopes",
-    )
+    # The native recorder reads two attributes by slot.
+    __slots__ = ("__dict__", "__weakref__", "cache", "nodes")
 
     def __init__(self) -> None:
         self.nodes: dict[Key, Node] = {}

@@ -37,17 +37,6 @@ class BoundPlan:
     that holds the same values in the same state (`KeptValues.available`).
     """
 
-    __slots__ = (
-        "_from_leaves",
-        "available",
-        "bindings",
-        "fallible",
-        "inputs",
-        "node_count",
-        "outputs",
-        "plan",
-    )
-
     def __init__(self, found: Program, fastmath: bool) -> None:
         self.plan = plan_for(found, fastmath)
         if PROBE.sink is not None:

@@ -53,15 +53,6 @@ class PoolCounts:
     bytes_held: int = 0
 
 
-class _Limit:
-    """The most bytes that are recycled, once the first block has been allocated."""
-
-    __slots__ = ("nbytes",)
-
-    # Negative while no limit has been chosen.
-    nbytes: int
-
-
 def capacity_for(nbytes: int) -> int:
     """The size class of a request: multiples of 64 up to 256, then four classes per doubling."""
     if nbytes <= 256:
@@ -73,8 +64,8 @@ def capacity_for(nbytes: int) -> int:
 # The first numbers of PoolCounts in that order, as words that native code adds to as well.
 _counts: array_of_words[int] = array_of_words("q", [0, 0, 0])
 ALLOCATED, RECYCLED, RETURNED = range(3)
-_limit = _Limit()
-_limit.nbytes = -1
+# The most bytes that are recycled; negative until the first block is allocated.
+_limit = [-1]
 # The object that owns the memory of each recycled block, in use or idle, by address; and how many
 # bytes these are.
 _owners: dict[int, object] = {}
@@ -217,8 +208,8 @@ def _count_returned() -> None:
 def _fresh(nbytes: int, capacity: int) -> Buffer:
     if capacity not in _take:
         _use_capacity(capacity)
-    if _limit.nbytes < 0:
-        _limit.nbytes = _chosen_limit()
+    if _limit[0] < 0:
+        _limit[0] = _chosen_limit()
     try:
         address, owner = _from_system(capacity)
     except (MemoryError, OSError):
@@ -231,9 +222,9 @@ def _fresh(nbytes: int, capacity: int) -> Buffer:
                 "Drop tensors that are not needed, or work on smaller pieces."
             ) from error
     _counts[ALLOCATED] += capacity
-    if _recycled[0] + capacity > _limit.nbytes:
-        _trim(_limit.nbytes - capacity)
-    if _recycled[0] + capacity <= _limit.nbytes:
+    if _recycled[0] + capacity > _limit[0]:
+        _trim(_limit[0] - capacity)
+    if _recycled[0] + capacity <= _limit[0]:
         _owners[address] = owner
         _recycled[0] += capacity
         return _classes[capacity](address)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.compiler.counts import COUNTS
-from gradtape.compiler.lower.beyond_memory import check_stored, memory
+from gradtape.compiler.lower.beyond_memory import bytes_of, check_stored, memory
 from gradtape.compiler.lower.plan import Input
 from gradtape.config import LARGE_NUMPY_PLAN, SMALL_NUMPY_RESULT
 from gradtape.ir import Node, Program
@@ -109,7 +109,7 @@ class NumpyPlan:
 def _is_large(specs: Mapping[Any, int], count: int) -> bool:
     """Whether the memory of dead values is worth using again."""
     limit = max(LARGE_NUMPY_PLAN, SMALL_NUMPY_RESULT * count)
-    return sum(times * _bytes_of(of) for of, times in specs.items()) > limit
+    return sum(times * bytes_of(of) for of, times in specs.items()) > limit
 
 
 def last_uses(program: Program) -> dict[Node, int]:
@@ -122,7 +122,3 @@ def last_uses(program: Program) -> dict[Node, int]:
     never = len(program.nodes)
     last.update((node, never) for node in program.outputs)
     return last
-
-
-def _bytes_of(of: Any) -> int:
-    return sum(each.nbytes for each in of) if type(of) is tuple else of.nbytes

@@ -26,31 +26,15 @@ from gradtape.runtime.probe import PROBE
 from gradtape.runtime.tiers import TieredPlan
 from gradtape.runtime.when_to_compile import Outline
 
-
-class _HashedKey:
-    """A long structure whose hash is computed once."""
-
-    __slots__ = ("_hash", "structure")
-
-    def __init__(self, structure: tuple[Hashable, ...]) -> None:
-        self.structure = structure
-        self._hash = hash(structure)
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _HashedKey) and self.structure == other.structure
-
-
 _K = TypeVar("_K")
 _V = TypeVar("_V")
 _Sizes = tuple[int, ...]
-_Plans = OrderedDict[tuple[_HashedKey, _Sizes], TieredPlan]
+_Structure = tuple[Hashable, ...]
+_Plans = OrderedDict[tuple[_Structure, _Sizes], TieredPlan]
 _plans: _Plans = OrderedDict()
 _calling_plans: _Plans = OrderedDict()
 # What is known of each outline: what NumPy has cost on it, and a plan of it.
-_outlines: OrderedDict[_HashedKey, Outline] = OrderedDict()
+_outlines: OrderedDict[_Structure, Outline] = OrderedDict()
 _log = Log("runtime")
 _lock = new_lock()
 
@@ -71,7 +55,7 @@ def plan_for(program: Program, fast: bool = False) -> TieredPlan:
         return long
     outlined = outline(program)
     structure = outlined[0] if outlined is not None else program.key()
-    key = _HashedKey((*structure, "fast") if fast else structure)
+    key = (*structure, "fast") if fast else structure
     sizes = outlined[1] if outlined is not None else ()
     plans = _calling_plans if calls_python(program) else _plans
     with _lock:

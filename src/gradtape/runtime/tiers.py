@@ -54,22 +54,6 @@ _lock = new_lock()
 class TieredPlan:
     """One program as a NumPy plan and, once that pays, as a compiled plan."""
 
-    __slots__ = (
-        "__weakref__",
-        "_expected",
-        "_failed",
-        "_least",
-        "_loops",
-        "_outline",
-        "_runs",
-        "_sizes",
-        "_work",
-        "compiled",
-        "fast",
-        "in_numpy",
-        "program",
-    )
-
     def __init__(
         self,
         program: Program,

@@ -61,29 +61,28 @@ def deterministic(on: bool = True) -> Iterator[None]:
     ...     gt.is_deterministic()
     True
     """
-    earlier = modes.deterministic
-    modes.deterministic = on
-    try:
-        with compiled_first(on):
-            yield
-    finally:
-        modes.deterministic = earlier
+    with _switched("deterministic", on), compiled_first(on):
+        yield
 
 
-@contextlib.contextmanager
-def compiled_first(on: bool = True) -> Iterator[None]:
+def compiled_first(on: bool = True) -> contextlib.AbstractContextManager[None]:
     """Compile plans before their first run, so that all runs of a plan round alike.
 
     >>> with gt.libraries.compiled_first():
     ...     float(gt.sin(0.0))
     0.0
     """
-    earlier = modes.compile_first
-    modes.compile_first = on
+    return _switched("compile_first", on)
+
+
+@contextlib.contextmanager
+def _switched(name: str, on: bool) -> Iterator[None]:
+    earlier = getattr(modes, name)
+    setattr(modes, name, on)
     try:
         yield
     finally:
-        modes.compile_first = earlier
+        setattr(modes, name, earlier)
 
 
 def is_deterministic() -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Never, NoReturn, overload
 
@@ -37,6 +39,17 @@ if TYPE_CHECKING:
     from gradtape.tensor.variable import Variable
 
 __all__ = ["Tensor", "asarray", "evaluate", "from_dlpack", "program_of"]
+
+
+def _in_place_operator(
+    operate: Callable[[Any, Any], Any], symbol: str
+) -> Callable[[Tensor, TensorLike], Tensor]:
+    """The method of an in-place operator."""
+
+    def method(self: Tensor, other: TensorLike) -> Tensor:
+        return self._in_place(operate(self, other), f"x {symbol}= v")
+
+    return method
 
 
 class Tensor(Handle, Operators, Displayed):
@@ -147,44 +160,19 @@ class Tensor(Handle, Operators, Displayed):
         self.rebind(new, what)
         return self
 
-    def __iadd__(self, other: TensorLike) -> Tensor:
-        return self._in_place(self + other, "x += v")
-
-    def __isub__(self, other: TensorLike) -> Tensor:
-        return self._in_place(self - other, "x -= v")
-
-    def __imul__(self, other: TensorLike) -> Tensor:
-        return self._in_place(self * other, "x *= v")
-
-    def __itruediv__(self, other: TensorLike) -> Tensor:
-        return self._in_place(self / other, "x /= v")
-
-    def __ifloordiv__(self, other: TensorLike) -> Tensor:
-        return self._in_place(self // other, "x //= v")
-
-    def __imod__(self, other: TensorLike) -> Tensor:
-        return self._in_place(self % other, "x %= v")
-
-    def __ipow__(self, other: TensorLike) -> Tensor:
-        return self._in_place(self**other, "x **= v")
-
-    def __imatmul__(self, other: TensorLike) -> Tensor:
-        return self._in_place(self @ other, "x @= v")
-
-    def __iand__(self, other: TensorLike) -> Tensor:
-        return self._in_place(self & other, "x &= v")
-
-    def __ior__(self, other: TensorLike) -> Tensor:
-        return self._in_place(self | other, "x |= v")
-
-    def __ixor__(self, other: TensorLike) -> Tensor:
-        return self._in_place(self ^ other, "x ^= v")
-
-    def __ilshift__(self, other: TensorLike) -> Tensor:
-        return self._in_place(self << other, "x <<= v")
-
-    def __irshift__(self, other: TensorLike) -> Tensor:
-        return self._in_place(self >> other, "x >>= v")
+    __iadd__ = _in_place_operator(operator.add, "+")
+    __isub__ = _in_place_operator(operator.sub, "-")
+    __imul__ = _in_place_operator(operator.mul, "*")
+    __itruediv__ = _in_place_operator(operator.truediv, "/")
+    __ifloordiv__ = _in_place_operator(operator.floordiv, "//")
+    __imod__ = _in_place_operator(operator.mod, "%")
+    __ipow__ = _in_place_operator(operator.pow, "**")
+    __imatmul__ = _in_place_operator(operator.matmul, "@")
+    __iand__ = _in_place_operator(operator.and_, "&")
+    __ior__ = _in_place_operator(operator.or_, "|")
+    __ixor__ = _in_place_operator(operator.xor, "^")
+    __ilshift__ = _in_place_operator(operator.lshift, "<<")
+    __irshift__ = _in_place_operator(operator.rshift, ">>")
 
     # Copies and exports.
 

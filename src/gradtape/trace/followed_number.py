@@ -250,7 +250,7 @@ def _hash(self: Followed) -> int:
 def _index_of(kind: type) -> dict[str, Any]:
     """The methods by which a class of numbers is followed or guarded."""
     found: dict[str, Any] = {"__hash__": _hash}
-    for name in (
+    for name in [
         "add",
         "sub",
         "mul",
@@ -263,7 +263,7 @@ def _index_of(kind: type) -> dict[str, Any]:
         "xor",
         "and_",
         "or_",
-    ):
+    ]:
         special = name.rstrip("_")
         if hasattr(kind, f"__{special}__"):
             operate = getattr(operator, name)

@@ -13,7 +13,7 @@ import itertools
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -42,21 +42,8 @@ from gradtape.trace.followed_number import Followed, read_all
 from gradtape.trace.recording import Recording, state
 from gradtape.trace.value import Handle, Value, host_value
 
-
-class RandomStream(Protocol):
-    """The part of a `gt.random.Generator` that traces use."""
-
-    number: int
-
-    @property
-    def place(self) -> int: ...
-
-    def _repeat(self, start: int, count: int) -> int: ...
-
-    def reserve(self, blocks: int) -> tuple[int, int, int]: ...
-
-    def rewind(self, start: int, stop: int) -> bool: ...
-
+if TYPE_CHECKING:
+    from gradtape.tensor.generator import Generator
 
 # A number larger than all before: traces and captures are compared by age.
 next_number: Callable[[], int] = partial(next, itertools.count(1))
@@ -112,27 +99,6 @@ class Trace(Recording):
     is_batched = False
     outer: Recording
 
-    __slots__ = (
-        "_captured",
-        "_lacking",
-        "_outer_table",
-        "_outer_tapes",
-        "_own_table",
-        "_own_tapes",
-        "depth",
-        "draws",
-        "ended",
-        "name",
-        "number",
-        "outer",
-        "replaced",
-        "size",
-        "sources",
-        "stand_ins",
-        "starts",
-        "stops",
-    )
-
     def __init__(self, outer: Recording, name: str, size: int | None = None) -> None:
         # The number of examples of vmap, or None.
         self.size = size
@@ -162,9 +128,9 @@ class Trace(Recording):
         self._lacking: dict[Node, bool] = {}
         # Leaves that are positions of random draws, with their generator; the position of each
         # generator before and after the trace.
-        self.draws: dict[Node, RandomStream] = {}
-        self.starts: dict[RandomStream, int] = {}
-        self.stops: dict[RandomStream, int] = {}
+        self.draws: dict[Node, Generator] = {}
+        self.starts: dict[Generator, int] = {}
+        self.stops: dict[Generator, int] = {}
         # Nodes inside functions with a custom batching rule.
         self.replaced: set[Node] = set()
         # Placeholders in derivations of outer recordings, with the nodes of this trace they stand
@@ -324,7 +290,7 @@ class Trace(Recording):
         return outer is recording
 
     def draw(
-        self, generator: RandomStream, counter: int, position: Array, stop: int | None = None
+        self, generator: Generator, counter: int, position: Array, stop: int | None = None
     ) -> Handle:
         """The leaf of a random position, which differs from example to example."""
         self.starts.setdefault(generator, counter)

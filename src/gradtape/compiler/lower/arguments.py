@@ -5,11 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from gradtape.caches import remembered
 from gradtape.compiler.lower.kernel import SAME, SCALAR, STRIDED, UNIT, Kernel
-from gradtape.dtypes import DType
 from gradtape.ir.node import Node
 from gradtape.records import dataclass
 
@@ -51,12 +47,6 @@ def lowered(
     """A kernel with its arguments and the work that they make."""
     sizes = tuple(axis[0] for axis in axes)
     return Lowered(kernel, sizes, entries, total, grain, kernel.cost * math.prod(sizes))
-
-
-@remembered(256)
-def code_of(dtype: DType) -> str:
-    """The code of a dtype in kernels, such as `f8`."""
-    return np.dtype(dtype).str[1:]
 
 
 def merge_axes(axes: list[SpaceAxis]) -> list[SpaceAxis]:

@@ -34,23 +34,24 @@ def check_stored(nodes: Iterable[Node]) -> None:
     """Raise a MemoryError if a result that is computed by itself is larger than the memory."""
     # Specs are interned, so that a long program has few of them.
     for of in {node.spec for node in nodes if node.op.view is None}:
-        check_bytes(_bytes(of))
+        check_bytes(bytes_of(of))
 
 
 def explained(error: MemoryError, nodes: Iterable[Node]) -> MemoryError:
     """The MemoryError of a plan that says which of the recorded nodes asks for most, and where."""
     # Of two that are equally large, the one that is not a view of the other.
-    node = max(nodes, key=lambda node: (_bytes(node.spec), node.op.view is None), default=None)
+    node = max(nodes, key=lambda node: (bytes_of(node.spec), node.op.view is None), default=None)
     if node is None:
         return error
     of = node.spec
     shape = [each.shape for each in of] if type(of) is tuple else of.shape
     return MemoryError(
-        f"{node.op.name}: the result of shape {shape} has {_bytes(of)} bytes, and this machine "
+        f"{node.op.name}: the result of shape {shape} has {bytes_of(of)} bytes, and this machine "
         f"{memory()} (asked for at {line_of(node) or user_line()}). Work on smaller pieces, or "
         f"drop tensors that are not needed. The error was: {error}."
     )
 
 
-def _bytes(of: Any) -> int:
+def bytes_of(of: Any) -> int:
+    """The bytes of a result, of all of them if an op has several."""
     return sum(each.nbytes for each in of) if type(of) is tuple else int(of.nbytes)

@@ -14,6 +14,7 @@ from gradtape.compiler.lower.kernel import (
     Store,
     lane_count,
 )
+from gradtape.compiler.passes.scalar_steps import code_of
 from gradtape.ir.node import Node
 from gradtape.ops.families.memory_copies import Index, Piece
 from gradtape.ops.families.strides import Access
@@ -63,7 +64,7 @@ def _kernel(node: Node, piece: Piece, walks: list[list[int]], layout: KernelLayo
     indices = len(piece.reads) + len(piece.writes)
     operands = [KernelArray("i8", arguments.access_of(walks[number])) for number in range(indices)]
     body: tuple[KernelStep, ...] = ()
-    code = arguments.code_of(node.dtype)
+    code = code_of(node.dtype)
     if piece.strides is None:
         _, value, dtype = piece.source.params
         body = (KernelStep(piece.source.op, ((), value, dtype), (), code),)

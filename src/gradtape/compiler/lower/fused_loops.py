@@ -12,7 +12,6 @@ from gradtape.compiler.lower.arguments import (
     Lowered,
     SpaceAxis,
     access_of,
-    code_of,
     lowered,
     merge_axes,
     target_access,
@@ -32,6 +31,7 @@ from gradtape.compiler.lower.kernel import (
     lane_count,
     scalar_type,
 )
+from gradtape.compiler.passes.scalar_steps import code_of
 from gradtape.compiler.passes.units import FusedLoop, LoopContent
 from gradtape.config import LONG_KEPT_AXIS, SHORT_REDUCED_ROW
 from gradtape.dtypes import DType

@@ -23,7 +23,7 @@ import numpy as np
 from gradtape.compiler.emit.plans.instructions import ARENA, FIRST, SCALARS, Instruction
 from gradtape.compiler.lower.arena import ALIGNMENT, Arena, stored_bytes
 from gradtape.compiler.lower.arguments import Lowered
-from gradtape.compiler.lower.beyond_memory import check_stored
+from gradtape.compiler.lower.beyond_memory import bytes_of, check_stored
 from gradtape.compiler.lower.fused_loops import fusible, lower
 from gradtape.compiler.lower.native_calls import (
     copy_of,
@@ -106,17 +106,19 @@ class LoweredProgram:
         # Kinds of nodes that turned out not to fit into loops.
         refused: set[object] = set()
         # Products read operands where they lie, unless BLAS cannot read them there.
-        is_called: Callable[[Node], bool] = _is_no_product
+        copies_for_products = False
         while True:
             made, fused, self._recorded = with_whole_operands(
-                program, is_called, lambda n: kind_of(n) in refused
+                program,
+                lambda n, copies=copies_for_products: copies or not is_product(n),  # type: ignore[misc]
+                lambda n: kind_of(n) in refused,
             )
             try:
                 return self._lower(made, fused)
             except ScatteredError as error:
-                if is_called is _is_any:
+                if copies_for_products:
                     self._beyond_products.add(kind_of(error.node))
-                is_called = _is_any
+                copies_for_products = True
             except _RefusedError as error:
                 refused.update(map(kind_of, error.nodes))
 
@@ -345,14 +347,6 @@ class _RefusedError(Exception):
         self.nodes = nodes
 
 
-def _is_no_product(node: Node) -> bool:
-    return not is_product(node)
-
-
-def _is_any(node: Node) -> bool:
-    return True
-
-
 def kind_of(node: Node) -> object:
     """All that decides whether a node fits into a loop."""
     return (node.op, node.params, node.spec, *[parent.spec for parent in node.inputs])
@@ -384,10 +378,7 @@ def is_fixed(node: Node) -> bool:
     """
     if node.op is PICK:
         return is_fixed(node.inputs[0])
-    if type(node.spec) is tuple:
-        size = sum(of.nbytes for of in node.spec)
-    else:
-        size = node.spec.nbytes
+    size = bytes_of(node.spec)
     if not node.inputs:
         return node.op.constant and size <= LARGEST_KEPT_TABLE
     empty = all(type(n.spec) is not tuple and not n.size for n in node.inputs)
