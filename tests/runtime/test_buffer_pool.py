@@ -133,7 +133,7 @@ def test_empty_cache_returns_all_that_is_idle():
 def test_limit_returns_sizes_not_asked_for_lately(monkeypatch):
     buffers.allocate(1)
     limit = (10 << 20) + 4096
-    monkeypatch.setitem(buffers._limit, 0, buffers._recycled[0] + limit)
+    monkeypatch.setattr(buffers, "_limit", [buffers._recycled[0] + limit])
     small = buffers.allocate(100)
     del small
     old = [buffers.allocate(2 << 20) for _ in range(4)]
@@ -152,7 +152,7 @@ def test_limit_returns_sizes_not_asked_for_lately(monkeypatch):
 def test_memory_beyond_the_limit_goes_with_its_holder(monkeypatch):
     buffers.allocate(1)
     buffers.empty_cache()
-    monkeypatch.setitem(buffers._limit, 0, buffers._recycled[0] + (5 << 20))
+    monkeypatch.setattr(buffers, "_limit", [buffers._recycled[0] + (5 << 20)])
     before = buffers.pool_counts()
     held = [buffers.allocate(2 << 20).array((1 << 18,), "float64") for _ in range(4)]
     for number, each in enumerate(held):
@@ -167,7 +167,7 @@ def test_memory_beyond_the_limit_goes_with_its_holder(monkeypatch):
 def test_limit_of_zero_keeps_nothing(monkeypatch):
     buffers.allocate(1)
     buffers.empty_cache()
-    monkeypatch.setitem(buffers._limit, 0, 0)
+    monkeypatch.setattr(buffers, "_limit", [0])
     before = buffers.pool_counts()
     for nbytes in SIZES:
         buffers.allocate(nbytes)
@@ -181,7 +181,7 @@ def test_limit_of_zero_keeps_nothing(monkeypatch):
 def test_no_python_runs_when_a_buffer_dies(monkeypatch, nbytes, limit):
     buffers.allocate(1)
     if limit is not None:
-        monkeypatch.setitem(buffers._limit, 0, limit)
+        monkeypatch.setattr(buffers, "_limit", [limit])
     held = [buffers.allocate(nbytes).array((nbytes,), "uint8"), buffers.allocate(nbytes)]
     seen = []
     sys.setprofile(lambda frame, event, _: event == "call" and seen.append(frame.f_code.co_name))
