@@ -31,7 +31,7 @@ class NumpyPlan:
     def __init__(self, program: Program) -> None:
         specs = Counter(map(attrgetter("spec"), program.nodes))
         # Specs without their ops say nearly always that all is well.
-        if any(_bytes_of(of) > memory() for of in specs):
+        if any(bytes_of(of) > memory() for of in specs):
             check_stored(program.nodes)
         self.program = program
         slot = {node: index for index, node in enumerate((*program.inputs, *program.nodes))}
