@@ -139,10 +139,11 @@
     into.append(element("h3", { text: "Where the time went" }));
     const bar = element("div", { class: "phases", role: "img", "aria-label": data.phases.map((p) => `${p.name} ${seconds(p.seconds)}`).join(", ") });
     const legend = element("ul", { class: "legend" });
-    for (const phase of data.phases) {
-      if (phase.seconds <= 0.0005 * wall) continue;
+    const drawnPhases = data.phases.filter((phase) => phase.seconds > 0.0005 * wall);
+    const inAll = drawnPhases.reduce((sum, phase) => sum + phase.seconds, 0) || 1;
+    for (const phase of drawnPhases) {
       const name = PHASE_NAMES[phase.name] || phase.name;
-      bar.append(element("span", { style: `flex:${phase.seconds};background:var(--${PHASE_COLOURS[phase.name]})`, title: `${name}: ${seconds(phase.seconds)}` }));
+      bar.append(element("span", { style: `width:${(100 * phase.seconds) / inAll}%;background:var(--${PHASE_COLOURS[phase.name]})`, title: `${name}: ${seconds(phase.seconds)}, ${percent(phase.seconds / inAll)}` }));
       legend.append(element("li", { title: phase.what }, element("i", { style: `background:var(--${PHASE_COLOURS[phase.name]})` }), name, element("b", { text: seconds(phase.seconds) })));
     }
     into.append(bar, legend);
@@ -188,7 +189,7 @@
     const right = element("div", {}, element("h3", { text: "Fused loops and library calls" }), bars(groups, 12, (row) => {
       const open = (event) => showGroup(event.currentTarget, row);
       return element("button", { class: "bar", type: "button", "data-seconds": row.seconds, "aria-label": `${row.kind} ${row.title}, ${seconds(row.seconds)}`, onclick: open },
-        element("span", { class: "row" }, element("span", { class: "label" }, element("span", { class: "tag", text: row.kind }), element("span", { text: row.title })), element("span", { class: "value", text: seconds(row.seconds) })),
+        element("span", { class: "row" }, element("span", { class: "label" }, element("span", { class: "tag", text: row.kind }), element("span", { text: row.title }), element("span", { class: "where after", text: `${row.dtype}[${row.shape.join(", ")}]${row.file ? ` · ${place(row)}` : ""}` })), element("span", { class: "value", text: seconds(row.seconds) })),
         element("span", { class: "track" },
           element("span", { style: `width:${(100 * row.seconds * (1 - row.backward)) / most}%;background:var(--forward)` }),
           element("span", { style: `width:${(100 * row.seconds * row.backward) / most}%;background:var(--backward)` })));
@@ -267,10 +268,20 @@
     if (over.time.length > 1) {
       if (memoryPlot) memoryPlot.destroy();
       memoryPlot = new uPlot({
-        width: Math.max(280, host.clientWidth || 600), height: 250, scales: { x: { time: false } }, cursor: { y: false },
+        width: Math.max(280, host.clientWidth || 600), height: 250, scales: { x: { time: false } }, cursor: { y: false }, legend: { show: false },
         axes: [{ ...axis, values: (_, ticks) => ticks.map((t) => `${t} s`) }, { ...axis, size: 64, values: (_, ticks) => ticks.map((t) => `${t} MB`) }],
         series: [{ label: "time", value: (_, value) => (value === null ? "–" : seconds(value)) }, line("resident", "python"), line("pool, in use", "forward"), line("pool, idle", "waiting"), line("kept by tapes", "backward")],
       }, [over.time, mega(over.resident), mega(over.used), mega(over.idle), mega(over.kept)], host);
+      const at = element("b", { text: "" });
+      const names = [["resident", "python"], ["pool, in use", "forward"], ["pool, idle", "waiting"], ["kept by tapes", "backward"]];
+      const values = names.map(() => element("b", { text: "" }));
+      into.append(element("ul", { class: "legend" }, names.map(([name, tone], n) => element("li", {}, element("i", { style: `background:var(--${tone})` }), name, values[n])), element("li", {}, at)));
+      memoryPlot.over.addEventListener("mousemove", () => {
+        const index = memoryPlot.cursor.idx;
+        if (index === null || index === undefined) return;
+        at.textContent = `at ${seconds(over.time[index])}`;
+        [over.resident, over.used, over.idle, over.kept].forEach((series, n) => { values[n].textContent = series[index] === null ? "" : bytes(series[index]); });
+      });
     } else host.append(element("p", { class: "empty", text: "The profile was too short to see memory change." }));
     if (data.memory.kept.length) {
       into.append(element("h3", { text: "What tapes kept for the backward pass, at its largest" }));
@@ -289,8 +300,11 @@
     const choice = element("select", { "aria-label": "Plan" }, data.graphs.map((each, index) => element("option", { value: index, text: `plan ${each.plan} of ${each.owner || place(each)}, ${each.nodes.length} groups` })));
     const host = element("div", { class: "scroll graph", tabindex: 0, "aria-label": "Groups of the plan and what they read" });
     const note = element("p", { class: "empty" });
-    into.append(element("div", { class: "controls" }, choice, element("span", { text: "a thick edge at the left: time; a filled foot: results that stay in memory" })), host, note);
-    const draw = () => { layout(data.graphs[Number(choice.value)], host); const left = data.graphs[Number(choice.value)].left_out; note.textContent = left ? `${left} short groups are left out.` : ""; };
+    into.append(element("div", { class: "controls" }, choice, element("span", { text: "drag to move; a thick edge at the left: time; a filled foot: results that stay in memory" })), host, note);
+    let controls = null;
+    const button = (text, name, act) => element("button", { type: "button", text, "aria-label": name, onclick: act });
+    into.querySelector(".controls").append(button("+", "Zoom in", () => controls.zoom(1.4)), button("−", "Zoom out", () => controls.zoom(1 / 1.4)), button("all", "Show the whole graph", () => controls.fit(0)));
+    const draw = () => { controls = layout(data.graphs[Number(choice.value)], host); const left = data.graphs[Number(choice.value)].left_out; note.textContent = left ? `${left} short groups are left out.` : ""; };
     choice.addEventListener("change", draw);
     draw();
   }
@@ -303,7 +317,7 @@
     for (const [from, to] of found.edges) laid.setEdge(String(from), String(to));
     dagre.layout(laid);
     const size = laid.graph();
-    const svg = drawn("svg", { width: size.width, height: size.height, viewBox: `0 0 ${size.width} ${size.height}` });
+    const svg = drawn("svg", {});
     svg.append(drawn("defs", {}, drawn("marker", { id: "arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 6, markerHeight: 6, orient: "auto" }, drawn("path", { d: "M0,0 L8,4 L0,8 z", fill: "var(--waiting)" }))));
     for (const edge of laid.edges()) {
       const points = laid.edge(edge).points.map((p) => `${p.x},${p.y}`);
@@ -328,6 +342,58 @@
         drawn("text", { x: x + 18, y: y + 51, text: clip(`${node.dtype}[${node.shape.join(",")}] ${node.file ? `line ${node.line}` : ""}`, 28) })));
     }
     host.replaceChildren(svg);
+    return pannable(svg, host, size);
+  }
+  // The first view holds the whole graph, or as much of its beginning as stays readable.
+  function pannable(svg, host, size) {
+    const wide = Math.max(280, host.clientWidth || 800), high = Math.min(560, Math.max(220, size.height));
+    svg.setAttribute("width", wide);
+    svg.setAttribute("height", high);
+    const view = { x: 0, y: 0, scale: 1 };
+    const update = () => svg.setAttribute("viewBox", `${view.x} ${view.y} ${wide / view.scale} ${high / view.scale}`);
+    const fit = (least) => {
+      view.scale = Math.min(1.4, Math.max(least, Math.min(wide / size.width, high / size.height)));
+      view.x = Math.min(0, (size.width - wide / view.scale) / 2);
+      view.y = (size.height - high / view.scale) / 2;
+      if (size.height * view.scale > high) view.y = 0;
+      update();
+    };
+    const zoom = (factor, px = wide / 2, py = high / 2) => {
+      const next = Math.min(4, Math.max(0.05, view.scale * factor));
+      view.x += px / view.scale - px / next;
+      view.y += py / view.scale - py / next;
+      view.scale = next;
+      update();
+    };
+    let from = null;
+    svg.addEventListener("pointerdown", (event) => { from = { x: event.clientX, y: event.clientY, moved: false }; });
+    svg.addEventListener("pointermove", (event) => {
+      if (!from || !event.buttons) return;
+      const dx = event.clientX - from.x, dy = event.clientY - from.y;
+      if (!from.moved && Math.hypot(dx, dy) < 4) return;
+      if (!from.moved) svg.setPointerCapture(event.pointerId);
+      view.x -= dx / view.scale; view.y -= dy / view.scale;
+      from = { x: event.clientX, y: event.clientY, moved: true };
+      update();
+    });
+    // The end of a drag is not a click on the group below the pointer.
+    svg.addEventListener("click", (event) => { if (from && from.moved) event.stopPropagation(); from = null; }, true);
+    svg.addEventListener("wheel", (event) => {
+      if (!event.ctrlKey && !event.shiftKey) return;
+      event.preventDefault();
+      const at = svg.getBoundingClientRect();
+      zoom(event.deltaY > 0 ? 0.8 : 1.25, event.clientX - at.left, event.clientY - at.top);
+    }, { passive: false });
+    host.onkeydown = (event) => {
+      const step = 60 / view.scale;
+      const act = {
+        ArrowLeft: () => { view.x -= step; update(); }, ArrowRight: () => { view.x += step; update(); }, ArrowUp: () => { view.y -= step; update(); }, ArrowDown: () => { view.y += step; update(); },
+        "+": () => zoom(1.25), "=": () => zoom(1.25), "-": () => zoom(0.8), "0": () => fit(0),
+      }[event.key];
+      if (act && event.target === host) { event.preventDefault(); act(); }
+    };
+    fit(0.5);
+    return { zoom, fit };
   }
 
   // Timeline.
@@ -347,6 +413,7 @@
     const move = (share) => { const span = to - from; from = Math.max(0, Math.min(end - span, from + share * span)); to = from + span; draw(); };
     const button = (text, name, act) => element("button", { type: "button", text, "aria-label": name, onclick: act });
     into.append(element("div", { class: "timeline" }, element("div", { class: "controls" }, button("+", "Zoom in", () => zoom(0.5)), button("−", "Zoom out", () => zoom(2)), button("←", "Earlier", () => move(-0.5)), button("→", "Later", () => move(0.5)), button("all", "Show all", () => { from = 0; to = end; draw(); }), label), canvas));
+    into.append(element("ul", { class: "legend" }, [["building", "building plans, compiling"], ["backward", "differentiating"], ["accent", "capturing a function"]].map(([tone, name]) => element("li", {}, element("i", { style: `background:var(--${tone})` }), name)), element("li", { text: "on the threads: one colour for each plan; click a box for its name" })));
     if (data.timeline.left_out) into.append(element("p", { class: "empty", text: `The first ${count(runs.length)} runs are shown; ${count(data.timeline.left_out)} more are counted in the tables.` }));
     const tones = ["forward", "recording", "building", "reading", "backward", "python"];
     let boxes = [];
@@ -447,9 +514,15 @@
     build();
   }
   const links = [...tabs.querySelectorAll("a")];
+  // A tab that was clicked stays lit until the reader scrolls: the last parts cannot reach the top.
+  let chosen = null;
+  for (const link of links) link.addEventListener("click", () => { chosen = link; here(); });
+  for (const kind of ["wheel", "touchmove", "keydown"]) document.addEventListener(kind, () => { chosen = null; }, { passive: true });
   function here() {
     let current = links[0];
     for (const link of links) if (document.querySelector(link.getAttribute("href")).getBoundingClientRect().top < 120) current = link;
+    if (chosen) current = chosen;
+    else if (window.innerHeight + window.scrollY >= document.documentElement.scrollHeight - 2) current = links[links.length - 1];
     for (const link of links) link.setAttribute("aria-current", link === current ? "true" : "false");
   }
   document.addEventListener("scroll", here, { passive: true });
