@@ -33,15 +33,15 @@ __all__ = [
 Kind = TypeVar("Kind", bound=type)
 # A nest that a function gives back in the same structure.
 Tree = TypeVar("Tree")
-Flatten = Callable[[Any], tuple[Iterable[object], object]]
-Unflatten = Callable[[Any, Sequence[Any]], object]
+FlattenRule = Callable[[Any], tuple[Iterable[object], object]]
+UnflattenRule = Callable[[Any, Sequence[Any]], object]
 
 # Types that turned out to be leaves. Looking them up here is cheaper than `_children`.
 _leaf_types: set[type] = set()
 # The flag of classes that are made while the program runs.
 _HEAP_TYPE = 1 << 9
 _ROWS: frozenset[type] = frozenset((list, tuple))
-_registered: dict[type, tuple[Flatten, Unflatten]] = {}
+_registered: dict[type, tuple[FlattenRule, UnflattenRule]] = {}
 
 
 class _Keys(tuple[object, ...]):
@@ -75,7 +75,7 @@ class Structure:
 LEAF = Structure(None, None, ())
 
 
-def register_pytree(kind: Kind, flatten: Flatten, unflatten: Unflatten) -> Kind:
+def register_pytree(kind: Kind, flatten: FlattenRule, unflatten: UnflattenRule) -> Kind:
     """Make a class a container.
 
     `flatten(x)` gives (children, context) and `unflatten(context, children)` gives x back.
@@ -97,7 +97,7 @@ def register_pytree(kind: Kind, flatten: Flatten, unflatten: Unflatten) -> Kind:
     return kind
 
 
-def registered(kind: type) -> tuple[Flatten, Unflatten] | None:
+def registered(kind: type) -> tuple[FlattenRule, UnflattenRule] | None:
     """The functions with which a class was registered as a container, if it was.
 
     >>> gt.pytree.registered(int) is None
