@@ -96,7 +96,7 @@ def test_native_colours_are_those_of_python(order, monkeypatch):
     for got, want in zip(all_colours(), expected, strict=True):
         assert (got == want).all()
     assert set(loop_runner._compiled) >= {
-        "colour_partly",
+        "colour_apart",
         "colour_stars",
         "colour_trees",
         "peel_trees",

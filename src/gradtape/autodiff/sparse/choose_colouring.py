@@ -8,6 +8,17 @@ Forward products (JVPs) with one seed per colour of the columns give an array of
 decompression is one gather, at positions computed once. Gebremedhin, Tarafdar, Pothen and Walther,
 Efficient computation of sparse Hessians using coloring and automatic differentiation, 2009,
 doi:10.1287/ijoc.1080.0286, does the same for symmetric matrices, directly and by substitution.
+
+Bidirectional colouring: some entries by forward mode, the others by reverse mode.
+
+One full row gives every column a colour of its own, and one full column every row. If reverse mode
+computes the full rows, few colours are enough for the columns. Without the t longest rows, the
+columns need about as many colours as the next longest row has entries, and the t rows need about t
+colours. The rest may be a grid. Or the longest columns by forward mode, whichever is cheaper.
+
+It is a star bicolouring of the bipartite graph of rows and columns in which lines without entries
+of their own have no colour: each entry stands alone in a product with a colour of its row or of its
+column.
 """
 
 from __future__ import annotations
@@ -19,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.autodiff.sparse import bidirectional, greedy, loop_runner
+from gradtape.autodiff.sparse import greedy, loop_runner
 from gradtape.autodiff.sparse.colouring import (
     ORDERS,
     Colours,
@@ -52,7 +63,7 @@ class Coloured:
     method: str
     columns: Colours | None = None
     rows: Colours | None = None
-    split: bidirectional.Split | None = None
+    split: Split | None = None
 
     @property
     def symmetric(self) -> bool:
@@ -157,12 +168,6 @@ def colour(
         if found.cost(forward_cost, reverse_cost) < cost:
             best, cost = found, found.cost(forward_cost, reverse_cost)
     assert best is not None
-    least = bidirectional.least_cost(pattern, forward_cost, reverse_cost)
-    if pattern.rows is not None and least < cost:
-        stairs = bidirectional.staircase(pattern, forward_cost, reverse_cost)
-        if stairs.cost < cost:
-            found = _split(pattern, stairs.colour(orders))
-            best = found if found.cost(forward_cost, reverse_cost) < cost else best
     return best if method == "auto" else replace(best, method=method)
 
 
@@ -180,20 +185,20 @@ def _candidates(
         (reverse_cost * tallest, 1, lambda: colour(pattern, "row", order=order)),
     ]
     if pattern.rows is not None:
-        by_rows, _ = bidirectional.estimate(pattern, forward_cost, reverse_cost)
-        by_columns, _ = bidirectional.estimate(pattern.transposed, reverse_cost, forward_cost)
+        by_rows, _ = estimate(pattern, forward_cost, reverse_cost)
+        by_columns, _ = estimate(pattern.transposed, reverse_cost, forward_cost)
         bound = min(by_rows, by_columns)
         if bound < min(found[0][0], found[1][0]):
 
             def split() -> Coloured:
                 costs = forward_cost, reverse_cost
-                return _split(pattern, bidirectional.colour_split(pattern, *costs, orders))
+                return _split(pattern, colour_split(pattern, *costs, orders))
 
             found.append((bound, 2, split))
     return found
 
 
-def _split(pattern: Pattern, split: bidirectional.Split) -> Coloured:
+def _split(pattern: Pattern, split: Split) -> Coloured:
     if not split.rows.count:
         return Coloured(pattern, "column", split.columns)
     if not split.columns.count:
@@ -237,7 +242,7 @@ def row_positions(pattern: Pattern, colours: Colours) -> Array:
     return colours.of[pattern.row_numbers] * pattern.shape[1] + pattern.indices
 
 
-def split_positions(pattern: Pattern, split: bidirectional.Split) -> Array:
+def split_positions(pattern: Pattern, split: Split) -> Array:
     """The place of each entry: forward products come first, then reverse products."""
     offset = split.columns.count * pattern.shape[0]
     return np.where(
@@ -339,3 +344,50 @@ def substitution(pattern: Pattern, colours: Colours) -> Substitution:
     entries[off] = rank[numbers]
     diagonal = colours.of[pattern.row_numbers] * size + pattern.row_numbers
     return Substitution(places[solved_from[sequence]], system, entries, diagonal)
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Colours of columns and of rows; `by_rows` marks the entries that reverse mode computes."""
+
+    columns: Colours
+    rows: Colours
+    by_rows: Array
+
+
+def estimate(pattern: Pattern, forward_cost: float, reverse_cost: float) -> tuple[float, int]:
+    """The approximate cost of a split by rows, and the number of rows for reverse mode."""
+    lengths = np.sort(np.diff(pattern.indptr))[::-1]
+    # Without any row, the columns need no colour.
+    rest = np.append(lengths, 0)
+    costs = forward_cost * rest + reverse_cost * np.arange(len(rest))
+    taken = int(np.argmin(costs))
+    return float(costs[taken]), taken
+
+
+def colour_split(
+    pattern: Pattern,
+    forward_cost: float = 1.0,
+    reverse_cost: float = 1.0,
+    orders: Sequence[str] = ORDERS,
+) -> Split:
+    """The cheaper of both splits: full rows by reverse mode, or full columns by forward mode."""
+    turned = pattern.transposed
+    by_rows, rows = estimate(pattern, forward_cost, reverse_cost)
+    by_columns, columns = estimate(turned, reverse_cost, forward_cost)
+    if by_rows <= by_columns:
+        marked = _longest(pattern, rows)[pattern.row_numbers]
+    else:
+        marked = ~_longest(turned, columns)[pattern.indices]
+    return Split(
+        colour_columns(pattern.keeping(~marked), orders),
+        colour_rows(pattern.keeping(marked), orders),
+        marked,
+    )
+
+
+def _longest(pattern: Pattern, count: int) -> Array:
+    """Marks of the `count` longest rows."""
+    found = np.zeros(pattern.shape[0], bool)
+    found[np.argsort(-np.diff(pattern.indptr), kind="stable")[:count]] = True
+    return found

@@ -109,8 +109,7 @@ def colour_columns(pattern: Pattern, orders: Sequence[str] = ORDERS) -> Colours:
     best = None if found is None else compact(found[0], present)
     if best is None or best.count > lowest:
         # If arithmetic finds a colouring at all, other orders rarely find a better one.
-        every = np.ones(pattern.nnz, bool)
-        other = colour_partly(pattern, every, orders if best is None else orders[:1])
+        other = _colour_apart(pattern, present, orders if best is None else orders[:1])
         best = other if best is None or other.count < best.count else best
     return best
 
@@ -133,31 +132,17 @@ def compact(colours: Array, present: Array) -> Colours:
     return Colours(found, len(numbers))
 
 
-def colour_partly(pattern: Pattern, wanted: Array, orders: Sequence[str]) -> Colours:
-    """Colours for the columns of the wanted entries, so that each of these stands alone."""
-    size = pattern.shape[1]
-    present = np.zeros(size, bool)
-    present[pattern.indices[wanted]] = True
-    kept = present[pattern.indices]
-    every, needed = pattern.keeping(kept), pattern.keeping(wanted)
-    marked = every.with_data(wanted[kept].astype(np.int64) + 1).T.tocsr()
-    sides = (
-        *(marked.indptr, marked.indices, marked.data - 1),
-        *(every.indptr, every.indices, needed.indptr, needed.indices),
-    )
-    own, lengths = np.diff(needed.indptr).astype(float), np.diff(every.indptr)
-    work = float((own * (2 * lengths - own)).sum())
+def _colour_apart(pattern: Pattern, present: Array, orders: Sequence[str]) -> Colours:
+    """The best of greedy colourings of the columns that are present, in some orders."""
+    size, turned, work = pattern.shape[1], pattern.transposed, work_of(pattern)
     if work > LARGEST_COLOURING:
         return all_different(present)
-    if len(orders) > 1 and work_of(every) > 4.0 * work:
-        # Rows with few wanted entries may be long. They matter little to the colouring, but most to
-        # the time of this order.
-        orders = [order for order in orders if order != "smallest_last"]
+    sides = (turned.indptr, turned.indices, pattern.indptr, pattern.indices)
 
     def one_pass(sequence: Array) -> Colours:
         sequence = sequence[present[sequence]]
         colours, forbidden = np.full(size, -1), np.zeros(size + 1, np.int64)
-        loop, outputs = greedy.colour_partly, (colours, forbidden)
+        loop, outputs = greedy.colour_apart, (colours, forbidden)
         count = loop_runner.run(loop, len(sequence), (sequence, *sides), outputs, work)
         return Colours(colours, count)
 
@@ -165,7 +150,8 @@ def colour_partly(pattern: Pattern, wanted: Array, orders: Sequence[str]) -> Col
     # colours and often fewer (Culberson, Iterated greedy graph coloring and the difficulty
     # landscape, technical report 92-07, University of Alberta, 1992).
     repeats = COLOURING_REPEATS if len(orders) > 1 else 0
-    return best_of(every, (*orders, *(None,) * repeats), one_pass, work, int(own.max(initial=0)))
+    lowest = int(np.diff(pattern.indptr).max(initial=0))
+    return best_of(pattern, (*orders, *(None,) * repeats), one_pass, work, lowest)
 
 
 def best_of(

@@ -37,25 +37,20 @@ def lowest_colour(mark: int, forbidden: _Ints) -> int:
     return colour
 
 
-def colour_partly(
+def colour_apart(
     count: int,
     order: _Ints,
     starts: _Ints,
     links: _Ints,
-    wanted: _Ints,
     link_starts: _Ints,
     vertices: _Ints,
-    wanted_starts: _Ints,
-    wanted_vertices: _Ints,
     colours: _Ints,
     forbidden: _Ints,
 ) -> int:
-    """Vertices that share a link get different colours if one of them must stand alone there.
+    """Vertices that share a link get different colours: partial distance-2 colouring.
 
-    `wanted` is 1 for each link of a vertex in which the vertex must stand alone. For each link,
-    `vertices` lists all of its vertices and `wanted_vertices` those that must stand alone. If all
-    must, it is a partial distance-2 colouring: Gebremedhin, Manne and Pothen, What color is your
-    Jacobian?, 2005, doi:10.1137/S0036144504444711, algorithm 3.1.
+    Gebremedhin, Manne and Pothen, What color is your Jacobian?, 2005,
+    doi:10.1137/S0036144504444711, algorithm 3.1.
     """
     highest = 0
     for place in range(count):
@@ -63,12 +58,8 @@ def colour_partly(
         mark = vertex + 1
         for i in range(starts[vertex], starts[vertex + 1]):
             link = links[i]
-            if wanted[i] == 1:
-                first = link_starts[link]
-                forbid(first, link_starts[link + 1], vertices, mark, colours, forbidden)
-            else:
-                first = wanted_starts[link]
-                forbid(first, wanted_starts[link + 1], wanted_vertices, mark, colours, forbidden)
+            first = link_starts[link]
+            forbid(first, link_starts[link + 1], vertices, mark, colours, forbidden)
         colour = lowest_colour(mark, forbidden)
         colours[vertex] = colour
         if colour >= highest:
@@ -145,67 +136,6 @@ def order_smallest_last(
                     if degree < lowest:
                         lowest = degree
     return 0
-
-
-def eliminate_lines(
-    count: int,
-    starts: _Ints,
-    neighbours: _Ints,
-    costs: _Ints,
-    floors: _Ints,
-    buckets: _Ints,
-    heads: _Ints,
-    following: _Ints,
-    preceding: _Ints,
-    times: _Ints,
-    left: _Ints,
-    most: _Ints,
-    shortest: _Ints,
-    more: _Ints,
-) -> int:
-    """The times at which rows and columns are removed from a matrix, the emptiest of either first.
-
-    Vertices are the rows, then the columns. The entries that a row still has when it is removed
-    come from products with columns, those of a column from products with rows. At each time the
-    line is removed that makes the total cost of products least. Coleman and Verma, The efficient
-    computation of sparse Jacobian matrices using automatic differentiation, SIAM J. Sci. Comput.
-    19, 1998: minimum nonzero count ordering.
-
-    Arrays of two have one element for rows and one for columns: the cost of a product for their
-    entries; the bucket of a line without entries; the lines that are `left`; `most` gets the
-    entries of the longest line when it was removed; `shortest`, at first equal to `floors`, and
-    `more` are scratch. `times` are `count` at first.
-    """
-    rows = left[0]
-    for vertex in range(count):
-        put(vertex, buckets[vertex], heads, following, preceding)
-    time = 0
-    while left[0] > 0 and left[1] > 0:
-        for side in range(2):
-            while heads[shortest[side]] == 0:
-                shortest[side] += 1
-            more[side] = 0
-            if shortest[side] - floors[side] > most[side]:
-                more[side] = shortest[side] - floors[side] - most[side]
-        side = 0
-        if costs[0] * more[0] > costs[1] * more[1]:
-            side = 1
-        most[side] += more[side]
-        left[side] -= 1
-        vertex = heads[shortest[side]] - 1
-        take(vertex, shortest[side], heads, following, preceding)
-        times[vertex] = time
-        time += 1
-        for i in range(starts[vertex], starts[vertex + 1]):
-            other = neighbours[i]
-            if times[other] == count:
-                bucket = lower(other, buckets, heads, following, preceding)
-                side = 0
-                if other >= rows:
-                    side = 1
-                if bucket < shortest[side]:
-                    shortest[side] = bucket
-    return time
 
 
 def forbid_around(
@@ -399,9 +329,8 @@ def peel_trees(
 
 # Each loop with the functions that it calls, in the order of their calls.
 LOOPS: dict[Callable[..., int], tuple[Callable[..., int], ...]] = {
-    colour_partly: (forbid, lowest_colour),
+    colour_apart: (forbid, lowest_colour),
     order_smallest_last: (put, take, lower),
-    eliminate_lines: (put, take, lower),
     colour_stars: (forbid, lowest_colour, forbid_around),
     colour_trees: (forbid, lowest_colour, root_of),
     peel_trees: (),
