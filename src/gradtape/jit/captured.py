@@ -41,7 +41,7 @@ from gradtape.jit.explain import NEVER, warn_of_paths
 from gradtape.jit.guards.collect import Outside, collect
 from gradtape.jit.guards.names import remedy_for, unread_parameters
 from gradtape.jit.native.native_call import CallContext
-from gradtape.jit.replay.captured_steps import CapturedSteps
+from gradtape.jit.replay.captured_steps import CapturedSteps, are_reachable
 from gradtape.jit.replay.same_path import (
     Comparison,
     DifferentError,
@@ -228,7 +228,7 @@ class Captured:
             self._drop_pending()
             return self.function(*arguments.args, **arguments.kwargs)
         if (steps.changed_arguments and steps.cannot_change(arguments.passed())) or (
-            steps.tensors and steps.has_another_name(arguments.passed())
+            steps.tensors and are_reachable(steps.tensors, arguments.passed())
         ):
             return self.function(*arguments.args, **arguments.kwargs)
         if not steps.is_replayed or self._arrays_changed or self._is_check_due():
@@ -286,9 +286,11 @@ class Captured:
         """Run the function as a capture, and compare its path with those known."""
         self._look_outside(arguments)
         start = time.perf_counter()
-        run = None if self.refused else self._new_run(arguments, leaves, is_check)
-        if run is None or run.is_aliased(arguments.passed()):
+        known = () if self._found is None else self._found.tensors
+        # No stand-in can be a tensor that the function can reach by another name, too.
+        if self.refused or (known and are_reachable(known, arguments.passed())):
             return self.function(*arguments.args, **arguments.kwargs)
+        run = self._new_run(arguments, leaves, is_check)
         try:
             returned = run.run()
             self._learn(run, time.perf_counter() - start)

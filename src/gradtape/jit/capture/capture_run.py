@@ -20,6 +20,7 @@ from gradtape.concurrency import is_interrupt
 from gradtape.ir.node import Node
 from gradtape.jit.capture.capture import Capture
 from gradtape.jit.guards.collect import Outside
+from gradtape.jit.guards.guards import SINGLE
 from gradtape.jit.guards.names import states_of_global_generators
 from gradtape.jit.replay import steps as replay
 from gradtape.jit.signature import CallArguments, InputValues
@@ -35,22 +36,7 @@ from gradtape.trace.value import Value
 # The entries of a container by index, key or name.
 _Entries = dict[Any, object]
 # Classes of objects besides tensors that are taken to be the same in every call.
-PLAIN = (
-    bool,
-    int,
-    float,
-    complex,
-    str,
-    bytes,
-    range,
-    slice,
-    type,
-    type(...),
-    np.generic,
-    np.dtype,
-    enum.Enum,
-    Variable,
-)
+PLAIN = (*SINGLE, range, slice, type, np.generic, np.dtype, enum.Enum, Variable)
 
 
 class Refusal(NamedTuple):
@@ -59,10 +45,6 @@ class Refusal(NamedTuple):
     why: str
     remedy: str = "Keep the value a tensor"
     silently: bool = False
-
-
-class EarlierError(Exception):
-    """A plan failed and the function has gone on, so it is run again without a capture."""
 
 
 class CaptureRun:
@@ -96,12 +78,6 @@ class CaptureRun:
         # Whether `random` or `np.random` has moved on.
         self.drew_elsewhere = False
 
-    def is_aliased(self, passed: Iterable[object]) -> bool:
-        """Whether the function can reach an argument by another name: no stand-in can be both."""
-        known = () if self._outside is None else self._outside.tensors
-        ids = {id(reference()) for reference in known}
-        return any(id(each) in ids for each in passed if each is not None)
-
     def run(self, lasts: bool = True) -> Any:
         """Run the function; returns what it returns.
 
@@ -132,9 +108,13 @@ class CaptureRun:
         capture.active = 0
         tape_outlives = bool(capture.tapes)
         source = capture.source
+        # One source for one tensor.
+        sources = {id(leaf): (leaf, node) for leaf, node in zip(leaves, nodes, strict=True)}
+        found = {key: _leaf_source(capture, *each) for key, each in sources.items()}
+        del sources
         result = capture.step.result = replay.PathResult(
             structure,
-            leaf_sources(capture, leaves, nodes),
+            tuple([found[id(leaf)] for leaf in leaves]),
             tuple((each, source(node)) for each, node in capture.variables.last_assigned(capture)),
             tuple((each, source(node)) for each, node in capture.tensors.rebound(capture)),
             tuple(
@@ -144,7 +124,8 @@ class CaptureRun:
         )
         flush(capture)
         if capture.broken:
-            raise EarlierError
+            # The function has gone on after a plan failed, so it is run again without a capture.
+            raise RuntimeError("a plan failed earlier")
         if not capture.given.issuperset(result.computed()):
             capture.incomplete = True
         if lasts:
@@ -167,10 +148,13 @@ class CaptureRun:
         return unflatten(structure, replaced.known_outside(leaves))
 
     def _refused(self, leaves: list[object]) -> Refusal | None:
-        unsupported = unsupported_leaf(leaves, self.stand_ins.static_leaves())
-        if unsupported is not None:
-            kind = type(unsupported).__name__
-            return Refusal(f"it returns an object of class {kind}, which may differ between calls")
+        # Leaves of the caller's arguments may be returned as they are.
+        static = {id(each) for each in flatten(self.stand_ins.passed)[0]}
+        for leaf in leaves:
+            is_static = isinstance(leaf, (Tensor, *PLAIN)) or id(leaf) in static
+            if not is_static and not is_pending(leaf):
+                what = f"an object of class {type(leaf).__name__}"
+                return Refusal(f"it returns {what}, which may differ between calls")
         if self._shared is not None:
             why = "it returns a list, dict or dataclass that it is given, twice, or from outside"
             return Refusal(why, "Return a copy")
@@ -246,17 +230,6 @@ def is_inside(leaf: object, capture: Capture) -> bool:
     return isinstance(leaf, Tensor) and leaf.recording is capture
 
 
-def leaf_sources(
-    capture: Capture, leaves: list[object], nodes: list[Node | None]
-) -> tuple[replay.ValueSource, ...]:
-    """The sources of all leaves that the function returned; one source for one tensor."""
-    found: dict[int, replay.ValueSource] = {}
-    for leaf, node in zip(leaves, nodes, strict=True):
-        if id(leaf) not in found:
-            found[id(leaf)] = _leaf_source(capture, leaf, node)
-    return tuple(found[id(leaf)] for leaf in leaves)
-
-
 def _leaf_source(capture: Capture, leaf: Any, node: Node | None) -> replay.ValueSource:
     """The source of one leaf that the function returned."""
     if isinstance(leaf, RowSparse):
@@ -287,16 +260,6 @@ def _leaf_source(capture: Capture, leaf: Any, node: Node | None) -> replay.Value
     if isinstance(leaf, PLAIN) or not is_pending(leaf):
         return replay.Constant(leaf)
     return replay.NewSparseMatrix(capture.source(leaf.entries.node), leaf.pattern.with_data)
-
-
-def unsupported_leaf(leaves: Iterable[object], static: Iterable[object]) -> object:
-    """The first returned leaf that may be another object in later calls, or None."""
-    known = {id(each) for each in static}
-    for leaf in leaves:
-        is_supported = isinstance(leaf, (Tensor, *PLAIN)) or id(leaf) in known
-        if not is_supported and not is_pending(leaf):
-            return leaf
-    return None
 
 
 class ReturnedLeaves:
@@ -401,8 +364,9 @@ class StandIns:
         self.args, self.kwargs = arguments.rebuilt(self.inputs)
         passed = [original for _, original in originals]
         pairs = list(zip(passed, self.inputs, strict=True))
-        whole = (arguments.args, list(arguments.kwargs.values()))
-        self.changes = ContainerChanges(whole, (self.args, list(self.kwargs.values())), pairs)
+        self.passed = (arguments.args, list(arguments.kwargs.values()))
+        mine = (self.args, list(self.kwargs.values()))
+        self.changes = ContainerChanges(self.passed, mine, pairs)
         # The caller's own tensors, by the ids of their stand-ins.
         self.originals = {id(mine): each for each, mine in pairs if isinstance(each, Tensor)}
 
@@ -421,10 +385,6 @@ class StandIns:
         return isinstance(error, (TypeError, AttributeError)) and any(
             isinstance(each, (np.ndarray, np.generic)) for each in self._arguments.passed()
         )
-
-    def static_leaves(self) -> list[Any]:
-        """Leaves of the caller's arguments, which a function may return as they are."""
-        return flatten((self._arguments.args, self._arguments.kwargs))[0]
 
     def release(self) -> list[weakref.ref[Tensor]]:
         """Let go of the stand-ins; returns references that tell whether somebody holds them."""

@@ -144,7 +144,8 @@ class _Slots:
 
     def get(self, function: type) -> _Slot | None:
         """The slot; None where it cannot be, or does not pay yet."""
-        if self.is_made or not self._pays():
+        pays = self.calls >= CALLS_THAT_PAY_FOR_NATIVE or switch.MODE == "native"
+        if self.is_made or not (pays or tiers.MODE != "auto"):
             return self.slot
         try:
             with self._lock:
@@ -163,13 +164,6 @@ class _Slots:
                 stacklevel=2,
             )
         return self.slot
-
-    def _pays(self) -> bool:
-        return (
-            self.calls >= CALLS_THAT_PAY_FOR_NATIVE
-            or switch.MODE == "native"
-            or tiers.MODE != "auto"
-        )
 
 
 _slots = _Slots()

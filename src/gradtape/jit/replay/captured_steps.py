@@ -11,7 +11,7 @@ what it used to be. If not, nothing has happened yet, and the steps are replayed
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -114,20 +114,18 @@ class CapturedSteps:
         self.guards, self.tensors = found.guards, tuple(found.tensors)
         self.differs = found.guards.differs
 
-    def has_another_name(self, passed: Sequence[object]) -> bool:
-        """Whether the function can reach one of these tensors without being given it."""
-        known = {id(reference()) for reference in self.tensors}
-        return any(id(each) in known for each in passed)
-
     def cannot_change(self, passed: Sequence[object]) -> bool:
         """Whether an argument that is changed in place was passed twice, or refuses to be."""
-        ids = [id(each) for each in passed]
-        return any(
-            ids.count(ids[position]) > 1
-            or is_view(passed[position])
-            or _shares_memory(passed, position)
-            for position in self.changed_arguments
-        )
+        for position in self.changed_arguments:
+            mine = passed[position]
+            others = [*passed[:position], *passed[position + 1 :]]
+            arrays = [each for each in (mine, *others) if isinstance(each, np.ndarray)]
+            shares = isinstance(mine, np.ndarray) and any(
+                np.may_share_memory(mine, each) for each in arrays[1:]
+            )
+            if shares or is_view(mine) or any(each is mine for each in others):
+                return True
+        return False
 
     def replay(self, call: ReplayedCall) -> Any:
         """Replay a call; returns `UNKNOWN` where it takes a path that is not replayed.
@@ -179,14 +177,10 @@ class CapturedSteps:
                 self.joined, self._hits, self._misses = joined, 0, 0
 
 
-def _shares_memory(passed: Sequence[object], position: int) -> bool:
-    """Whether an array is changed in place and another one sees it."""
-    mine = passed[position]
-    return isinstance(mine, np.ndarray) and any(
-        isinstance(each, np.ndarray) and np.may_share_memory(mine, each)
-        for number, each in enumerate(passed)
-        if number != position
-    )
+def are_reachable(known: Iterable[weakref.ref[Any]], passed: Sequence[object]) -> bool:
+    """Whether the function can reach one of these tensors without being given it."""
+    ids = {id(reference()) for reference in known}
+    return any(id(each) in ids for each in passed if each is not None)
 
 
 def joined_steps(root: PathStep, result: PathResult, fastmath: bool) -> PathStep | None:
