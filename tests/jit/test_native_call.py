@@ -10,7 +10,7 @@ from tests.growth import least_growth
 
 import gradtape as gt
 from gradtape.compiler.cpython import objects, switch
-from gradtape.jit.captured import first_look
+from gradtape.jit.captured import calls_before_native
 
 pytestmark = pytest.mark.skipif(
     not objects.supported() or switch.MODE == "python", reason="not for this interpreter"
@@ -20,7 +20,7 @@ A = gt.asarray
 
 def often(f, *args):
     """Call it until there is a native way for such calls, if there is any."""
-    for _ in range(2 * first_look() + 10):
+    for _ in range(2 * calls_before_native() + 10):
         f(*args)
         gt.wait_for_compiler()
     function = getattr(f, "__func__", f)
@@ -330,7 +330,7 @@ def test_threads_have_their_own():
     wrong = []
 
     def work(number):
-        for _ in range(3 * first_look()):
+        for _ in range(3 * calls_before_native()):
             if f(A([float(number)])).tolist() != [2.0 * number]:
                 wrong.append(number)
 
@@ -377,7 +377,7 @@ def test_a_loop_that_keeps_its_length_is_one_native_call():
         return guess
 
     two = A(2.0)
-    for _ in range(4 * first_look() + 80):
+    for _ in range(4 * calls_before_native() + 80):
         root(two)
         gt.wait_for_compiler()
     before = direct_calls(root)
@@ -402,7 +402,7 @@ def test_a_joined_path_that_misses_often_is_given_up():
         return total * 1.0
 
     expected = 0.0
-    values = [1.0] * (4 * first_look() + 80) + [-1.0] * 400 + [1.0, -1.0] * 20
+    values = [1.0] * (4 * calls_before_native() + 80) + [-1.0] * 400 + [1.0, -1.0] * 20
     for value in values:
         expected += value if value > 0 else -2.0 * value
         assert float(step(A(value))) == expected

@@ -144,7 +144,7 @@ _log = Log("jit")
 REMEDY = "Pass it as an argument, make it a Variable, or say frozen=True"
 
 
-def first_look() -> int:
+def calls_before_native() -> int:
     """The number of calls in Python after which a native call is considered."""
     return 1 if switch.MODE == "native" else CALLS_BEFORE_NATIVE
 
@@ -176,7 +176,7 @@ class Captured:
         self.history = CallHistory(why)
         self.steps = CapturedSteps(contract.fastmath)
         # The number of calls at which native code is next considered.
-        self.look_at = first_look()
+        self.consider_native_at = calls_before_native()
         # What the function names outside, and whether any of it is another than it was.
         self._found: Outside | None = None
         self.differs: Callable[[], bool] | None = None
@@ -256,7 +256,7 @@ class Captured:
         return self._until_check < 0
 
     def _drop_pending(self) -> None:
-        """Forget results of earlier calls that nobody has looked at and nobody holds."""
+        """Release pending results of earlier calls that have no reader and no holder."""
         recording = state.recording
         if len(recording.log) >= self._drop_at:
             release(recording)
@@ -284,7 +284,7 @@ class Captured:
         is_check: bool = False,
     ) -> Any:
         """Run the function as a capture, and compare its path with those known."""
-        self._look_outside(arguments)
+        self._find_outside(arguments)
         start = time.perf_counter()
         known = () if self._found is None else self._found.tensors
         # No stand-in can be a tensor that the function can reach by another name, too.
@@ -317,7 +317,7 @@ class Captured:
     def prepare(self, arguments: CallArguments, leaves: InputValues) -> None:
         """Capture runs for arguments like these, and leave all state as it is."""
         for _ in range(self._needed()):
-            self._look_outside(arguments)
+            self._find_outside(arguments)
             if self.refused is not None:
                 return
             start = time.perf_counter()
@@ -329,7 +329,7 @@ class Captured:
                 self._end_run(start)
                 run.capture.undo()
 
-    def _look_outside(self, arguments: CallArguments) -> None:
+    def _find_outside(self, arguments: CallArguments) -> None:
         """Find what the function names outside, unless that is known and the same."""
         if self.contract.frozen:
             return
@@ -341,7 +341,7 @@ class Captured:
         except Exception as error:
             if is_interrupt(error):
                 raise
-            # Objects of the user's may refuse to be looked at. Checks need no guards.
+            # Attributes of the user's objects may raise. Checks need no guards.
             _log.debug("%s has no guards: %s", self.name, repr(error))
             self._found = Outside()
         self.differs = self._found.guards.differs
@@ -591,7 +591,7 @@ class Captured:
         if native is not None:
             self.history.calls += native.calls
             self._until_check = native.until_check
-            self.look_at = self.history.calls + first_look()
+            self.consider_native_at = self.history.calls + calls_before_native()
             native.end()
 
     def refuse(self, refusal: Refusal) -> None:

@@ -14,7 +14,17 @@ import itertools
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, overload
+from typing import (
+    Any,
+    Concatenate,
+    Generic,
+    Literal,
+    ParamSpec,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    overload,
+)
 
 from gradtape.argument_checks import ask_for_report
 from gradtape.compiler.cpython import switch
@@ -34,8 +44,8 @@ from gradtape.jit.captured import (
     Captured,
     Contract,
     Recheck,
+    calls_before_native,
     checked_recheck,
-    first_look,
 )
 from gradtape.jit.explain import explained, warn_of_captures
 from gradtape.jit.native.native_call import (
@@ -60,7 +70,10 @@ from gradtape.tensor.display import Displayed, Fields
 from gradtape.trace.modes import modes
 from gradtape.trace.recording import Recording, state
 
+__all__ = ["Function", "function", "set_recorder"]
+
 P = ParamSpec("P")
+Q = ParamSpec("Q")
 R = TypeVar("R")
 
 
@@ -123,36 +136,22 @@ class BoundFunction(Generic[P, R]):
         return getattr(self.__func__, name)
 
 
-__all__ = ["Function", "function"]
+class _Options(TypedDict, total=False):
+    static_argnames: Sequence[str] | str
+    static_argnums: Sequence[int] | int
+    dynamic_ints: bool
+    fastmath: bool
+    frozen: bool
+    recheck: Recheck | bool
 
-P = ParamSpec("P")
-Q = ParamSpec("Q")
-R = TypeVar("R")
+
+@overload
+def function(f: Callable[P, R], **options: Unpack[_Options]) -> Function[P, R]: ...
 
 
 @overload
 def function(
-    f: Callable[P, R],
-    *,
-    static_argnames: Sequence[str] | str = (),
-    static_argnums: Sequence[int] | int = (),
-    dynamic_ints: bool = False,
-    fastmath: bool = False,
-    frozen: bool = False,
-    recheck: Recheck | bool = "auto",
-) -> Function[P, R]: ...
-
-
-@overload
-def function(
-    f: None = None,
-    *,
-    static_argnames: Sequence[str] | str = (),
-    static_argnums: Sequence[int] | int = (),
-    dynamic_ints: bool = False,
-    fastmath: bool = False,
-    frozen: bool = False,
-    recheck: Recheck | bool = "auto",
+    f: None = None, **options: Unpack[_Options]
 ) -> Callable[[Callable[P, R]], Function[P, R]]: ...
 
 
@@ -238,7 +237,7 @@ def function(
     >>> np.allclose(unit(gt.asarray([1.0, 3.0])).numpy(), [0.25, 0.75])
     True
     """
-    options: dict[str, Any] = {
+    options: _Options = {
         "static_argnames": static_argnames,
         "static_argnums": static_argnums,
         "dynamic_ints": dynamic_ints,
@@ -365,7 +364,7 @@ class Function(Generic[P, R], Displayed):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function; see `gt.function`."""
         if runs_in_python():
-            # A tape wants to see the ops, and so does whoever traces, captures or debugs.
+            # Tapes, traces, captures and debug modes need the ops.
             return self.python_function(*args, **kwargs)
         return self._run(*args, **kwargs)
 
@@ -392,7 +391,7 @@ class Function(Generic[P, R], Displayed):
         except Exception as error:
             ask_for_report(error)
             raise
-        if captured.history.calls >= captured.look_at:
+        if captured.history.calls >= captured.consider_native_at:
             self._consider_native_call(captured, arguments)
         return found
 
@@ -404,12 +403,12 @@ class Function(Generic[P, R], Displayed):
             or captured.contract.recheck == 1
             or (known is not None and known.is_valid)
         ):
-            captured.look_at = calls + first_look()
+            captured.consider_native_at = calls + calls_before_native()
             return
-        captured.look_at = 2 * calls
+        captured.consider_native_at = 2 * calls
         if self.signature.has_static:
             return
-        note_calls(first_look())
+        note_calls(calls_before_native())
         captured.steps.native_call = made = native_call(
             Function, arguments, captured.steps, captured.until_check
         )
@@ -417,7 +416,7 @@ class Function(Generic[P, R], Displayed):
         if made is None and guards is not None:
             compile_guards(guards)
         if made is None and is_coming():
-            captured.look_at = calls + first_look()
+            captured.consider_native_at = calls + calls_before_native()
         if made is not None:
             valid = [each for each in self.native_contexts[1:] if each.is_valid]
             owners: list[CallContext] = [*valid[1 - MOST_NATIVE_SIGNATURES :], made]
@@ -427,7 +426,7 @@ class Function(Generic[P, R], Displayed):
     def _new_signature(self, key: CallKey) -> Captured:
         self._local.make_room()
         known = self._local.by_key
-        # Compared with the latest only: who has very many shapes should not pay for each of them.
+        # Compared with the latest only: with very many shapes each comparison would cost more.
         latest = itertools.islice(reversed(known), UNREMARKABLE_SIGNATURES)
         why = key_difference(key, reversed(list(latest)))
         captured = known[key] = Captured(self.__name__, self.python_function, self.contract, why)
@@ -510,7 +509,7 @@ class Function(Generic[P, R], Displayed):
 
 
 def runs_in_python() -> bool:
-    """Whether a tape, a trace, another capture or a debug mode wants to see every op."""
+    """Whether a tape, a trace, another capture or a debug mode needs every op."""
     recording = state.recording
     return bool(
         state.tapes
@@ -518,9 +517,6 @@ def runs_in_python() -> bool:
         or type(recording) is not Recording
         or modes.handle_list is not list
     )
-
-
-__all__ = ["set_recorder"]
 
 
 def set_recorder(recorder: Literal["auto", "python", "native"]) -> None:

@@ -166,14 +166,14 @@ class PreparedJacobian:
         self(*examples)
         self._replayed = function(evaluation)
         hits = -1
-        with warnings.catch_warnings(record=True) as told:
+        with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             # Two runs are compared, the third call may be a check.
             for _ in range(4):
                 hits = COUNTS.derivative_hits
                 self(*examples)
-        # Python that runs asks for the derivative.
-        if told or COUNTS.derivative_hits != hits:
+        # A run in Python looks the derivative up in the cache.
+        if warned or COUNTS.derivative_hits != hits:
             self._replayed = None
 
     def _replay(self, args: tuple[object, ...]) -> _HostMatrix | None:
@@ -292,9 +292,9 @@ def prepare_jacobian(
     argument number `argnums`, of nests too: a CSR array with `sparse=True` or a pattern, a NumPy
     array with `sparse=False`, and with `"auto"` a CSR array where the matrix is large and one entry
     in eight or fewer can be nonzero. All CSR arrays share their index arrays, which are read-only.
-    `.pattern`, `.colours` and `.method` tell what was found.
+    `.pattern`, `.colours` and `.method` describe what was found.
 
-    The cheapest colouring is chosen; `colouring` asks for `"column"`, `"row"` or `"bidirectional"`,
+    The cheapest colouring is chosen; `colouring` chooses `"column"`, `"row"` or `"bidirectional"`,
     and `order` for one in which columns or rows are coloured: `"natural"`, `"largest_first"` or
     `"smallest_last"`.
     """

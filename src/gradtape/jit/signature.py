@@ -187,15 +187,12 @@ def static_key(thing: Any) -> Any:
     return Identity(thing) if kind.__hash__ is object.__hash__ else (kind, thing)
 
 
-class CallArguments:
+class CallArguments(NamedTuple):
     """The arguments of one call, in the order of the parameters."""
 
-    __slots__ = ("args", "key", "kwargs")
-
-    def __init__(self, args: Args, kwargs: Kwargs, key: CallKey) -> None:
-        self.args = args
-        self.kwargs = kwargs
-        self.key = key
+    args: Args
+    kwargs: Kwargs
+    key: CallKey
 
     def described(self) -> list[tuple[str, Any, Structure, Sequence[Any]]]:
         """Each argument with its name, its structure, and the part of the key for each leaf."""

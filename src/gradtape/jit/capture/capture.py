@@ -378,7 +378,7 @@ class Capture(Recording):
         self._sources: dict[int, replay.ValueSource] = {}
         # Objects whose guards are known already. They are kept: no other may get their id.
         self._guarded: dict[tuple[int, str], object] = {}
-        # Handles on ops that may fail or call Python: they run even if nobody reads the result.
+        # Handles on ops that may fail or call Python: they run even if the result has no reader.
         self.deferred: list[Handle] = []
         # Values of ops that were tried at once, and of their inputs.
         self._checked: dict[Node, Value] = {}
@@ -570,7 +570,7 @@ class Capture(Recording):
             else:
                 inputs.append(self._source_of_leaf(binding))
                 self.step.sources[binding] = inputs[-1]
-        lines, effects = None, ()
+        lines, effects = None, tuple[Node, ...]()
         if bound.fallible is not None:
             lines = Lines(bound.fallible, self.lines)
             effects = tuple(filter(is_effect, bound.plan.program.nodes))
@@ -591,7 +591,7 @@ class Capture(Recording):
     # Guards.
 
     def decide(self, handle: Handle, kind: type, name: str) -> Any:
-        """Python asks for a tensor's only element, and goes on as it is: a guard."""
+        """Python reads a tensor's only element, and goes on as it is: a guard."""
         node = handle.enter(self)
         compute_handle(handle)
         value = kind(replay.value_of(handle).array.reshape(())[()])
@@ -657,7 +657,7 @@ class Capture(Recording):
     def escape(self, what: str = "a value leaves for Python", meant: bool = False) -> None:
         """A value leaves for Python, and may come back in ways that are not recorded.
 
-        Nobody is warned where that is `meant` to happen at every call, as for a print.
+        No warning is issued where that is `meant` to happen at every call, as for a print.
         """
         if self.escaped is None:
             self.escaped = (what, user_line())

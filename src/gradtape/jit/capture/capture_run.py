@@ -67,8 +67,8 @@ class CaptureRun:
         self._shared: SharedContainers | None = None
         arrays = () if outside is None else outside.guards.arrays
         self.capture = Capture(fastmath, arrays, is_check, is_frozen=outside is None)
-        # A function that asks for the type of a number must not get a subclass.
-        plain = outside is not None and outside.asks_for_types
+        # A function that reads the type of a number must not get a subclass.
+        plain = outside is not None and outside.reads_types
         self.stand_ins = StandIns(self.capture, arguments, leaves, pinned, plain)
         # Set by the run: whether in-place changes of the caller's arguments have begun; why no call
         # can be replayed; and what it left outside, so that a replay would have to do it, too.
@@ -265,8 +265,8 @@ def _leaf_source(capture: Capture, leaf: Any, node: Node | None) -> replay.Value
 class ReturnedLeaves:
     """Replaces the tensors of a run in the list of returned leaves.
 
-    The caller gets its own tensors back for stand-ins, and new tensors for others. So whoever
-    still holds a tensor of the run afterwards has got it in another way than as a result.
+    The caller gets its own tensors back for stand-ins, and new tensors for others. A
+    reference to a tensor of the run that is left afterwards did not come from the result.
     """
 
     def __init__(
@@ -387,7 +387,7 @@ class StandIns:
         )
 
     def release(self) -> list[weakref.ref[Tensor]]:
-        """Let go of the stand-ins; returns references that tell whether somebody holds them."""
+        """Let go of the stand-ins; returns references: those the function kept are alive."""
         found = [weakref.ref(each) for each in self.inputs if isinstance(each, Tensor)]
         self.inputs, self.args, self.kwargs = [], (), {}
         self.changes = ContainerChanges((), (), [])

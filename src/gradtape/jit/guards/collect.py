@@ -60,8 +60,8 @@ class Outside:
         self.guards = Guards()
         # Why calls are never replayed: the reason, what is named, and where.
         self.never: tuple[str, str, str] | None = None
-        # Whether the user's code asks for the type of something: numbers are plain then.
-        self.asks_for_types = False
+        # Whether the user's code reads the type of something: numbers are plain then.
+        self.reads_types = False
         # Tensors that the function can reach, and the ids of lists and dicts that are outside.
         self.tensors: list[weakref.ref[Tensor]] = []
         self.containers: set[int] = set()
@@ -101,12 +101,12 @@ class GuardSearch:
         self.own_package = module.partition(".")[0] if isinstance(module, str) else ""
         self.names = _ReadNames(("__class__",))
         self._fresh: set[str] = set()
-        # Names whose values are compared and not looked at; and whether these are read now.
+        # Names whose values are compared and not searched; and whether these are read now.
         self.compared_only: set[str] = set()
         self._only_compares = False
         self.all = self.all_own = False
         self._pending: collections.deque[tuple[Any, str]] = collections.deque()
-        # What was met, by id, kept so that no id is used twice; and how it is looked at again when
+        # What was met, by id, kept so that no id is used twice; and how it is searched again when
         # new names come up.
         self._met: dict[int, Any] = {}
         self._again: list[Callable[[set[str]], None]] = []
@@ -114,7 +114,7 @@ class GuardSearch:
         self.registrations = False
 
     def is_users(self, module: Any) -> bool:
-        """Whether code of a module is looked through."""
+        """Whether code of a module is searched."""
         if not isinstance(module, str):
             return True
         top = module.partition(".")[0]
@@ -127,20 +127,20 @@ class GuardSearch:
         return not self.is_users(module) and module.partition(".")[0] != "gradtape"
 
     def users_classes(self, kind: type) -> list[type]:
-        """A class and its bases, as far as their code is looked through."""
+        """A class and its bases, as far as their code is searched."""
         return [
             each for each in kind.__mro__ if each is not object and self.is_users(module_of(each))
         ]
 
     def enter(self, value: Any, label: str) -> None:
-        """Look at a value later."""
+        """Search a value later."""
         if self._only_compares or value is vars(builtins):
             return
         if type(value) not in SINGLE and not isinstance(value, (np.dtype, np.ufunc)):
             self._pending.append((value, label))
 
     def run(self, visit: Callable[[GuardSearch, Any, str], None]) -> None:
-        """Look at everything that was found."""
+        """Search everything that was found."""
         while True:
             while self._pending and len(self._met) < MOST_GUARDED_OBJECTS:
                 value, label = self._pending.popleft()
@@ -149,19 +149,19 @@ class GuardSearch:
                     try:
                         visit(self, value, label)
                     except Exception as error:
-                        # An object may refuse to be looked at: the others have their guards.
+                        # An attribute of the user's may raise: other objects have their guards.
                         if is_interrupt(error):
                             raise
             if not self._fresh:
                 break
             fresh, self._fresh = self._fresh, set()
-            for look in list(self._again):
-                look(fresh)
+            for search_names in list(self._again):
+                search_names(fresh)
         self._only_compares = True
         others = self.compared_only - set(self.names)
-        for look in list(self._again) if others else ():
-            look(others)
-        # The functions that look again hold what they look at, and this search.
+        for search_names in list(self._again) if others else ():
+            search_names(others)
+        # The functions that search again hold their objects, and this search.
         self._again, self._met = [], {}
 
     def add(
@@ -202,7 +202,7 @@ class GuardSearch:
     def enter_attributes(
         self, holder: Any, names: Sequence[str], label: str, announced: bool = False
     ) -> None:
-        """Compare attributes of an object, and look at them."""
+        """Compare attributes of an object, and search them."""
         labels = [f"{label}.{name}" for name in names]
         for name, part in self.add_attributes(holder, names, labels, announced) if names else ():
             if type(part) not in SINGLE and not name.endswith(".__class__"):
@@ -210,7 +210,7 @@ class GuardSearch:
                 self.enter(part, name)
 
     def add_items(self, held: Any, names: list[str], label: str) -> None:
-        """Compare entries of a dictionary, and look at them."""
+        """Compare entries of a dictionary, and search them."""
         if names:
             read = operator.itemgetter(*names, *names[: len(names) == 1])
             labels = [f"{label}{name}" for name in names]
@@ -233,14 +233,14 @@ class GuardSearch:
                 where = f"{code.co_filename}:{code.co_firstlineno}"
             self.found.never = (reason, label, where)
 
-    def look_again(self, look: Callable[[set[str]], None]) -> None:
-        """Look at an object for the names known so far, and for later ones when they come up."""
+    def search_names(self, read: Callable[[set[str]], None]) -> None:
+        """Search an object for the names known so far, and for later ones when they come up."""
         done: set[str] = set()
 
         def once(names: set[str]) -> None:
             new = names - done
             done.update(new)
-            look(new)
+            read(new)
 
         self._again.append(once)
         once(set(self.names))
@@ -255,21 +255,19 @@ class GuardSearch:
         self.all_own = True
         self.all |= not is_own
         self.names.is_all = self.all
-        for look in list(self._again) if is_new else ():
-            look(set())
+        for search_names in list(self._again) if is_new else ():
+            search_names(set())
 
     def note_names(self, names: Set[str]) -> None:
-        """Look for these names on everything that was found and will be found."""
+        """Search everything that was found and will be found for these names."""
         new = set(names) - set(self.names)
         self.names |= new
         self._fresh |= new
 
 
 def class_entry(kind: type, name: str) -> Any:
-    for each in kind.__mro__:
-        if name in each.__dict__:
-            return each.__dict__[name]
-    return MISSING
+    """What a class or one of its bases holds under a name."""
+    return next((vars(each)[name] for each in kind.__mro__ if name in vars(each)), MISSING)
 
 
 # The flag of classes that are made while the program runs.
@@ -376,17 +374,17 @@ def _visit_function(search: GuardSearch, function: Any, label: str) -> None:
     if not is_own:
         search.add(FUNCTION_PARTS, function, [label] * 3)
 
-        def look(names: set[str]) -> None:
+        def read(names: set[str]) -> None:
             search.read_dict(function.__dict__, names, f"{label}.")
             for name in sorted(names & _FUNCTION_TEXTS):
                 search.add_attributes(function, [name], [f"{label}.{name}"])
 
-        search.look_again(look)
+        search.search_names(read)
     _follow(search, code, scope, is_own)
 
 
 def _follow(search: GuardSearch, code: CodeType, scope: dict[str, Any], is_own: bool) -> None:
-    """Look at what code names."""
+    """Search what code names."""
     if code in search.guards.codes:
         return
     search.guards.codes[code] = None
@@ -404,7 +402,7 @@ def _follow(search: GuardSearch, code: CodeType, scope: dict[str, Any], is_own: 
     if is_own:
         return  # the globals of the library's modules are not assigned to
     if "type" in names.globals:
-        search.found.asks_for_types = True
+        search.found.reads_types = True
     written = sorted(names.attributes & _FILE_METHODS)
     if written:
         search.refuse("reads or writes a file", written[0], code)
@@ -467,7 +465,7 @@ def _resolve(search: GuardSearch, value: Any, chain: NameChain, code: CodeType) 
 def _visit_module(search: GuardSearch, module: Any, label: str) -> None:
     if search.is_users(module.__name__):
         held = vars(module)
-        search.look_again(lambda names: search.read_dict(held, names, f"{label}."))
+        search.search_names(lambda names: search.read_dict(held, names, f"{label}."))
         search.read_dict(held, {"__getattr__"}, f"{label}.")
         search.add_absent(vars, module, search.names, label)
 
@@ -490,12 +488,12 @@ def _visit_instance(search: GuardSearch, value: Any, label: str) -> None:
     held = dictionary_of(value)
     if isinstance(value, Variable):
         # The capture follows what a variable holds; whether it is trained is an attribute.
-        def look(names: set[str]) -> None:
+        def read(names: set[str]) -> None:
             if "trainable" in names:
                 search.add_attributes(value, ["trainable"], [f"{label}.trainable"], announced=True)
             search.read_dict(held or {}, names, f"{label}.")
 
-        search.look_again(look)
+        search.search_names(read)
     elif not isinstance(value, Op):
         module = module_of(kind)
         if module.startswith("gradtape.") and not search.is_users(module):
@@ -530,7 +528,7 @@ def _visit_attributes(
     if isinstance(kind.__getattribute__, types.FunctionType):
         # Reading an attribute would run the user's code.
         if held is not None:
-            search.look_again(lambda names: search.read_dict(held, names, f"{label}."))
+            search.search_names(lambda names: search.read_dict(held, names, f"{label}."))
         return
     # A class of the user may write to the `__dict__`, past the announcement.
     announces = isinstance(value, TellsChanges) and (
@@ -545,7 +543,7 @@ def _visit_attributes(
         if held is None:
             return
 
-    def look(names: set[str]) -> None:
+    def read(names: set[str]) -> None:
         held = dictionary_of(value) or {}
         whole = search.all or (search.all_own and isinstance(value, TellsChanges))
         found = names & entries
@@ -560,7 +558,7 @@ def _visit_attributes(
                 search.add(_optional(name), value, [f"{label}.{name}"])
         search.enter_attributes(value, plain, label, announces)
 
-    search.look_again(look)
+    search.search_names(read)
     if not announces and held is not None:
         search.add_absent(dictionary_of, value, search.names, label)
 
@@ -608,7 +606,7 @@ def _visit_own(search: GuardSearch, kind: type) -> None:
     label, held = kind.__qualname__, vars(kind)
     is_own = module_of(kind).startswith("gradtape.")
 
-    def look(names: set[str]) -> None:
+    def read(names: set[str]) -> None:
         found = [
             name
             for name, entry in list(held.items())
@@ -623,7 +621,7 @@ def _visit_own(search: GuardSearch, kind: type) -> None:
         else:
             search.add_items(held, found, f"{label}.")
 
-    search.look_again(look)
+    search.search_names(read)
     if not is_own:
         search.add_absent(vars, kind, search.names, label)
 

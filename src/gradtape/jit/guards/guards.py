@@ -199,7 +199,7 @@ class ArrayContent:
         return not np.array_equal(now.reshape(-1).view(word), then.reshape(-1).view(word))
 
     def changed(self) -> Difference | None:
-        """What is told of a difference."""
+        """The label of the array, if its elements are others."""
         return (self.label, "an array", "one with other elements") if self.differs() else None
 
 
@@ -226,7 +226,7 @@ class Guards:
         self.compared: list[ArrayContent] = []
         # Native code that compares most of the rows, once there is any.
         self.table: GuardTable | None = None
-        # Code that was looked through.
+        # Code that was searched.
         self.codes: dict[CodeType, None] = {}
 
     def renew_arrays(self) -> None:

@@ -2,7 +2,7 @@
 
 A row says where a pointer lies and which object it must point to: an entry of a dictionary, a word
 of an object (a cell, the parts of a function, the length of a dictionary), or the memory of an
-array. All that is compared by identity; where something is another object, Python looks whether it
+array. All that is compared by identity; where something is another object, Python checks whether it
 is an equal one. The first row is the word that turns 0 before any of the objects is freed.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import array
 import ctypes
+import functools
 import gc
 import operator
 import types
@@ -65,7 +66,7 @@ class GuardTable:
             self._words[GUARD - 1] = -1
 
     def holds(self) -> bool:
-        """Whether all guards hold; False means that Python has to look."""
+        """Whether all guards hold; False means that Python has to compare."""
         return bool(self._check(self.address, self.count)) and not self.rest_differs()
 
     def rest_differs(self) -> bool:
@@ -189,7 +190,7 @@ def _has_texts(holder: Any) -> bool:
 
 
 def _knows_keys() -> bool:
-    """Whether dictionaries count the entries that were ever added where they are looked for."""
+    """Whether dictionaries count the entries that were ever added where this module expects it."""
     sample = dict.fromkeys(("one", "two", "three"))
     first = word(word(id(sample) + _KEYS) + _ENTRIES)
     del sample["one"]
@@ -222,22 +223,18 @@ def _dictionary_of(holder: Any) -> dict[Any, Any]:
     return holder
 
 
-_found: dict[str, int] = {}
-
-
+@functools.cache
 def _offsets() -> dict[str, int]:
-    """Where functions keep their parts: looked for in one whose parts are all different."""
-    if not _found:
+    """Where functions keep their parts: found in one whose parts are all different."""
 
-        def sample(one: object = array, *, other: object = ctypes) -> None:
-            pass
+    def sample(one: object = array, *, other: object = ctypes) -> None:
+        pass
 
-        for name in comparisons.PART_NAMES:
-            part = id(getattr(sample, name))
-            places = [
-                8 * at for at in range(2, _FUNCTION_WORDS) if word(id(sample) + 8 * at) == part
-            ]
-            if len(places) != 1:
-                raise NotNativeError
-            _found[name] = places[0]
-    return _found
+    found = {}
+    for name in comparisons.PART_NAMES:
+        part = id(getattr(sample, name))
+        places = [8 * at for at in range(2, _FUNCTION_WORDS) if word(id(sample) + 8 * at) == part]
+        if len(places) != 1:
+            raise NotNativeError
+        (found[name],) = places
+    return found

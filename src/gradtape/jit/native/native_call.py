@@ -170,7 +170,7 @@ _slots = _Slots()
 
 
 def is_coming() -> bool:
-    """Whether the slot does not pay yet, so that one should look again soon."""
+    """Whether the slot does not pay yet, so that it is worth another try soon."""
     return not _slots.is_made
 
 
@@ -185,7 +185,7 @@ def compile_guards(guards: Guards) -> GuardTable | None:
         return None
     if guards.table is None:
         guards.table = GuardTable(guards, _slots.slot.guards_hold)
-    return guards.table  # type: ignore[return-value]
+    return guards.table
 
 
 def install(function: type) -> bool:
@@ -197,7 +197,7 @@ def install(function: type) -> bool:
 
 
 def follow_switch(function: type) -> None:
-    """Take the slot out of use if Python was asked for, or put it back if it was compiled."""
+    """Take the slot out of use if Python was chosen, or put it back if it was compiled."""
     slot = _slots.slot
     if slot is None:
         return
@@ -350,7 +350,7 @@ class CallContext:
 
     def _buffer_row(self, slot: int, nbytes: int) -> tuple[int, ...]:
         capacity = buffers.capacity_for(nbytes)
-        # The pool notes when large capacities are asked for, so these are left to it.
+        # The pool notes requests for large capacities, so these are left to it.
         pop = id(self._keep(buffers.taker(capacity))) if nbytes <= SMALL_BUFFER else 0
         return slot, pop, capacity, id(self._keep(nbytes))
 

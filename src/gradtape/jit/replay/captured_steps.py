@@ -4,7 +4,7 @@ The tree grows by one path with every capture. When a signature begins anew, bec
 turned out not to hold for later calls, all of this is replaced.
 
 Every guard ends a plan. Where the values at the guards have been the same for a while, all steps up
-to the result are joined into one, with one more output that tells whether every guarded value was
+to the result are joined into one, with one more output that is true if every guarded value was
 what it used to be. If not, nothing has happened yet, and the steps are replayed one by one.
 """
 
@@ -202,17 +202,13 @@ def joined_steps(root: PathStep, result: PathResult, fastmath: bool) -> PathStep
         agrees = Node(OPERATORS.logical_and, (agrees, same), (), _BOOL)
     joined = program((agrees, *result.computed()))
     sources = {number: source for step, _ in steps for number, source in step.sources.items()}
-    inputs = tuple([sources.get(leaf.params[0]) for leaf in joined.inputs])
-    if (
-        len(joined.nodes) > MOST_JOINED_NODES
-        or any(
-            op.opaque or op.may_fail or not op.self_contained
-            for op in {node.op for node in joined.nodes}
-        )
-        or work(joined) > MOST_JOINED_WORK
-        or None in inputs
-    ):
+    numbers = [leaf.params[0] for leaf in joined.inputs]
+    ops = {node.op for node in joined.nodes}
+    is_pure = all(op.self_contained and not (op.opaque or op.may_fail) for op in ops)
+    is_cheap = len(joined.nodes) <= MOST_JOINED_NODES and work(joined) <= MOST_JOINED_WORK
+    if not (is_pure and is_cheap and sources.keys() >= set(numbers)):
         return None
+    inputs = tuple([sources[number] for number in numbers])
     run = PlanRun(plan_for(joined, fastmath), inputs, joined.outputs)
     guard = Element(ComputedNode(agrees), agrees, bool)
     end = PathStep(result=result, is_replayed=True)

@@ -79,7 +79,7 @@ class ReplayedCall:
 
 @dataclass_transform(eq_default=False)
 class Record:
-    """A base of classes whose instances hold their annotated fields, and are told by identity.
+    """A base of classes whose instances hold their annotated fields, and are equal by identity.
 
     The standard decorator compiles a method for each class: these are made in first calls.
     """
@@ -106,7 +106,7 @@ class ValueSource(Record):
         raise NotImplementedError
 
     def own(self, call: ReplayedCall) -> Value:
-        """The value as a Value of its own: later tapes tell its holders apart."""
+        """The value as a Value of its own: later tapes see its holders as two."""
         value = self.read(call)
         return Value(value.content, value.spec)
 
@@ -253,7 +253,7 @@ class RandomPosition(ValueSource, what="a random number"):
         return host_value(found)
 
 
-# Values that guards look at.
+# Values that guards read.
 
 
 class Element(Record, compared=("source", "kind")):
@@ -465,30 +465,24 @@ class PathResult(Record):
     moved: tuple[tuple[int, ValueSource], ...] = ()
 
     @cached_property
-    def _has_repeats(self) -> bool:
-        return len(set(self.leaves)) < len(self.leaves)
-
-    @cached_property
     def assignment(self) -> Callable[..., None]:
         """Lets the variables of `updates` hold the handles that it is called with."""
         return written_assignment([variable for variable, _ in self.updates])
 
     def replay(self, call: ReplayedCall) -> Any:
         """Make everything that is returned, then make all changes."""
-        if self._has_repeats:
-            # A leaf in several places is made once.
-            made = {leaf: leaf.read(call) for leaf in dict.fromkeys(self.leaves)}
-            leaves = [made[leaf] for leaf in self.leaves]
-        else:
-            leaves = [leaf.read(call) for leaf in self.leaves]
+        # A leaf in several places is one object.
+        made = {leaf: leaf.read(call) for leaf in self.leaves}
+        leaves = [made[leaf] for leaf in self.leaves]
         handles = [Tensor(None, None, source.own(call)) for _, source in self.updates]
         if self.rebound or self.moved:
-            changes = [(reference(), source.own(call)) for reference, source in self.rebound]
             passed = call.passed() if self.moved else ()
-            changes += [(passed[position], source.own(call)) for position, source in self.moved]
-            change_all(
-                changes, [variable for variable, _ in self.updates], self.assignment, handles
-            )
+            changes: list[tuple[object, Value]] = [
+                *[(reference(), source.own(call)) for reference, source in self.rebound],
+                *[(passed[position], source.own(call)) for position, source in self.moved],
+            ]
+            variables = [variable for variable, _ in self.updates]
+            change_all(changes, variables, self.assignment, handles)
         elif handles:
             self.assignment(*handles)
         return leaves[0] if self.structure.kind is None else unflatten(self.structure, leaves)
