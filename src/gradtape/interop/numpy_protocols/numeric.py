@@ -16,7 +16,7 @@ from gradtape.ops.arrays import creation, indexing, joining, movement, sorting, 
 from gradtape.ops.elementwise import arithmetic, bessel, complexes, special, unary
 from gradtape.ops.families.casting import cast
 from gradtape.ops.families.shapes import normalize_axis
-from gradtape.ops.matrices import contraction
+from gradtape.ops.matrices import contraction, convolution
 from gradtape.ops.reductions import reduction
 from gradtape.tensor.tensor import asarray
 
@@ -181,14 +181,12 @@ def _line(name, x):
 def convolve(a, v, mode="full"):
     a, v = _line("convolve", a), _line("convolve", v)
     a, v = (v, a) if a.size < v.size else (a, v)
-    # Row i of the product of all pairs, shifted by i, is what element i of v adds: in a matrix
-    # with one more column than the result, unrolled rows are shifted by one each.
     n, m = a.size, v.size
     both = np.result_type(a.dtype, v.dtype)
-    rows = movement.reshape(v, (m, 1)) * movement.reshape(a, (1, n))
-    wide = joining.concat([rows, creation.zeros((m, m), dtype=both)], axis=1)
-    flat = movement.reshape(wide, (-1,))[: m * (n + m - 1)]
-    full = reduction.sum(movement.reshape(flat, (m, n + m - 1)), axis=0, dtype=both)
+    x = movement.reshape(cast(a, both), (1, 1, n, 1))
+    kernel = movement.reshape(movement.flip(cast(v, both)), (1, m, 1, 1))
+    full = convolution.convolve(x, kernel, (1,), (1,), padding=((m - 1, m - 1),))
+    full = movement.reshape(full, (-1,))
     return _window(full, n, m, mode, (m - 1) // 2)
 
 
