@@ -99,10 +99,6 @@ class Equation:
             return factor(self.at(x).matrix(self.prepared(x)).tocsc()).solve(right)
         return np.linalg.solve(self.jacobian(x), right)
 
-    def least_step(self, x: np.ndarray) -> np.ndarray:
-        """The least-squares step of least norm, for a singular Jacobian."""
-        return np.linalg.lstsq(self.jacobian(x), -self.value(x), rcond=None)[0]
-
 
 def newton(
     equation: Equation, x: np.ndarray, tolerance: float | None, maxiter: int = NEWTON_STEPS
@@ -119,8 +115,9 @@ def newton(
         try:
             step = equation.step(x)
         except np.linalg.LinAlgError:
-            # A short least-squares step is no evidence that a solution is near.
-            step, regular = equation.least_step(x), False
+            # The least-squares step of least norm; a short one is no evidence of a solution.
+            step = np.linalg.lstsq(equation.jacobian(x), -equation.value(x), rcond=None)[0]
+            regular = False
         small = regular and largest(step) <= tolerance * scale
         length = 1.0
         while True:
@@ -138,14 +135,12 @@ def newton(
     return x, maxiter, False
 
 
-def polish(
-    equation: Equation, x: np.ndarray, start: np.ndarray, steps: int = 3
-) -> tuple[np.ndarray, bool]:
-    """x after a few Newton steps, and whether the first was so short that x is a solution."""
+def polish(equation: Equation, x: np.ndarray, start: np.ndarray) -> tuple[np.ndarray, bool]:
+    """x after up to three Newton steps, and whether the first was so short that x is a solution."""
     size = equation.size(x)
     solved = size == 0
     scale = max(largest(x), largest(start))
-    for number in range(steps):
+    for number in range(3):
         if size == 0:
             break
         try:

@@ -63,9 +63,10 @@ def parse(subscripts: str, shapes: Sequence[Shape]) -> tuple[list[AxisLabels], A
         _labels(subscripts, part, position, shape)
         for position, (part, shape) in enumerate(zip(parts, shapes, strict=True))
     ]
-    dots = _ellipsis(max((_ellipsis_length(term) for term in terms), default=0))
+    dots = _ellipsis(max(sum(label[0] == "." for label in term) for term in terms))
     if arrow:
-        result = _output_labels(subscripts, output, dots)
+        before, after, has_dots = _letters(subscripts, output)
+        result = (*before, *(dots if has_dots else ()), *after)
     else:
         every = [label for term in terms for label in term]
         once = {label for label in every if every.count(label) == 1 and label not in dots}
@@ -95,10 +96,6 @@ def _ellipsis(count: int) -> AxisLabels:
     return tuple(f".{number}" for number in reversed(range(count)))
 
 
-def _ellipsis_length(term: AxisLabels) -> int:
-    return sum(label[0] == "." for label in term)
-
-
 def _letters(subscripts: str, part: str) -> tuple[str, str, bool]:
     before, dots, after = part.partition("...")
     for label in before + after:
@@ -119,11 +116,6 @@ def _labels(subscripts: str, part: str, position: int, shape: Shape) -> AxisLabe
             f"which name {len(before) + len(after)} axes. Name each axis, or write '...'."
         )
     return (*before, *_ellipsis(extra), *after)
-
-
-def _output_labels(subscripts: str, part: str, dots: AxisLabels) -> AxisLabels:
-    before, after, has_dots = _letters(subscripts, part)
-    return (*before, *dots, *after) if has_dots else tuple(before)
 
 
 def sizes_of(terms: Sequence[AxisLabels], shapes: Sequence[Shape]) -> dict[str, int]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -87,34 +88,20 @@ def _slogdet_spec(factors: Spec, pivots: Spec) -> tuple[Spec, Spec]:
     return spec(batch, factors.dtype), spec(batch, as_dtype(REAL_OF[factors.dtype]))
 
 
-def _over_stacks(kernel: Callable[..., Any], of: Rule, *cores: int) -> Rule:
-    """The kernel of one matrix for stacks; `cores` counts the axes that belong to one matrix."""
+def _op(name: str, of: Rule, kernel: Callable[..., Any], cores: str, **rules: Any) -> Op:
+    """Declare an op on factors from its kernel of one matrix; `cores` are the axes of one."""
 
-    def run(*arrays: Array, **params: Any) -> Any:
-        pairs = list(zip(arrays, cores, strict=True))
-        batch = np.broadcast_shapes(*(x.shape[: x.ndim - core] for x, core in pairs))
+    def stacks(*arrays: Array, **params: Any) -> Any:
         specs = of(*(spec(x.shape, x.dtype) for x in arrays), **params)
-        several = type(specs) is tuple
-        results = [np.empty(one.shape, one.dtype) for one in (specs if several else (specs,))]
-        stacks = [np.broadcast_to(x, batch + x.shape[x.ndim - core :]) for x, core in pairs]
-        for item in np.ndindex(*batch):
-            found = kernel(*(stack[item] for stack in stacks), **params)
-            for result, part in zip(results, found if several else (found,), strict=True):
-                result[item] = part
-        return tuple(results) if several else results[0]
+        dtypes = [one.dtype for one in (specs if type(specs) is tuple else (specs,))]
+        return np.vectorize(partial(kernel, **params), dtypes, signature=cores)(*arrays)
 
-    return run
+    undefined = {"jvp": _LATER, "vjp": _LATER, "promote": None, "sparsity": dense}
+    return checks.of_matrices(name, of, stacks, batch=_spread_all, **(undefined | rules))
 
 
 def _spread_all(inputs: batching.Inputs, batched: batching.Flags, y: Node, **params: Any) -> Node:
     return apply(y.op, batching.spread_all(inputs, batched), y.params)
-
-
-def _op(name: str, of: Rule, kernel: Callable[..., Any], *cores: int, **rules: Any) -> Op:
-    """Declare an op on factors from its kernel of one matrix."""
-    undefined = {"jvp": _LATER, "vjp": _LATER, "promote": None, "sparsity": dense}
-    stacks = _over_stacks(kernel, of, *cores)
-    return checks.of_matrices(name, of, stacks, batch=_spread_all, **(undefined | rules))
 
 
 # The factors of the matrix, column after column, and LAPACK's pivots, which count from 1.
@@ -122,7 +109,7 @@ LU_FACTORS = _op(
     "lu_factors",
     lambda x: (x, spec(x.shape[:-1], np.dtype(np.int64))),
     _factor_kernel,
-    2,
+    "(n,n)->(n,n),(n)",
     sparsity=matrices,
     flops=operation_counts.of_matrices(operation_counts.lu),
     solves=True,
@@ -133,7 +120,7 @@ LU_SOLVE = _op(
     "lu_solve",
     _solve_spec,
     _solve_kernel,
-    *(2, 1, 2),
+    "(n,n),(n),(n,k)->(n,k)",
     params=("transposed",),
     flops=operation_counts.of_systems(lambda n: 2.0 * n * n),
     solves=True,
@@ -149,7 +136,7 @@ LU_INVERSE = _op(
     "lu_inverse",
     lambda factors, pivots: factors,
     _inverse_kernel,
-    *(2, 1),
+    "(n,n),(n)->(n,n)",
     solves=True,
     may_fail=True,
     flops=operation_counts.of_matrices(operation_counts.lu_inverse),
@@ -160,7 +147,7 @@ LU_SLOGDET = _op(
     "lu_slogdet",
     _slogdet_spec,
     _slogdet_kernel,
-    *(2, 1),
+    "(n,n),(n)->(),()",
     flops=operation_counts.of_matrices(lambda n, _: float(n)),
     native=lapack_calls.lu_slogdet,
     samples=lambda: [Sample(pair) for pair in _sample_factors()],
