@@ -54,13 +54,6 @@ class CarriedState:
         self.variables += found.values()
         return True
 
-    def specs(self) -> list[Spec]:
-        return [spec(variable.shape, variable.dtype) for variable in self.variables]
-
-    def values(self) -> list[Tensor]:
-        """The values of the variables before the loop."""
-        return [variable.value for variable in self.variables]
-
     def enter(self, made: BodyTrace, tensors: Sequence[Tensor]) -> None:
         """Let the variables have these tensors as values inside a body, until it assigns them."""
         carries, made.carries = made.carries, True
@@ -99,7 +92,7 @@ class Carry:
     @property
     def given(self) -> list[Tensor]:
         """The values that the loop begins with."""
-        return [*self.tensors, *self.state.values()]
+        return [*self.tensors, *(variable.value for variable in self.state.variables)]
 
     @property
     def specs(self) -> list[Spec]:
@@ -109,7 +102,7 @@ class Carry:
     @property
     def all_specs(self) -> list[Spec]:
         """Specs of all values, those of variables included."""
-        return [*self.specs, *self.state.specs()]
+        return [*self.specs, *(spec(of.shape, of.dtype) for of in self.state.variables)]
 
     @property
     def count(self) -> int:

@@ -10,7 +10,7 @@ from gradtape.interop.numpy_protocols.binding import NO_VALUE, AnyFunction, refu
 from gradtape.ops.arrays import creation, indexing, joining, movement, sorting
 from gradtape.ops.elementwise import arithmetic, complexes, unary
 from gradtape.ops.families.casting import cast
-from gradtape.ops.families.shapes import normalize_axes
+from gradtape.ops.families.shapes import normalize_axes, reduced_shape
 from gradtape.ops.reductions import reduction
 from gradtape.tensor.tensor import asarray
 
@@ -51,10 +51,7 @@ def _extreme(name, ours, of_two):
         start = cast(asarray(initial), a.dtype)
         axes = normalize_axes(name, axis, a.ndim)
         if not np.prod([a.shape[i] for i in axes]):
-            shape = [
-                1 if i in axes else n for i, n in enumerate(a.shape) if keepdims or i not in axes
-            ]
-            return movement.broadcast_to(start, tuple(shape))
+            return movement.broadcast_to(start, reduced_shape(a.shape, axes, keepdims))
         return of_two(ours(_masked(a, where, start), axis=axis, keepdims=keepdims), start)
 
     return call
@@ -234,8 +231,7 @@ def nanquantile(a, q, axis=None, keepdims=False):
             for end in (below, unary.ceil(place))
         ]
         found = ends[0] + (ends[1] - ends[0]) * cast(place - below, a.dtype)
-        kept = [1 if i in axes else n for i, n in enumerate(a.shape) if keepdims or i not in axes]
-        return movement.reshape(found, tuple(kept))
+        return movement.reshape(found, reduced_shape(a.shape, axes, keepdims))
 
     return _one_at_a_time("np.nanquantile", at, q)
 

@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 
+from gradtape.control.associative_scan import associative_scan
 from gradtape.dtypes import SUPPORTED
 from gradtape.interop.numpy_protocols.binding import (
     AnyFunction,
@@ -21,7 +22,7 @@ from gradtape.interop.numpy_protocols.reductions import ACCUMULATE, REDUCE
 from gradtape.ops.arrays import joining, movement
 from gradtape.ops.elementwise import arithmetic, bessel, complexes, special, unary
 from gradtape.ops.families.casting import cast
-from gradtape.ops.families.shapes import normalize_axes
+from gradtape.ops.families.shapes import normalize_axes, reduced_shape
 from gradtape.ops.matrices import contraction, products
 from gradtape.tensor.operators import Operators
 from gradtape.tensor.tensor import Tensor, asarray
@@ -348,19 +349,7 @@ def _folded(name, ufunc, a, axis, options):
         paired = UFUNCS[ufunc](rows[: 2 * half : 2], rows[1 : 2 * half : 2])
         rest = [cast(rows[2 * half :], paired.dtype)] if rows.shape[0] % 2 else []
         rows = joining.concat([paired, *rest], axis=0) if rest else paired
-    kept = [1 if one in axes else n for one, n in enumerate(a.shape) if keepdims or one not in axes]
-    return movement.reshape(rows, tuple(kept))
-
-
-def _scanned(ufunc, a, axis):
-    """All partial results of an associative ufunc, in steps whose reach doubles."""
-    rows = movement.moveaxis(a, axis, 0)
-    reach = 1
-    while reach < rows.shape[0]:
-        paired = UFUNCS[ufunc](rows[:-reach], rows[reach:])
-        rows = joining.concat([cast(rows[:reach], paired.dtype), paired], axis=0)
-        reach *= 2
-    return movement.moveaxis(rows, 0, axis)
+    return movement.reshape(rows, reduced_shape(a.shape, axes, keepdims))
 
 
 def _reduce(name, ufunc, inputs, options):
@@ -401,8 +390,9 @@ def _accumulate(name, ufunc, inputs, options):
         return ACCUMULATE[ufunc](inputs[0], axis=axis, dtype=dtype)
     if ufunc not in _ASSOCIATIVE:
         raise unrecorded(name)
-    a = asarray(inputs[0])
-    return _scanned(ufunc, a if dtype is None else cast(a, dtype), axis)
+    ours, a = UFUNCS[ufunc], asarray(inputs[0])
+    a = a if dtype is None else cast(a, dtype)
+    return associative_scan(ours, cast(a, ours(a, a).dtype), axis=axis)
 
 
 def _outer(name, ufunc, inputs, options):
