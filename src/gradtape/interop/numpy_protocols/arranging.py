@@ -95,16 +95,11 @@ def _flipped(name, axis):
     return call
 
 
-def _at_least(ndim):
+def _at_least(theirs):
     def one(a):
         a = asarray(a)
-        if a.ndim >= ndim:
-            return a
-        if ndim == 3:  # NumPy puts a row in the middle and a matrix in front
-            shape = {0: (1, 1, 1), 1: (1, *a.shape, 1), 2: (*a.shape, 1)}[a.ndim]
-        else:
-            shape = (1,) * (ndim - a.ndim) + a.shape
-        return movement.reshape(a, shape)
+        shape = theirs(np.broadcast_to(0, a.shape)).shape
+        return a if shape == a.shape else movement.reshape(a, shape)
 
     def call(*arys):
         return one(arys[0]) if len(arys) == 1 else tuple(one(a) for a in arys)
@@ -112,7 +107,7 @@ def _at_least(ndim):
     return call
 
 
-atleast_1d, atleast_2d, atleast_3d = _at_least(1), _at_least(2), _at_least(3)
+atleast_1d, atleast_2d, atleast_3d = map(_at_least, (np.atleast_1d, np.atleast_2d, np.atleast_3d))
 
 
 def broadcast_arrays(*args):

@@ -47,26 +47,8 @@ OPTIONS = {"newton": ("maxiter",), "iteration": ("maxiter",), "anderson": ("maxi
 TAKES_PRODUCTS = ("newton-cg", "trust-ncg", "trust-krylov")
 TAKES_HESSIAN = ("dogleg", "trust-exact", "trust-constr")
 TAKES_NO_GRADIENT = ("nelder-mead", "powell", "cobyla", "cobyqa")
-TAKES_BOUNDS = (
-    "l-bfgs-b",
-    "tnc",
-    "slsqp",
-    "trust-constr",
-    "nelder-mead",
-    "powell",
-    "cobyla",
-    "cobyqa",
-)
-MINIMIZE_METHODS = (
-    "bfgs",
-    "cg",
-    "l-bfgs-b",
-    "tnc",
-    "slsqp",
-    *TAKES_PRODUCTS,
-    *TAKES_HESSIAN,
-    *TAKES_NO_GRADIENT,
-)
+TAKES_BOUNDS = ("l-bfgs-b", "tnc", "slsqp", "trust-constr", *TAKES_NO_GRADIENT)
+MINIMIZE_METHODS = ("bfgs", "cg", *TAKES_BOUNDS, *TAKES_PRODUCTS, "dogleg", "trust-exact")
 # How far a residual, and a gradient, must have fallen from the start to believe SciPy's success
 # where no Newton step confirms it.
 FALLEN, FLATTER = 1e-6, 1e-2
@@ -102,6 +84,11 @@ class Search:
 
     def __hash__(self) -> int:
         return hash(self._key)
+
+    @property
+    def _passed_on(self) -> dict[str, Any]:
+        """The options that SciPy takes."""
+        return {"method": self.method, "tol": self.tol, "options": self.options}
 
     def residual(self, function: UserEquation, bounds: Bounds | None) -> UserEquation:
         """The function of the unknowns, as a nest, that is zero at a solution."""
@@ -206,14 +193,7 @@ class RootSearch(Search):
         solve: Any = optimize.root
         jac = equation.jacobian if self.method in ("hybr", "lm") else None
         with np.errstate(all="ignore"):
-            result = solve(
-                equation.value,
-                start,
-                method=self.method,
-                jac=jac,
-                tol=self.tol,
-                options=self.options,
-            )
+            result = solve(equation.value, start, jac=jac, **self._passed_on)
         found = np.reshape(result.x, -1)
         solved = result.success
         if self._may_be_polished(layout):
@@ -296,14 +276,7 @@ class MinimumSearch(Search):
             inside = np.clip(start, lower, upper)
             condition = self._equation(self.residual(function, (lower, upper)), layout)
         with np.errstate(all="ignore"):
-            result = solve(
-                equation.objective,
-                inside,
-                method=self.method,
-                tol=self.tol,
-                options=self.options,
-                **given,
-            )
+            result = solve(equation.objective, inside, **given, **self._passed_on)
         found = np.reshape(result.x, -1)
         if bounds is not None:
             found = np.clip(found, lower, upper)

@@ -276,8 +276,9 @@ def matrix_norm(x: TensorLike, /, *, keepdims: bool = False, ord: float | str = 
     x = cast(x, to_inexact(x.dtype)) if x.dtype.kind not in "fc" else x
     if ord == "fro":
         return norm(x, 2, (x.ndim - 2, x.ndim - 1), keepdims)
-    if ord in ("nuc", 2, -2):
-        found = {"nuc": sum, 2: max, -2: min}[ord](svdvals(x), axis=-1)
+    of_singular_values: dict[Any, Any] = {"nuc": sum, 2: max, -2: min}
+    if ord in of_singular_values:
+        found = of_singular_values[ord](svdvals(x), axis=-1)
     elif ord in (1, -1, math.inf, -math.inf):
         # The largest or smallest sum of absolute values of a column (1) or row (infinity).
         found = (max if ord > 0 else min)(sum(abs(x), axis=-2 if ord in (1, -1) else -1), axis=-1)
