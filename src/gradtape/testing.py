@@ -64,15 +64,14 @@ def check_gradients(
         )
     coarse = any(leaf.dtype.itemsize == _single(leaf.dtype) for leaf in (*leaves, *values))
     tolerance = 5e-3 if coarse else 2e-6
+    # The step at which truncation and rounding of a central difference are about equal.
+    step = float(np.finfo(np.float32 if coarse else np.float64).eps) ** (1 / 3)
     setting = Setting(
         modes=tuple(modes),
         labels=labels,
         atol=tolerance if atol is None else atol,
         rtol=tolerance if rtol is None else rtol,
-        # The step at which truncation and rounding of a central difference are about equal.
-        eps=float(np.finfo(np.float32 if coarse else np.float64).eps) ** (1 / 3)
-        if eps is None
-        else eps,
+        eps=step if eps is None else eps,
         scaled=atol is None,
     )
     _check(flat, leaves, np.random.default_rng(0), order, setting)
@@ -113,9 +112,8 @@ def _flatten_function(
         for number, leaf in enumerate(leaves):
             if leaf.dtype.kind in "fc":
                 places.append((position, number))
-                labels.append(
-                    f"argument {position}" + (f", leaf {number}" if len(leaves) > 1 else "")
-                )
+                one_of = f", leaf {number}" if len(leaves) > 1 else ""
+                labels.append(f"argument {position}{one_of}")
 
     def flat(given: Sequence[Tensor]) -> list[Tensor]:
         filled = [list(leaves) for leaves in entered]
@@ -134,27 +132,44 @@ def _check(
     f: Flat, leaves: list[Tensor], rng: np.random.Generator, order: int, setting: Setting
 ) -> None:
     values = [value.numpy() for value in f(leaves)]
-    if not all(np.isfinite(value).all() for value in values):
-        what = f"derivative ({setting.inner.removeprefix(' over ')})" if setting.inner else "value"
-        raise AssertionError(
-            f"check_gradients: the {what} is not finite here, so nothing can be compared. "
-            "Choose other arguments."
-        )
+    _check_finite(values, setting)
     # The rounding of large values spoils a difference quotient, however small it is itself.
     size = max((float(np.abs(value).max()) for value in values if value.size), default=0.0)
-    atol = setting.atol * max(1.0, size) if setting.scaled else setting.atol
-    local = replace(setting, atol=atol)
+    local = replace(setting, atol=setting.atol * max(1.0, size)) if setting.scaled else setting
     directions = [_direction(rng, leaf) for leaf in leaves]
     weights = [_direction(rng, value) for value in values]
     quotients = [
         _central_difference(f, leaves, position, direction, local.eps)
         for position, direction in enumerate(directions)
     ]
-    pushed = None
     if "forward" in local.modes:
-        pushed = _check_forward(f, leaves, directions, quotients, local)
+        title = local.title("forward")
+        for position, label in enumerate(local.labels):
+            alone = _push(f, directions, position)(leaves)
+            _compare_all(alone, quotients[position], f"{label}, {title}", local)
+        together = _push(f, directions)(leaves)
+        expected = [sum(column) for column in zip(*quotients, strict=True)]
+        _compare_all(together, expected, f"all arguments, {title}", local)
     if "reverse" in local.modes:
-        _check_reverse(f, leaves, directions, weights, quotients, pushed, local)
+        title = local.title("reverse")
+        products = []
+        rows = zip(
+            local.labels, _pull(f, weights)(leaves), leaves, directions, quotients, strict=True
+        )
+        for label, gradient, leaf, direction, quotient in rows:
+            where = f"{label}, {title}"
+            if gradient.shape != leaf.shape or gradient.dtype != leaf.dtype:
+                raise AssertionError(
+                    f"check_gradients: {where}: the gradient is {gradient.dtype} of shape "
+                    f"{gradient.shape}, the argument {leaf.dtype} of shape {leaf.shape}."
+                )
+            products.append(_inner([gradient.numpy()], [direction]))
+            expected_product = _inner(weights, quotient)
+            _compare(products[-1], expected_product, f"{where}, <Jᵀ g, v>", "differences", local)
+        if "forward" in local.modes:
+            pushed = _inner(weights, [tangent.numpy() for tangent in together])
+            where = f"all arguments, {title} against forward, <Jᵀ g, v>"
+            _compare(sum(products), pushed, where, "forward mode", local)
     if order > 1:
         for mode in local.modes:
             inner = _push(f, directions) if mode == "forward" else _pull(f, weights)
@@ -162,54 +177,13 @@ def _check(
             _check(inner, leaves, rng, order - 1, above)
 
 
-def _check_forward(
-    f: Flat,
-    leaves: list[Tensor],
-    directions: _Arrays,
-    quotients: list[_Arrays],
-    setting: Setting,
-) -> _Arrays:
-    """Check the tangents of each argument alone, then of all at once, which are returned."""
-    title = setting.title("forward")
-    for position, label in enumerate(setting.labels):
-        alone = _push(f, directions, position)(leaves)
-        _compare_all(alone, quotients[position], f"{label}, {title}", setting)
-    together = _push(f, directions)(leaves)
-    expected = [sum(column) for column in zip(*quotients, strict=True)]
-    _compare_all(together, expected, f"all arguments, {title}", setting)
-    return [tangent.numpy() for tangent in together]
-
-
-def _check_reverse(
-    f: Flat,
-    leaves: list[Tensor],
-    directions: _Arrays,
-    weights: _Arrays,
-    quotients: list[_Arrays],
-    pushed: _Arrays | None,
-    setting: Setting,
-) -> None:
-    """Check cotangents against differences and forward mode by the dot-product test."""
-    title = setting.title("reverse")
-    products = []
-    pulled = _pull(f, weights)(leaves)
-    for position, label in enumerate(setting.labels):
-        gradient, leaf = pulled[position], leaves[position]
-        if gradient.shape != leaf.shape or gradient.dtype != leaf.dtype:
-            raise AssertionError(
-                f"check_gradients: {label}, {title}: the gradient is {gradient.dtype} of shape "
-                f"{gradient.shape}, the argument {leaf.dtype} of shape {leaf.shape}."
-            )
-        products.append(_inner(gradient.numpy(), directions[position]))
-        expected = sum(
-            _inner(weight, quotient)
-            for weight, quotient in zip(weights, quotients[position], strict=True)
+def _check_finite(values: _Arrays, setting: Setting) -> None:
+    if not all(np.isfinite(value).all() for value in values):
+        what = f"derivative ({setting.inner.removeprefix(' over ')})" if setting.inner else "value"
+        raise AssertionError(
+            f"check_gradients: the {what} is not finite here, so nothing can be compared. "
+            "Choose other arguments."
         )
-        _compare(products[-1], expected, f"{label}, {title}, <Jᵀ g, v>", "differences", setting)
-    if pushed is not None:
-        expected = sum(_inner(weight, t) for weight, t in zip(weights, pushed, strict=True))
-        where = f"all arguments, {title} against forward, <Jᵀ g, v>"
-        _compare(sum(products), expected, where, "forward mode", setting)
 
 
 def _push(f: Flat, directions: _Arrays, only: int | None = None) -> Flat:
@@ -255,9 +229,10 @@ def _direction(rng: np.random.Generator, like: Tensor | np.ndarray) -> np.ndarra
     return np.asarray(found, like.dtype)
 
 
-def _inner(a: np.ndarray, b: np.ndarray) -> float:
-    wide = np.result_type(a.dtype, np.float64)
-    return float(np.sum(np.conj(a.astype(wide)) * b).real)
+def _inner(some: _Arrays, others: _Arrays) -> float:
+    """The real inner product, in double precision."""
+    wide = [a.astype(np.result_type(a.dtype, np.float64)) for a in some]
+    return sum(float(np.sum(np.conj(a) * b).real) for a, b in zip(wide, others, strict=True))
 
 
 def _central_difference(
@@ -295,9 +270,8 @@ def _compare(got: Any, expected: Any, where: str, source: str, setting: Setting)
     tolerance = setting.atol + setting.rtol * float(np.abs(expected).max())
     # `not <=`, so that a NaN is an error.
     if not error.max() <= tolerance:
-        worst = np.unravel_index(
-            int(np.argmax(np.where(np.isnan(error), np.inf, error))), got.shape
-        )
+        place = int(np.argmax(np.where(np.isnan(error), np.inf, error)))
+        worst = np.unravel_index(place, got.shape)
         index = f" at {tuple(int(i) for i in worst)}" if got.ndim else ""
         raise AssertionError(
             f"check_gradients: {where}{index}: expected {expected[worst]:.10g} (by {source}), "
