@@ -271,7 +271,7 @@ def expand_dims(x: TensorLike, /, axis: ShapeLike, *more: Never, **unknown: Neve
     count = len(shapes.listed(axis))
     try:
         axes = shapes.normalize_axes("expand_dims", axis, x.ndim + count)
-    except ShapeError as error:  # the array API standard asks for an IndexError here
+    except ShapeError as error:  # the array API standard says IndexError
         raise IndexRangeError(str(error)) from None
     lengths = iter(x.shape)
     shape = tuple(1 if at in axes else next(lengths) for at in range(x.ndim + count))

@@ -120,7 +120,7 @@ remainder = elementwise(
 def _floor_divide(x: Array, y: Array) -> Array:
     found = np.floor_divide(x, y)
     if found.dtype.kind == "f":
-        # NumPy gives NaN for inf // 2 and -1 for 1 // -inf; the array API standard asks for x / y.
+        # NumPy gives NaN for inf // 2 and -1 for 1 // -inf; the array API standard says x / y.
         infinite = np.isinf(x) | np.isinf(y)
         if infinite.any():
             found = np.where(infinite, x / y, found)

@@ -1,7 +1,7 @@
 """Reads: which elements of its operands each element of a result depends on.
 
-The `sparsity` rule of an op returns this. The answer does not depend on floating-point values, so
-one answer holds at all points. A rule is called as `sparsity(y, operands, **params)`, with the node
+The `sparsity` rule of an op returns this. It does not depend on floating-point values, so it holds
+at all points. A rule is called as `sparsity(y, operands, **params)`, with the node
 and one `RuleInput` for each input, and returns
 
 - a tuple with `Reads`, `Running`, `Listed` or None (no dependence) for each operand,
@@ -34,7 +34,7 @@ class RuleInput:
     """An input of a sparsity rule; `value` is the array of an integer input if known, else None."""
 
     spec: Spec
-    # If false, nobody asks for the dependence on this operand, and a rule may answer None.
+    # If false, the dependence on this operand is not needed, and a rule may return None for it.
     active: bool
     look_up: Callable[[], Any] = lambda: None
 
@@ -97,7 +97,7 @@ class Joined:
     positions: Array
 
 
-# What a rule answers for one operand, for one result, and for all results of an op.
+# The result of a rule for one operand, for one output, and for all outputs of an op.
 PartRead: TypeAlias = Reads | Running | Listed | None
 ResultReads: TypeAlias = tuple[PartRead, ...] | Joined
 OpReads: TypeAlias = ResultReads | Sequence[ResultReads]
@@ -153,21 +153,21 @@ def everything(shape: Shape, result: Shape) -> Reads:
 
 
 def each(rule: Callable[..., PartRead]) -> Callable[..., Any]:
-    """A sparsity rule from `rule(operand, result, **params)`, which answers for one operand.
+    """A sparsity rule from `rule(operand, result, **params)`, which is a rule for one operand.
 
-    `result` is the spec of the output that the rule answers for.
+    `result` is the spec of an output.
     """
 
     def sparsity(y: Node, operands: tuple[RuleInput, ...], **params: Any) -> OpReads:
-        def answers(result: Spec) -> tuple[PartRead, ...]:
+        def of_output(result: Spec) -> tuple[PartRead, ...]:
             return tuple(
                 rule(one, result, **params) if one.active and result.inexact else None
                 for one in operands
             )
 
         if type(y.spec) is tuple:
-            return [answers(result) for result in y.spec]
-        return answers(y.spec)
+            return [of_output(result) for result in y.spec]
+        return of_output(y.spec)
 
     return sparsity
 

@@ -32,21 +32,12 @@ def read_lengths(counts: Shape, window: Shape, strides: Ints, dilations: Ints) -
 
 
 def windows_of(x: np.ndarray, window: Shape, strides: Ints, dilations: Ints) -> np.ndarray:
-    """A view of shape (leading..., counts..., window..., channels)."""
-    lead = x.ndim - len(window) - 1
-    counts = counts_of(x.shape[lead:-1], window, strides, dilations)
-    steps = x.strides[lead:-1]
-    return np.lib.stride_tricks.as_strided(
-        x,
-        (*x.shape[:lead], *counts, *window, x.shape[-1]),
-        (
-            *x.strides[:lead],
-            *(s * step for s, step in zip(strides, steps, strict=True)),
-            *(d * step for d, step in zip(dilations, steps, strict=True)),
-            x.strides[-1],
-        ),
-        writeable=False,
-    )
+    """A view of shape (leading..., counts..., channels, window...)."""
+    axes = tuple(range(x.ndim - len(window) - 1, x.ndim - 1))
+    reach = tuple((w - 1) * d + 1 for w, d in zip(window, dilations, strict=True))
+    found = np.lib.stride_tricks.sliding_window_view(x, reach, axes)
+    steps = [slice(None, None, s) for s in (*strides, 1, *dilations)]
+    return found[(..., *steps)]
 
 
 def positions(

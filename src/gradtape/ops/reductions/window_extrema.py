@@ -1,4 +1,4 @@
-"""The largest element of each window along axes of a tensor, as pooling asks for it.
+"""The largest element of each window along axes of a tensor, for pooling.
 
     x (batch, lengths..., channels) -> (batch, counts..., channels)
 
@@ -86,7 +86,7 @@ def _lanes(x: np.ndarray, windows: _Windows, filler: int | None = None) -> np.nd
     if any(map(any, padding)):
         value = _lowest(x.dtype) if filler is None else filler
         x = np.pad(x, ((0, 0), *padding, (0, 0)), constant_values=value)
-    found = np.moveaxis(windows_of(x, *steps), -1, len(padding) + 1)
+    found = windows_of(x, *steps)
     return found.reshape(*found.shape[: len(padding) + 2], math.prod(windows.window))
 
 
@@ -237,7 +237,7 @@ def _examples(y: Node, places: independence.Places) -> independence.Batch:
 
 
 def _sparsity(y: Node, operands: tuple[RuleInput, ...], **params: Any) -> OpReads:
-    # Loaded here because few programs ask for the pattern of a pooling.
+    # Loaded here because few programs need the pattern of a pooling.
     from scipy.sparse import csr_array
 
     (x,) = operands
