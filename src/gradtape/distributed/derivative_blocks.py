@@ -162,8 +162,8 @@ def jacobian(
     matrix, of a folder with indptr.npy, indices.npy and data.npy for a sparse one. Workers write
     their blocks there, and the result is mapped into memory.
     """
-    how = _How(block, out, workers, executor, address, progress)
-    return _by_blocks("jacobian", f, x, gt.sparsity_pattern, sparse, mode, how)
+    more = {"workers": workers, "executor": executor, "address": address, "progress": progress}
+    return _by_blocks("jacobian", f, x, gt.sparsity_pattern, sparse, mode, block, out, more)
 
 
 def hessian(
@@ -192,26 +192,8 @@ def hessian(
     def pattern(_: Any, point: Any) -> Any:
         return gt.hessian_pattern(f, point)
 
-    how = _How(block, out, workers, executor, address, progress)
-    return _by_blocks("hessian", gt.grad(f), x, pattern, sparse, "forward", how)
-
-
-class _How(NamedTuple):
-    """The arguments that say how and where blocks are computed."""
-
-    block: int | None
-    out: Any
-    workers: int | None
-    executor: futures.Executor | None
-    address: str | None
-    progress: ProgressChoice
-
-    def size(self, total: int) -> int:
-        """The number of colours of one block."""
-        if self.block is not None:
-            return min(self.block, max(total, 1))
-        workers = self.workers or os.cpu_count() or 1
-        return max(1, -(-total // (BLOCKS_PER_WORKER * workers)))
+    more = {"workers": workers, "executor": executor, "address": address, "progress": progress}
+    return _by_blocks("hessian", gt.grad(f), x, pattern, sparse, "forward", block, out, more)
 
 
 class _Cut(NamedTuple):
@@ -266,11 +248,12 @@ def _by_blocks(
     find_pattern: Callable[[Any, Any], Any],
     sparse: Any,
     mode: str,
-    how: _How,
+    block_size: int | None,
+    out: Any,
+    more: dict[str, Any],
 ) -> Any:
     if mode not in ("auto", "forward", "reverse"):
         raise ValueError(f"{name}: mode={mode!r} is unknown. Use auto, forward or reverse.")
-    out = how.out
     if out is not None and not isinstance(out, (str, os.PathLike)):
         raise TypeError(f"{name}: out={shown(out)} is not a path. Pass None, 'refs' or a path.")
     point = np.array(x.numpy() if isinstance(x, Tensor) else x)
@@ -285,15 +268,11 @@ def _by_blocks(
     cut = _cut(name, pattern, (value.size, point.size), mode)
     file = None if out in (None, "refs") else _new_file(out, cut, value.dtype)
     like = point if cut.forward else value
-    size = how.size(cut.total)
+    blocks = BLOCKS_PER_WORKER * (more["workers"] or os.cpu_count() or 1)
+    size = min(block_size or -(-cut.total // blocks), cut.total) or 1
     block, why = _block(name, f, point, cut, (size, *like.shape), np.dtype(like.dtype), file)
     parts = cut.parts(size)
-    more: dict[str, Any] = {
-        "workers": how.workers,
-        "executor": how.executor,
-        "address": how.address,
-    }
-    results = map_items(block, parts, refs=out == "refs", seed=0, progress=how.progress, **more)
+    results = map_items(block, parts, refs=out == "refs", seed=0, **more)
     results.report.name, results.report.not_a_program = name, why
     if out == "refs":
         places = [part.place for part in parts]

@@ -205,11 +205,8 @@ def _pairs(
                 continue
             outcome, results = tasks.results(task)
             report.add(outcome.cost)
-            failure = outcome.failure
-            if failure is not None:
-                where = f"in item {failure.number} of map, in a worker:"
-                failure.error.add_note(f"{where}\n{failure.text}")
-                raise failure.error
+            if outcome.error is not None:
+                raise outcome.error
             yield from zip(waiting.pop(task), results, strict=True)
     finally:
         tasks.close(waiting)

@@ -27,16 +27,15 @@ class Cost:
     pid: int = 0
 
 
+# Counters of the library that belong to the cost of a task.
+MADE = ("plans_built", "kernels_compiled", "kernels_loaded")
+
+
 def cost_since(before: Any, seconds: float, **more: int) -> Cost:
     """The cost of a task in this process since a snapshot of the counters."""
     after = counters()
-    return Cost(
-        seconds,
-        plans_built=after.plans_built - before.plans_built,
-        kernels_compiled=after.kernels_compiled - before.kernels_compiled,
-        kernels_loaded=after.kernels_loaded - before.kernels_loaded,
-        **more,
-    )
+    made = {name: getattr(after, name) - getattr(before, name) for name in MADE}
+    return Cost(seconds, **made, **more)
 
 
 @dataclass
@@ -75,10 +74,8 @@ class Report:
     def add(self, cost: Cost) -> None:
         """Add the cost of one task that has ended."""
         self.tasks += 1
-        self.traced += cost.traced
-        self.plans_built += cost.plans_built
-        self.kernels_compiled += cost.kernels_compiled
-        self.kernels_loaded += cost.kernels_loaded
+        for name in ("traced", *MADE):
+            setattr(self, name, getattr(self, name) + getattr(cost, name))
         self.bytes_received += cost.bytes_out
         self.work_seconds += cost.seconds
         if cost.pid:

@@ -21,20 +21,11 @@ from gradtape.random import Generator
 
 
 @dataclass(frozen=True)
-class Failure:
-    """An item whose function raised an error."""
-
-    number: int
-    error: BaseException
-    text: str
-
-
-@dataclass(frozen=True)
 class TaskOutcome:
     """The end of a task: its cost, and the error that stopped it, if any."""
 
     cost: Cost
-    failure: Failure | None = None
+    error: BaseException | None = None
 
 
 @dataclass(frozen=True)
@@ -72,7 +63,7 @@ def run_tasks(
     before, start = counters(), time.perf_counter()
     is_apart = os.getpid() != settings.driver
     results: list[Any] = []
-    failure = None
+    failed = None
     traced = 0
     try:
         f = functions_sent.receive(function) if isinstance(function, Sent) else function
@@ -86,16 +77,16 @@ def run_tasks(
                 results.append(_one(f, number, item, settings, is_apart, wants_generator))
                 _refuse_assignments(copies)
             except Exception as error:
-                failure = _failure(number, error)
+                failed = _sendable(number, error)
                 break
     except Exception as error:  # the function could not be received
-        failure = _failure(numbers[0] if numbers else 0, error)
+        failed = _sendable(numbers[0] if numbers else 0, error)
     results += [None] * (len(items) - len(results))
     moved = sum(map(size_of, results))
     cost = cost_since(
         before, time.perf_counter() - start, traced=traced, bytes_out=moved, pid=os.getpid()
     )
-    return [TaskOutcome(cost, failure), *results]
+    return [TaskOutcome(cost, failed), *results]
 
 
 def _one(
@@ -137,14 +128,15 @@ def _refuse_assignments(copies: Sequence[tuple[str, Variable]]) -> None:
         )
 
 
-def _failure(number: int, error: BaseException) -> Failure:
+def _sendable(number: int, error: BaseException) -> BaseException:
+    """An error that can be pickled, without frames, with a note that has their text."""
     text = "".join(traceback.format_exception(error))
     try:
         functions_sent.pickler().dumps(error)
     except Exception:
         error = RuntimeError(f"{type(error).__name__}: {error}")
-    # The frames of a worker cannot be sent.
-    return Failure(number, error.with_traceback(None), text)
+    error.add_note(f"in item {number} of map, in a worker:\n{text}")
+    return error.with_traceback(None)
 
 
 def size_of(tree: Any) -> int:

@@ -89,7 +89,36 @@ def project(name: str, x: Tensor, kernel: Variable | Tensor) -> Tensor:
 Parameter = Tensor | Variable | None
 
 
-class LayerNorm(Layer):
+class Normalizer(Layer):
+    """The base of layers that scale their normalised input by gamma and shift it by beta."""
+
+    def keep_options(
+        self,
+        center: bool,
+        scale: bool,
+        beta_initializer: InitializerLike,
+        gamma_initializer: InitializerLike,
+    ) -> None:
+        """Keep the arguments that all these layers have."""
+        self.center, self.scale = bool(center), bool(scale)
+        self.beta_initializer, self.gamma_initializer = beta_initializer, gamma_initializer
+        self.gamma: Any = None
+        self.beta: Any = None
+
+    def add_scale_and_offset(self, shape: tuple[int, ...]) -> None:
+        """Make gamma and beta, unless the layer has none."""
+        if self.scale:
+            self.gamma = self.add_variable("gamma", shape, self.gamma_initializer)
+        if self.center:
+            self.beta = self.add_variable("beta", shape, self.beta_initializer)
+
+    def scaled(self, x: Tensor, shape: tuple[int, ...]) -> Tensor:
+        """The normalised input times gamma plus beta, which are reshaped."""
+        x = x if self.gamma is None else x * gt.reshape(self.gamma, shape)
+        return x if self.beta is None else x + gt.reshape(self.beta, shape)
+
+
+class LayerNorm(Normalizer):
     """(x - mean) / sqrt(variance + epsilon) * gamma + beta, with moments along `axis`.
 
     >>> y = gt.nn.LayerNorm()(np.array([[1.0, 2.0, 3.0], [10.0, 20.0, 30.0]]))
@@ -116,19 +145,12 @@ class LayerNorm(Layer):
         super().__init__(name, dtype)
         self.axis = axis
         self.epsilon = float(epsilon)
-        self.center, self.scale = bool(center), bool(scale)
-        self.beta_initializer, self.gamma_initializer = beta_initializer, gamma_initializer
-        self.gamma: Any = None
-        self.beta: Any = None
+        self.keep_options(center, scale, beta_initializer, gamma_initializer)
 
     def build(self, input_shape: tuple[int, ...]) -> None:
         """Make gamma and beta, one number for each place along the axes."""
         axes = normalize_axes("LayerNorm", self.axis, len(input_shape))
-        shape = tuple(input_shape[axis] for axis in axes)
-        if self.scale:
-            self.gamma = self.add_variable("gamma", shape, self.gamma_initializer)
-        if self.center:
-            self.beta = self.add_variable("beta", shape, self.beta_initializer)
+        self.add_scale_and_offset(tuple(input_shape[axis] for axis in axes))
 
     def call(self, x: Tensor) -> Tensor:
         """The normalised input."""
@@ -137,7 +159,11 @@ class LayerNorm(Layer):
 
 
 def normalized(
-    x: Tensor, axes: tuple[int, ...], epsilon: NonNegative, gamma: Parameter, beta: Parameter
+    x: Tensor,
+    axes: tuple[int, ...],
+    epsilon: NonNegative,
+    gamma: Parameter = None,
+    beta: Parameter = None,
 ) -> Tensor:
     """The input with mean 0 and variance 1 along axes, then scaled by gamma and shifted by beta."""
     distance = x - gt.mean(x, axis=axes, keepdims=True)

@@ -9,35 +9,13 @@ from gradtape import Tensor
 from gradtape.errors import AxisError, ShapeError
 from gradtape.libraries import check_exports
 from gradtape.nn.initializers import InitializerLike
-from gradtape.nn.module import Layer
+from gradtape.nn.layers import Normalizer, normalized
 from gradtape.typing import DTypeLike, NonNegative, Probability, Size
 
 __all__ = ["BatchNorm", "GroupNorm"]
 
 
-class _Normalizer(Layer):
-    """Scale and offset of each channel, which both layers have."""
-
-    gamma: Any = None
-    beta: Any = None
-
-    def add_scale_and_offset(self, channels: int, scale: bool, center: bool) -> None:
-        """Make the variables that are wanted."""
-        if scale:
-            self.gamma = self.add_variable("gamma", (channels,), self.gamma_initializer)
-        if center:
-            self.beta = self.add_variable("beta", (channels,), self.beta_initializer)
-
-    gamma_initializer: InitializerLike = "ones"
-    beta_initializer: InitializerLike = "zeros"
-
-    def scaled(self, x: Tensor, shape: tuple[int, ...]) -> Tensor:
-        """The normalised input times gamma plus beta."""
-        x = x if self.gamma is None else x * gt.reshape(self.gamma, shape)
-        return x if self.beta is None else x + gt.reshape(self.beta, shape)
-
-
-class BatchNorm(_Normalizer):
+class BatchNorm(Normalizer):
     """Each channel with mean 0 and variance 1 over the batch, as Keras' BatchNormalization.
 
     >>> layer = gt.nn.BatchNorm()
@@ -69,15 +47,14 @@ class BatchNorm(_Normalizer):
         super().__init__(name, dtype)
         self.axis = axis
         self.momentum, self.epsilon = float(momentum), float(epsilon)
-        self.center, self.scale = bool(center), bool(scale)
-        self.beta_initializer, self.gamma_initializer = beta_initializer, gamma_initializer
+        self.keep_options(center, scale, beta_initializer, gamma_initializer)
         self.moving_mean: Any = None
         self.moving_variance: Any = None
 
     def build(self, input_shape: tuple[int, ...]) -> None:
         """Make the variables, one number for each channel."""
         channels = input_shape[self._channels(len(input_shape))]
-        self.add_scale_and_offset(channels, self.scale, self.center)
+        self.add_scale_and_offset((channels,))
         self.moving_mean = self.add_variable("moving_mean", (channels,), "zeros", trainable=False)
         self.moving_variance = self.add_variable(
             "moving_variance", (channels,), "ones", trainable=False
@@ -102,7 +79,7 @@ class BatchNorm(_Normalizer):
         return self.scaled((x - gt.reshape(mean, shape)) * scale, shape)
 
 
-class GroupNorm(_Normalizer):
+class GroupNorm(Normalizer):
     """Groups of channels with mean 0 and variance 1, example by example.
 
     >>> layer = gt.nn.GroupNorm(2)
@@ -129,8 +106,7 @@ class GroupNorm(_Normalizer):
         super().__init__(name, dtype)
         self.groups = int(groups)
         self.epsilon = float(epsilon)
-        self.center, self.scale = bool(center), bool(scale)
-        self.beta_initializer, self.gamma_initializer = beta_initializer, gamma_initializer
+        self.keep_options(center, scale, beta_initializer, gamma_initializer)
 
     def build(self, input_shape: tuple[int, ...]) -> None:
         """Make gamma and beta, one number for each channel."""
@@ -139,16 +115,14 @@ class GroupNorm(_Normalizer):
                 f"{self.name}: an input of shape {tuple(input_shape)} does not have channels, as "
                 f"its last axis, that {self.groups} groups divide. Choose another `groups`."
             )
-        self.add_scale_and_offset(input_shape[-1], self.scale, self.center)
+        self.add_scale_and_offset(input_shape[-1:])
 
     def call(self, x: Tensor) -> Tensor:
         """The normalised input."""
         parted = gt.reshape(x, (*x.shape[:-1], self.groups, x.shape[-1] // self.groups))
         axes = (*range(1, x.ndim - 1), x.ndim)
-        distance = parted - gt.mean(parted, axis=axes, keepdims=True)
-        variance = gt.mean(gt.square(distance), axis=axes, keepdims=True)
-        normal = gt.reshape(distance * gt.rsqrt(variance + self.epsilon), x.shape)
-        return self.scaled(normal, x.shape[-1:])
+        normal = normalized(parted, axes, self.epsilon)
+        return self.scaled(gt.reshape(normal, x.shape), x.shape[-1:])
 
 
 check_exports(globals(), __all__)
