@@ -145,6 +145,37 @@ def test_compare_wants_module_and_function(capsys):
     assert "is not module:function" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("name", "args", "words"),
+    [
+        ("compared:loss", "", ["missing a required argument: 'x'", "--args"]),
+        ("compared:losses", "", ["has no 'losses'", "loss"]),
+        ("missing_module:loss", "", ["No module named 'missing_module'", "missing_module.py"]),
+        ("compared:gt", "", ["is a module, not a function"]),
+        ("compared:loss", "np.ones(", ["--args", "Python expression"]),
+    ],
+)
+@pytest.mark.slow
+def test_compare_names_a_fault_once(tmp_path, monkeypatch, capsys, name, args, words):
+    monkeypatch.chdir(tmp_path)
+    text = "import gradtape as gt\ndef loss(x):\n    return gt.sum(x)\n"
+    (tmp_path / "compared.py").write_text(text, "utf-8")
+    assert main(["compare", name, "--args", args]) == 2
+    printed = capsys.readouterr()
+    assert not printed.out
+    assert printed.err.count("\n") == 1
+    assert [word for word in words if word not in printed.err] == []
+
+
+def test_help_fits_a_terminal(help_text):
+    assert [line for line in help_text.splitlines() if len(line) > 80] == []
+
+
+def test_no_command_names_the_commands(capsys):
+    assert main([]) == 2
+    assert "commands: profile, bench, compare" in capsys.readouterr().out
+
+
 @pytest.mark.slow
 def test_compare_measures_all_forms(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

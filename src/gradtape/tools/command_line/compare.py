@@ -14,6 +14,7 @@ import argparse
 import inspect
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -32,6 +33,8 @@ from gradtape.tools.command_line.output import show
 from gradtape.tools.profiler.formats import seconds
 
 PEERS = ("numpy", "jax", "torch")
+# The last line of a traceback.
+ERROR = re.compile(r"[\w.]+(Error|Exception|Interrupt)\b")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -39,20 +42,24 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("function", metavar="module:function")
     parser.add_argument("--args", default="", help="arguments, as a Python expression")
     parser.add_argument("--grad", action="store_true", help="the gradient by the first argument")
-    parser.add_argument("--form", choices=FORMS, help=argparse.SUPPRESS)
+    parser.add_argument("--form", choices=(*FORMS, CHECK), help=argparse.SUPPRESS)
 
 
 def run(chosen: argparse.Namespace) -> int:
     """Measure all forms in processes of their own, and compare their results."""
     if chosen.form:
-        print(json.dumps(measured(chosen)))
+        print(json.dumps(fault(chosen) if chosen.form == CHECK else measured(chosen)))
         return 0
     module, _, name = chosen.function.partition(":")
     if not module or not name:
         print(f"gradtape compare: {chosen.function!r} is not module:function, such as model:loss.")
         return 2
+    checked = _in_process(chosen, CHECK)
+    if checked["trouble"]:
+        print(f"gradtape compare: {checked['trouble']}", file=sys.stderr)
+        return 2
     rows, first, code = [], None, 0
-    for form in FORMS:
+    for form in FORMS if checked["takes_library"] else OURS:
         found = _in_process(chosen, form)
         if "value" in found:
             if first is None:
@@ -71,10 +78,14 @@ def run(chosen: argparse.Namespace) -> int:
         for row in rows
     ]
     show(chosen.json, rows, chosen.function, ("form", "first call", "later calls", ""), table)
+    if not checked["takes_library"] and not chosen.json:
+        print("Peers are measured for functions whose first parameter is xp, the array library.")
     return code
 
 
-FORMS = ("undecorated", "gt.function", "tier 0 (NumPy, op by op)", *PEERS)
+OURS = ("undecorated", "gt.function", "tier 0 (NumPy, op by op)")
+FORMS = (*OURS, *PEERS)
+CHECK = "check"
 
 
 def _in_process(chosen: argparse.Namespace, form: str) -> dict[str, Any]:
@@ -93,8 +104,47 @@ def _in_process(chosen: argparse.Namespace, form: str) -> dict[str, Any]:
     try:
         found: dict[str, Any] = json.loads(ended.stdout.strip().splitlines()[-1])
     except (IndexError, ValueError):
-        last = (ended.stderr.strip().splitlines() or ["it ended without a word"])[-1]
-        return {"trouble": last}
+        # The notes of an exception follow its line.
+        lines = [line for line in ended.stderr.strip().splitlines() if ERROR.match(line)]
+        return {"trouble": lines[-1] if lines else f"it ended with exit code {ended.returncode}"}
+    return found
+
+
+def fault(chosen: argparse.Namespace) -> dict[str, Any]:
+    """Why the function cannot be called, if so, and whether it takes the array library."""
+    module, _, name = chosen.function.partition(":")
+    try:
+        function: Any = getattr(import_module(module), name)
+    except ModuleNotFoundError as error:
+        remedy = f"Run it in the folder of {module}.py, or install the module."
+        return {"trouble": f"{error}. {remedy}" if error.name == module else str(error)}
+    except AttributeError:
+        here = vars(import_module(module))
+        own = [each for each, thing in here.items() if inspect.isfunction(thing)]
+        return {"trouble": f"{module} has no {name!r}; its functions: {', '.join(own) or 'none'}."}
+    if not callable(function):
+        return {"trouble": f"{module}.{name} is a {type(function).__name__}, not a function."}
+    signature = inspect.signature(function)
+    takes_library = next(iter(signature.parameters), None) == "xp"
+    try:
+        arguments = arguments_of(chosen)
+    except Exception as error:
+        return {
+            "trouble": f"--args {chosen.args!r}: {error}. Pass a Python expression with np, gt."
+        }
+    try:
+        signature.bind(*((gt,) if takes_library else ()), *arguments)
+    except TypeError as error:
+        text = f'{name}{signature}: {error}. Pass arguments as in --args "np.ones((100, 3)), 0.5".'
+        return {"trouble": text}
+    return {"trouble": "", "takes_library": takes_library}
+
+
+def arguments_of(chosen: argparse.Namespace) -> tuple[Any, ...]:
+    """The arguments that --args gives, as a tuple."""
+    found: tuple[Any, ...] = eval(
+        f"({chosen.args},)" if chosen.args else "()", {"np": np, "gt": gt}
+    )
     return found
 
 
@@ -102,7 +152,7 @@ def measured(chosen: argparse.Namespace) -> dict[str, Any]:
     """One form: the time of the first call, the best of later calls, and the result."""
     module, _, name = chosen.function.partition(":")
     function: Callable[..., Any] = getattr(import_module(module), name)
-    arguments = eval(f"({chosen.args},)" if chosen.args else "()", {"np": np, "gt": gt})
+    arguments = arguments_of(chosen)
     takes_library = next(iter(inspect.signature(function).parameters), None) == "xp"
     if chosen.form in PEERS:
         if not takes_library:

@@ -21,29 +21,33 @@ COMMANDS = {
 
 _EPILOG = """\
 where to begin:
-  gradtape profile train.py          run a script as it is, and write report.html: time and memory
-                                     by line, and advice with the gain of each
-  gradtape doctor                    what is off on this machine, and why
-  gradtape bench                     what this machine can do
-  gradtape compare model:loss        a function undecorated, as gt.function, and in NumPy
+  gradtape profile train.py         run a script, and write report.html: time
+                                    and memory by line, advice with its gain
+  gradtape doctor                   what is off on this machine, and why
+  gradtape bench                    what this machine can do
+  gradtape compare model:loss       a function undecorated, as gt.function, and
+                                    in NumPy; its arguments: --args "np.ones(9)"
 
-in Python (import gradtape as gt; or, with TensorFlow's names, import gradtape.tf as tf):
-  with gt.GradientTape() as tape:    y = f(x); tape.gradient(y, x)
-  gt.jacobian(f, sparse=True)(x)     sparse Jacobians
-  gt.function(f)                     calls without Python
-  with gt.profile() as p:            the same report, of a part of a program
+in Python (import gradtape as gt, or import gradtape.tf as tf):
+  with gt.GradientTape() as tape:   y = f(x); tape.gradient(y, x)
+  gt.jacobian(f, sparse=True)(x)    sparse Jacobians
+  gt.function(f)                    calls without Python
+  with gt.profile() as p:           the same report, of a part of a program
 
 what to call when
-  Jacobians take long                tape.jacobian(y, x): all rows in one compiled program;
-                                     gt.prepare_jacobian(f, x) for many points
-  a tape takes long                  tape.report(loss): what it recorded for nothing, what it keeps;
-                                     gradtape profile: which line, and what mending it saves
-  gt.function seems slower           gradtape compare model:loss: with it and without;
-                                     gt.function(f).explain(): why a call ran in Python
-  there are state and branches       plain Python: lists, assign, if and while on values count as
-                                     they ran; gt.cond, gt.scan and gt.while_loop are ops
-  gradient is not batch_jacobian     tape.gradient(y, x) sums over y; tape.batch_jacobian(y, x) has
-                                     a matrix for each example
+  Jacobians take long               tape.jacobian(y, x): all rows at once;
+                                    gt.prepare_jacobian(f, x) for many points
+  a tape takes long                 tape.report(loss): what it recorded in vain,
+                                    what it keeps; gradtape profile: which line
+  gt.function seems slower          gradtape compare model:loss: both times;
+                                    gt.function(f).explain(): why a call ran in
+                                    Python
+  there are state and branches      plain Python: lists, assign, if and while on
+                                    values count as they ran; gt.cond, gt.scan
+                                    and gt.while_loop are ops
+  gradient is not batch_jacobian    tape.gradient(y, x) sums over y;
+                                    tape.batch_jacobian(y, x) has a matrix for
+                                    each example
 
 exit codes: 0 fine, 1 a fault was found or the script failed, 2 a wrong call
 """
@@ -77,7 +81,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     made = parser()
     chosen = made.parse_args(arguments)
     if chosen.command is None:
-        made.print_help()
+        made.print_usage()
+        print(
+            "commands: "
+            + ", ".join(COMMANDS)
+            + "\nBegin with `gradtape profile train.py`; `gradtape --help` says what to call when."
+        )
         return 2
     if chosen.verbose:
         logging.basicConfig(stream=sys.stderr, format="%(name)s: %(message)s")
