@@ -158,19 +158,16 @@ def _row(kind: type, count: int) -> Structure:
     return Structure(kind, None, (LEAF,) * count)
 
 
-def _stays(kind: type) -> bool:
-    """Whether a class lives as long as the process: others must not be kept alive here."""
-    return not kind.__flags__ & _HEAP_TYPE or kind.__module__.partition(".")[0] == "gradtape"
-
-
 def _flatten(tree: object, leaves: list[Any]) -> Structure:
     if type(tree) in _leaf_types:
         leaves.append(tree)
         return LEAF
     found = _children(tree)
     if found is None:
-        if _stays(type(tree)):
-            _leaf_types.add(type(tree))
+        # Only classes that live as long as the process: others must not be kept alive here.
+        kind = type(tree)
+        if not kind.__flags__ & _HEAP_TYPE or kind.__module__.partition(".")[0] == "gradtape":
+            _leaf_types.add(kind)
         leaves.append(tree)
         return LEAF
     kind, context, children = found
@@ -283,14 +280,10 @@ def _unflatten(structure: Structure, leaves: Iterator[object]) -> Any:
         return kind(structure.context.factory, zip(structure.context, children, strict=True))
     if issubclass(kind, dict):
         return kind(zip(structure.context, children, strict=True))
-    return _rebuild_dataclass(kind, dict(zip(structure.context, children, strict=True)))
-
-
-def _rebuild_dataclass(kind: type, values: dict[str, object]) -> object:
-    # The constructor may validate, convert or compute, and the leaves may be stand-ins: it is not
-    # called.
+    # The constructor of a dataclass may validate, convert or compute, and the leaves may be
+    # stand-ins: it is not called.
     rebuilt: object = object.__new__(kind)
-    for name, value in values.items():
+    for name, value in zip(structure.context, children, strict=True):
         object.__setattr__(rebuilt, name, value)
     return rebuilt
 

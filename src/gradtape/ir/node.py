@@ -368,27 +368,26 @@ def derive_from(node: Node | None) -> None:
 
 def leaf(ordinal: int, of: Spec) -> Node:
     """The node that stands for the recording's leaf number `ordinal`."""
-    nodes = table().nodes
-    key = (of, ordinal)
+    # Not by its op, which would take longer to hash.
+    return _numbered(LEAF, (of, ordinal), ordinal, of)
+
+
+def numbered_placeholder(number: int, of: Spec) -> Node:
+    """The placeholder with this number: the same node for the same number."""
+    return _numbered(PLACEHOLDER, (PLACEHOLDER, number, of), number, of)
+
+
+def _numbered(op: Op, key: Key, number: int, of: Spec) -> Node:
+    nodes = _local.table.nodes
     found = nodes.get(key)
     if found is None:
-        found = nodes[key] = Node(LEAF, (), (ordinal,), of)
+        found = nodes[key] = Node(op, (), (number,), of)
     return found
 
 
 def placeholder(of: Spec) -> Node:
     """A new input that belongs to no recording; it is substituted before a plan runs."""
     return Node(PLACEHOLDER, (), (object(),), of)
-
-
-def numbered_placeholder(number: int, of: Spec) -> Node:
-    """The placeholder with this number: the same node for the same number."""
-    nodes = table().nodes
-    key = (PLACEHOLDER, number, of)
-    found = nodes.get(key)
-    if found is None:
-        found = nodes[key] = Node(PLACEHOLDER, (), (number,), of)
-    return found
 
 
 def constant(value: Scalar, of: Spec) -> Node:
@@ -445,32 +444,15 @@ def _no_kernel(*_: object, **__: object) -> NoReturn:
     raise AssertionError("leaves and placeholders have no kernel")
 
 
-LEAF = declare(
-    Op(
-        "leaf",
-        "structure",
-        spec=_no_kernel,
-        numpy=_no_kernel,
-        params=("ordinal",),
-        opaque=True,
-        jvp=Undefined("a leaf is a source"),
-        vjp=Undefined("a leaf is a source"),
-        batch=Undefined("a leaf is a source"),
-    )
-)
-PLACEHOLDER = declare(
-    Op(
-        "placeholder",
-        "structure",
-        spec=_no_kernel,
-        numpy=_no_kernel,
-        params=("key",),
-        opaque=True,
-        jvp=Undefined("a placeholder is a source"),
-        vjp=Undefined("a placeholder is a source"),
-        batch=Undefined("a placeholder is a source"),
-    )
-)
+def _source(name: str, param: str) -> Op:
+    """An op without operands and without a kernel."""
+    why = Undefined(f"a {name} is a source")
+    rules: Any = {"spec": _no_kernel, "numpy": _no_kernel, "jvp": why, "vjp": why, "batch": why}
+    return declare(Op(name, "structure", params=(param,), opaque=True, **rules))
+
+
+LEAF = _source("leaf", "ordinal")
+PLACEHOLDER = _source("placeholder", "key")
 
 
 def _pick_vjp(

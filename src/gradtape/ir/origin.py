@@ -18,7 +18,7 @@ import threading
 import warnings
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -49,14 +49,17 @@ def current_line(frame: FrameType) -> int:
     return before[-1] if before else code.co_firstlineno
 
 
+def _outside(frame: FrameType | None, ours: Callable[[FrameType], bool]) -> FrameType | None:
+    """The innermost frame that is not `ours`, from a frame outwards."""
+    while frame is not None and ours(frame):
+        frame = frame.f_back
+    return frame
+
+
 def user_line() -> str:
     """The innermost line that is not the library's own, as `file:line`."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        if not is_between(frame):
-            return f"{frame.f_code.co_filename}:{current_line(frame)}"
-        frame = frame.f_back
-    return "unknown"
+    frame = _outside(sys._getframe(1), is_between)
+    return "unknown" if frame is None else f"{frame.f_code.co_filename}:{current_line(frame)}"
 
 
 # Modules that only call the user's function or ours: context managers, partial functions, copies.
@@ -140,12 +143,8 @@ _library: dict[int, tuple[CodeType, bool]] = {}
 
 def user_place(depth: int = 1) -> SourcePlace | None:
     """The innermost line that is not the library's own."""
-    frame: FrameType | None = sys._getframe(depth + 1)
-    while frame is not None:
-        if not is_library(frame):
-            return place_of(frame.f_code, current_line(frame))
-        frame = frame.f_back
-    return None
+    frame = _outside(sys._getframe(depth + 1), is_library)
+    return None if frame is None else place_of(frame.f_code, current_line(frame))
 
 
 def place_of(code: CodeType, line: int) -> SourcePlace:

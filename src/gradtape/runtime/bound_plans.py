@@ -67,16 +67,11 @@ class BoundPlan:
         inputs: Sequence[LeafValue]
         if self._from_leaves is not None:
             inputs = self._from_leaves(leaves)
-        elif given:
+        else:
             inputs = [
                 leaves[binding]
                 if not isinstance(binding, Node)
                 else (given[binding] if binding in given else values[binding])
-                for binding in self.bindings
-            ]
-        else:
-            inputs = [
-                values[binding] if isinstance(binding, Node) else leaves[binding]
                 for binding in self.bindings
             ]
         try:

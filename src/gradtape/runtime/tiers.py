@@ -86,7 +86,8 @@ class TieredPlan:
             return compiled.run(inputs)
         self._runs += 1
         if self.in_numpy is None:
-            self.in_numpy = uncollected(self._planned_in_numpy)
+            found = uncollected(for_numpy, self.program, self.fast, self.work())
+            self.in_numpy = uncollected(NumpyPlan, found)
         begin = CompilePolicy.clock()
         results = self._run_in_numpy(self.in_numpy, inputs)
         self._outline.pay(CompilePolicy.clock() - begin)
@@ -99,9 +100,6 @@ class TieredPlan:
         results, times = plan.timed_run(inputs)
         PROBE.sink.ran_in_numpy(self, times, begin)
         return results
-
-    def _planned_in_numpy(self) -> NumpyPlan:
-        return NumpyPlan(for_numpy(self.program, self.fast, self.work()))
 
     def work(self) -> int:
         """A rough count of the element-ops of the program."""

@@ -20,20 +20,3 @@ from gradtape.trace.record import SCALARS, any_handle, enter, record
 from gradtape.trace.recording import Recording, state
 from gradtape.trace.trace import Trace
 from gradtape.trace.value import Content, Handle, LeafValue, Value, host_value
-
-__all__ = [
-    "Content",
-    "Followed",
-    "Handle",
-    "LeafValue",
-    "Recording",
-    "SCALARS",
-    "Trace",
-    "Value",
-    "any_handle",
-    "enter",
-    "host_value",
-    "plain",
-    "record",
-    "state",
-]

@@ -86,9 +86,26 @@ class NumberGuards:
 class Followed:
     """A base of numbers whose arithmetic is followed while a function is captured."""
 
+    # The plain class of numbers.
+    base: Any
     plain: Any
     formula: NumberFormula
     guards: NumberGuards
+
+    def __new__(
+        cls,
+        value: Any = 0,
+        formula: NumberFormula | None = None,
+        guards: NumberGuards | None = None,
+    ) -> Any:
+        if guards is None:  # a user's code calls the class as it would `float`
+            return cls.base(value)
+        made = cls.base.__new__(cls, value)
+        made.plain, made.formula, made.guards = value, formula, guards
+        return made
+
+    def __init__(self, *args: object) -> None:
+        pass
 
     def read(self) -> Any:
         """The number itself; the captured path then holds for this value only."""
@@ -146,57 +163,19 @@ class Followed:
 class FollowedFloat(Followed, float):
     """A float among the arguments of a captured run, or computed from them."""
 
-    def __new__(
-        cls,
-        value: Any = 0.0,
-        formula: NumberFormula | None = None,
-        guards: NumberGuards | None = None,
-    ) -> Any:
-        return _made(float, cls, value, formula, guards)
-
-    def __init__(self, *args: object) -> None:
-        pass
+    base = float
 
 
 class FollowedInt(Followed, int):
     """An int among the arguments of a captured run, or computed from them."""
 
-    def __new__(
-        cls,
-        value: Any = 0,
-        formula: NumberFormula | None = None,
-        guards: NumberGuards | None = None,
-    ) -> Any:
-        return _made(int, cls, value, formula, guards)
-
-    def __init__(self, *args: object) -> None:
-        pass
+    base = int
 
 
 class FollowedComplex(Followed, complex):
     """A complex number among the arguments of a captured run, or computed from them."""
 
-    def __new__(
-        cls,
-        value: Any = 0,
-        formula: NumberFormula | None = None,
-        guards: NumberGuards | None = None,
-    ) -> Any:
-        return _made(complex, cls, value, formula, guards)
-
-    def __init__(self, *args: object) -> None:
-        pass
-
-
-def _made(
-    base: Any, kind: Any, value: Any, formula: NumberFormula | None, guards: NumberGuards | None
-) -> Any:
-    """A followed number; a plain one if somebody's code calls the class as it would `float`."""
-    if guards is None:
-        return base(value)
-    made = base.__new__(kind, value)
-    made.plain, made.formula, made.guards = value, formula, guards
-    return made
+    base = complex
 
 
 _FOLLOWED: dict[type, Any] = {float: FollowedFloat, int: FollowedInt, complex: FollowedComplex}

@@ -275,27 +275,24 @@ class _Nest:
             for axis, n in enumerate(space)
             if n != 1
         ]
-        if self._may_permute(axes):
+        # Positions count along reduced axes in their order: then these must not change places.
+        positions = any(_accumulation(node).gives_positions for _, node in reductions)
+        if reductions and (not positions or sum(axis[1] for axis in axes) < 2):
             # The axis with the shortest steps goes inside: transposed operands are read in order.
             read = len(operands) + len(stores)
             axes.sort(key=lambda axis: -sum(map(abs, axis[2][:read])))
         self.axes = merge_axes(axes)
-
-    def _may_permute(self, axes: list[SpaceAxis]) -> bool:
-        """Whether axes may change places: positions count along reduced axes in their order."""
-        reduced = sum(axis[1] for axis in axes)
-        return bool(self.reductions) and (reduced < 2 or not self._finds_positions())
-
-    def _finds_positions(self) -> bool:
-        """Whether some reduction gives positions."""
-        return any(_accumulation(node).gives_positions for _, node in self.reductions)
 
     def kernels(self, body: tuple[KernelStep, ...], bits: int) -> list[Lowered]:
         """The kernels that compute the body over these axes."""
         roles = [reduced for _, reduced, _ in self.axes]
         count = sum(roles)
         if not self.reductions:
-            axes = self.axes or [(1, False, self._single_steps())]
+            # An axis of length 1 stands for no axis. Over a space without axes all that is read are
+            # numbers: many of them go to a table, where an array each would take a pointer and a
+            # masked load. Over any other space of one element the kernel is that of longer axes.
+            read, step = len(self.operands), 1 if self.loop.space else 0
+            axes = self.axes or [(1, False, [step] * read + [1] * (self._entries() - read))]
             return [self._lowered(KernelLayout.MAP, axes, body, bits)]
         if count == 0:  # All reduced axes have length 1: each result is its operand.
             axes = [*self.axes, (1, True, [0] * self._entries())]
@@ -307,16 +304,6 @@ class _Nest:
         if roles[-1] and not _are_short(reduced, kept[-1]):
             return [self._lowered(KernelLayout.ROWS, [*kept, *reduced], body, bits)]
         return [self._lowered(KernelLayout.COLUMNS, [*kept[:-1], *reduced, kept[-1]], body, bits)]
-
-    def _single_steps(self) -> list[int]:
-        """The steps of all arrays along an axis of length 1 that stands for no axis.
-
-        Over a space without axes all that is read are numbers: many of them go to a table, where
-        an array each would take a pointer and a masked load. Over any other space of one element
-        the kernel is that of longer axes.
-        """
-        step = 1 if self.loop.space else 0
-        return [step] * len(self.operands) + [1] * (self._entries() - len(self.operands))
 
     def _entries(self) -> int:
         return len(self.operands) + len(self.stores) + len(self.reductions)

@@ -133,7 +133,11 @@ class LoweredProgram:
         self.outputs = place_outputs(
             program, fused, lambda node: type(node.spec) is not tuple and not is_fixed(node)
         )
-        self._number_outputs()
+        for node in self.outputs.written:
+            self.place[node] = (self._new_slot(), 0)
+        for part in self.outputs.parts:
+            joined, offset = self.outputs.place(part)
+            self.place[part] = (self.place[joined][0], offset)
         self._arena = Arena()
         self.items: list[StretchItem] = []
         # For each item, the unit that it computes.
@@ -192,13 +196,6 @@ class LoweredProgram:
             offset += max(8, node.dtype.itemsize)
         for node in self.arrays:
             self.place[node] = (self._new_slot(), 0)
-
-    def _number_outputs(self) -> None:
-        for node in self.outputs.written:
-            self.place[node] = (self._new_slot(), 0)
-        for part in self.outputs.parts:
-            joined, offset = self.outputs.place(part)
-            self.place[part] = (self.place[joined][0], offset)
 
     # Memory and instructions.
 
