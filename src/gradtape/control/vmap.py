@@ -158,9 +158,10 @@ class MappedCall:
             )
             if size is not None:
                 listed += f", axis_size is {size}"
+            shared = "pass None in in_axes" if name == "vmap" else "of length 1"
             raise ShapeError(
-                f"{name}: the mapped axes differ in length: {listed}. "
-                f"Map axes of one length{_OR_SHARED[name]}."
+                f"{name}: the mapped axes differ in length: {listed}. Map axes of one length, or "
+                f"{shared} for what all examples share."
             )
         self.size = lengths[0] if size is None else size
         self.mapped = [
@@ -266,13 +267,6 @@ class MappedCall:
             for column, axis in zip(zip(*rows, strict=True), wanted, strict=True)
         ]
         return unflatten(structure, joined)
-
-
-# The second half of the advice where lengths differ.
-_OR_SHARED = {
-    "vmap": ", or pass None in in_axes for what all examples share",
-    "vectorized_map": ", or of length 1 for what all examples share",
-}
 
 
 def _nothing_mapped(name: str, given: bool) -> str:

@@ -202,10 +202,6 @@ def _substituted(a: np.ndarray, b: np.ndarray, lower: bool, unit_diagonal: bool)
     return x
 
 
-def _triangular_spec(a: Spec, b: Spec, lower: bool, unit_diagonal: bool) -> Spec:
-    return _system_spec("triangular_solve", a, b)
-
-
 def _triangular_composition(a: Node, b: Node, lower: bool, unit_diagonal: bool) -> Node | None:
     """The same with stacks as routines take them."""
     if not b.size:
@@ -217,7 +213,7 @@ def _triangular_composition(a: Node, b: Node, lower: bool, unit_diagonal: bool) 
 
 TRIANGULAR_SOLVE = checks.of_matrices(
     "triangular_solve",
-    _triangular_spec,
+    lambda a, b, lower, unit_diagonal: _system_spec("triangular_solve", a, b),
     _triangular_kernel,
     params=("lower", "unit_diagonal"),
     jvp=_system_jvp,
@@ -273,11 +269,6 @@ def inv(x: TensorLike, /) -> Tensor:
     [[0.5, 0.0], [0.0, 0.25]]
     """
     return record(INV, (x,))
-
-
-def _trace_of_product(a: Node, b: Node) -> Node:
-    """trace(a @ b), computed without the matrix product."""
-    return sum(movement.matrix_transpose(a) * b, axis=(-2, -1))
 
 
 def _cofactor_kernel(x: np.ndarray) -> np.ndarray:
@@ -400,7 +391,8 @@ def _slogdet_spec(x: Spec) -> tuple[Spec, Spec]:
 def _slogdet_jvp(
     tangents: tuple[Node, ...], y: tuple[Node, ...], inputs: tuple[Node, ...]
 ) -> tuple[Node, Node]:
-    change = _trace_of_product(record(INV, inputs), tangents[0])
+    # The trace of a product, computed without the product.
+    change = sum(movement.matrix_transpose(record(INV, inputs)) * tangents[0], axis=(-2, -1))
     if change.dtype.kind == "f":
         return zeros_like(y[0]), change
     # The real part of d log(det) changes the absolute value, the imaginary part the phase.

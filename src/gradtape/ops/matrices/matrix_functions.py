@@ -277,7 +277,7 @@ def matrix_norm(x: TensorLike, /, *, keepdims: bool = False, ord: float | str = 
     if ord == "fro":
         return norm(x, 2, (x.ndim - 2, x.ndim - 1), keepdims)
     of_singular_values: dict[Any, Any] = {"nuc": sum, 2: max, -2: min}
-    if ord in of_singular_values:
+    if ord in (*of_singular_values,):
         found = of_singular_values[ord](svdvals(x), axis=-1)
     elif ord in (1, -1, math.inf, -math.inf):
         # The largest or smallest sum of absolute values of a column (1) or row (infinity).
