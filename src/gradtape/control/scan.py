@@ -72,7 +72,7 @@ def _in_segments(
     finals, rows = list(carry), []
     for start, rounds, steps in parts if rest else parts[:1]:
         split = [
-            reshape(_part(x, start, rounds * steps), (rounds, steps, *x.shape[1:]))
+            reshape(along_axis(x, 0, start, rounds * steps), (rounds, steps, *x.shape[1:]))
             for x in sequences
         ]
         operands = [x.enter(state.recording) for x in (*captured, *finals, *split)]
@@ -97,11 +97,6 @@ def _segment_body(
             return closed(inputs, outputs(apply(SCAN, inputs, scan.params)))
 
     return body.derived.once(of_structure("segment", constants, carries, steps, reverse), derive)
-
-
-def _part(x: Tensor, start: int, length: int) -> Tensor:
-    """Some elements along axis 0."""
-    return x if length == x.shape[0] else along_axis(x, 0, start, length)
 
 
 Carried = TypeVar("Carried")

@@ -70,20 +70,13 @@ class SquareRoot:
 
 def _samples() -> list[Sample]:
     start, square = np.array([1.0, -1.0]), np.array([4.0, 9.0])
-    return [
-        Sample((start, square), {"equation": SquareRoot(), "over": None}, 0),
-        Sample(
-            (start, np.stack([square, 2 * square])),
-            {"equation": SquareRoot(), "over": (False, True)},
-            0,
-        ),
-        Sample(
-            (np.stack([start, -start]), square),
-            {"equation": SquareRoot(), "over": (True, False)},
-            0,
-        ),
-        Sample((start, np.zeros((0, 2))), {"equation": SquareRoot(), "over": (False, True)}, 0),
+    cases: list[tuple[tuple[np.ndarray, ...], batching.Flags | None]] = [
+        ((start, square), None),
+        ((start, np.stack([square, 2 * square])), (False, True)),
+        ((np.stack([start, -start]), square), (True, False)),
+        ((start, np.zeros((0, 2))), (False, True)),
     ]
+    return [Sample(x, {"equation": SquareRoot(), "over": over}, 0) for x, over in cases]
 
 
 SOLVE_EQUATION = declare(

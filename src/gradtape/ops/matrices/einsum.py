@@ -111,12 +111,7 @@ class _ArrayFunctions(NamedTuple):
 
 
 _WITH_NUMPY = _ArrayFunctions(np.transpose, np.reshape, np.matmul, lambda x: np.swapaxes(x, -1, -2))
-_WITH_NODES = _ArrayFunctions(
-    movement.permute,
-    movement.reshape_node,
-    _product,
-    transposed,
-)
+_WITH_NODES = _ArrayFunctions(movement.permute, movement.reshape_node, _product, transposed)
 
 
 def _einsum_composition(a: Node, b: Node, subscripts: str) -> Node | None:
