@@ -26,10 +26,10 @@ def _address() -> Routine:
     """The address of the elements of a value; 0 after an error."""
     r = Routine("internal i64 @address(ptr %value)")
     known = r.pointer("%value", "$Value__address")
-    with r.when(r.differ(known, known_object("zero"))):
+    with r.when(r.unequal(known, known_object("zero"))):
         r.give(r.call("i64", "@PyLong_AsSsize_t", known))
     found = r.call("ptr", "@PyObject_GetAttr", "%value", known_object("address_name"))
-    with r.when(r.same(found, "null")):
+    with r.when(r.equal(found, "null")):
         r.give(0)
     number = r.call("i64", "@PyLong_AsSsize_t", found)
     r.do("@Py_DecRef", found)
@@ -46,7 +46,7 @@ def _buffer() -> Routine:
     take = r.pointer("%row", 8)
     r.go_if_null(take, "allocate")
     found = r.call("ptr", "@PyObject_CallNoArgs", take)
-    with r.when(r.same(found, "null")):
+    with r.when(r.equal(found, "null")):
         # Nothing is idle.
         r.do("@PyErr_Clear")
         r.go("allocate")
@@ -82,7 +82,7 @@ def _tensor() -> Routine:
     value = r.call("ptr", "@value", "%buffer", "%spec")
     r.give_if_null(value)
     found = r.call("ptr", "@PyType_GenericAlloc", "%kind", 0)
-    with r.when(r.same(found, "null")):
+    with r.when(r.equal(found, "null")):
         r.do("@Py_DecRef", value)
         r.give("null")
     nothing = known_object("None")
@@ -125,7 +125,7 @@ def _result() -> Routine:
             items = inside if name == "Tuple" else r.pointer(whole, "$list_items")
             with r.loop(count) as index:
                 found = r.call("ptr", "@leaf", "%context", r.row(rows, index, LEAF), items)
-                with r.when(r.same(found, "null")):
+                with r.when(r.equal(found, "null")):
                     r.do("@Py_DecRef", whole)
                     r.give("null")
                 r.call("i32", f"@Py{name}_SetItem", whole, index, found)

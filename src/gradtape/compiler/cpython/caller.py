@@ -73,20 +73,20 @@ def _tree() -> Routine:
         r.go_if(r.negated(r.call("i1", "@tree", "%context", part)), "no")
 
     with r.when(r.equal(how, OBJECT)):
-        r.give(r.same("%thing", wanted))
-    r.go_if(r.differ(kind, wanted), "no")
+        r.give(r.equal("%thing", wanted))
+    r.go_if(r.unequal(kind, wanted), "no")
     with r.when(r.equal(how, TENSOR)):
         value = r.pointer("%thing", "$Handle_computed")
         r.go_if_null(value, "no")
-        r.go_if(r.differ(r.pointer(value, 8), known_object("Value")), "no")
-        r.go_if(r.differ(r.pointer(value, "$Value_spec"), r.pointer(row, 16)), "no")
+        r.go_if(r.unequal(r.pointer(value, 8), known_object("Value")), "no")
+        r.go_if(r.unequal(r.pointer(value, "$Value_spec"), r.pointer(row, 16)), "no")
         # A tensor that is passed twice, or known to the function otherwise, is left to Python.
         passed = context.pointer("passed")
         with r.loop(context.word("input")) as index:
-            r.go_if(r.same(r.pointer(passed, r.scaled(index)), "%thing"), "no")
+            r.go_if(r.equal(r.pointer(passed, r.scaled(index)), "%thing"), "no")
         with context.rows("tensors", "tensor_rows", 1) as (_, reference):
             known = r.call("ptr", "@PyWeakref_GetObject", r.pointer(reference))
-            r.go_if(r.same(known, "%thing"), "no")
+            r.go_if(r.equal(known, "%thing"), "no")
         r.go("input")
     r.go_if(r.equal(how, FLOAT), "input")
     with r.when(r.equal(how, THE_FLOAT)):
@@ -140,7 +140,7 @@ def _held() -> Routine:
     r.give_if_null("%handle")
     value = r.pointer("%handle", "$Handle_computed")
     r.give_if_null(value)
-    r.go_if(r.differ(r.pointer(value, 8), known_object("Value")), "no")
+    r.go_if(r.unequal(r.pointer(value, 8), known_object("Value")), "no")
     r.do("@Py_IncRef", value)
     r.give(value)
     r.block("no")
@@ -159,7 +159,7 @@ def _source() -> Routine:
     with r.when(r.equal(how, VARIABLE)):
         r.give(r.call("ptr", "@held", r.pointer(thing, "$Variable__handle")))
     handle = r.call("ptr", "@PyWeakref_GetObject", thing)
-    with r.when(r.differ(handle, known_object("None"))):
+    with r.when(r.unequal(handle, known_object("None"))):
         r.give(r.call("ptr", "@held", handle))
     r.give("null")
     return r
@@ -215,7 +215,7 @@ def _fill() -> Routine:
                 else:
                     found = r.call("ptr", "@computed", "%context", r.pointer(row, 8))
                     r.go_if_null(found, "no")
-                is_float = r.same(r.pointer(found, 8), known_object("float"))
+                is_float = r.equal(r.pointer(found, 8), known_object("float"))
                 number = r.load("double", r.at(found, "$float_content"))
                 if double != DOUBLE:
                     r.do("@Py_DecRef", found)
@@ -257,7 +257,7 @@ def _drop() -> Routine:
         place = r.at("%items", r.scaled(index))
         item = r.load("ptr", place)
         r.store("null", place)
-        with r.when(r.differ(item, "null")):
+        with r.when(r.unequal(item, "null")):
             r.do("@Py_DecRef", item)
     return r
 
@@ -266,7 +266,7 @@ def _run() -> Routine:
     """Run a call with the signature of a context."""
     r = Routine("internal ptr @run(ptr %context)")
     context = Context(r)
-    found, team, error = r.alloca("ptr"), r.alloca(), [r.alloca("ptr") for _ in range(3)]
+    found, error = r.alloca("ptr"), [r.alloca("ptr") for _ in range(3)]
     r.store(_LEFT_TO_PYTHON, found)
     owner = context.pointer("owner")
     r.do("@Py_IncRef", owner)
@@ -275,46 +275,9 @@ def _run() -> Routine:
     with r.loop(context.word("inputs")) as index:
         r.do("@Py_IncRef", r.pointer(passed, r.scaled(index)))
     context.put("held", 0)
-
-    def called(function: str) -> str:
-        """The result of a Python function, of which the address is all that is needed."""
-        answer = r.call("ptr", "@PyObject_CallNoArgs", function)
-        r.go_if_null(answer, "failed")
-        r.do("@Py_DecRef", answer)
-        return answer
-
-    guards = (context.pointer("guard_rows"), context.word("guards"))
-    r.go_if(r.equal(r.call("i64", "@guards_hold", *guards), 0), "over")
-    differs = context.pointer("differs")
-    with r.when(r.differ(differs, "null")):
-        r.go_if(r.differ(called(differs), known_object("False")), "over")
-    with context.rows("locks", "lock_rows", LOCK) as (_, row):
-        called(r.pointer(row))
-        context.add("held", 1)
-    # The thread that held a lock may have ended this native call.
-    r.go_if(r.unequal(context.word("live"), 1), "over")
+    _check(r, context)
     r.go_if(r.negated(r.call("i1", "@fill", "%context")), "unfilled")
-    slots = context.pointer("slots")
-    r.put(team, 0, 0)
-    with r.when(r.unequal(context.word("parallel"), 0)):
-        number = r.call("ptr", "@PyObject_CallNoArgs", known_object("team"))
-        r.go_if_null(number, "failed")
-        r.put(team, 0, r.call("i64", "@PyLong_AsSsize_t", number))
-        r.do("@Py_DecRef", number)
-    keeps = r.unequal(context.word("keep_gil"), 0)
-    runner = r.select(keeps, known_object("plan_with_gil"), known_object("plan_without_gil"))
-    plan = (context.pointer("instructions"), context.word("count"))
-    stopped = r.call("i64", runner, r.pointer(team), *plan, slots)
-    with r.when(r.unequal(stopped, 0)):
-        r.put(r.pointer(slots, 8 * STATUS), 0, 0)
-        # An interrupt, or Python code that the plan has called. Without an exception a kernel has
-        # failed: Python runs the call again, and raises the error that NumPy has for it.
-        r.go_if(r.differ(r.call("ptr", "@PyErr_Occurred"), "null"), "failed")
-        r.go("over")
-    # Where a plan computes in vain if a value is another one than it was.
-    decision = context.pointer("decision")
-    with r.when(r.differ(decision, "null")):
-        r.go_if(r.equal(r.load("i8", r.pointer(decision)), 0), "over")
+    _run_plan(r, context)
     counts = known_object("run_counts")
     r.add_to(counts, 0, 1)
     r.add_to(counts, 8, context.word("ops"))
@@ -330,12 +293,12 @@ def _run() -> Routine:
     r.go("over")
     r.block("unfilled")
     # Python will raise its own error where there is one. An interrupt is not forgotten.
-    with r.when(r.differ(r.call("ptr", "@PyErr_Occurred"), "null")):
+    with r.when(r.unequal(r.call("ptr", "@PyErr_Occurred"), "null")):
         ordinary = r.call("i32", "@PyErr_ExceptionMatches", known_object("Exception"))
         r.go_if(r.equal(ordinary, 0), "failed")
         r.do("@PyErr_Clear")
     r.block("over")
-    failed = r.same(r.load("ptr", found), "null")
+    failed = r.equal(r.load("ptr", found), "null")
     with r.when(failed):
         # Releasing things may run Python code, which must not find an error set.
         r.do("@PyErr_Fetch", *error)
@@ -343,15 +306,62 @@ def _run() -> Routine:
     for items, count in owned.items():
         r.do("@drop", context.pointer(items), context.word(count))
     with context.rows("held", "lock_rows", LOCK) as (_, row):
-        answer = r.call("ptr", "@PyObject_CallNoArgs", r.pointer(row, 8))
-        with r.when(r.differ(answer, "null")):
-            r.do("@Py_DecRef", answer)
+        result = r.call("ptr", "@PyObject_CallNoArgs", r.pointer(row, 8))
+        with r.when(r.unequal(result, "null")):
+            r.do("@Py_DecRef", result)
     context.put("busy", 0)
     r.do("@Py_DecRef", owner)
     with r.when(failed):
         r.do("@PyErr_Restore", *[r.load("ptr", part) for part in error])
     r.give(r.load("ptr", found))
     return r
+
+
+def _called(r: Routine, function: str) -> str:
+    """The result of a Python function, of which the address is all that is needed."""
+    result = r.call("ptr", "@PyObject_CallNoArgs", function)
+    r.go_if_null(result, "failed")
+    r.do("@Py_DecRef", result)
+    return result
+
+
+def _check(r: Routine, context: Context) -> None:
+    """Compare the guards and take the locks: goes to `over` if the call is left to Python."""
+    guards = (context.pointer("guard_rows"), context.word("guards"))
+    r.go_if(r.equal(r.call("i64", "@guards_hold", *guards), 0), "over")
+    differs = context.pointer("differs")
+    with r.when(r.unequal(differs, "null")):
+        r.go_if(r.unequal(_called(r, differs), known_object("False")), "over")
+    with context.rows("locks", "lock_rows", LOCK) as (_, row):
+        _called(r, r.pointer(row))
+        context.add("held", 1)
+    # The thread that held a lock may have ended this native call.
+    r.go_if(r.unequal(context.word("live"), 1), "over")
+
+
+def _run_plan(r: Routine, context: Context) -> None:
+    """Run the plan on the slots: goes to `over` if the call is left to Python after all."""
+    slots, team = context.pointer("slots"), r.alloca()
+    r.put(team, 0, 0)
+    with r.when(r.unequal(context.word("parallel"), 0)):
+        number = r.call("ptr", "@PyObject_CallNoArgs", known_object("team"))
+        r.go_if_null(number, "failed")
+        r.put(team, 0, r.call("i64", "@PyLong_AsSsize_t", number))
+        r.do("@Py_DecRef", number)
+    keeps = r.unequal(context.word("keep_gil"), 0)
+    runner = r.select(keeps, known_object("plan_with_gil"), known_object("plan_without_gil"))
+    plan = (context.pointer("instructions"), context.word("count"))
+    stopped = r.call("i64", runner, r.pointer(team), *plan, slots)
+    with r.when(r.unequal(stopped, 0)):
+        r.put(r.pointer(slots, 8 * STATUS), 0, 0)
+        # An interrupt, or Python code that the plan has called. Without an exception a kernel has
+        # failed: Python runs the call again, and raises the error that NumPy has for it.
+        r.go_if(r.unequal(r.call("ptr", "@PyErr_Occurred"), "null"), "failed")
+        r.go("over")
+    # Where a plan computes in vain if a value is another one than it was.
+    decision = context.pointer("decision")
+    with r.when(r.unequal(decision, "null")):
+        r.go_if(r.equal(r.load("i8", r.pointer(decision)), 0), "over")
 
 
 def _contexts() -> Routine:
@@ -364,7 +374,7 @@ def _contexts() -> Routine:
     r = Routine("internal ptr @contexts(ptr %function)")
     recording = r.call("ptr", "@current")
     r.go_if_null(recording, "python")
-    r.go_if(r.differ(r.pointer(recording, "$Recording_active"), known_object("zero")), "python")
+    r.go_if(r.unequal(r.pointer(recording, "$Recording_active"), known_object("zero")), "python")
     r.go_if(r.negated(is_a(r, r.pointer(recording, "$Recording_handles"), "list")), "python")
     state = (r.pointer("@local"), known_object("tapes_name"))
     tapes = r.call("ptr", "@PyDict_GetItemWithError", *state)
@@ -387,7 +397,7 @@ def _call() -> Routine:
     code, such as the comparison of guards: everything is read again for the next context.
     """
     r = Routine("ptr @call(ptr %function, ptr %args, ptr %named)")
-    with r.when(r.differ("%named", "null")):
+    with r.when(r.unequal("%named", "null")):
         r.go_if(r.unequal(r.call("i64", "@PyDict_Size", "%named"), 0), "python")
     with r.loop("$most_contexts") as index:
         known = r.call("ptr", "@contexts", "%function")
@@ -397,11 +407,11 @@ def _call() -> Routine:
         context = r.pointer(r.at(known, "$bytes_content"), place)
         with r.when(r.call("i1", "@matches", context, "%args")):
             found = r.call("ptr", "@run", context)
-            with r.when(r.differ(found, _LEFT_TO_PYTHON)):
+            with r.when(r.unequal(found, _LEFT_TO_PYTHON)):
                 r.give(found)
     r.block("python")
     # Reading the state of a thread may run Python code, such as a signal handler that raises.
-    with r.when(r.differ(r.call("ptr", "@PyErr_Occurred"), "null")):
+    with r.when(r.unequal(r.call("ptr", "@PyErr_Occurred"), "null")):
         r.give("null")
     method = r.call("ptr", "@PyMethod_New", known_object("in_python"), "%function")
     r.give_if_null(method)

@@ -26,7 +26,7 @@ def item(r: Routine, holder: str, number: int) -> str:
 
 def is_a(r: Routine, thing: str, name: str) -> str:
     """Whether an object is of exactly this class."""
-    return r.same(r.pointer(thing, 8), known_object(name))
+    return r.equal(r.pointer(thing, 8), known_object(name))
 
 
 def lookups() -> list[Routine]:
@@ -80,8 +80,8 @@ def _result_kind() -> Routine:
     r.block("look")
     place = r.phi("ptr", (known_object("kinds"), "entry"), ("%next", "more"))
     known = r.pointer(place)
-    r.go_if(r.same(known, "%kind"), "found")
-    r.go_if(r.differ(known, "null"), "more")
+    r.go_if(r.equal(known, "%kind"), "found")
+    r.go_if(r.unequal(known, "null"), "more")
     r.give("null")
     r.block("more")
     r.line(f"%next = getelementptr i8, ptr {place}, i64 16")
@@ -108,7 +108,7 @@ def _meet() -> Routine:
 def _node_of() -> Routine:
     """The node by which the recording knows a handle, or null."""
     r = Routine("internal ptr @node_of(ptr %x, ptr %recording, ptr %stamp)")
-    r.go_if(r.differ(r.pointer("%x", "$Handle_recording"), "%recording"), "computed")
+    r.go_if(r.unequal(r.pointer("%x", "$Handle_recording"), "%recording"), "computed")
     pending = r.pointer("%x", "$Handle_node"), r.here
     r.go("check")
     r.block("computed")
@@ -116,7 +116,7 @@ def _node_of() -> Routine:
     r.go_if_null(value, "unknown")
     r.go_if(r.negated(is_a(r, value, "Value")), "unknown")
     pair = r.pointer(value, "$Value_entry")
-    r.go_if(r.differ(item(r, pair, 0), "%stamp"), "unknown")
+    r.go_if(r.unequal(item(r, pair, 0), "%stamp"), "unknown")
     entered = item(r, pair, 1), r.here
     r.block("check")
     found = r.phi("ptr", pending, entered)
@@ -131,7 +131,7 @@ def _inexact() -> Routine:
     """Whether a spec is of a floating-point or complex dtype."""
     r = Routine("internal i1 @inexact(ptr %spec)")
     with r.when(is_a(r, "%spec", "Spec")):
-        r.give(r.same(r.pointer("%spec", "$Spec_inexact"), known_object("True")))
+        r.give(r.equal(r.pointer("%spec", "$Spec_inexact"), known_object("True")))
     r.give("false")
     return r
 
@@ -174,7 +174,7 @@ def _known() -> Routine:
     ways = r.call("ptr", "@set_of", "%cache", *_KEY)
     for way in (0, 32):
         op, first = r.pointer(ways, way), r.pointer(ways, way + 8)
-        nodes = r.both(r.same(op, "%op"), r.same(first, "%first"))
+        nodes = r.both(r.equal(op, "%op"), r.equal(first, "%first"))
         with r.when(r.both(nodes, r.equal(r.word(ways, way + 16), "%third"))):
             r.give(r.pointer(ways, way + 24))
     r.give("null")
@@ -187,7 +187,7 @@ def _learn() -> Routine:
         "internal i1 @learn(ptr %table, ptr %op, ptr %first, i64 %third, ptr %one, ptr %two)"
     )
     # The arguments end at a null.
-    size = r.select(r.same("%two", "null"), 2, 3)
+    size = r.select(r.equal("%two", "null"), 2, 3)
     parts = (size, "%op", "%one", "%two")
     key = r.call("ptr (i64, ...)", "@PyTuple_Pack", *parts)
     r.go_if_null(key, "no")
@@ -250,7 +250,7 @@ def _commit() -> Routine:
     r.go_if(r.compare("sge", last, own), "refuse")
     handles = r.pointer("%recording", "$Recording_handles")
     r.go_if(r.negated(is_a(r, handles, "list")), "refuse")
-    with r.when(r.differ("%scalar", "null")):
+    with r.when(r.unequal("%scalar", "null")):
         append("leaves", "%scalar")
     append("log", "%node")
     r.do("@Py_IncRef", "%stamp")

@@ -115,7 +115,7 @@ class _Path:
         r.do("@Py_DecRef", self._handle)
         r.block("closure")
         # The look-up may have met an interrupt, or have found no memory.
-        r.go_if(r.differ(r.call("ptr", "@PyErr_Occurred"), "null"), "fail")
+        r.go_if(r.unequal(r.call("ptr", "@PyErr_Occurred"), "null"), "fail")
         function = item(r, "%context", self._closure)
         arguments = (function, *self._operands, "null")
         r.give(r.call("ptr (ptr, ...)", "@PyObject_CallFunctionObjArgs", *arguments))
@@ -130,7 +130,7 @@ def _unary() -> Routine:
     path.begin()
     params = item(r, "%context", 3)
     path.look(r.cast("ptrtoint", params, "i64"), "null")
-    plain = r.same(params, known_object("None"))
+    plain = r.equal(params, known_object("None"))
     one = r.select(plain, path.a, params, "ptr")
     answer = path.learn(one, r.select(plain, "null", path.a, "ptr"))
     return path.end((answer, r.here))
@@ -144,9 +144,9 @@ def _binary(reflected: bool) -> Routine:
     r = path.r
     path.begin()
     kind, spec = r.pointer("%y", 8), r.pointer(path.a, "$Node_spec")
-    is_float, entered = r.same(kind, known_object("float")), r.here
+    is_float, entered = r.equal(kind, known_object("float")), r.here
     r.go_if(is_float, "number")
-    r.go_if(r.differ(kind, known_object("int")), "drop" if reflected else "other")
+    r.go_if(r.unequal(kind, known_object("int")), "drop" if reflected else "other")
     adapts, asked = r.call("i1", "@inexact", spec), r.here
     r.go_if(adapts, "number")
     r.go("drop")
@@ -171,7 +171,7 @@ def _binary(reflected: bool) -> Routine:
         for index, type_ in enumerate(("i64", "ptr", "ptr", "i64"))
     ]
     path.look(third, scalar)
-    is_node, asked = r.differ(other, "null"), r.here
+    is_node, asked = r.unequal(other, "null"), r.here
     r.go_if(is_node, "found")
     where = (path.table, spec, kind, place)
     leaf, searched = r.call("ptr", "@leaf_of", *where), r.here
@@ -189,9 +189,9 @@ def _is_left() -> Routine:
     """Whether the left operand of an operator is ours; else it was the right one that was asked."""
     r = Routine("internal i1 @is_left(ptr %x)")
     kind = r.pointer("%x", 8)
-    with r.when(r.same(kind, known_object("float"))):
+    with r.when(r.equal(kind, known_object("float"))):
         r.give("false")
-    with r.when(r.differ(r.call("ptr", "@result_kind", kind), "null")):
+    with r.when(r.unequal(r.call("ptr", "@result_kind", kind), "null")):
         r.give("true")
     tensor = known_object("Tensor")
     answer = r.call("i32", "@PyType_IsSubtype", kind, tensor)
@@ -248,7 +248,7 @@ def _power() -> Routine:
     context = known_object("context_pow")
     in_python = item(r, context, 1)
     operands = ("%left", "%right")
-    with r.when(r.differ("%modulus", known_object("None"))):
+    with r.when(r.unequal("%modulus", known_object("None"))):
         r.give(r.call(*_CALL, in_python, *operands, "%modulus", "null"))
     with r.when(r.negated(r.call("i1", "@is_left", "%left"))):
         r.give_call("@reflected", context, "%right", "%left")

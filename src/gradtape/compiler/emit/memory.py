@@ -70,7 +70,7 @@ class Memory:
         if operand.access == UNIT:
             at, mask = self._run(kind, parts, place)
             whole = vector(kind, parts * self.lanes)
-            both = r.load_lanes(whole, at, mask, size) if mask else r.load(whole, at, size)
+            both = r.load_lanes(whole, at, mask, size)
             # Pairs of parts are taken apart into two vectors.
             names = [both]
             if parts == 2:
@@ -121,13 +121,11 @@ class Memory:
         at, mask_of_parts = self._run(kind, parts, place)
         order = [lane + part * lanes for lane in range(lanes) for part in range(2)]
         both = names[0] if parts == 1 else r.shuffle(names[0], order, names[1])
-        if mask_of_parts:
-            r.store_lanes(both, at, mask_of_parts, size)
-        elif streaming:
+        if streaming and not mask_of_parts:
             # A run twice as long as a vector is aligned as a vector is.
             r.line(f"store {both.kind} {both}, ptr {at}, align {lanes * size}, !nontemporal !0")
         else:
-            r.store(both, at, align=size)
+            r.store_lanes(both, at, mask_of_parts, size)
 
     def _all_lanes(self) -> Typed:
         return every_lane("i1", "true", self.lanes)

@@ -136,11 +136,11 @@ class Routine:
 
     def go_if_null(self, pointer: str, name: str) -> None:
         """Continue with a block if a pointer is null, else with the next line."""
-        self.go_if(self.same(pointer, "null"), name)
+        self.go_if(self.equal(pointer, "null"), name)
 
     def give_if_null(self, pointer: str) -> None:
         """Return null if a pointer is null."""
-        with self.when(self.same(pointer, "null")):
+        with self.when(self.equal(pointer, "null")):
             self.give("null")
 
     def give(self, value: Word) -> None:
@@ -419,20 +419,12 @@ class Routine:
         """Whether a condition does not hold."""
         return self.let(f"xor i1 {condition}, true", "i1")
 
-    def same(self, x: str, y: str) -> Typed:
-        """Whether two pointers are equal."""
-        return self.compare("eq", x, y, "ptr")
-
-    def differ(self, x: str, y: str) -> Typed:
-        """Whether two pointers are not equal."""
-        return self.compare("ne", x, y, "ptr")
-
     def equal(self, x: Word, y: Word) -> Typed:
-        """Whether two words are equal."""
+        """Whether two words or pointers are equal."""
         return self.compare("eq", x, y)
 
     def unequal(self, x: Word, y: Word) -> Typed:
-        """Whether two words are not equal."""
+        """Whether two words or pointers are not equal."""
         return self.compare("ne", x, y)
 
     def parts(self, x: Typed) -> list[Typed]:
@@ -511,9 +503,16 @@ class Routine:
             yield index, self.first_lanes(self.subtract(count, index), lanes)
 
     def load_lanes(
-        self, kind: str, place: str, mask: str, align: int = 1, other: str = "zeroinitializer"
+        self,
+        kind: str,
+        place: str,
+        mask: str | None,
+        align: int = 1,
+        other: str = "zeroinitializer",
     ) -> Typed:
-        """The lanes of a mask from memory, and other values elsewhere."""
+        """The lanes of a mask from memory, and other values elsewhere; without a mask all lanes."""
+        if mask is None:
+            return self.load(kind, place, align)
         name = f"@llvm.masked.load.{suffix(kind)}.p0"
         return self.call(kind, name, place, f"i32 {align}", mask, Typed(other, kind))
 
@@ -529,8 +528,11 @@ class Routine:
         name = f"@llvm.masked.scatter.{suffix(self.kind(value))}.{suffix(self.kind(places))}"
         self.do(name, value, places, f"i32 {align}", mask)
 
-    def store_lanes(self, value: str, place: str, mask: str, align: int = 1) -> None:
-        """Write the lanes of a mask."""
+    def store_lanes(self, value: str, place: str, mask: str | None, align: int = 1) -> None:
+        """Write the lanes of a mask; without one all lanes."""
+        if mask is None:
+            self.store(value, place, align=align)
+            return
         name = f"@llvm.masked.store.{suffix(self.kind(value))}.p0"
         self.do(name, value, place, f"i32 {align}", mask)
 

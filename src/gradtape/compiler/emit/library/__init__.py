@@ -8,53 +8,47 @@ Other packages import `function_of`: a routine.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib import import_module
 
 from gradtape.caches import remembered
 from gradtape.compiler.objects.emission import Source
 from gradtape.compiler.objects.llvm import NativeFunction, NativeModule
 
-# The module that writes each routine. A writer is a function of the options, of the same name.
-MODULES: dict[str, str] = {
-    "check_positions": "indexing",
-    "copy_words": "indexing",
-    "decompose_singular": "lapack",
-    "decompose_symmetric": "lapack",
-    "determinant_by_lu": "lapack",
-    "draw_numbers": "random",
-    "exponentials": "exponentials",
-    "factor_large_lu": "large_factors",
-    "factor_lu": "lapack",
-    "factor_orthogonal": "lapack",
-    "factor_symmetric": "lapack",
-    "integer_powers": "powers",
-    "invert_by_lu": "lapack",
-    "invert_large_by_lu": "large_factors",
-    "last_writers": "indexing",
-    "order_rows": "sorting",
-    "polygammas": "powers",
-    "scatter_winners": "indexing",
-    "search_rows": "searching",
-    "small_factor_lu": "small_factors",
-    "small_factor_symmetric": "small_factors",
-    "small_invert_by_lu": "small_factors",
-    "small_solve_by_lu": "small_factors",
-    "small_solve_triangle": "small_factors",
-    "solve_by_lu": "lapack",
-    "solve_triangle": "lapack",
-    "sort_each": "sorting",
-    "sort_rows": "sorting",
-    "split_each": "sorting",
-    "transform_rows": "fft_rows",
+# The routines that each module writes: a function of the options, of the same name.
+ROUTINES = {
+    "indexing": ("check_positions", "copy_words", "last_writers", "scatter_winners"),
+    "lapack": (
+        "decompose_singular",
+        "decompose_symmetric",
+        "determinant_by_lu",
+        "factor_lu",
+        "factor_orthogonal",
+        "factor_symmetric",
+        "invert_by_lu",
+        "solve_by_lu",
+        "solve_triangle",
+    ),
+    "random": ("draw_numbers",),
+    "exponentials": ("exponentials",),
+    "large_factors": ("factor_large_lu", "invert_large_by_lu"),
+    "powers": ("integer_powers", "polygammas"),
+    "sorting": ("order_rows", "sort_each", "sort_rows", "split_each"),
+    "searching": ("search_rows",),
+    "small_factors": (
+        "small_factor_lu",
+        "small_factor_symmetric",
+        "small_invert_by_lu",
+        "small_solve_by_lu",
+        "small_solve_triangle",
+    ),
+    "fft_rows": ("transform_rows",),
 }
-
-Writer = Callable[..., str]
+MODULES = {name: module for module, names in ROUTINES.items() for name in names}
 
 
 @remembered(512)
 def function_of(routine: str, options: tuple[str, ...]) -> NativeFunction:
     """A routine, which is compiled with the first plan that calls it."""
     module = import_module(f"{__name__}.{MODULES[routine]}")
-    write: Writer = getattr(module, routine)
-    return NativeFunction(NativeModule(Source(write(*options), level=3)), routine)
+    text: str = getattr(module, routine)(*options)
+    return NativeFunction(NativeModule(Source(text, level=3)), routine)

@@ -61,8 +61,6 @@ def _loaded(
 ) -> Register:
     """A vector of elements; in lanes outside a mask is what comes last."""
     places = zip(keys.vectors, _at(r, keys, bases, index), keys.lasts, strict=True)
-    if mask is None:
-        return tuple(r.load(kind, place, 1) for kind, place, _ in places)
     return tuple(r.load_lanes(kind, place, mask, other=last) for kind, place, last in places)
 
 
@@ -77,10 +75,7 @@ def _network(keys: Keys, count: int) -> Routine:
     registers = sort_registers(r, keys, registers)
     for register, mask, start in zip(registers, masks, starts, strict=True):
         for value, place in zip(register, _at(r, keys, target, start), strict=True):
-            if mask is None:
-                r.store(value, place, align=1)
-            else:
-                r.store_lanes(value, place, mask)
+            r.store_lanes(value, place, mask)
     return r
 
 

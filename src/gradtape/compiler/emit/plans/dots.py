@@ -127,9 +127,9 @@ def _tile(shape: DotShape) -> Routine:
     sums: list[str] = [Typed("zeroinitializer", vector)] * (rows * columns)
     rest = r.at("%b", r.multiply("%steps", line))
     rest_depth = r.at("%depth", r.scaled("%steps"))
-    for depth, panel, count, whole in (
-        ("%depth", "%b", "%steps", True),
-        (rest_depth, rest, "%rests", False),
+    for depth, panel, count, mask in (
+        ("%depth", "%b", "%steps", None),
+        (rest_depth, rest, "%rests", "%mask"),
     ):
         with r.fold(count, sums) as fold:
             place = r.at(panel, r.multiply(fold.index, line))
@@ -140,9 +140,7 @@ def _tile(shape: DotShape) -> Routine:
             along = r.word(depth, r.scaled(fold.index))
             for row, start in enumerate(starts):
                 at = r.at(start, along)
-                found = (
-                    r.load(vector, at, size) if whole else r.load_lanes(vector, at, "%mask", size)
-                )
+                found = r.load_lanes(vector, at, mask, size)
                 for column, factor in enumerate(factors):
                     number = row * columns + column
                     fold.values[number] = add_product(r, found, factor, fold.values[number])
@@ -175,7 +173,7 @@ def _added_up(r: Routine, shape: DotShape, sums: Sequence[str]) -> str:
 
 
 def _kernel(shape: DotShape) -> Routine:
-    frame = Frame("dots", DotArguments._fields)
+    frame = Frame("dots", DotArguments._fields, shape.rows)
     r, w = frame.r, frame.words
     packed = r.entry_line(f"alloca [{DOT_PANEL_BYTES} x i8], align 64")
     mask = r.first_lanes(w["rest_lanes"], shape.lanes)
@@ -187,7 +185,7 @@ def _kernel(shape: DotShape) -> Routine:
         with r.loop(*rows) as row:
             row_a, row_c = frame.of_row(a, "a", row), frame.of_row(c, "c", row)
             with r.loop(*tiles) as tile:
-                rows_a, rows_c = (frame.tile_offsets(x, tile, shape.rows) for x in "ac")
+                rows_a, rows_c = (frame.tile_offsets(x, tile) for x in "ac")
                 operands = (row_a, rows_a, w["depth_a"], packed, row_c, rows_c)
                 r.do("@tile", *operands, w["steps"], w["rests"], mask)
     return r

@@ -16,7 +16,8 @@ _TABLES = {"batch_table", "rows_a", "rows_c", "columns_b", "depth_a", "depth_b"}
 class Frame:
     """The routine of a kernel, its words by name, and the addresses of a, b and c."""
 
-    def __init__(self, name: str, words: Sequence[str]) -> None:
+    def __init__(self, name: str, words: Sequence[str], tile_rows: int) -> None:
+        self._tile_rows = tile_rows
         self.r = r = kernel_routine(name)
         self.words = w = r.words("%args", words, _TABLES)
         self.bases = [
@@ -38,6 +39,6 @@ class Frame:
         """The address of an outer row of `a` or `c`."""
         return self.r.at(base, self.r.multiply(row, self.words[f"outer_{name}"]))
 
-    def tile_offsets(self, name: str, tile: Word, rows: int) -> Typed:
+    def tile_offsets(self, name: str, tile: Word) -> Typed:
         """The table of the offsets of the rows of a tile in `a` or `c`."""
-        return self.r.row(self.words[f"rows_{name}"], tile, rows)
+        return self.r.row(self.words[f"rows_{name}"], tile, self._tile_rows)

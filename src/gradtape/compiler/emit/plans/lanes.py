@@ -76,12 +76,10 @@ def _tile(shape: TileShape, spreads: bool, whole: bool) -> Routine:
         "ptr noalias %rows_c, i64 %k, i64 %width, i64 %adds) "
         f"{llvm.aligned_stack(shape.lanes * size)}"
     )
-    present = [] if whole else masks(r, shape, "%width")
     numbers = range(shape.vectors)
+    present = [None for _ in numbers] if whole else masks(r, shape, "%width")
 
     def load(place: str, number: int) -> Typed:
-        if whole:
-            return r.load(vector, place, size)
         return r.load_lanes(vector, place, present[number], size)
 
     def beside(place: str, number: int) -> str:
@@ -110,10 +108,7 @@ def _tile(shape: TileShape, spreads: bool, whole: bool) -> Routine:
 
     def store(values: Sequence[str]) -> None:
         for at, (value, place) in enumerate(zip(values, places, strict=True)):
-            if whole:
-                r.store(value, place, align=size)
-            else:
-                r.store_lanes(value, place, present[at % shape.vectors], size)
+            r.store_lanes(value, place, present[at % shape.vectors], size)
         r.end("ret void")
 
     r.go_if(r.unequal("%adds", 0), "adding")
@@ -127,7 +122,7 @@ def _tile(shape: TileShape, spreads: bool, whole: bool) -> Routine:
 
 def _kernel(shape: TileShape, spreads: bool) -> Routine:
     width, size = shape.width, shape.size
-    frame = Frame("lanes", LaneArguments._fields)
+    frame = Frame("lanes", LaneArguments._fields, shape.rows)
     r, w, (a, b, c) = frame.r, frame.words, frame.bases
     panels, tiles = frame.part(SPLIT_PANELS, "panels"), frame.part(SPLIT_TILES, "tiles")
     with r.loop(*frame.part(SPLIT_ROWS, "outer_rows")) as row, r.loop(*panels) as panel:
@@ -141,7 +136,7 @@ def _kernel(shape: TileShape, spreads: bool) -> Routine:
         panel_b = b if spreads else r.at(b, aside)
         function = r.select(r.compare("sge", left, width), "@whole", "@some", "ptr")
         with r.loop(*tiles) as tile:
-            rows_a, rows_c = (frame.tile_offsets(x, tile, shape.rows) for x in "ac")
+            rows_a, rows_c = (frame.tile_offsets(x, tile) for x in "ac")
             operands = (row_a, rows_a, w["depth_a"], panel_b, w["depth_b"], row_c, rows_c)
             r.do(function, *operands, w["k"], left, w["adds"])
     return r

@@ -6,9 +6,10 @@ vectors. Rows of the left operand that do not lie in runs are turned: they come 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from gradtape.compiler.emit.writer import Routine, Word
+from gradtape.compiler.emit.writer import Routine, Typed, Word
 from gradtape.config import CACHE_LINE, PANEL_DEPTH, TILE_ROWS, TILE_ROWS_OF_RUNS, TILE_RUN
 
 # Values of `lie`. Complex numbers are multiplied as real ones: a column is two, real and imaginary
@@ -77,6 +78,10 @@ def shape_for(
     return TileShape(kind, size, lanes, vectors, TILE_ROWS[bits == 512][vectors])
 
 
+# The tables of offsets of a tile that was turned: its rows, and its depth.
+TURNED_TABLES = (Typed("@turned.rows", "ptr"), Typed("@turned.depth", "ptr"))
+
+
 def turned_offsets(shape: TileShape) -> str:
     """The tables of offsets of a tile that was turned: depth after depth, its rows side by side."""
     rows = [row * shape.size for row in range(shape.rows)]
@@ -108,30 +113,11 @@ def pack(shape: TileShape) -> Routine:
         "internal void @pack(ptr noalias %to, ptr noalias %b, ptr noalias %depth, "
         "ptr noalias %columns, i64 %k, i64 %width, i64 %lie)"
     )
-    offsets = [column * shape.lanes * size for column in range(shape.vectors)]
-    start = r.at("%b", r.word("%columns"))
     r.go_if(r.unequal("%lie", SIDE_BY_SIDE), "apart")
     r.go_if(r.equal("%width", shape.width), "vectors")
-    present = masks(r, shape, "%width")
-    with r.loop("%k") as row:
-        source = r.at(start, r.word("%depth", r.scaled(row)))
-        target = r.at("%to", r.multiply(row, size * shape.width))
-        for offset, mask in zip(offsets, present, strict=True):
-            found = r.load_lanes(shape.vector, r.at(source, offset), mask, size)
-            r.store(found, r.at(target, offset), align=size)
-    r.end("ret void")
+    _pack_beside(r, shape, masks(r, shape, "%width"))
     r.block("vectors")
-    with r.loop("%k") as row:
-        source = r.at(start, r.word("%depth", r.scaled(row)))
-        target = r.at("%to", r.multiply(row, size * shape.width))
-        for near in range(0, shape.width * size, CACHE_LINE):
-            # The next panel: rows of a wide operand are pages apart, and nothing else fetches them.
-            ahead = r.at(source, shape.width * size + near)
-            r.do("@llvm.prefetch.p0", ahead, "i32 0", "i32 2", "i32 1")
-        for offset in offsets:
-            found = r.load(shape.vector, r.at(source, offset), size)
-            r.store(found, r.at(target, offset), align=size)
-    r.end("ret void")
+    _pack_beside(r, shape, None)
     r.block("apart")
     if not shape.integer:
         r.go_if(r.equal("%lie", COMPLEX), "complex")
@@ -171,6 +157,25 @@ def pack(shape: TileShape) -> Routine:
     return r
 
 
+def _pack_beside(r: Routine, shape: TileShape, present: Sequence[str] | None) -> None:
+    """Pack columns that lie side by side: all of them, or the lanes of some masks."""
+    size = shape.size
+    start = r.at("%b", r.word("%columns"))
+    with r.loop("%k") as row:
+        source = r.at(start, r.word("%depth", r.scaled(row)))
+        target = r.at("%to", r.multiply(row, size * shape.width))
+        for near in () if present else range(0, shape.width * size, CACHE_LINE):
+            # The next panel: rows of a wide operand are pages apart, and nothing else fetches them.
+            ahead = r.at(source, shape.width * size + near)
+            r.do("@llvm.prefetch.p0", ahead, "i32 0", "i32 2", "i32 1")
+        for number in range(shape.vectors):
+            offset = number * shape.lanes * size
+            place, mask = r.at(source, offset), present[number] if present else None
+            found = r.load_lanes(shape.vector, place, mask, size)
+            r.store(found, r.at(target, offset), align=size)
+    r.end("ret void")
+
+
 def _pack_complex(r: Routine, shape: TileShape) -> None:
     """Pack columns that are real and imaginary parts by turns, with a row of each for each depth.
 
@@ -201,7 +206,7 @@ def turn(shape: TileShape) -> Routine:
     )
     offsets = [r.word("%rows", 8 * row) for row in range(shape.rows)]
     starts = [r.at("%a", offset) for offset in offsets]
-    beside = "true"
+    beside: str = "true"
     for row, offset in enumerate(offsets):
         beside = r.both(beside, r.equal(offset, r.add(offsets[0], row * size)))
     r.go_if(r.negated(beside), "apart")

@@ -49,7 +49,7 @@ def _run_plan() -> Routine:
 def _run_body() -> Routine:
     """`run_plan` for the bodies of loops, which are not timed one by one."""
     r = Routine(f"i64 @run_body{_PARAMETERS}")
-    r.give(write_instructions(r, r.same("%team", "null")))
+    r.give(write_instructions(r, r.equal("%team", "null")))
     return r
 
 

@@ -33,6 +33,7 @@ from gradtape.compiler.emit.plans.frame import (
     Frame,
 )
 from gradtape.compiler.emit.plans.packing import (
+    TURNED_TABLES,
     TileShape,
     add_product,
     masks,
@@ -98,38 +99,16 @@ def tiles_ir(shape: TileShape) -> str:
 
 def _tile(shape: TileShape) -> Routine:
     """Some rows times a panel; of the last panel only so many columns are written."""
-    vector, size, rows = shape.vector, shape.size, shape.rows
+    vector, size = shape.vector, shape.size
     r = Routine(
         "internal void @tile(ptr noalias %a, ptr noalias %rows_a, ptr noalias %depth, "
         "ptr noalias %b, ptr noalias %depth_b, ptr noalias %c, ptr noalias %rows_c, i64 %k, "
         "i64 %width, i64 %adds) "
         f"{llvm.aligned_stack(shape.lanes * size)}"
     )
-    if shape.beside:
-        first = r.at("%a", r.word("%rows_a"))
-        starts = [r.at(first, row * size) for row in range(rows)]
-    else:
-        starts = [r.at("%a", r.word("%rows_a", 8 * row)) for row in range(rows)]
-    sums = [(row, column) for row in range(rows) for column in range(shape.vectors)]
-    with r.fold("%k", [Typed("zeroinitializer", vector)] * len(sums), step=shape.run) as fold:
-        along = r.word("%depth", r.scaled(fold.index))
-        for step in range(shape.run):
-            number = fold.index if step == 0 else r.add(fold.index, step)
-            if shape.direct:
-                place = r.at("%b", r.word("%depth_b", r.scaled(number)))
-            else:
-                place = r.at("%b", r.multiply(number, size * shape.width))
-            loaded = [
-                r.load(vector, r.at(place, column * shape.lanes * size), size)
-                for column in range(shape.vectors)
-            ]
-            for row, start in enumerate(starts):
-                at = r.at(r.at(start, along), step * size)
-                spread = r.splat(r.load(shape.kind, at, size), shape.lanes)
-                for column, factor in enumerate(loaded):
-                    at_once = row * shape.vectors + column
-                    fold.values[at_once] = add_product(r, spread, factor, fold.values[at_once])
-    lines = [r.at("%c", r.word("%rows_c", 8 * row)) for row in range(rows)]
+    sums = [(row, column) for row in range(shape.rows) for column in range(shape.vectors)]
+    values = _sums(r, shape)
+    lines = [r.at("%c", r.word("%rows_c", 8 * row)) for row in range(shape.rows)]
     places = [r.at(lines[row], column * shape.lanes * size) for row, column in sums]
     fresh = r.equal("%adds", 0)
 
@@ -139,12 +118,12 @@ def _tile(shape: TileShape) -> Routine:
         r.end("ret void")
 
     def added(old: Sequence[str]) -> list[str]:
-        return [r.op(shape.add, *pair) for pair in zip(old, fold.values, strict=True)]
+        return [r.op(shape.add, *pair) for pair in zip(old, values, strict=True)]
 
     r.branch(r.equal("%width", shape.width), "wide", "some")
     r.block("wide")
     with r.when(fresh):
-        store(fold.values)
+        store(values)
     # Rows that fill up the last tile repeat its last row: all are loaded before any is stored.
     store(added([r.load(vector, place, size) for place in places]))
     r.block("some")
@@ -156,13 +135,42 @@ def _tile(shape: TileShape) -> Routine:
     r.block("store")
     last = [
         r.phi(vector, (value, "add"), (new, "some"))
-        for value, new in zip(total, fold.values, strict=True)
+        for value, new in zip(total, values, strict=True)
     ]
     for column in range(shape.vectors):
         left = r.subtract("%width", column * shape.lanes)
         every = slice(column, None, shape.vectors)
         _store_first(r, shape, last[every], places[every], left)
     return r
+
+
+def _sums(r: Routine, shape: TileShape) -> list[str]:
+    """The sums over the depth of a panel: a vector for each row and vector of columns."""
+    size, count = shape.size, shape.rows * shape.vectors
+    if shape.beside:
+        first = r.at("%a", r.word("%rows_a"))
+        starts = [r.at(first, row * size) for row in range(shape.rows)]
+    else:
+        starts = [r.at("%a", r.word("%rows_a", 8 * row)) for row in range(shape.rows)]
+    with r.fold("%k", [Typed("zeroinitializer", shape.vector)] * count, step=shape.run) as fold:
+        along = r.word("%depth", r.scaled(fold.index))
+        for step in range(shape.run):
+            number = fold.index if step == 0 else r.add(fold.index, step)
+            if shape.direct:
+                place = r.at("%b", r.word("%depth_b", r.scaled(number)))
+            else:
+                place = r.at("%b", r.multiply(number, size * shape.width))
+            loaded = [
+                r.load(shape.vector, r.at(place, column * shape.lanes * size), size)
+                for column in range(shape.vectors)
+            ]
+            for row, start in enumerate(starts):
+                at = r.at(r.at(start, along), step * size)
+                spread = r.splat(r.load(shape.kind, at, size), shape.lanes)
+                for column, factor in enumerate(loaded):
+                    at_once = row * shape.vectors + column
+                    fold.values[at_once] = add_product(r, spread, factor, fold.values[at_once])
+    return fold.values
 
 
 def _store_first(
@@ -197,7 +205,7 @@ def _store_first(
 
 def _kernel(shape: TileShape) -> Routine:
     size, width = shape.size, shape.width
-    frame = Frame("tiles", TileArguments._fields)
+    frame = Frame("tiles", TileArguments._fields, shape.rows)
     r, w = frame.r, frame.words
     turned_memory = r.entry_line(f"alloca [{TURNED_TILES_BYTES} x i8], align 64")
     panel_memory = r.entry_line(f"alloca [{PANEL_DEPTH * width} x {shape.kind}], align 64")
@@ -235,10 +243,7 @@ def _kernel(shape: TileShape) -> Routine:
             r.loop(r.select(turns, row_last, row_first), row_first) as row,
             r.loop(tile_last, tile_first) as tile,
         ):
-            row_a, rows_a = (
-                frame.of_row(deep_a, "a", row),
-                frame.tile_offsets("a", tile, shape.rows),
-            )
+            row_a, rows_a = frame.of_row(deep_a, "a", row), frame.tile_offsets("a", tile)
             r.do("@turn", turned(row, tile), row_a, rows_a, depth_a, k)
         with r.loop(*panels) as panel:
             first = r.multiply(panel, width)
@@ -253,12 +258,8 @@ def _kernel(shape: TileShape) -> Routine:
             with r.loop(row_last, row_first) as row:
                 row_a, row_c = frame.of_row(deep_a, "a", row), frame.of_row(start_c, "c", row)
                 with r.loop(tile_last, tile_first) as tile:
-                    rows_a, rows_c = (frame.tile_offsets(x, tile, shape.rows) for x in "ac")
-                    left_operand = (
-                        r.select(turns, turned(row, tile), row_a),
-                        r.select(turns, "@turned.rows", rows_a, "ptr"),
-                        r.select(turns, "@turned.depth", depth_a, "ptr"),
-                    )
-                    sizes = (k, columns, adds)
-                    r.do("@tile", *left_operand, panel_b, depth_b, row_c, rows_c, *sizes)
+                    rows_a, rows_c = (frame.tile_offsets(x, tile) for x in "ac")
+                    packed, plain = (turned(row, tile), *TURNED_TABLES), (row_a, rows_a, depth_a)
+                    left = [r.select(turns, *each) for each in zip(packed, plain, strict=True)]
+                    r.do("@tile", *left, panel_b, depth_b, row_c, rows_c, k, columns, adds)
     return r

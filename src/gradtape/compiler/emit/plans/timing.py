@@ -47,7 +47,7 @@ def _run_timed_plan() -> Routine:
     r = Routine(f"i64 @run_timed_plan({parameters})")
     header = r.at("%instructions", -8 * HEADER_WORDS)
     turn = r.op("and", _add(r, header, 0, 1), TIMED_RUNS_PER_SERIAL_RUN - 1)
-    alone = r.same("%team", "null")
+    alone = r.equal("%team", "null")
     serial = r.both(r.equal(turn, TIMED_RUNS_PER_SERIAL_RUN - 1), r.negated(alone))
     # The word of serial runs follows that of the others.
     shift = r.select(serial, 8, 0)
@@ -74,7 +74,7 @@ def _run_timed_plan() -> Routine:
 def _log(r: Routine, begin: str, end: str) -> None:
     """Write a row into the log, if there is one and it has room."""
     log = r.load_shared(r.at(PLACE, LOG), "ptr")
-    with r.when(r.differ(log, "null")):
+    with r.when(r.unequal(log, "null")):
         number = _add(r, log, 8, 1)
         with r.when(r.compare("ult", number, r.word(log))):
             row = r.at(r.row(log, number, LOG_ROW), 8 * LOG_HEADER)
