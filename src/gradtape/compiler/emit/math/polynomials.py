@@ -8,8 +8,10 @@ results included. All need fused multiply-add in hardware.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
+from pathlib import Path
 
 from gradtape.compiler.emit.math.vectors import FLOAT, Body, VectorValue
 from gradtape.compiler.emit.writer import Typed, Word
@@ -17,170 +19,17 @@ from gradtape.compiler.objects import llvm
 from gradtape.ir.math_function import MathFunction
 from gradtape.ops.families import math_functions as mathlib
 
-# exp(r) = 1 + r + r² P(r) for |r| <= ln(2)/2: 2^-26 and 2^-55.
-_EXP = {
-    "float": (
-        0.4999999814311238,
-        0.16666543176800233,
-        0.04166720206735151,
-        0.008366580499073673,
-        0.001388249310820609,
-    ),
-    "double": (
-        0.5000000000000006,
-        0.16666666666666588,
-        0.041666666666576105,
-        0.00833333333338994,
-        0.0013888888931796253,
-        0.00019841269718390715,
-        2.480150497760678e-05,
-        2.755740781540154e-06,
-        2.7626161871666045e-07,
-        2.5053793697026546e-08,
-    ),
-}
-# log(1 + f) = f - f²/2 + f³ P(f) for 3/4 <= 1 + f <= 3/2: 2^-27 and 2^-56.
-_LOG = {
-    "float": (
-        0.3333344914422667,
-        -0.2500009592787785,
-        0.19990859726050383,
-        -0.16647306501924733,
-        0.14478407110492672,
-        -0.13161272413864472,
-        0.10463127009640806,
-        -0.04507512096746786,
-    ),
-    "double": (
-        0.3333333333333375,
-        -0.25000000000010586,
-        0.19999999999850201,
-        -0.16666666663798138,
-        0.14285714299932767,
-        -0.12500000290781635,
-        0.11111110773043031,
-        -0.09999985538033487,
-        0.09090893000156042,
-        -0.08333704456465406,
-        0.07693387715885561,
-        -0.07138582182000412,
-        0.06643355911917516,
-        -0.062498410757776846,
-        0.060830545648426805,
-        -0.059681596638103115,
-        0.050696586266420735,
-        -0.029389486822368367,
-        0.008091066815846204,
-    ),
-}
-# sin(r) = r + r³ P(r²) for |r| <= π/2: 2^-27 and 2^-61.
-_SIN = {
-    "float": (
-        -0.1666665894455814,
-        0.008333049513157416,
-        -0.00019808305124370957,
-        2.6027753974418898e-06,
-    ),
-    "double": (
-        -0.16666666666666666,
-        0.008333333333333174,
-        -0.0001984126984120141,
-        2.7557319209775276e-06,
-        -2.5052106746138785e-08,
-        1.6058933250255884e-10,
-        -7.642821409003286e-13,
-        2.719364387063493e-15,
-    ),
-}
-# erf(x) = x + x P(x²) for |x| <= 1, log(erfc(x)) = Q(x) for 1 <= x <= 4: 2^-29.
-_ERF_SMALL = (
-    0.12837916572682917,
-    -0.3761262582368373,
-    0.11283585142055534,
-    -0.026853811673379135,
-    0.005188327210657878,
-    -0.000801018959933892,
-    7.853848398861451e-05,
+# Coefficients from the lowest power, and constants as sums of numbers, the largest first, by type:
+# - exp(r) = 1 + r + r² exp(r) for |r| <= ln(2)/2: 2^-26 and 2^-55
+# - log(1 + f) = f - f²/2 + f³ log(f) for 3/4 <= 1 + f <= 3/2: 2^-27 and 2^-56
+# - sin(r) = r + r³ sin(r²) for |r| <= π/2: 2^-27 and 2^-61
+# - erf(x) = x + x erf_small(x²) for |x| <= 1, log(erfc(x)) = erf_large(x) for 1 <= x <= 4: 2^-29
+# - exp(x²) erfc(x) (x + 4) = scaled_erfc(t) for t = (x - 4) / (x + 4), up to where erfc is 0:
+#   2^-28 and 2^-59
+# - pi, ln2, log10_2, binary_scale = 1 / ln(2), decimal_scale = 1 / ln(10), root_half = √½
+_TABLE: dict[str, dict[str, list[float]]] = json.loads(
+    Path(__file__).with_name("coefficients.json").read_text(encoding="utf-8")
 )
-_ERF_LARGE = (
-    0.0001884663483763856,
-    -1.1295803044962556,
-    -0.6332164105841889,
-    -0.10842208499328046,
-    0.025210330703083584,
-    -0.004205281460424438,
-    0.0004414719986197124,
-    -2.169755954268852e-05,
-)
-# exp(x²) erfc(x) (x + 4) = P(t) for t = (x - 4) / (x + 4), up to where erfc is 0: 2^-28 and 2^-59.
-_SCALED_ERFC = {
-    "float": (
-        1.0959956645965576,
-        -0.9765487313270569,
-        0.7732088565826416,
-        -0.540852963924408,
-        0.3308488130569458,
-        -0.174025759100914,
-        0.07638746500015259,
-        -0.026278162375092506,
-        0.006195326801389456,
-        -0.0004329962539486587,
-        -0.0007747735944576561,
-    ),
-    "double": (
-        1.095995661000491,
-        -0.976548729080882,
-        0.7732087022652374,
-        -0.5408538313132368,
-        0.33085158787799085,
-        -0.1740109372398645,
-        0.07638151490993866,
-        -0.02637005334154019,
-        0.006112055646301874,
-        -0.0002809588544600414,
-        -0.00045505260369331697,
-        0.00017681276235889215,
-        -3.6355961487298794e-06,
-        -1.8860729646756052e-05,
-        4.6958644741193655e-06,
-        1.4240059955447907e-06,
-        -8.494215484449161e-07,
-        -7.568853688031865e-08,
-        1.2867215146802265e-07,
-        1.6999320255878013e-09,
-        -1.9098527570864875e-08,
-        -9.158831426055293e-10,
-        2.2681123161281883e-09,
-        4.805436123800187e-10,
-    ),
-}
-# Constants as sums of numbers of the type, the largest first.
-_PI = {
-    "float": (3.1415927410125732, -8.742277657347586e-08, -3.4302490200117637e-15),
-    "double": (3.141592653589793, 1.2246467991473532e-16, -2.9947698097183397e-33),
-}
-_LN2 = {
-    "float": (0.6931471824645996, -1.9046542121259336e-09),
-    "double": (0.6931471805599453, 2.3190468138462996e-17),
-}
-_LOG10_2 = {
-    "float": (0.3010300099849701, -1.4320989e-08),
-    "double": (0.3010299956639812, -2.8037281277851704e-18),
-}
-# 1 / ln(base).
-_BINARY_SCALE = {
-    "float": (1.4426950216293335, 1.925963033500e-08),
-    "double": (1.4426950408889634, 2.0355273740931033e-17),
-}
-_DECIMAL_SCALE = {
-    "float": (0.4342944920063019, -1.0103049952192e-08),
-    "double": (0.4342944819032518, 1.098319650216765e-17),
-}
-_ROOT_HALF = {
-    "float": (0.7071067690849304, 1.2101617485882343e-08),
-    "double": (0.7071067811865476, -4.833646656726457e-17),
-}
-Scale = dict[str, tuple[float, float]]
 
 
 def _magic(body: Body) -> float:
@@ -223,13 +72,13 @@ def _reduced_exp(body: Body, x: VectorValue) -> tuple[VectorValue, VectorValue]:
     """n with magic added, and exp(r) - 1, where x = n ln 2 + r."""
     shifted = body.fma(x, 1.0 / math.log(2.0), _magic(body))
     n = shifted - _magic(body)
-    high, low = _LN2[body.ty]
+    high, low = _TABLE["ln2"][body.ty]
     r = body.fma(n, -low, body.fma(n, -high, x))
     return shifted, _small_expm1(body, r)
 
 
 def _small_expm1(body: Body, r: VectorValue) -> VectorValue:
-    return body.fma(r * r, body.polynomial(r, _EXP[body.ty]), r)
+    return body.fma(r * r, body.polynomial(r, _TABLE["exp"][body.ty]), r)
 
 
 def exp(body: Body, x: VectorValue) -> VectorValue:
@@ -272,7 +121,7 @@ def _integers_to_floats(body: Body, n: VectorValue) -> VectorValue:
 
 def _log1p_tail(body: Body, f: VectorValue) -> VectorValue:
     """log(1 + f) - f."""
-    return f * f * body.fma(f, body.polynomial(f, _LOG[body.ty]), -0.5)
+    return f * f * body.fma(f, body.polynomial(f, _TABLE["log"][body.ty]), -0.5)
 
 
 def _logarithm(
@@ -296,7 +145,7 @@ def _logarithm(
 
 
 def _natural(body: Body, n: VectorValue, f: VectorValue) -> VectorValue:
-    high, low = _LN2[body.ty]
+    high, low = _TABLE["ln2"][body.ty]
     return body.fma(n, high, f + body.fma(n, low, _log1p_tail(body, f)))
 
 
@@ -305,22 +154,22 @@ def log(body: Body, x: VectorValue) -> VectorValue:
     return _logarithm(body, x, _natural)
 
 
-def _scaled_logarithm(body: Body, f: VectorValue, scale: Scale) -> VectorValue:
+def _scaled_logarithm(body: Body, f: VectorValue, scale: str) -> VectorValue:
     tail = _log1p_tail(body, f)
     total = f + tail
     rest = tail - (total - f)
-    high, low = scale[body.ty]
+    high, low = _TABLE[scale][body.ty]
     return body.fma(total, high, body.fma(total, low, rest * high))
 
 
 def log2(body: Body, x: VectorValue) -> VectorValue:
     """Logarithm to base 2, exact for powers of 2."""
-    return _logarithm(body, x, lambda body, n, f: n + _scaled_logarithm(body, f, _BINARY_SCALE))
+    return _logarithm(body, x, lambda body, n, f: n + _scaled_logarithm(body, f, "binary_scale"))
 
 
 def _decimal(body: Body, n: VectorValue, f: VectorValue) -> VectorValue:
-    high, low = _LOG10_2[body.ty]
-    return body.fma(n, high, body.fma(n, low, _scaled_logarithm(body, f, _DECIMAL_SCALE)))
+    high, low = _TABLE["log10_2"][body.ty]
+    return body.fma(n, high, body.fma(n, low, _scaled_logarithm(body, f, "decimal_scale")))
 
 
 def log10(body: Body, x: VectorValue) -> VectorValue:
@@ -346,13 +195,13 @@ def log1p(body: Body, x: VectorValue) -> VectorValue:
 def _small_sine(body: Body, r: VectorValue) -> VectorValue:
     """Sine for |r| <= π/2."""
     square = r * r
-    return body.fma(r * square, body.polynomial(square, _SIN[body.ty]), r)
+    return body.fma(r * square, body.polynomial(square, _TABLE["sin"][body.ty]), r)
 
 
 def _less_multiple_of_pi(body: Body, x: VectorValue, multiple: VectorValue) -> VectorValue:
     # The first difference is exact: its bits fit. Near a multiple of π only the others are left,
     # each rounded relative to itself.
-    for part in _PI[body.ty]:
+    for part in _TABLE["pi"][body.ty]:
         x = body.fma(multiple, -part, x)
     return x
 
@@ -403,9 +252,9 @@ def tanh(body: Body, x: VectorValue) -> VectorValue:
 def erf(body: Body, x: VectorValue) -> VectorValue:
     """Error function in float32: a polynomial, or 1 - exp(Q(|x|)) from 1 on."""
     magnitude = body.absolute(x)
-    near = body.fma(x, body.polynomial(x * x, _ERF_SMALL), x)
+    near = body.fma(x, body.polynomial(x * x, _TABLE["erf_small"][body.ty]), x)
     limited = body.select(magnitude > 4.0, 4.0, magnitude)
-    shifted, small = _reduced_exp(body, body.polynomial(limited, _ERF_LARGE))
+    shifted, small = _reduced_exp(body, body.polynomial(limited, _TABLE["erf_large"][body.ty]))
     power = ((shifted.bits() + body.bias) << body.fraction).floats()
     far = body.copysign((1.0 - power) - power * small, x)
     return body.select(magnitude < 1.0, near, far)
@@ -420,7 +269,7 @@ def _upper_tail(body: Body, x: VectorValue, halved: bool) -> VectorValue:
     dropped = body.fma(x, x, -square)
     z, lost = x, body.lift(0.0)
     if halved:
-        high, low = _ROOT_HALF[body.ty]
+        high, low = _TABLE["root_half"][body.ty]
         z = x * high
         lost = body.fma(x, low, body.fma(x, high, -z))
     whole = z + 4.0
@@ -428,7 +277,7 @@ def _upper_tail(body: Body, x: VectorValue, halved: bool) -> VectorValue:
     # 1 / (z + 4) is inverse (1 + off).
     off = body.fma(-((z - (whole - 4.0)) + lost), inverse, body.fma(-whole, inverse, 1.0))
     t = body.fma(inverse * -8.0, off, body.fma(inverse, -8.0, 1.0))
-    lowest, following, *others = _SCALED_ERFC[body.ty]
+    lowest, following, *others = _TABLE["scaled_erfc"][body.ty]
     # The sums of the two largest terms are kept with their rounding errors.
     rest = body.polynomial(t, others)
     inner = body.fma(t, rest, following)

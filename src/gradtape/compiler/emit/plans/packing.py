@@ -146,10 +146,10 @@ def pack(shape: TileShape) -> Routine:
             known = r.select(inside, column, r.subtract("%width", 1))
             source = r.at("%b", r.word("%columns", r.scaled(known)))
             target = r.at("%to", r.multiply(column, size))
-            with r.loop("%k", done) as row:
-                at = r.at(source, r.word("%depth", r.scaled(row)))
+            with r.loop("%k", done) as step:
+                at = r.at(source, r.word("%depth", r.scaled(step)))
                 value = r.select(inside, r.load(kind, at, size), "0" if shape.integer else "0.0")
-                r.store(value, r.at(target, r.multiply(row, size * shape.width)), align=size)
+                r.store(value, r.at(target, r.multiply(step, size * shape.width)), align=size)
     r.end("ret void")
     if not shape.integer:
         r.block("complex")
