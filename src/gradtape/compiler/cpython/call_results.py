@@ -29,8 +29,7 @@ def _address() -> Routine:
     with r.when(r.unequal(known, known_object("zero"))):
         r.give(r.call("i64", "@PyLong_AsSsize_t", known))
     found = r.call("ptr", "@PyObject_GetAttr", "%value", known_object("address_name"))
-    with r.when(r.equal(found, "null")):
-        r.give(0)
+    r.give_if(r.equal(found, "null"), 0)
     number = r.call("i64", "@PyLong_AsSsize_t", found)
     r.do("@Py_DecRef", found)
     r.give(number)
@@ -147,20 +146,17 @@ def _assign() -> Routine:
     r = Routine("internal i1 @assign(ptr %context)")
     context = Context(r)
     count, handles = context.word("updates"), context.pointer("handles")
-    with r.when(r.equal(count, 0)):
-        r.give("true")
+    r.give_if(r.equal(count, 0), "true")
     taken = context.pointer("taken")
     with context.rows("updates", "update_rows", UPDATE) as (index, row):
         buffer, spec = r.pointer(taken, r.scaled(r.word(row))), r.pointer(row, 8)
         handle = r.call("ptr", "@tensor", known_object("Tensor"), buffer, spec)
-        r.go_if_null(handle, "failed")
+        r.give_if_null(handle, "false")
         r.put_pointer(handles, r.scaled(index), handle)
     answer = r.call(
         "ptr", "@PyObject_Vectorcall", context.pointer("assign"), handles, count, "null"
     )
-    r.go_if_null(answer, "failed")
+    r.give_if_null(answer, "false")
     r.do("@Py_DecRef", answer)
     r.give("true")
-    r.block("failed")
-    r.give("false")
     return r

@@ -70,38 +70,38 @@ def _tree() -> Routine:
     how, wanted, kind = r.word(row), r.pointer(row, 8), r.pointer("%thing", 8)
 
     def go_on(part: str) -> None:
-        r.go_if(r.negated(r.call("i1", "@tree", "%context", part)), "no")
+        r.give_if(r.negated(r.call("i1", "@tree", "%context", part)), "false")
 
     with r.when(r.equal(how, OBJECT)):
         r.give(r.equal("%thing", wanted))
-    r.go_if(r.unequal(kind, wanted), "no")
+    r.give_if(r.unequal(kind, wanted), "false")
     with r.when(r.equal(how, TENSOR)):
         value = r.pointer("%thing", "$Handle_computed")
-        r.go_if_null(value, "no")
-        r.go_if(r.unequal(r.pointer(value, 8), known_object("Value")), "no")
-        r.go_if(r.unequal(r.pointer(value, "$Value_spec"), r.pointer(row, 16)), "no")
+        r.give_if_null(value, "false")
+        r.give_if(r.unequal(r.pointer(value, 8), known_object("Value")), "false")
+        r.give_if(r.unequal(r.pointer(value, "$Value_spec"), r.pointer(row, 16)), "false")
         # A tensor that is passed twice, or known to the function otherwise, is left to Python.
         passed = context.pointer("passed")
         with r.loop(context.word("input")) as index:
-            r.go_if(r.equal(r.pointer(passed, r.scaled(index)), "%thing"), "no")
+            r.give_if(r.equal(r.pointer(passed, r.scaled(index)), "%thing"), "false")
         with context.rows("tensors", "tensor_rows", 1) as (_, reference):
             known = r.call("ptr", "@PyWeakref_GetObject", r.pointer(reference))
-            r.go_if(r.equal(known, "%thing"), "no")
+            r.give_if(r.equal(known, "%thing"), "false")
         r.go("input")
     r.go_if(r.equal(how, FLOAT), "input")
     with r.when(r.equal(how, THE_FLOAT)):
-        r.go_if(r.unequal(r.word("%thing", "$float_content"), r.word(row, 16)), "no")
+        r.give_if(r.unequal(r.word("%thing", "$float_content"), r.word(row, 16)), "false")
         r.go("input")
     count = r.word(row, 16)
     with r.when(r.equal(how, MAPPING)):
-        r.go_if(r.unequal(r.call("i64", "@PyDict_Size", "%thing"), count), "no")
+        r.give_if(r.unequal(r.call("i64", "@PyDict_Size", "%thing"), count), "false")
         r.put(position, 0, 0)
         with r.loop(count):
             r.call("i32", "@PyDict_Next", "%thing", position, key_at, item_at)
             for part in [r.load("ptr", place) for place in (key_at, item_at)]:
                 go_on(part)
         r.give("true")
-    r.go_if(r.unequal(r.word("%thing", "$list_size"), count), "no")
+    r.give_if(r.unequal(r.word("%thing", "$list_size"), count), "false")
     inside, outside = r.at("%thing", "$tuple_items"), r.pointer("%thing", "$list_items")
     items = r.select(r.equal(how, ROW), inside, outside)
     with r.loop(count) as index:
@@ -111,8 +111,6 @@ def _tree() -> Routine:
     r.put_pointer(context.pointer("passed"), r.scaled(context.word("input")), "%thing")
     context.add("input", 1)
     r.give("true")
-    r.block("no")
-    r.give("false")
     return r
 
 
@@ -121,16 +119,14 @@ def _matches() -> Routine:
     r = Routine("internal i1 @matches(ptr %context, ptr %args)")
     context = Context(r)
     for name, wanted in (("live", 1), ("busy", 0)):
-        r.go_if(r.unequal(context.word(name), wanted), "no")
+        r.give_if(r.unequal(context.word(name), wanted), "false")
     # The next call is to be checked by running it in Python.
-    r.go_if(r.compare("sle", context.word("until_check"), 0), "no")
-    r.go_if(r.unequal(context.word("thread"), r.word("@thread")), "no")
-    r.go_if(r.unequal(context.word("world"), r.word(known_object("world"))), "no")
+    r.give_if(r.compare("sle", context.word("until_check"), 0), "false")
+    r.give_if(r.unequal(context.word("thread"), r.word("@thread")), "false")
+    r.give_if(r.unequal(context.word("world"), r.word(known_object("world"))), "false")
     for cursor in ("row", "input"):
         context.put(cursor, 0)
     r.give(r.call("i1", "@tree", "%context", "%args"))
-    r.block("no")
-    r.give("false")
     return r
 
 
@@ -140,11 +136,9 @@ def _held() -> Routine:
     r.give_if_null("%handle")
     value = r.pointer("%handle", "$Handle_computed")
     r.give_if_null(value)
-    r.go_if(r.unequal(r.pointer(value, 8), known_object("Value")), "no")
+    r.give_if(r.unequal(r.pointer(value, 8), known_object("Value")), "null")
     r.do("@Py_IncRef", value)
     r.give(value)
-    r.block("no")
-    r.give("null")
     return r
 
 
@@ -190,23 +184,23 @@ def _fill() -> Routine:
     values, taken = context.pointer("values"), context.pointer("taken")
     with context.rows("sources", "source_rows", SOURCE) as (index, row):
         value = r.call("ptr", "@source", row, passed)
-        r.go_if_null(value, "no")
+        r.give_if_null(value, "false")
         r.put_pointer(values, r.scaled(index), value)
     with context.rows("buffers", "buffer_rows", BUFFER) as (index, row):
         buffer = r.call("ptr", "@buffer", row)
-        r.go_if_null(buffer, "no")
+        r.give_if_null(buffer, "false")
         r.put_pointer(taken, r.scaled(index), buffer)
         address = r.call("i64", "@PyLong_AsSsize_t", buffer)
         r.put(slots, r.scaled(r.word(row)), address)
     with context.rows("words", "word_rows", WORD) as (_, row):
         address = r.call("i64", "@address", r.pointer(values, r.scaled(r.word(row, 8))))
-        r.go_if(r.equal(address, 0), "no")
+        r.give_if(r.equal(address, 0), "false")
         r.put(slots, r.scaled(r.word(row)), address)
     with context.rows("numbers", "number_rows", NUMBER) as (_, row):
         how, which, place = r.word(row), r.scaled(r.word(row, 8)), r.at(slots, r.word(row, 16))
         with r.when(r.equal(how, COPIED)):
             address = r.call("i64", "@address", r.pointer(values, which))
-            r.go_if(r.equal(address, 0), "no")
+            r.give_if(r.equal(address, 0), "false")
             r.copy(place, r.cast("inttoptr", address, "ptr"), r.word(row, 24))
         for double, single in ((DOUBLE, SINGLE), (COMPUTED_DOUBLE, COMPUTED_SINGLE)):
             with r.when(r.either(r.equal(how, double), r.equal(how, single))):
@@ -214,19 +208,17 @@ def _fill() -> Routine:
                     found = r.pointer(passed, which)
                 else:
                     found = r.call("ptr", "@computed", "%context", r.pointer(row, 8))
-                    r.go_if_null(found, "no")
+                    r.give_if_null(found, "false")
                 is_float = r.equal(r.pointer(found, 8), known_object("float"))
                 number = r.load("double", r.at(found, "$float_content"))
                 if double != DOUBLE:
                     r.do("@Py_DecRef", found)
-                    r.go_if(r.negated(is_float), "no")
+                    r.give_if(r.negated(is_float), "false")
                 with r.when(r.equal(how, double)):
                     r.store(number, place)
                 with r.when(r.equal(how, single)):
                     r.store(r.cast("fptrunc", number, "float"), place)
     r.give("true")
-    r.block("no")
-    r.give("false")
     return r
 
 
@@ -237,16 +229,14 @@ def _guards() -> Routine:
         row = r.row("%rows", index, GUARD)
         how, where, wanted = r.word(row), r.pointer(row, 8), r.word(row, 24)
         with r.when(r.equal(how, THE_WORD)):
-            r.go_if(r.unequal(r.word(where), wanted), "no")
+            r.give_if(r.unequal(r.word(where), wanted), 0)
         with r.when(r.equal(how, AN_ENTRY)):
             entry = r.call("ptr", "@PyDict_GetItemWithError", where, r.pointer(row, 16))
-            r.go_if(r.unequal(r.cast("ptrtoint", entry, "i64"), wanted), "no")
+            r.give_if(r.unequal(r.cast("ptrtoint", entry, "i64"), wanted), 0)
         with r.when(r.equal(how, SOME_MEMORY)):
             order = r.call("i32", "@memcmp", where, r.pointer(row, 16), wanted)
-            r.go_if(r.unequal(order, 0), "no")
+            r.give_if(r.unequal(order, 0), 0)
     r.give(1)
-    r.block("no")
-    r.give(0)
     return r
 
 
@@ -373,19 +363,17 @@ def _contexts() -> Routine:
     """
     r = Routine("internal ptr @contexts(ptr %function)")
     recording = r.call("ptr", "@current")
-    r.go_if_null(recording, "python")
-    r.go_if(r.unequal(r.pointer(recording, "$Recording_active"), known_object("zero")), "python")
-    r.go_if(r.negated(is_a(r, r.pointer(recording, "$Recording_handles"), "list")), "python")
+    r.give_if_null(recording)
+    r.give_if(r.unequal(r.pointer(recording, "$Recording_active"), known_object("zero")), "null")
+    r.give_if(r.negated(is_a(r, r.pointer(recording, "$Recording_handles"), "list")), "null")
     state = (r.pointer("@local"), known_object("tapes_name"))
     tapes = r.call("ptr", "@PyDict_GetItemWithError", *state)
-    r.go_if_null(tapes, "python")
-    r.go_if(r.unequal(r.word(tapes, "$list_size"), 0), "python")
+    r.give_if_null(tapes)
+    r.give_if(r.unequal(r.word(tapes, "$list_size"), 0), "null")
     holder = r.pointer("%function", "$Function_native_contexts")
-    r.go_if_null(holder, "python")
-    r.go_if(r.negated(is_a(r, holder, "tuple")), "python")
+    r.give_if_null(holder)
+    r.give_if(r.negated(is_a(r, holder, "tuple")), "null")
     r.give(r.pointer(holder, "$tuple_items"))
-    r.block("python")
-    r.give("null")
     return r
 
 
@@ -407,12 +395,10 @@ def _call() -> Routine:
         context = r.pointer(r.at(known, "$bytes_content"), place)
         with r.when(r.call("i1", "@matches", context, "%args")):
             found = r.call("ptr", "@run", context)
-            with r.when(r.unequal(found, _LEFT_TO_PYTHON)):
-                r.give(found)
+            r.give_if(r.unequal(found, _LEFT_TO_PYTHON), found)
     r.block("python")
     # Reading the state of a thread may run Python code, such as a signal handler that raises.
-    with r.when(r.unequal(r.call("ptr", "@PyErr_Occurred"), "null")):
-        r.give("null")
+    r.give_if(r.unequal(r.call("ptr", "@PyErr_Occurred"), "null"), "null")
     method = r.call("ptr", "@PyMethod_New", known_object("in_python"), "%function")
     r.give_if_null(method)
     answer = r.call("ptr", "@PyObject_Call", method, "%args", "%named")

@@ -113,17 +113,15 @@ def _node_of() -> Routine:
     r.go("check")
     r.block("computed")
     value = r.pointer("%x", "$Handle_computed")
-    r.go_if_null(value, "unknown")
-    r.go_if(r.negated(is_a(r, value, "Value")), "unknown")
+    r.give_if_null(value)
+    r.give_if(r.negated(is_a(r, value, "Value")), "null")
     pair = r.pointer(value, "$Value_entry")
-    r.go_if(r.unequal(item(r, pair, 0), "%stamp"), "unknown")
+    r.give_if(r.unequal(item(r, pair, 0), "%stamp"), "null")
     entered = item(r, pair, 1), r.here
     r.block("check")
     found = r.phi("ptr", pending, entered)
-    r.go_if_null(found, "unknown")
+    r.give_if_null(found)
     r.give(r.select(is_a(r, found, "Node"), found, "null", "ptr"))
-    r.block("unknown")
-    r.give("null")
     return r
 
 
@@ -143,14 +141,12 @@ def _cache_of() -> Routine:
     with r.when(is_a(r, cache, "bytes")):
         r.give(r.at(cache, "$bytes_content"))
     fresh = r.call("ptr", "@PyBytes_FromStringAndSize", "null", "$cache_bytes")
-    r.go_if_null(fresh, "no")
+    r.give_if_null(fresh)
     content = r.at(fresh, "$bytes_content")
     r.fill(content, "$cache_bytes")
     r.put_pointer("%table", "$Table_cache", fresh)
     r.do("@Py_DecRef", cache)
     r.give(content)
-    r.block("no")
-    r.give("null")
     return r
 
 
@@ -190,13 +186,13 @@ def _learn() -> Routine:
     size = r.select(r.equal("%two", "null"), 2, 3)
     parts = (size, "%op", "%one", "%two")
     key = r.call("ptr (i64, ...)", "@PyTuple_Pack", *parts)
-    r.go_if_null(key, "no")
+    r.give_if_null(key, "false")
     dictionary = r.pointer("%table", "$Table_nodes")
     node = r.call("ptr", "@PyDict_GetItemWithError", dictionary, key)
     r.do("@Py_DecRef", key)
-    r.go_if_null(node, "no")
+    r.give_if_null(node, "false")
     cache = r.call("ptr", "@cache_of", "%table")
-    r.go_if_null(cache, "no")
+    r.give_if_null(cache, "false")
     ways = r.call("ptr", "@set_of", cache, *_KEY)
     r.store(r.load("<4 x i64>", ways, 1), r.at(ways, 32), align=1)
     r.put_pointer(ways, 0, "%op")
@@ -204,8 +200,6 @@ def _learn() -> Routine:
     r.put(ways, 16, "%third")
     r.put_pointer(ways, 24, node)
     r.give("true")
-    r.block("no")
-    r.give("false")
     return r
 
 
@@ -214,18 +208,16 @@ def _leaf_of() -> Routine:
     r = Routine("internal ptr @leaf_of(ptr %table, ptr %spec, ptr %kind, i64 %ordinal)")
     scalars = r.pointer("%spec", "$Spec_scalars")
     of = r.call("ptr", "@PyDict_GetItemWithError", scalars, "%kind")
-    r.go_if_null(of, "no")
+    r.give_if_null(of)
     position = r.call("ptr", "@PyLong_FromSsize_t", "%ordinal")
-    r.go_if_null(position, "no")
+    r.give_if_null(position)
     key = r.call("ptr (i64, ...)", "@PyTuple_Pack", 2, of, position)
     r.do("@Py_DecRef", position)
-    r.go_if_null(key, "no")
+    r.give_if_null(key)
     dictionary = r.pointer("%table", "$Table_nodes")
     leaf = r.call("ptr", "@PyDict_GetItemWithError", dictionary, key)
     r.do("@Py_DecRef", key)
     r.give(leaf)
-    r.block("no")
-    r.give("null")
     return r
 
 

@@ -189,10 +189,8 @@ def _is_left() -> Routine:
     """Whether the left operand of an operator is ours; else it was the right one that was asked."""
     r = Routine("internal i1 @is_left(ptr %x)")
     kind = r.pointer("%x", 8)
-    with r.when(r.equal(kind, known_object("float"))):
-        r.give("false")
-    with r.when(r.unequal(r.call("ptr", "@result_kind", kind), "null")):
-        r.give("true")
+    r.give_if(r.equal(kind, known_object("float")), "false")
+    r.give_if(r.unequal(r.call("ptr", "@result_kind", kind), "null"), "true")
     tensor = known_object("Tensor")
     answer = r.call("i32", "@PyType_IsSubtype", kind, tensor)
     r.give(r.unequal(answer, 0))

@@ -138,10 +138,14 @@ class Routine:
         """Continue with a block if a pointer is null, else with the next line."""
         self.go_if(self.equal(pointer, "null"), name)
 
-    def give_if_null(self, pointer: str) -> None:
-        """Return null if a pointer is null."""
-        with self.when(self.equal(pointer, "null")):
-            self.give("null")
+    def give_if(self, condition: str, value: Word) -> None:
+        """Return a value if a condition holds."""
+        with self.when(condition):
+            self.give(value)
+
+    def give_if_null(self, pointer: str, value: Word = "null") -> None:
+        """Return null, or another value, if a pointer is null."""
+        self.give_if(self.equal(pointer, "null"), value)
 
     def give(self, value: Word) -> None:
         """Return a value."""

@@ -152,8 +152,6 @@ def _has(name: str, elements: ElementType, is_below: bool) -> Routine:
         place = r.at("%x", r.multiply(r.add(r.multiply(row, "%n"), column), elements.nbytes))
         for part in range(elements.parts):
             value = r.load(elements.real, r.at(place, part * elements.real_bytes))
-            r.go_if(r.compare("une", value, "0.0"), "found")
+            r.give_if(r.compare("une", value, "0.0"), "true")
     r.give("false")
-    r.block("found")
-    r.give("true")
     return r

@@ -80,8 +80,7 @@ def control_ir() -> str:
 def _place() -> Routine:
     """The address of a place."""
     r = Routine("internal i64 @place(ptr %slots, i64 %slot, i64 %offset)")
-    with r.when(r.compare("slt", "%slot", 0)):
-        r.give("%offset")
+    r.give_if(r.compare("slt", "%slot", 0), "%offset")
     r.give(r.add(_slot(r, "%slots", "%slot"), "%offset"))
     return r
 
