@@ -21,11 +21,14 @@ def default_thread_count() -> int:
             raise ValueError(
                 f"GRADTAPE_NUM_THREADS={text!r} is not a positive integer. Set it to 1 or more."
             )
+    return max(1, math.ceil(min(processors(), cpu_quota())))
+
+
+def processors() -> int:
+    """How many processors this process may use."""
     if hasattr(os, "sched_getaffinity"):
-        available = len(os.sched_getaffinity(0))
-    else:
-        available = os.cpu_count() or 1
-    return max(1, math.ceil(min(available, cpu_quota())))
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 # `pathlib` would take as long to import as this whole folder.

@@ -19,8 +19,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from gradtape.compiler.lower.effort import Effort, effort_for
+from gradtape.compiler.machine_limits import processors
 from gradtape.compiler.objects import known_programs
-from gradtape.compiler.objects.emission import processors
 from gradtape.compiler.passes.routine_op import cost_of
 from gradtape.compiler.passes.units import Call, Fused, FusedLoop, Registers, inner_nodes
 from gradtape.config import (

@@ -553,9 +553,9 @@ def constants(kind: str, values: Iterable[object]) -> Typed:
     return Typed(f"<{', '.join(listed)}>", vector(kind, len(listed)))
 
 
-def every_lane(kind: str, text: str, lanes: int) -> Typed:
+def every_lane(kind: str, text: Word, lanes: int) -> Typed:
     """A known number of a type in each lane of a vector."""
-    return Typed(text if lanes == 1 else f"splat ({kind} {text})", vector(kind, lanes))
+    return Typed(str(text) if lanes == 1 else f"splat ({kind} {text})", vector(kind, lanes))
 
 
 def suffix(kind: str) -> str:

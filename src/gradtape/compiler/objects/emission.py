@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from gradtape.compiler.machine_limits import processors
 from gradtape.compiler.objects.llvm_library import LLVMError, answer, library, made
 from gradtape.config import TEXT_WORTH_A_THREAD
 
@@ -154,13 +155,6 @@ def emitted_together(sources: Sequence[Source]) -> list[tuple[list[str], bytes]]
     if errors:
         raise errors[0]
     return [found[number] for number in range(len(sources))]
-
-
-def processors() -> int:
-    """How many processors this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def emitted(text: str, level: int, as_object: bool) -> tuple[list[str], bytes]:

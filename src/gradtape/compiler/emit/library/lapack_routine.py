@@ -20,15 +20,8 @@ _LOCAL_THREADS = "gradtape_set_threads_local"
 class LapackRoutine(StackRoutine):
     """A routine that calls the library, which is held to one thread meanwhile."""
 
-    def __init__(
-        self,
-        name: str,
-        letter: str,
-        operands: Sequence[str],
-        results: Sequence[str],
-        words: Sequence[str] = (),
-    ) -> None:
-        super().__init__(name, letter, operands, results, words)
+    def __init__(self, name: str, letter: str, *names: Sequence[str]) -> None:
+        super().__init__(name, letter, *names)
         found = library()
         self.integer = "i64" if found.integers.itemsize == 8 else "i32"
         self.info = self.r.alloca()

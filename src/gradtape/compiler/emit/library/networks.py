@@ -7,61 +7,34 @@ the order is the stable one.
 
 from __future__ import annotations
 
-from gradtape.compiler.emit.writer import Routine, Typed, constants
+from gradtape.compiler.emit.writer import Routine, Typed, constants, every_lane
 from gradtape.compiler.objects import llvm
-from gradtape.records import dataclass
 
 # The vectors of the parts of some elements: keys, and positions if they come with them.
 Register = tuple[str, ...]
 
 
-@dataclass(frozen=True)
 class Keys:
     """How elements are compared: the type of keys, and whether positions come with them.
 
     Floats are numbers, not NaN. Keys with positions are signed integers.
     """
 
-    element: str
-    signed: bool = True
-    positions: bool = False
-
-    @property
-    def kinds(self) -> tuple[str, ...]:
-        """The types of the parts of an element."""
-        return (self.element, "i64") if self.positions else (self.element,)
-
-    @property
-    def size(self) -> int:
-        """The bytes of a key."""
-        return 4 if self.element in ("float", "i32") else 8
-
-    @property
-    def lanes(self) -> int:
-        """The number of elements in a vector."""
-        return max(2, llvm.host().bits // (8 * self.size))
-
-    @property
-    def last(self) -> Typed:
-        """The key that comes after all others, or is equal to the last."""
-        if self.element in ("double", "float"):
-            return Typed(llvm.real_text(float("inf"), self.element), self.element)
-        most = 2 ** (8 * self.size - 1) - 1 if self.signed else -1
-        return Typed(str(most), self.element)
-
-    @property
-    def lasts(self) -> list[str]:
-        """Vectors of that key, and of a position behind all others."""
-        known = (self.last, str(2**63 - 1))[: len(self.kinds)]
-        return [
-            constants(kind, [each] * self.lanes)
-            for kind, each in zip(self.kinds, known, strict=True)
-        ]
-
-    @property
-    def vectors(self) -> list[str]:
-        """The types of vectors of the parts."""
-        return [llvm.vector(kind, self.lanes) for kind in self.kinds]
+    def __init__(self, element: str, signed: bool = True, positions: bool = False) -> None:
+        self.element, self.signed, self.positions = element, signed, positions
+        self.size = 4 if element in ("float", "i32") else 8
+        self.lanes = max(2, llvm.host().bits // (8 * self.size))
+        # The types of the parts of an element, and those of their vectors.
+        self.kinds = (element, "i64") if positions else (element,)
+        self.vectors = [llvm.vector(kind, self.lanes) for kind in self.kinds]
+        # The key that comes after all others, or is equal to the last.
+        most = str(2 ** (8 * self.size - 1) - 1 if signed else -1)
+        if element in ("double", "float"):
+            most = llvm.real_text(float("inf"), element)
+        self.last = Typed(most, element)
+        # Vectors of that key, and of a position behind all others.
+        known = zip(self.kinds, (most, str(2**63 - 1)), strict=False)
+        self.lasts = [every_lane(kind, each, self.lanes) for kind, each in known]
 
     def compared(self, r: Routine, how: str, x: str, y: str) -> Typed:
         """A comparison of keys: lt, le or gt."""

@@ -11,7 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gradtape.compiler.emit.library.networks import Keys, Register, sort_registers
-from gradtape.compiler.emit.writer import Routine, Typed, Word, constants, split_type, suffix
+from gradtape.compiler.emit.writer import (
+    Routine,
+    Typed,
+    Word,
+    every_lane,
+    split_type,
+    suffix,
+)
 from gradtape.compiler.objects import llvm
 from gradtape.config import (
     NETWORK_VECTORS,
@@ -168,7 +175,7 @@ def _sides(
 ) -> list[Typed]:
     """Masks of the elements before a pivot, and of the others."""
     before = keys.compared(r, how, elements[0], pivot)
-    sides = [before, r.op("xor", before, constants("i1", [1] * keys.lanes))]
+    sides = [before, r.op("xor", before, every_lane("i1", "1", keys.lanes))]
     return sides if valid is None else [r.op("and", mask, valid) for mask in sides]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from gradtape.compiler.emit.library.library_routine import LibraryRoutine
 from gradtape.compiler.emit.math.vectors import Body, VectorValue, convention
-from gradtape.compiler.emit.writer import Routine, constants
+from gradtape.compiler.emit.writer import Routine, every_lane
 from gradtape.compiler.objects import llvm
 from gradtape.config import RANDOM_BLOCKS_AT_ONCE
 from gradtape.ir.math_function import MathFunction, NotLowered
@@ -144,9 +144,9 @@ def _no_function(function: MathFunction, ty: str, lanes: int) -> llvm.FoundFunct
 def _uniform(r: Routine, element: str, lanes: int, words: str) -> str:
     """Numbers in [0, 1) from the leading bits of words."""
     kept = 53 if element == "double" else 24
-    found = r.op("lshr", words, constants("i64", [64 - kept] * lanes))
+    found = r.op("lshr", words, every_lane("i64", 64 - kept, lanes))
     if element == "float":
         found = r.cast("trunc", found, llvm.vector("i32", lanes))
     found = r.cast("sitofp", found, llvm.vector(element, lanes))
     scale = llvm.real_text(2.0**-kept, element)
-    return r.op("fmul", found, constants(element, [scale] * lanes))
+    return r.op("fmul", found, every_lane(element, scale, lanes))

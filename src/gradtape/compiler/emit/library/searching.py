@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gradtape.compiler.emit.library.elements import register_type
 from gradtape.compiler.emit.library.library_routine import LibraryRoutine
-from gradtape.compiler.emit.writer import Routine, constants
+from gradtape.compiler.emit.writer import Routine, every_lane
 from gradtape.compiler.objects import llvm
 
 
@@ -27,7 +27,7 @@ def search_rows(dtype: str, side: str) -> str:
         """Move lanes on by a step if the element before their new place comes before theirs."""
         at = r.add(first.get(), r.splat(probe, lanes))
         places = r.let(f"getelementptr {stored}, ptr {array}, {words} {at}", f"<{lanes} x ptr>")
-        every = constants("i1", [1] * lanes)
+        every = every_lane("i1", "1", lanes)
         before = _before(r, dtype, r.gather(kind, places, every), wanted, side)
         moved = r.add(first.get(), r.splat(step, lanes))
         first.set(r.select(before, moved, first.get()))

@@ -9,7 +9,7 @@ from gradtape.compiler.emit.library.elements import Elements, register_type
 from gradtape.compiler.emit.library.library_routine import LibraryRoutine
 from gradtape.compiler.emit.library.networks import Keys
 from gradtape.compiler.emit.library.quicksort import quicksort, set_lanes, split
-from gradtape.compiler.emit.writer import Routine, Typed, Word, constants, split_type
+from gradtape.compiler.emit.writer import Routine, Typed, Word, every_lane, split_type
 from gradtape.compiler.objects import llvm
 from gradtape.config import SPLIT_SAMPLES
 
@@ -50,7 +50,7 @@ def _sort_row(
         found = _turned(r, keys, found) if descending else found
         if nan is not None:
             end = llvm.real_text(-math.inf if descending else math.inf, keys.element)
-            found = r.select(nan, constants(keys.element, [end] * keys.lanes), found)
+            found = r.select(nan, every_lane(keys.element, end, keys.lanes), found)
         _stored(r, keys.element, place, at, mask, found)
     r.do("@sort_part", place, second, length, "false")
     if descending or not same_size:
@@ -204,4 +204,4 @@ def _turned(r: Routine, keys: Keys, x: str) -> Typed:
     """Keys in the opposite order; twice gives the same keys."""
     if keys.element in ("double", "float"):
         return r.negative(x)
-    return r.op("xor", x, constants(keys.element, [-1] * keys.lanes))
+    return r.op("xor", x, every_lane(keys.element, "-1", keys.lanes))

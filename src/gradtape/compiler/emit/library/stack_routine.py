@@ -7,49 +7,23 @@ from collections.abc import Iterator, Sequence
 
 from gradtape.compiler.emit.library.library_routine import LibraryRoutine
 from gradtape.compiler.emit.writer import Typed, Word
-from gradtape.records import dataclass
 
 
-@dataclass(frozen=True)
 class ElementType:
     """The type of a matrix's elements in IR, by the letter of LAPACK's routines."""
 
-    letter: str
-
-    @property
-    def is_complex(self) -> bool:
-        """Whether an element is two numbers."""
-        return self.letter in "cz"
-
-    @property
-    def real(self) -> str:
-        """The type of a real number."""
-        return "float" if self.letter in "sc" else "double"
-
-    @property
-    def suffix(self) -> str:
-        """What the names of C's functions of such real numbers end with."""
-        return "f" if self.real == "float" else ""
-
-    @property
-    def parts(self) -> int:
-        """How many real numbers an element is."""
-        return 2 if self.is_complex else 1
-
-    @property
-    def real_bytes(self) -> int:
-        """The size of a real number."""
-        return 4 if self.letter in "sc" else 8
-
-    @property
-    def nbytes(self) -> int:
-        """The size of an element."""
-        return self.real_bytes * self.parts
-
-    @property
-    def bits(self) -> str:
-        """A type that copies one element."""
-        return {4: "i32", 8: "i64", 16: "<2 x i64>"}[self.nbytes]
+    def __init__(self, letter: str) -> None:
+        self.letter = letter
+        self.is_complex = letter in "cz"
+        is_single = letter in "sc"
+        # The type of a real number, its bytes, and what the names of C's functions of it end with.
+        self.real, self.real_bytes, self.suffix = (
+            ("float", 4, "f") if is_single else ("double", 8, "")
+        )
+        # How many real numbers an element is, its bytes, and a type that copies one.
+        self.parts = 2 if self.is_complex else 1
+        self.nbytes = self.real_bytes * self.parts
+        self.bits = {4: "i32", 8: "i64", 16: "<2 x i64>"}[self.nbytes]
 
 
 class StackRoutine(LibraryRoutine):
