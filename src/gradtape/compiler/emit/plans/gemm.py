@@ -6,12 +6,13 @@ C' = op(B)' op(A)': the operands change places and nothing is copied.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
 from gradtape.compiler.emit.plans.instructions import kernel_routine
-from gradtape.compiler.emit.writer import Routine, module
+from gradtape.compiler.emit.writer import Routine, Typed, Word, module
 from gradtape.records import dataclass
 
 # Values of `transa` and `transb`: how the stored matrix enters the product.
@@ -98,119 +99,102 @@ def gemm_ir(letter: str, *, local_threads: bool = False) -> str:
     return module(*constants, _gemm(letter, local_threads), _gemv(letter, local_threads))
 
 
-@dataclass(frozen=True)
-class _ProductPart:
-    """The part of a product that one call of a kernel computes."""
+class _Product:
+    """The routine of a kernel, and the part of a product that one call of it computes."""
 
-    # The words by name, and their addresses: BLAS takes sizes by reference.
-    words: Mapping[str, str]
-    at: Mapping[str, str]
-    # The first row, column and item of the batch, and the end of the items.
-    row: str
-    column: str
-    item: str
-    items_end: str
-    # Rows in all, and the addresses of the counts of rows and columns.
-    rows: str
-    rows_at: str
-    columns_at: str
-    # The first element of each operand in its buffer, before offsets.
-    buffers: Mapping[str, str]
+    def __init__(self, name: str, letter: str, local_threads: bool) -> None:
+        """Read the words; goes to `done` if there is nothing to compute."""
+        self.r = r = kernel_routine(name)
+        self.name = f"@{symbol(letter, name)}"
+        self.scalar = _SCALARS[letter][0]
+        # The words by name, and their addresses: BLAS takes sizes by reference.
+        self.words = words = r.words("%args", GemmArguments._fields)
+        self.at = {each: r.at("%args", 8 * n) for n, each in enumerate(GemmArguments._fields)}
+        # The first row, column and item, the ends, and the addresses of the counts.
+        self.row, _, self.rows, self.rows_at = self._part(SPLIT_ROWS, "m")
+        self.column, _, _, self.columns_at = self._part(SPLIT_COLUMNS, "n")
+        self.item, self.items_end, _, _ = self._part(SPLIT_BATCH, "batch")
+        # The first element of each operand in its buffer, before offsets.
+        self.buffers = {x: r.pointer("%slots", r.scaled(words[f"slot_{x}"])) for x in "abc"}
+        self._local_threads = local_threads
 
+    def _part(self, split: int, whole: str) -> tuple[Typed, Typed, Typed, Typed]:
+        """The begin and the end of a part, its length, and the address of that.
 
-def _prepared(r: Routine) -> _ProductPart:
-    """Read the words; goes to `done` if there is nothing to compute."""
-    words = r.words("%args", GemmArguments._fields)
-    at = {name: r.at("%args", 8 * n) for n, name in enumerate(GemmArguments._fields)}
-
-    def part(split: int, whole: str) -> tuple[str, str]:
+        Sizes are stored as 64-bit words: a BLAS with 32-bit integers reads the low half of each.
+        """
+        r, words = self.r, self.words
         here = r.equal(words["split"], split)
-        return r.select(here, "%lo", 0), r.select(here, "%hi", words[whole])
-
-    row, rows_end = part(SPLIT_ROWS, "m")
-    column, columns_end = part(SPLIT_COLUMNS, "n")
-    item, items_end = part(SPLIT_BATCH, "batch")
-    # Sizes are stored as 64-bit words: a BLAS with 32-bit integers reads the low half of each.
-    counts = [
-        (r.subtract(rows_end, row), r.alloca()),
-        (r.subtract(columns_end, column), r.alloca()),
-    ]
-    for count, place in counts:
+        begin, end = r.select(here, "%lo", 0), r.select(here, "%hi", words[whole])
+        count, place = r.subtract(end, begin), r.alloca()
         r.put(place, 0, count)
         r.go_if(r.compare("sle", count, 0), "done")
-    r.go_if(r.compare("sge", item, items_end), "done")
-    buffers = {name: r.pointer("%slots", r.scaled(words[f"slot_{name}"])) for name in "abc"}
-    (rows, rows_at), (_, columns_at) = counts
-    return _ProductPart(words, at, row, column, item, items_end, rows, rows_at, columns_at, buffers)
+        return begin, end, count, place
 
+    def first(self, name: str, index: Word) -> Typed:
+        """The address of an element of an operand, before offsets."""
+        return self.r.item(self.scalar, self.buffers[name], index)
 
-def _of_item(r: Routine, part: _ProductPart, name: str, first: str, index: str) -> str:
-    """The address of an operand in one item of the batch."""
-    words = part.words
-    return r.at(first, r.add(r.multiply(index, words[f"stride_{name}"]), words[f"offset_{name}"]))
+    def of_item(self, name: str, first: str, index: str) -> Typed:
+        """The address of an operand in one item of the batch."""
+        r, words = self.r, self.words
+        return r.at(
+            first, r.add(r.multiply(index, words[f"stride_{name}"]), words[f"offset_{name}"])
+        )
 
-
-def _on_one_thread(r: Routine, local_threads: bool) -> str:
-    return r.call("i32", f"@{LOCAL_THREADS}", "i32 1") if local_threads else ""
-
-
-def _finished(r: Routine, before: str) -> Routine:
-    """The end of a kernel; `before` is the number of threads to restore, if there is one."""
-    if before:
-        r.call("i32", f"@{LOCAL_THREADS}", before)
-    r.block("done")
-    return r
+    @contextlib.contextmanager
+    def items(self) -> Iterator[str]:
+        """Lines for each item of the batch; the library is held to one thread meanwhile."""
+        r = self.r
+        before = r.call("i32", f"@{LOCAL_THREADS}", "i32 1") if self._local_threads else None
+        with r.loop(self.items_end, self.item) as index:
+            yield index
+        if before:
+            r.call("i32", f"@{LOCAL_THREADS}", before)
+        r.block("done")
 
 
 def _gemm(letter: str, local_threads: bool) -> Routine:
-    scalar = _SCALARS[letter][0]
-    r = kernel_routine("gemm")
-    part = _prepared(r)
-    words, at, buffers = part.words, part.at, part.buffers
+    part = _Product("gemm", letter, local_threads)
+    r, words, at = part.r, part.words, part.at
     a_step = r.select(r.equal(words["transa"], PLAIN), words["lda"], 1)
     b_step = r.select(r.equal(words["transb"], PLAIN), 1, words["ldb"])
-    elements = {
-        "a": r.multiply(part.row, a_step),
-        "b": r.multiply(part.column, b_step),
-        "c": r.add(r.multiply(part.row, words["ldc"]), part.column),
+    first = {
+        "a": part.first("a", r.multiply(part.row, a_step)),
+        "b": part.first("b", r.multiply(part.column, b_step)),
+        "c": part.first("c", r.add(r.multiply(part.row, words["ldc"]), part.column)),
     }
-    first = {name: r.item(scalar, buffers[name], elements[name]) for name in "abc"}
     codes = [r.at("@codes", words[f"trans{name}"]) for name in "ba"]
     sizes = (part.columns_at, part.rows_at, at["k"])
-    one, beta = (r.item(scalar, "@scalars", number) for number in (1, words["beta"]))
-    before = _on_one_thread(r, local_threads)
-    with r.loop(part.items_end, part.item) as index:
-        a, b, c = (_of_item(r, part, name, first[name], index) for name in "abc")
+    one, beta = (r.item(part.scalar, "@scalars", number) for number in (1, words["beta"]))
+    with part.items() as index:
+        a, b, c = (part.of_item(name, first[name], index) for name in "abc")
         factors = (one, b, at["ldb"], a, at["lda"], beta, c, at["ldc"])
-        r.do(f"@{symbol(letter, 'gemm')}", *codes, *sizes, *factors)
-    return _finished(r, before)
+        r.do(part.name, *codes, *sizes, *factors)
+    return r
 
 
 def _gemv(letter: str, local_threads: bool) -> Routine:
-    scalar, zero, _ = _SCALARS[letter]
-    r = kernel_routine("gemv")
-    part = _prepared(r)
-    words, at = part.words, part.at
+    part = _Product("gemv", letter, local_threads)
+    r, words, at, zero = part.r, part.words, part.at, _SCALARS[letter][1]
     transposed = r.equal(words["transa"], TRANSPOSED)
     a_step = r.select(transposed, 1, words["lda"])
-    a_first = r.item(scalar, part.buffers["a"], r.multiply(part.row, a_step))
-    c_first = r.item(scalar, part.buffers["c"], r.multiply(part.row, words["ldc"]))
+    a_first = part.first("a", r.multiply(part.row, a_step))
+    c_first = part.first("c", r.multiply(part.row, words["ldc"]))
     code = r.at("@codes.gemv", words["transa"])
-    long_at = r.select(transposed, part.rows_at, at["k"], "ptr")
-    wide_at = r.select(transposed, at["k"], part.rows_at, "ptr")
-    overwrites, one = r.equal(words["beta"], 0), r.item(scalar, "@scalars", 1)
-    before = _on_one_thread(r, local_threads)
-    with r.loop(part.items_end, part.item) as index:
-        a = _of_item(r, part, "a", a_first, index)
-        b = _of_item(r, part, "b", part.buffers["b"], index)
-        c = _of_item(r, part, "c", c_first, index)
+    long_at = r.select(transposed, part.rows_at, at["k"])
+    wide_at = r.select(transposed, at["k"], part.rows_at)
+    overwrites, one = r.equal(words["beta"], 0), r.item(part.scalar, "@scalars", 1)
+    with part.items() as index:
+        firsts = {"a": a_first, "b": part.buffers["b"], "c": c_first}
+        a, b, c = (part.of_item(name, firsts[name], index) for name in "abc")
         # The result is zeroed here: libraries differ on whether zero times an old NaN is zero, and
         # they return early when k is zero.
         with r.when(overwrites), r.loop(part.rows) as element:
-            r.store(zero, r.item(scalar, c, r.multiply(element, words["ldc"])), scalar)
+            r.store(zero, r.item(part.scalar, c, r.multiply(element, words["ldc"])), part.scalar)
         factors = (one, a, at["lda"], b, at["ldb"], one, c, at["ldc"])
-        r.do(f"@{symbol(letter, 'gemv')}", code, long_at, wide_at, *factors)
-    return _finished(r, before)
+        r.do(part.name, code, long_at, wide_at, *factors)
+    return r
 
 
 _HOLD_STATE = """
@@ -225,7 +209,7 @@ def hold_ir() -> str:
 
     Plans of several threads may overlap: the first sets the count to one, the last restores it.
     """
-    return module(_HOLD_STATE, _enter(), _hold(), _release(), _reset())
+    return module(_HOLD_STATE, _enter(), _hold("hold", 1, 0), _hold("release", -1, 1), _reset())
 
 
 def _enter() -> Routine:
@@ -241,29 +225,18 @@ def _leave(r: Routine) -> None:
     r.store_shared(0, "@lock", "i32", "release")
 
 
-def _hold() -> Routine:
-    r = kernel_routine("hold")
+def _hold(name: str, step: int, last: int) -> Routine:
+    """`hold` or `release`: count the holders, and set the threads where `last` held before."""
+    r = kernel_routine(name)
     r.do("@enter")
     holders = r.word("@holders")
-    r.put("@holders", 0, r.add(holders, 1))
-    with r.when(r.equal(holders, 0)):
-        threads = r.call("i32", f"@{GET_THREADS}")
-        r.store(threads, "@saved")
-        with r.when(r.unequal(threads, 1)):
-            r.do(f"@{SET_THREADS}", "i32 1")
-    _leave(r)
-    return r
-
-
-def _release() -> Routine:
-    r = kernel_routine("release")
-    r.do("@enter")
-    holders = r.word("@holders")
-    r.put("@holders", 0, r.subtract(holders, 1))
-    with r.when(r.equal(holders, 1)):
+    r.put("@holders", 0, r.add(holders, step))
+    with r.when(r.equal(holders, last)):
+        if name == "hold":
+            r.store(r.call("i32", f"@{GET_THREADS}"), "@saved")
         threads = r.load("i32", "@saved")
         with r.when(r.unequal(threads, 1)):
-            r.do(f"@{SET_THREADS}", threads)
+            r.do(f"@{SET_THREADS}", "i32 1" if name == "hold" else threads)
     _leave(r)
     return r
 
