@@ -7,7 +7,7 @@ processor time. Nothing is started before the first parallel plan.
 
 A fork copies only the forking thread, so a child has no workers: it forgets the parent's team and
 starts its own when it first needs one. At interpreter exit the workers are left where they are:
-they own no lock, and the memory that they look at is never freed. A changed number of threads
+they own no lock, and the memory that they read is never freed. A changed number of threads
 retires the whole team, and the next parallel plan starts another.
 """
 
@@ -175,7 +175,7 @@ def call_addresses() -> tuple[int, int]:
 
 
 def poll_address() -> int:
-    """The address of `poll`, by which loops look for signals."""
+    """The address of `poll`, by which loops check for signals."""
     return _runner().poll
 
 
@@ -214,7 +214,7 @@ class _Runner:
 
 
 class _Team:
-    """The compiled team: its functions, and how many looks a worker takes before it sleeps."""
+    """The compiled team: its functions, and how many reads a worker makes before it sleeps."""
 
     def __init__(self) -> None:
         compiled: Compiled = compile_ir(team_ir(), level=0)
@@ -223,7 +223,7 @@ class _Team:
         self.worker: Callable[[int], None] = callable_at(compiled.address("worker"), pointer)
         retire = compiled.address("retire")
         self.retire: Callable[[int, int], None] = callable_at(retire, pointer, integer)
-        self.spins = _looks(
+        self.spins = _reads(
             callable_at(compiled.address("spin"), pointer, integer), WORKER_SPIN_SECONDS
         )
 
@@ -256,8 +256,8 @@ def _timing() -> tuple[int, Callable[[], int]]:
     return compiled.address("run_timed_plan"), counter
 
 
-def _looks(spin: Callable[[int, int], None], seconds: float) -> int:
-    """How many looks fill so many seconds; a pause lasts 4 to 140 cycles, by processor."""
+def _reads(spin: Callable[[int, int], None], seconds: float) -> int:
+    """How many reads fill so many seconds; a pause lasts 4 to 140 cycles, by processor."""
     word, count = ctypes.c_int32(0), 2000
     best = math.inf
     for _ in range(5):
@@ -302,7 +302,7 @@ def _start_workers(native: _Team, address: int, wanted: int) -> int:
 
 
 def _memory(nbytes: int) -> int:
-    """Zeroed memory that is never freed: parked workers look at it until the process ends."""
+    """Zeroed memory that is never freed: parked workers read it until the process ends."""
     allocate = ctypes.pythonapi.PyMem_RawCalloc
     allocate.restype, allocate.argtypes = ctypes.c_void_p, (ctypes.c_size_t, ctypes.c_size_t)
     found: int | None = allocate(1, nbytes + LINE)

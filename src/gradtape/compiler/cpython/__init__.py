@@ -2,7 +2,7 @@
 
 Native code stands in for Python in two places: recording an application that was recorded before
 (`native_recorder`), and calling a `gt.function` whose signature was called before (`caller`). It is
-never needed for a right answer. It is used on interpreters whose layout was checked on real objects
+never needed for a right result. It is used on interpreters whose layout was checked on real objects
 (`objects`), and can be switched off at any time (`switch`).
 
 Other packages import:

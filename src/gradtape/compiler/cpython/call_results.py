@@ -153,10 +153,10 @@ def _assign() -> Routine:
         handle = r.call("ptr", "@tensor", known_object("Tensor"), buffer, spec)
         r.give_if_null(handle, "false")
         r.put_pointer(handles, r.scaled(index), handle)
-    answer = r.call(
+    assigned = r.call(
         "ptr", "@PyObject_Vectorcall", context.pointer("assign"), handles, count, "null"
     )
-    r.give_if_null(answer, "false")
-    r.do("@Py_DecRef", answer)
+    r.give_if_null(assigned, "false")
+    r.do("@Py_DecRef", assigned)
     r.give("true")
     return r

@@ -1,10 +1,10 @@
 """Caller: the native call of a captured function that is one run of one plan, as IR.
 
-It does what `Function.__call__` does for a call that was seen before: it asks whether somebody
-wants to see the ops, recognises the signature by the classes and specs of the arguments, fills the
-slots of the plan, runs it, and makes and assigns the results. All that it knows of a signature is
-in a *context*, a row of words with tables (`call_context`). Whatever is unusual is left to the
-method in Python, before anything has changed.
+It does what `Function.__call__` does for a call that was seen before: it checks whether a tape or
+a trace has to see the ops, recognises the signature by the classes and specs of the arguments,
+fills the slots of the plan, runs it, and makes and assigns the results. All that it knows of a
+signature is in a *context*, a row of words with tables (`call_context`). Unusual calls are left
+to the method in Python, before anything has changed.
 
 A context belongs to the thread that captured it, and is busy during a call. Everything that is
 read while other Python code may run, or while the GIL is released, is held by a reference: the
@@ -401,7 +401,7 @@ def _call() -> Routine:
     r.give_if(r.unequal(r.call("ptr", "@PyErr_Occurred"), "null"), "null")
     method = r.call("ptr", "@PyMethod_New", known_object("in_python"), "%function")
     r.give_if_null(method)
-    answer = r.call("ptr", "@PyObject_Call", method, "%args", "%named")
+    found = r.call("ptr", "@PyObject_Call", method, "%args", "%named")
     r.do("@Py_DecRef", method)
-    r.give(answer)
+    r.give(found)
     return r

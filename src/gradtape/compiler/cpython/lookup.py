@@ -1,11 +1,11 @@
-"""Lookup: what the native recorder asks of a recording, its table and its handles, as IR.
+"""Lookup: what the native recorder reads of a recording, its table and its handles, as IR.
 
 A known application is found in a cache of the thread's table, a `bytes` object of two-way sets, by
 op, first node and a third word: the other node, the params, or for a Python scalar its number
 among the leaves and its kind. The cache only repeats what the table's dictionary says, and the
 dictionary, from which nothing is ever removed, keeps alive what the cache points to.
 
-Nothing here clears an error: it may be an interrupt. Whoever goes on to Python looks first.
+Nothing here clears an error: it may be an interrupt. Code that goes on to Python checks for one.
 
 Names with a dollar are offsets and addresses.
 """
@@ -77,7 +77,7 @@ def current() -> list[Routine | str]:
 def _result_kind() -> Routine:
     """The class of what an op on this class gives, null if only the closure knows."""
     r = Routine("internal ptr @result_kind(ptr %kind)")
-    r.block("look")
+    r.block("test")
     place = r.phi("ptr", (known_object("kinds"), "entry"), ("%next", "more"))
     known = r.pointer(place)
     r.go_if(r.equal(known, "%kind"), "found")
@@ -85,7 +85,7 @@ def _result_kind() -> Routine:
     r.give("null")
     r.block("more")
     r.line(f"%next = getelementptr i8, ptr {place}, i64 16")
-    r.go("look")
+    r.go("test")
     r.block("found")
     r.give(r.pointer(place, 8))
     return r
@@ -98,9 +98,9 @@ def _meet() -> Routine:
     is_tensor = r.call("i32", "@PyType_IsSubtype", kind, tensor)
     r.go_if(r.equal(is_tensor, 0), "done")
     learn = known_object("learn_kind")
-    answer = r.call("ptr", "@PyObject_CallOneArg", learn, kind)
-    r.go_if_null(answer, "done")
-    r.do("@Py_DecRef", answer)
+    learned = r.call("ptr", "@PyObject_CallOneArg", learn, kind)
+    r.go_if_null(learned, "done")
+    r.do("@Py_DecRef", learned)
     r.block("done")
     return r
 
@@ -135,7 +135,7 @@ def _inexact() -> Routine:
 
 
 def _cache_of() -> Routine:
-    """The memory of a table's cache, made when it is first asked for."""
+    """The memory of a table's cache, made when it is first needed."""
     r = Routine("internal ptr @cache_of(ptr %table)")
     cache = r.pointer("%table", "$Table_cache")
     with r.when(is_a(r, cache, "bytes")):
@@ -178,7 +178,7 @@ def _known() -> Routine:
 
 
 def _learn() -> Routine:
-    """Ask the dictionary for (op, one, two), or (op, one) if two is null; remember the answer."""
+    """Find (op, one, two), or (op, one) if two is null, in the dictionary, and remember it."""
     r = Routine(
         "internal i1 @learn(ptr %table, ptr %op, ptr %first, i64 %third, ptr %one, ptr %two)"
     )
@@ -224,7 +224,7 @@ def _leaf_of() -> Routine:
 def _commit() -> Routine:
     """Enter an application and give the handle, which is taken over, its content.
 
-    A null says that the closure has to be asked after all; the handle is gone then. Only memory
+    A null says that the closure has to be called after all; the handle is freed then. Only memory
     can fail after the first comparisons.
     """
     r = Routine(

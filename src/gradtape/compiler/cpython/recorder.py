@@ -48,7 +48,7 @@ def recorder_ir(facts: Mapping[str, int]) -> str:
 
 
 class _Path:
-    """The path of one application: `begin`, the third word of its key, `look`, `learn`, `end`."""
+    """The path of one application: `begin`, the third word of its key, `find`, `learn`, `end`."""
 
     def __init__(self, head: str, operands: tuple[str, str], closure: int) -> None:
         self.r = Routine(f"internal ptr @{head}")
@@ -77,20 +77,20 @@ class _Path:
         self.r.go_if_null(node, "drop")
         return node
 
-    def look(self, third: str, scalar: str) -> None:
-        """Look the node up and enter the application; or ask the dictionary, once."""
+    def find(self, third: str, scalar: str) -> None:
+        """Find the node in the cache and enter the application; else in the dictionary, once."""
         r = self.r
         op = item(r, "%context", 0)
         self._key = (op, self.a, third)
         cache = r.call("ptr", "@cache_of", self.table)
         r.go_if_null(cache, "drop")
         node = r.call("ptr", "@known", cache, *self._key)
-        r.go_if_null(node, "ask")
+        r.go_if_null(node, "learn")
         entered = (self.recording, self._stamp, node, self._handle, scalar)
         result = r.call("ptr", "@commit", *entered)
         r.go_if_null(result, "closure")
         r.give(result)
-        r.block("ask")
+        r.block("learn")
         r.go_if(self._again, "drop")
         for each in (self.table, self.a):
             r.do("@Py_IncRef", each)
@@ -100,14 +100,14 @@ class _Path:
         parts = (one, two)
         return self.r.call("i1", "@learn", self.table, *self._key, *parts)
 
-    def end(self, *answers: tuple[str, str]) -> Routine:
-        """Start over after an answer; call the closure if there is none."""
+    def end(self, *ways: tuple[str, str]) -> Routine:
+        """Start over if the application was learned; call the closure if it was not."""
         r = self.r
         r.block("learned")
-        answered = r.phi("i1", *answers)
+        known = r.phi("i1", *ways)
         for each in (self.a, self.table):
             r.do("@Py_DecRef", each)
-        r.branch(answered, "start", "drop")
+        r.branch(known, "start", "drop")
         r.block("unknown")
         r.do("@meet", "%x")
         r.go("closure")
@@ -129,11 +129,11 @@ def _unary() -> Routine:
     r = path.r
     path.begin()
     params = item(r, "%context", 3)
-    path.look(r.cast("ptrtoint", params, "i64"), "null")
+    path.find(r.cast("ptrtoint", params, "i64"), "null")
     plain = r.equal(params, known_object("None"))
     one = r.select(plain, path.a, params, "ptr")
-    answer = path.learn(one, r.select(plain, "null", path.a, "ptr"))
-    return path.end((answer, r.here))
+    learned = path.learn(one, r.select(plain, "null", path.a, "ptr"))
+    return path.end((learned, r.here))
 
 
 def _binary(reflected: bool) -> Routine:
@@ -147,53 +147,53 @@ def _binary(reflected: bool) -> Routine:
     is_float, entered = r.equal(kind, known_object("float")), r.here
     r.go_if(is_float, "number")
     r.go_if(r.unequal(kind, known_object("int")), "drop" if reflected else "other")
-    adapts, asked = r.call("i1", "@inexact", spec), r.here
+    adapts, tested = r.call("i1", "@inexact", spec), r.here
     r.go_if(adapts, "number")
     r.go("drop")
     # The third word of a scalar: its number among the leaves, its kind, and on which side it is.
     r.block("number")
-    kind_bit = r.phi("i64", (0, entered), (2, asked))
+    kind_bit = r.phi("i64", (0, entered), (2, tested))
     number = r.word(r.pointer(path.recording, "$Recording_leaves"), "$list_size")
     tagged = r.op("or", r.scaled(number), 5 if reflected else 1)
     # By way: the third word, the scalar, the node of `%y`, and the number of the leaf.
     ways: list[tuple[tuple[str | int, ...], str]] = [
         ((r.op("or", tagged, kind_bit), "%y", "null", number), r.here)
     ]
-    r.go("look")
+    r.go("find")
     if not reflected:
         r.block("other")
         r.go_if_null(r.call("ptr", "@result_kind", kind), "drop")
         node = path.node_of("%y")
         ways.append(((r.cast("ptrtoint", node, "i64"), "null", node, 0), r.here))
-    r.block("look")
+    r.block("find")
     third, scalar, other, place = [
         r.phi(type_, *[(values[index], block) for values, block in ways])
         for index, type_ in enumerate(("i64", "ptr", "ptr", "i64"))
     ]
-    path.look(third, scalar)
-    is_node, asked = r.unequal(other, "null"), r.here
+    path.find(third, scalar)
+    is_node, before = r.unequal(other, "null"), r.here
     r.go_if(is_node, "found")
     where = (path.table, spec, kind, place)
     leaf, searched = r.call("ptr", "@leaf_of", *where), r.here
     r.go_if_null(leaf, "learned")
     after = r.here
     r.block("found")
-    b = r.phi("ptr", (other, asked), (leaf, after))
+    b = r.phi("ptr", (other, before), (leaf, after))
     r.do("@Py_IncRef", b)
-    answer = path.learn(*((b, path.a) if reflected else (path.a, b)))
+    learned = path.learn(*((b, path.a) if reflected else (path.a, b)))
     r.do("@Py_DecRef", b)
-    return path.end(("false", searched), (answer, r.here))
+    return path.end(("false", searched), (learned, r.here))
 
 
 def _is_left() -> Routine:
-    """Whether the left operand of an operator is ours; else it was the right one that was asked."""
+    """Whether the left operand of an operator is a tensor; else the right one is."""
     r = Routine("internal i1 @is_left(ptr %x)")
     kind = r.pointer("%x", 8)
     r.give_if(r.equal(kind, known_object("float")), "false")
     r.give_if(r.unequal(r.call("ptr", "@result_kind", kind), "null"), "true")
     tensor = known_object("Tensor")
-    answer = r.call("i32", "@PyType_IsSubtype", kind, tensor)
-    r.give(r.unequal(answer, 0))
+    is_tensor = r.call("i32", "@PyType_IsSubtype", kind, tensor)
+    r.give(r.unequal(is_tensor, 0))
     return r
 
 

@@ -56,7 +56,7 @@ _NOTHING_COMPILED = "GRADTAPE_JIT=off, so nothing is compiled"
 def offer(tensor: type[Handle], compiling: bool) -> None:
     """Called once at import, with the class whose operators record.
 
-    `compiling` tells whether anything is compiled at all.
+    `compiling` says whether anything is compiled at all.
     """
     native_recorder.TensorClass.kind = tensor
     _Process.compiling = compiling

@@ -51,7 +51,7 @@ def rounding(fast: bool) -> Iterator[None]:
 
 
 def rounding_mode() -> str:
-    """A key that tells apart kernels which compute the same and round differently."""
+    """A key by which kernels differ that compute the same and round differently."""
     return "fast" if _rounding.fast else CONTRACT
 
 

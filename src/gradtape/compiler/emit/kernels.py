@@ -147,7 +147,7 @@ _EMITTERS: dict[KernelLayout, Callable[[Emitter], None]] = {
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class KernelCode:
-    """The machine code of a kernel: whoever may run it holds this object."""
+    """The machine code of a kernel: a plan that may run it holds this object."""
 
     address: int
     module: llvm.Compiled
@@ -174,7 +174,7 @@ def module_text(
 
 @dataclass(frozen=True)
 class Codes:
-    """The code of each kernel asked for, and how many were compiled now, or loaded from disk."""
+    """The code of each requested kernel, and how many were compiled now, or loaded from disk."""
 
     of: dict[AnyKernel, KernelCode]
     compiled: int = 0

@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from gradtape.compiler.machine_limits import processors
-from gradtape.compiler.objects.llvm_library import LLVMError, answer, library, made
+from gradtape.compiler.objects.llvm_library import LLVMError, library, made, text_of
 from gradtape.config import TEXT_WORTH_A_THREAD
 
 
@@ -43,10 +43,10 @@ class Target(NamedTuple):
 @lru_cache(maxsize=1)
 def target() -> Target:
     llvm = library()
-    features = sorted(answer(llvm.GetHostCPUFeatures).split(","), key=lambda each: each[1:])
+    features = sorted(text_of(llvm.GetHostCPUFeatures).split(","), key=lambda each: each[1:])
     return Target(
-        answer(llvm.GetDefaultTargetTriple),
-        answer(llvm.GetHostCPUName),
+        text_of(llvm.GetDefaultTargetTriple),
+        text_of(llvm.GetHostCPUName),
         ",".join(features),
         llvm.version,
         llvm.GetVersionInfo(),
@@ -102,7 +102,7 @@ def _new_tools(level: int) -> _Tools:
     llvm = library()
     machine = new_machine(level, target().processor, target().features)
     data = llvm.CreateTargetMachineData(machine)
-    layout = answer(llvm.CopyStringRepOfTargetData, data).encode()
+    layout = text_of(llvm.CopyStringRepOfTargetData, data).encode()
     llvm.DisposeTargetData(data)
     if not level:
         return _Tools(machine, layout)

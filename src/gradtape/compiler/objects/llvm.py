@@ -26,7 +26,7 @@ from gradtape.compiler.objects.emission import (
     new_machine,
     target,
 )
-from gradtape.compiler.objects.llvm_library import LLVMError, answer, library, made
+from gradtape.compiler.objects.llvm_library import LLVMError, library, made, text_of
 from gradtape.concurrency import uninterrupted
 from gradtape.config import UNCLAIMED_OBJECTS, variable
 from gradtape.logs import Log
@@ -137,7 +137,7 @@ def _vector_limit() -> int:
 
 def _opens(name: str) -> bool:
     """Whether a shared library can be opened for compiled code."""
-    error = answer(library().LoadLibraryPermanently, name.encode())
+    error = text_of(library().LoadLibraryPermanently, name.encode())
     return not error
 
 
@@ -183,7 +183,7 @@ def compile_ir(
 
 
 class NativeModule:
-    """Native code that is compiled with the plan that needs it first, or when it is asked for."""
+    """Native code that is compiled with the first plan that needs it, or for its address."""
 
     __slots__ = ("__weakref__", "_code", "source")
 
@@ -222,8 +222,8 @@ def compile_modules(sources: Sequence[Source]) -> list[Compiled]:
 
     Level 0 is for code that waits more than it computes: it compiles four times as fast. Level 3 is
     for routines with variables in memory, which are moved to registers. Code that
-    is not compiled for good is freed some time after the `Compiled` has died: whoever may run it
-    must hold that.
+    is not compiled for good is freed some time after the `Compiled` has died: a plan that may
+    run it must hold that.
     """
     Counts.modules += len(sources)
     begin = time.perf_counter()
@@ -326,7 +326,7 @@ def _new_objects(wanted: Sequence[tuple[Source, str | None]]) -> list[tuple[list
 
 
 def free_code() -> None:
-    """Free the machine code that nobody can run any more."""
+    """Free the machine code that no plan can run any more."""
     if _dead:
         with _lock:
             _free_dead()

@@ -74,7 +74,7 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
 
 
 class LLVMLibrary:
-    """LLVM's functions by name, declared when they are first asked for."""
+    """LLVM's functions by name, declared when they are first called."""
 
     def __init__(self, path: Path, version: str) -> None:
         self._library = ctypes.CDLL(str(path))
@@ -119,21 +119,21 @@ class LLVMError(RuntimeError):
     """LLVM has refused something; the message is its own."""
 
 
-def answer(function: Any, *args: Any) -> str:
+def text_of(function: Any, *args: Any) -> str:
     """The text that a function of LLVM's writes to its last argument."""
-    return _asked(function, *args)[1]
+    return _called(function, *args)[1]
 
 
 def made(function: Any, *args: Any) -> int:
     """The object that a function of LLVM's makes; its last argument is for the error's text."""
-    found, error = _asked(function, *args)
+    found, error = _called(function, *args)
     if not found:
         why = error or "it does not say why"
         raise LLVMError(f"codegen: LLVM's {function.__name__} failed: {why}")
     return found
 
 
-def _asked(function: Any, *args: Any) -> tuple[Any, str]:
+def _called(function: Any, *args: Any) -> tuple[Any, str]:
     text = c_char_p()
     result = function(*args, ctypes.byref(text))
     if not text.value:

@@ -6,7 +6,7 @@ slots are moved on: by a constant for an element of a sequence or a row of a res
 two buffers to the other for a carried value.
 
 The args of each kernel begin with the address of `run_plan` and of the word that holds the team. A
-loop also has the address of `poll`, and how often it looks for signals: after each round whose
+loop also has the address of `poll`, and how often it checks for signals: after each round whose
 number has all bits of `rounds`. It ends when an interrupt stops a body.
 """
 
@@ -48,8 +48,8 @@ WHILE_WORDS = (
     "rounds",
     *_TESTED,
     *BODY_WORDS,
-    "answer.slot",
-    "answer.offset",
+    "condition.slot",
+    "condition.offset",
     "maximum",
     "steps.slot",
     "steps.offset",
@@ -127,7 +127,7 @@ def _run_body(r: Routine, run: str, team: str, instructions: str, count: str, sl
     return r.unequal(r.call("i64", run, team, instructions, count, slots), 0)
 
 
-def _look_for_signals(r: Routine, words: Mapping[str, str], step: str) -> None:
+def _check_signals(r: Routine, words: Mapping[str, str], step: str) -> None:
     with r.when(r.equal(r.op("and", step, words["rounds"]), words["rounds"])):
         r.go_if(r.unequal(r.call("i64", words["poll"]), 0), "stop")
 
@@ -160,7 +160,7 @@ def _scan() -> Routine:
     with r.loop(length) as step:
         body = (words["run"], team, words["instructions"], words["count"], inner)
         r.go_if(_run_body(r, *body), "stop")
-        _look_for_signals(r, words, step)
+        _check_signals(r, words, step)
         r.go_if(r.equal(r.add(step, 1), length), "done")
         with r.loop(words["moving"]) as number:
             row = r.row(words["moves"], number, MOVE)
@@ -194,11 +194,11 @@ def _repeat() -> Routine:
     r.go_if(r.both(bounded, spent), "finish")
     test = (words["run"], team, words["tested.instructions"], words["tested.count"], condition)
     r.go_if(_run_body(r, *test), "stop")
-    answer = _address(r, condition, words["answer.slot"], words["answer.offset"])
-    r.go_if(r.equal(r.load("i8", r.cast("inttoptr", answer, "ptr")), 0), "finish")
+    holds = _address(r, condition, words["condition.slot"], words["condition.offset"])
+    r.go_if(r.equal(r.load("i8", r.cast("inttoptr", holds, "ptr")), 0), "finish")
     body = (words["run"], team, words["instructions"], words["count"], inner)
     r.go_if(_run_body(r, *body), "stop")
-    _look_for_signals(r, words, steps)
+    _check_signals(r, words, steps)
     with r.loop(carried) as number:
         row = r.row(words["states"], number, STATE)
         tested, total = r.word(row), _slot(r, totals, number)

@@ -1,6 +1,6 @@
 """Matrix products as kernels: the IR that turns a plan's words into BLAS calls.
 
-Matrices are row-major in gradtape and column-major in BLAS, so C = op(A) op(B) is asked for as
+Matrices are row-major in gradtape and column-major in BLAS, so C = op(A) op(B) is computed as
 C' = op(B)' op(A)': the operands change places and nothing is copied.
 """
 

@@ -84,7 +84,7 @@ class Instruction:
     total: int
     grain: int = 1
     parallel: bool = False
-    # About how many operands it loads: after much work the plan asks for pending signals.
+    # About how many operands it loads: after much work the plan checks for pending signals.
     work: int = 0
     # Whether it runs even if an interrupt has stopped the plan.
     always: bool = False

@@ -1,9 +1,10 @@
 """Interrupts of native code, as IR: how a plan notices a signal, and how it stops.
 
-A signal handler in Python runs in the main thread, when that thread asks for pending signals. Plans
-and loops ask every few milliseconds (`poll`). If the handler raises, the exception stays set in the
-thread and `STOP` is set: each loop ends, each plan skips its remaining instructions but those that
-tidy up, and the call from Python raises. One word is enough: only the main thread has handlers.
+A signal handler in Python runs in the main thread, when that thread checks for pending signals.
+Plans and loops check every few milliseconds (`poll`). If the handler raises, the exception stays
+set in the thread and `STOP` is set: each loop ends, each plan skips its remaining instructions but
+those that tidy up, and the call from Python raises. One word is
+enough: only the main thread has handlers.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from gradtape.compiler.emit.writer import Routine, Typed
 from gradtape.config import SIGNAL_POLL_MILLISECONDS
 
 # Offsets of the words in memory: whether the main thread stops, the time in milliseconds at which
-# signals are next asked for, and the number of the main thread.
+# signals are next checked, and the number of the main thread.
 STOP, DUE, MAIN = 0, 8, 16
 # Two more words, of `timing`: the address of `run_timed_plan` while plans are timed, and that of
 # the log of runs; or 0.

@@ -71,7 +71,7 @@ def write_instructions(r: Routine, no_team: str, ran: Callable[[str], None] | No
             words |= {name: words[f"joint_{name}"] for name in _WHAT_RUNS}
             r.go_if_null(words["function"], "ran")
         r.go_if(r.either(r.equal(words["parallel"], 0), no_team), "serial")
-        # Looking first keeps the cache line shared while another thread has the team.
+        # Reading first keeps the cache line shared while another thread has the team.
         r.go_if(r.unequal(r.load_shared("%team", "i32"), 0), "serial")
         mine = r.replaced("%team", 0, 1, "acquire monotonic")
         r.branch(mine, "together", "serial")

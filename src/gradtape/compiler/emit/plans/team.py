@@ -4,14 +4,14 @@ A parallel instruction of a plan (`runner`) is shared by the team. Each worker h
 state, alone on its cache lines:
 
     idle -> posted -> claimed -> idle      the caller posts work, the worker claims it
-    posted -> idle                         the caller takes back work that nobody has claimed yet
+    posted -> idle                         the caller takes back work that is not claimed yet
     idle -> asleep                         the worker has spun long enough and waits in the kernel
     claimed -> awaited                     the caller has, too
     any -> leaving                         the team is retired
 
 Because unclaimed work is taken back, a worker which sleeps or is not scheduled never holds up a
 short instruction: the caller does that part itself. Every transition is one atomic operation on
-the word, and whoever replaces `asleep` or `awaited` wakes the sleeper, so no wake-up is lost.
+the word, and the thread that replaces `asleep` or `awaited` wakes the sleeper: no wake-up is lost.
 
 A worker spins before it sleeps because waking it through the kernel takes longer than most parallel
 instructions; it sleeps in the end because a spinning worker takes a processor from others.
@@ -30,7 +30,7 @@ from gradtape.compiler.emit.plans.runner import POINTERS, SHARED_WORDS, run_kern
 from gradtape.compiler.emit.writer import Routine, Typed, module
 
 # How a thread waits and which processor it runs on, as IR for each platform: the functions
-# `pause`, between two looks at a word; `wait_while`, to sleep while a word has a value; `wake`, to
+# `pause`, between two reads of a word; `wait_while`, to sleep while a word has a value; `wake`, to
 # end the sleep; `processor`, the number of the processor that the thread runs on (negative:
 # unknown); and `avoid`, to keep the thread away from a processor.
 # The number of the futex system call.
@@ -61,7 +61,7 @@ def _pause(machine: str) -> Routine:
 
 
 def _futex(number: int) -> list[Routine]:
-    """Sleep and wake by system calls. A wait may end early: callers look at the word again."""
+    """Sleep and wake by system calls. A wait may end early: callers read the word again."""
     wait = Routine("internal void @wait_while(ptr %word, i32 %value) noinline")
     wake = Routine("internal void @wake(ptr %word) noinline")
     for r, operation, value in ((wait, _WAIT, "%value"), (wake, _WAKE, "i32 1")):
@@ -111,7 +111,7 @@ def _any_processor() -> list[Routine]:
 
 
 def _nap(system: str) -> list[Routine]:
-    """Without futexes a sleeper looks at the word from time to time, and need not be woken."""
+    """Without futexes a sleeper reads the word from time to time, and need not be woken."""
     r = Routine("internal void @wait_while(ptr %word, i32 %value) noinline")
     if system == "win32":
         r.do("@Sleep", "i32 1")  # milliseconds
@@ -125,7 +125,7 @@ def _nap(system: str) -> list[Routine]:
 # fetch lines in pairs.
 LINE = 128
 READY = 1 * LINE  # workers that have arrived
-SPINS = READY + 8  # looks before a sleep
+SPINS = READY + 8  # reads before a sleep
 JOB = 2 * LINE  # the shared instruction: see `_JOB`
 SHARED = JOB + 48  # instructions shared so far
 TAKEN_BACK = JOB + 56  # parts taken back so far
@@ -176,25 +176,25 @@ def _spin_then_sleep(
     going: tuple[int, int],
     awake: str,
 ) -> None:
-    """Look at a state `spins` times, then replace the first of `going` by the second and sleep.
+    """Read a state `spins` times, then replace the first of `going` by the second and sleep.
 
     `leave` goes elsewhere for the values that end the waiting. The block `awake` follows a sleep,
     and a state that changed before the thread could sleep.
     """
     working, sleeping = going
     before = r.here
-    r.block("look")
+    r.block("read")
     left = r.phi("i64", (spins, before), ("%less", "again"))
     leave(_look(r, state))
     r.do("@pause")
     r.line(f"%less = sub i64 {left}, 1")
     r.go_if(r.compare("sle", "%less", 0), "doze")
     r.block("again")
-    r.go("look")
+    r.go("read")
     r.block("doze")
     swapped = _replaced(r, state, working, sleeping)
     r.branch(swapped, "sleep", awake)
-    # The kernel may end a wait for no reason, so the state is looked at again.
+    # The kernel may end a wait for no reason, so the state is read again.
     r.block("sleep")
     r.do("@wait_while", state, f"i32 {sleeping}")
     r.branch(r.equal(_look(r, state), sleeping), "sleep", awake)
@@ -298,7 +298,7 @@ def _worker() -> Routine:
 
 
 def _retire() -> Routine:
-    """Tell all workers to leave, once no plan has the team.
+    """Make all workers leave, once no plan has the team.
 
     The lock stays taken: a thread that still holds the address of this team runs serially.
     """
@@ -314,7 +314,7 @@ def _retire() -> Routine:
 
 
 def _spin() -> Routine:
-    """As many looks as a worker takes, to find out how long one lasts on this processor."""
+    """As many reads as a worker makes, to find out how long one lasts on this processor."""
     r = Routine("void @spin(ptr %word, i64 %count)")
     with r.loop("%count"):
         _look(r, "%word")

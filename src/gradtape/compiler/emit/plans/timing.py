@@ -1,4 +1,4 @@
-"""Timed plans, as IR: `run_plan` with a look at the processor's counter after each instruction.
+"""Timed plans, as IR: `run_plan` that reads the processor's counter after each instruction.
 
 While a word of memory has its address, `run_plan` hands over to `run_timed_plan`. It adds the
 cycles of each instruction to a word of that instruction, and counts runs in words before the first
@@ -17,7 +17,7 @@ from gradtape.compiler.emit.plans.runner import write_instructions
 from gradtape.compiler.emit.writer import Routine, Word, module
 from gradtape.config import TIMED_RUNS_PER_SERIAL_RUN
 
-# The log: how many rows it has room for, how many runs asked for one, then the rows.
+# The log: how many rows it has room for, how many runs would have written one, then the rows.
 LOG_HEADER, LOG_ROW = 2, 4
 
 # How the processor's counter is read; its rate is constant on all that are listed.
