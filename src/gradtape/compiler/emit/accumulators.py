@@ -8,6 +8,7 @@ values there are, their mean as a sum of two, and the sum of their squared dista
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partialmethod
 
 import numpy as np
 
@@ -221,21 +222,14 @@ class _Floats:
     def number(self, value: float) -> str:
         return self._b.constant(value, self._dtype).name
 
-    def plus(self, x: str, y: str) -> str:
-        return self._by("fadd", x, y)
-
-    def minus(self, x: str, y: str) -> str:
-        return self._by("fsub", x, y)
-
-    def times(self, x: str, y: str) -> str:
-        return self._by("fmul", x, y)
-
-    def over(self, x: str, y: str) -> str:
-        return self._by("fdiv", x, y)
-
     def _by(self, instruction: str, x: str, y: str) -> str:
         first, second = Vector(x, self._dtype), Vector(y, self._dtype)
         return self._b.arithmetic(instruction, "", first, second).name
+
+    plus = partialmethod(_by, "fadd")
+    minus = partialmethod(_by, "fsub")
+    times = partialmethod(_by, "fmul")
+    over = partialmethod(_by, "fdiv")
 
     def at_least_one(self, x: str) -> str:
         """A count, or 1 instead of 0."""

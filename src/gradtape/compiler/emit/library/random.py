@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from gradtape.compiler.emit.library.library_routine import LibraryRoutine
-from gradtape.compiler.emit.math.vectors import Body, VectorValue, convention
+from gradtape.compiler.emit.math.vectors import Body, convention
 from gradtape.compiler.emit.writer import Routine, every_lane
 from gradtape.compiler.objects import llvm
 from gradtape.config import RANDOM_BLOCKS_AT_ONCE
@@ -114,13 +114,8 @@ def _maker(kind: str, element: str, lanes: int) -> tuple[Maker, Sequence[str], i
         return lambda r, words: words, (), 1
     body = Body(element, lanes, _no_function)
     vector = body.type()
-    result: tuple[VectorValue, ...]
-    if kind == "exponential":
-        result = exact_draws.exponential(body, body.operand("x0"))
-    else:
-        result = exact_draws.normal_pair(body, body.operand("x0"), body.operand("x1"))
-    names = [f"x{k}" for k in range(len(result))]
-    symbol, snippets = body.function(kind, names, result, "noinline nounwind")
+    write = exact_draws.exponential if kind == "exponential" else exact_draws.normal_pair
+    symbol, snippets = body.function(kind, 1 if kind == "exponential" else 2, write)
 
     def exponential(r: Routine, words: Sequence[str]) -> Sequence[str]:
         uniform = _uniform(r, element, lanes, words[0])

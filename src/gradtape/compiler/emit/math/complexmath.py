@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from gradtape.caches import remembered
 from gradtape.compiler.emit.math import mathlibrary
-from gradtape.compiler.emit.math.vectormath import CALLED, accurate_function
+from gradtape.compiler.emit.math.vectormath import accurate_function
 from gradtape.compiler.emit.math.vectors import MASK, Body, VectorValue
 from gradtape.compiler.emit.writer import Routine, Typed
 from gradtape.compiler.objects import llvm
@@ -49,20 +49,14 @@ def _complex_function(
     formula = _FORMULAS.get(function)
     if formula is None or (preference == "scalar" and function not in _NEEDED):
         return _lane_by_lane(function, ty, lanes)
-    return _written(function.name, formula, 2 * function.arity, ty, lanes)
+    body = Body(ty, lanes, accurate_function)
+    return body.function(f"complex_{function.name}", 2 * function.arity, formula)
 
 
 @remembered(32)
 def quotient(ty: str, lanes: int) -> FoundFunction:
     """The function that divides two complex vectors, as `complex_function` gives it."""
-    return _written("quotient", _divide, 4, ty, lanes)
-
-
-def _written(name: str, formula: ComplexFormula, arity: int, ty: str, lanes: int) -> FoundFunction:
-    body = Body(ty, lanes, accurate_function)
-    names = ["a", "b", "c", "d"][:arity]
-    result = formula(body, *(body.operand(operand) for operand in names))
-    return body.function(f"complex_{name}", names, result, CALLED)
+    return Body(ty, lanes, accurate_function).function("complex_quotient", 4, _divide)
 
 
 def _lane_by_lane(function: MathFunction, ty: str, lanes: int) -> FoundFunction:

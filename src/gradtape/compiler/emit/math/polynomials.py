@@ -307,22 +307,10 @@ def ndtr(body: Body, x: VectorValue) -> VectorValue:
     return body.select(x > 0.0, 1.0 - tail, tail)
 
 
+_WRITERS = (cos, erfc, exp, exp2, expm1, log, log10, log1p, log2, ndtr, sin, tanh)
 POLYNOMIALS: dict[tuple[MathFunction, str], Callable[[Body, VectorValue], VectorValue]] = {
-    (function, ty): write
-    for function, write in (
-        (mathlib.COS, cos),
-        (mathlib.ERFC, erfc),
-        (mathlib.EXP, exp),
-        (mathlib.EXP2, exp2),
-        (mathlib.EXPM1, expm1),
-        (mathlib.LOG, log),
-        (mathlib.LOG10, log10),
-        (mathlib.LOG1P, log1p),
-        (mathlib.LOG2, log2),
-        (mathlib.NDTR, ndtr),
-        (mathlib.SIN, sin),
-        (mathlib.TANH, tanh),
-    )
+    (getattr(mathlib, write.__name__.upper()), ty): write
+    for write in _WRITERS
     for ty in ("float", "double")
 }
 # Two polynomials are too few for the precision of float64.

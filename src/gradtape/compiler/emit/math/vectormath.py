@@ -19,8 +19,6 @@ _TYPES = ("float", "double")
 # Where our polynomials are clearly faster than libmvec. Elsewhere the two are level, and a call
 # compiles in a fraction of the time of a polynomial.
 _OWN_FIRST = frozenset(((TANH, "float"), (TANH, "double"), (EXPM1, "double")))
-# Compiled once, like a library function: inlined fifty times, one takes LLVM half a second.
-CALLED = "noinline nounwind"
 
 
 def function(wanted: MathFunction, ty: str, lanes: int) -> FoundFunction:
@@ -45,10 +43,8 @@ def joint_function(wanted: Composition, ty: str, lanes: int) -> FoundFunction:
         raise NotLowered(f"{wanted.name} on {ty}")
     assert wanted.beside is not None
     assert wanted.write_both is not None
-    body = Body(ty, lanes, accurate_function)
-    names = [f"x{k}" for k in range(wanted.arity)]
-    results = wanted.write_both(body, *(body.operand(operand) for operand in names))
-    return body.function(f"{wanted.beside.name}_and_{wanted.name}", names, results, CALLED)
+    name = f"{wanted.beside.name}_and_{wanted.name}"
+    return Body(ty, lanes, accurate_function).function(name, wanted.arity, wanted.write_both)
 
 
 @remembered(512)
@@ -70,7 +66,4 @@ def _function(
         if found is not None:
             return found
         write = own
-    body = Body(ty, lanes, accurate_function)
-    names = [f"x{k}" for k in range(wanted.arity)]
-    result = write(body, *(body.operand(operand) for operand in names))
-    return body.function(wanted.name, names, (result,), CALLED)
+    return Body(ty, lanes, accurate_function).function(wanted.name, wanted.arity, write)

@@ -178,10 +178,6 @@ class Body:
         """The constant for this body's type of float."""
         return single if self.ty == "float" else double
 
-    def operand(self, name: str) -> VectorValue:
-        """A parameter of the function."""
-        return VectorValue(self, Typed("%" + name, self.type()), FLOAT)
-
     def emit(self, text: str, kind: str = FLOAT) -> VectorValue:
         """Append an instruction and name its result."""
         return VectorValue(self, self.r.let(text, self.type(kind)), kind)
@@ -291,18 +287,25 @@ class Body:
         return self.unless(mask, (fast,), found, *operands)[0]
 
     def function(
-        self, name: str, operands: Sequence[str], result: Sequence[VectorValue], attributes: str
+        self, name: str, arity: int, write: Callable[..., VectorValue | VectorValues]
     ) -> FoundFunction:
-        """The symbol of the function, and all snippets that define it and what it needs."""
+        """The symbol of a function of so many operands, and all snippets that it needs.
+
+        It is compiled once, like a library function: inlined fifty times, one takes LLVM half a
+        second.
+        """
         r, host = self.r, llvm.host()
+        operands = [VectorValue(self, Typed(f"%x{k}", self.type()), FLOAT) for k in range(arity)]
+        given = write(self, *operands)
+        result = (given,) if isinstance(given, VectorValue) else given
         is_short = len(r.lines) <= LONGEST_REGISTER_KEEPING_FUNCTION and not self._calls_others
         keeps = host.machine == "x86_64" and host.bits == 512 and is_short
         symbol = f"{KEEPING if keeps else 'gradtape_'}{name}_{self.ty}{self.lanes}"
         found = r.together(*(each.name for each in result))
         r.give(found)
-        listed = ", ".join(f"{self.type()} %{name}" for name in operands)
+        listed = ", ".join(f"{self.type()} {operand.name}" for operand in operands)
         # What a function that keeps registers has on the stack are those, which LLVM never aligns.
         aligned = "" if keeps else llvm.aligned_stack(self.lanes * self.width // 8)
         head = f"internal {convention(symbol)}{found.kind} @{symbol}({listed})"
-        r.head = f"{head} {attributes} {aligned}"
+        r.head = f"{head} noinline nounwind {aligned}"
         return symbol, (*r.definitions, r.text())

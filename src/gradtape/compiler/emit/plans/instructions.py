@@ -109,19 +109,6 @@ def _address(function: int | NativeFunction) -> int:
 class Instructions:
     """Instructions as `run_plan` reads them. The object must live while they may run."""
 
-    __slots__ = (
-        "__weakref__",
-        "_arguments",
-        "_chains",
-        "_code",
-        "_parts",
-        "_times",
-        "_words",
-        "address",
-        "count",
-        "parallel",
-    )
-
     def __init__(self, instructions: Sequence[Instruction]) -> None:
         self.count = len(instructions)
         self._code = [each.code for each in instructions if each.code is not None]
