@@ -1,8 +1,8 @@
 """The thread team: workers parked in native code, shared by every plan of the process.
 
 Workers are daemon threads that call `worker` once, without the GIL, and stay there. After their
-last work they spin for `IDLE_SECONDS`, so that a plan with many short parallel instructions finds
-them awake, and then wait in the kernel (a futex on Linux), so that an idle process takes no
+last work they spin for `WORKER_SPIN_SECONDS`, so that a plan with many short parallel instructions
+finds them awake, and then wait in the kernel (a futex on Linux), so that an idle process takes no
 processor time. Nothing is started before the first parallel plan.
 
 A fork copies only the forking thread, so a child has no workers: it forgets the parent's team and

@@ -1,10 +1,10 @@
 """Timed plans, as IR: `run_plan` that reads the processor's counter after each instruction.
 
-While a word of memory has its address, `run_plan` hands over to `run_timed_plan`. It adds the
+While a word of memory has its address, `run_plan` calls `run_timed_plan`. It adds the
 cycles of each instruction to a word of that instruction, and counts runs in words before the first
 one; so a run of an hour takes as much memory as one of a second. Additions are atomic: threads may
-run one plan at once. Of the runs of a plan with parallel instructions, one in `SERIAL_EVERY` takes
-no workers and is added apart: the difference is what threads bring.
+run one plan at once. Of the runs of a plan with parallel instructions, one in
+`TIMED_RUNS_PER_SERIAL_RUN` takes no workers and is added apart: the difference is the gain.
 
 The first runs are also written into a log, if there is one: a row of plan, begin, end and thread.
 """
