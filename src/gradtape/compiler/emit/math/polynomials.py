@@ -20,9 +20,9 @@ from gradtape.ir.math_function import MathFunction
 from gradtape.ops.families import math_functions as mathlib
 
 # Coefficients from the lowest power, and constants as sums of numbers, the largest first, by type:
-# - exp(r) = 1 + r + r² exp(r) for |r| <= ln(2)/2: 2^-26 and 2^-55
-# - log(1 + f) = f - f²/2 + f³ log(f) for 3/4 <= 1 + f <= 3/2: 2^-27 and 2^-56
-# - sin(r) = r + r³ sin(r²) for |r| <= π/2: 2^-27 and 2^-61
+# - exp(r) = 1 + r + r² exp_rest(r) for |r| <= ln(2)/2: 2^-26 and 2^-55
+# - log(1 + f) = f - f²/2 + f³ log_rest(f) for 3/4 <= 1 + f <= 3/2: 2^-27 and 2^-56
+# - sin(r) = r + r³ sin_rest(r²) for |r| <= π/2: 2^-27 and 2^-61
 # - erf(x) = x + x erf_small(x²) for |x| <= 1, log(erfc(x)) = erf_large(x) for 1 <= x <= 4: 2^-29
 # - exp(x²) erfc(x) (x + 4) = scaled_erfc(t) for t = (x - 4) / (x + 4), up to where erfc is 0:
 #   2^-28 and 2^-59
@@ -78,7 +78,7 @@ def _reduced_exp(body: Body, x: VectorValue) -> tuple[VectorValue, VectorValue]:
 
 
 def _small_expm1(body: Body, r: VectorValue) -> VectorValue:
-    return body.fma(r * r, body.polynomial(r, _TABLE["exp"][body.ty]), r)
+    return body.fma(r * r, body.polynomial(r, _TABLE["exp_rest"][body.ty]), r)
 
 
 def exp(body: Body, x: VectorValue) -> VectorValue:
@@ -121,7 +121,7 @@ def _integers_to_floats(body: Body, n: VectorValue) -> VectorValue:
 
 def _log1p_tail(body: Body, f: VectorValue) -> VectorValue:
     """log(1 + f) - f."""
-    return f * f * body.fma(f, body.polynomial(f, _TABLE["log"][body.ty]), -0.5)
+    return f * f * body.fma(f, body.polynomial(f, _TABLE["log_rest"][body.ty]), -0.5)
 
 
 def _logarithm(
@@ -195,7 +195,7 @@ def log1p(body: Body, x: VectorValue) -> VectorValue:
 def _small_sine(body: Body, r: VectorValue) -> VectorValue:
     """Sine for |r| <= π/2."""
     square = r * r
-    return body.fma(r * square, body.polynomial(square, _TABLE["sin"][body.ty]), r)
+    return body.fma(r * square, body.polynomial(square, _TABLE["sin_rest"][body.ty]), r)
 
 
 def _less_multiple_of_pi(body: Body, x: VectorValue, multiple: VectorValue) -> VectorValue:
