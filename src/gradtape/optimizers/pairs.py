@@ -71,8 +71,8 @@ def connected(
     if fresh:
         warned.update(variable.number for variable in fresh)
         warn(
-            f"apply: no gradient for {_names(fresh)}, which stay as they are. Leave them out of "
-            "the list, or compute the loss from them."
+            f"apply: no gradient for {_names(fresh)}: {'it was' if len(fresh) == 1 else 'they were'} "
+            "left unchanged. Compute the loss from all variables, or leave these out of the list."
         )
     return [
         (_fitting(gradient, variable), variable)

@@ -116,7 +116,7 @@ def test_not_paid_for_yet(monkeypatch):
     gt.set_recorder("python")
     gt.set_recorder("auto")
     monkeypatch.setattr(switch._Process, "failure", None)
-    assert "too little was recorded" in recorder_line()
+    assert "compiled after more ops" in recorder_line()
     monkeypatch.setattr(switch._Process, "failure", "it could not be compiled: no such target")
     assert "no such target" in recorder_line()
 

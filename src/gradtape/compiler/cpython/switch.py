@@ -80,7 +80,7 @@ def why_python() -> str | None:
     reason = _Process.failure or unsupported()
     if reason is None and native_recorder.offsets() is None:
         reason = LAYOUT_DIFFERS
-    return reason or "too little was recorded so far to pay for compiling it"
+    return reason or "the native recorder is compiled after more ops"
 
 
 def _fail(error: BaseException) -> None:

@@ -120,5 +120,13 @@ def run(chosen: argparse.Namespace) -> int:
     show(chosen.json, data, "gradtape doctor", ("what", "state", "found"), found)
     slower, wrong = (sum(each.state == state for each in found) for state in ("slower", "wrong"))
     if not chosen.json:
-        print(f"\n{wrong} wrong, {slower} slower than they could be.")
+        print(f"\n{_sentence(wrong, slower)}")
     return int(wrong > 0)
+
+
+def _sentence(wrong: int, slower: int) -> str:
+    if not wrong and not slower:
+        return "All checks passed."
+    parts = [f"{wrong} wrong"] if wrong else []
+    parts += [f"{slower} slower than possible: see the column `found`"] if slower else []
+    return ", ".join(parts) + "."
