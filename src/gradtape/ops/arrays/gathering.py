@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradtape.config import DENSE_GATHERS
+from gradtape.dtypes import Array
 from gradtape.errors import ShapeError
 from gradtape.ir import Node, Op, Rows, Rule, Shape, Spec, apply, constant, spec
 from gradtape.ops.arrays.movement import reshape_node
@@ -114,7 +115,7 @@ def _same_shape(name: str, x: Spec, values: Spec, expected: Shape) -> Spec:
     return x
 
 
-def add_rows(result: np.ndarray, rows: np.ndarray, values: np.ndarray) -> np.ndarray:
+def add_rows(result: Array, rows: Array, values: Array) -> Array:
     """Add `values[i]` to `result[rows[i]]`, in place, where rows may repeat."""
     width = math.prod(result.shape[1:])
     flat = rows.reshape(-1)
@@ -126,9 +127,7 @@ def add_rows(result: np.ndarray, rows: np.ndarray, values: np.ndarray) -> np.nda
     return result
 
 
-def _scatter_add_numpy(
-    x: np.ndarray, indices: np.ndarray, values: np.ndarray, axis: int
-) -> np.ndarray:
+def _scatter_add_numpy(x: Array, indices: Array, values: Array, axis: int) -> Array:
     indices, values = np.asarray(indices), np.asarray(values)
     if axis == 0:
         return add_rows(np.array(x, order="C"), indices, values)
@@ -217,7 +216,7 @@ SCATTER_ADD = define(
 )
 
 
-def _last_writer_numpy(indices: np.ndarray, length: int) -> np.ndarray:
+def _last_writer_numpy(indices: Array, length: int) -> Array:
     flat = np.reshape(indices, -1)
     order = np.arange(flat.size)
     last = np.zeros(length, np.int64)
@@ -255,9 +254,7 @@ def _winners(x: Node, indices: Node, values: Node, axis: int) -> Node:
     return broadcast_to(lines, values.shape)
 
 
-def _scatter_set_numpy(
-    x: np.ndarray, indices: np.ndarray, values: np.ndarray, axis: int
-) -> np.ndarray:
+def _scatter_set_numpy(x: Array, indices: Array, values: Array, axis: int) -> Array:
     result = np.array(x)
     result[(slice(None),) * axis + (indices,)] = values
     return result
@@ -300,9 +297,7 @@ def _along_spec(x: Spec, indices: Spec, axis: int) -> Spec:
     return spec(indices.shape, x.dtype)
 
 
-def _add_along_numpy(
-    x: np.ndarray, indices: np.ndarray, values: np.ndarray, axis: int
-) -> np.ndarray:
+def _add_along_numpy(x: Array, indices: Array, values: Array, axis: int) -> Array:
     result = np.array(x, order="C")
     length, inner = result.shape[axis], math.prod(result.shape[axis + 1 :])
     wrapped = np.where(indices < 0, indices + length, indices)
@@ -352,6 +347,6 @@ ADD_ALONG_AXIS: Op = define(
 
 
 @kind_of_operand
-def gather_host(x: TensorLike, positions: np.ndarray, axis: int) -> Tensor:
+def gather_host(x: TensorLike, positions: Array, axis: int) -> Tensor:
     """Gather at positions in a host array, which the caller guarantees to be in range."""
     return record(GATHER, (x, positions), (axis,))

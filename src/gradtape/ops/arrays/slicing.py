@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradtape.config import MOST_FIXED_STARTS, REMEMBERED_SLICES
-from gradtape.dtypes import DType
+from gradtape.dtypes import Array, DType
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.ir import REGISTRY, Node, Rule, Shape, Spec, View, apply, constant, spec
 from gradtape.ops.families import (
@@ -68,7 +68,7 @@ class _Loops:
     count = 0
 
 
-def part(starts: Starts, lengths: Ints, steps: Ints, moving: tuple[Any, ...]) -> tuple[slice, ...]:
+def _key(moving: tuple[Any, ...], starts: Starts, lengths: Ints, steps: Ints) -> tuple[slice, ...]:
     """The part as a NumPy key; `moving` holds the starts that are operands."""
     given = iter(moving)
     found = []
@@ -79,32 +79,19 @@ def part(starts: Starts, lengths: Ints, steps: Ints, moving: tuple[Any, ...]) ->
     return tuple(found)
 
 
-def _slice_numpy(
-    x: np.ndarray, *moving: np.ndarray, starts: Starts, lengths: Ints, steps: Ints, shape: Shape
-) -> np.ndarray:
-    return np.asarray(x)[part(starts, lengths, steps, moving)].reshape(shape)
+def _slice_numpy(x: Array, *moving: Array, shape: Shape, **part: Any) -> Array:
+    return np.asarray(x)[_key(moving, **part)].reshape(shape)
 
 
-def _unslice_numpy(
-    g: np.ndarray, *moving: np.ndarray, starts: Starts, lengths: Ints, steps: Ints, shape: Shape
-) -> np.ndarray:
+def _unslice_numpy(g: Array, *moving: Array, shape: Shape, **part: Any) -> Array:
     result = np.zeros(shape, g.dtype)
-    result[part(starts, lengths, steps, moving)] = np.reshape(g, lengths)
+    result[_key(moving, **part)] = np.reshape(g, part["lengths"])
     return result
 
 
-def _set_numpy(
-    x: np.ndarray,
-    value: np.ndarray,
-    *moving: np.ndarray,
-    starts: Starts,
-    lengths: Ints,
-    steps: Ints,
-    shape: Shape,
-) -> Any:
+def _set_numpy(x: Array, value: Array, *moving: Array, shape: Shape, **part: Any) -> Array:
     result = np.array(x)
-    chosen = np.broadcast_to(value, shape).reshape(lengths)
-    result[part(starts, lengths, steps, moving)] = chosen
+    result[_key(moving, **part)] = np.broadcast_to(value, shape).reshape(part["lengths"])
     return result
 
 

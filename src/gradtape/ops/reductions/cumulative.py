@@ -224,7 +224,8 @@ def product_of_others(x: Node, axis: int) -> Node:
     return before * after
 
 
-def _cumulative(op: Op, x: Any, axis: Any, dtype: Any, initial: Any) -> Any:
+def _cumulative(op: Op, start: int, x: Any, axis: Any, dtype: Any, include_initial: object) -> Any:
+    initial = as_flag(f"{op.name}: include_initial", include_initial)
     dtype = None if dtype is None else as_dtype(dtype)
     x = in_dtype(record_operand(x), dtype)
     if x.ndim == 0:
@@ -236,7 +237,7 @@ def _cumulative(op: Op, x: Any, axis: Any, dtype: Any, initial: Any) -> Any:
         )
     position = normalize_axis(op.name, 0 if axis is None else axis, x.ndim)
     result = in_dtype(record(op, (x,), (position, False)), dtype)
-    return result if initial is None else resize_axis(result, position, 1, 0, initial)
+    return resize_axis(result, position, 1, 0, start) if initial else result
 
 
 @kind_of_operand
@@ -258,13 +259,7 @@ def cumulative_sum(
     """
     if more or unknown:
         raise unexpected_arguments(more, unknown)
-    return _cumulative(
-        CUMULATIVE_SUM,
-        x,
-        axis,
-        dtype,
-        0 if as_flag("cumulative_sum: include_initial", include_initial) else None,
-    )
+    return _cumulative(CUMULATIVE_SUM, 0, x, axis, dtype, include_initial)
 
 
 @kind_of_operand
@@ -286,10 +281,4 @@ def cumulative_prod(
     """
     if more or unknown:
         raise unexpected_arguments(more, unknown)
-    return _cumulative(
-        CUMULATIVE_PROD,
-        x,
-        axis,
-        dtype,
-        1 if as_flag("cumulative_prod: include_initial", include_initial) else None,
-    )
+    return _cumulative(CUMULATIVE_PROD, 1, x, axis, dtype, include_initial)
