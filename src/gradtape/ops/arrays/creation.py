@@ -95,9 +95,7 @@ LINSPACE = define(
     "creation",
     params=("start", "stop", "num", "endpoint", "dtype"),
     spec=lambda start, stop, num, endpoint, dtype: spec((num,), dtype),
-    numpy=lambda start, stop, num, endpoint, dtype: np.linspace(
-        start, stop, num, endpoint=endpoint, dtype=dtype
-    ),
+    numpy=np.linspace,
     composition=large_constants.linspace,
     samples=lambda: [
         Sample((), {"start": 0.0, "stop": 1.0, "num": n, "endpoint": end, "dtype": _FLOAT})

@@ -191,7 +191,10 @@ def _expanded(items: list[Any], full: Shape) -> list[Any]:
         elif item is not None and item is not Ellipsis:
             used += 1
     if used > len(full):
-        _too_many(used, full)
+        raise IndexRangeError(
+            f"{NAME}: the key names {used} axes and the tensor of shape {full} has {len(full)}. "
+            "Leave some out."
+        )
     missing: list[Any] = [WHOLE] * (len(full) - used)
     places = [place for place, item in enumerate(items) if item is Ellipsis]
     if len(places) > 1:
@@ -201,13 +204,6 @@ def _expanded(items: list[Any], full: Shape) -> list[Any]:
     # The ellipsis stays even if it stands for no axis: it still separates index arrays.
     at = places[0]
     return [*items[:at], *(missing or [Ellipsis]), *items[at + 1 :]]
-
-
-def _too_many(used: int, full: Shape) -> None:
-    raise IndexRangeError(
-        f"{NAME}: the key names {used} axes and the tensor of shape {full} has {len(full)}. "
-        "Leave some out."
-    )
 
 
 def _bounds(item: slice, length: int) -> tuple[int, int, int]:

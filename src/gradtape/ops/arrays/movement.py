@@ -139,17 +139,13 @@ def broadcast_arrays(*arrays: TensorLike) -> list[Tensor]:
     return [broadcast_to(array, shape) for array in given]
 
 
-def _inverse(axes: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(sorted(range(len(axes)), key=axes.__getitem__))
-
-
 PERMUTE_DIMS = define(
     "permute_dims",
     "movement",
     params=("axes",),
     spec=lambda x, axes: spec(tuple(x.shape[axis] for axis in axes), x.dtype),
     numpy=np.transpose,
-    transpose=lambda g, x, axes: permute(g, _inverse(axes)),
+    transpose=lambda g, x, axes: permute(g, tuple(np.argsort(axes).tolist())),
     batch=lambda inputs, batched, y, axes: apply(
         y.op, inputs, ((0, *(axis + 1 for axis in axes)),)
     ),

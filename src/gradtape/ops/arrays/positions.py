@@ -42,8 +42,7 @@ def wrap(indices: np.ndarray, name: str, axis: int, length: int) -> np.ndarray:
 
 def _check_natively(y: Node) -> NativeCall:
     (indices,) = y.inputs
-    code = f"{indices.dtype.kind}{indices.dtype.itemsize}"
-    return NativeCall("check_positions", (code,), (y.params[2],), y.size, y.size)
+    return NativeCall("check_positions", (indices.dtype.str[1:],), (y.params[2],), y.size, y.size)
 
 
 CHECKED = define(

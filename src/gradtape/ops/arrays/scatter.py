@@ -89,9 +89,8 @@ def _argmax_natively(y: Node) -> NativeCall | None:
     if x.dtype.kind == "c":
         return None
     width, count = math.prod(x.shape[1:]), indices.size
-    code = f"{x.dtype.kind}{x.dtype.itemsize}"
-    words = (width, count, x.shape[0])
-    return NativeCall("scatter_winners", (code,), words, width, x.size + 3 * values.size)
+    words, work = (width, count, x.shape[0]), x.size + 3 * values.size
+    return NativeCall("scatter_winners", (x.dtype.str[1:],), words, width, work)
 
 
 SCATTER_ARGMAX = define(

@@ -26,10 +26,6 @@ _INDEX = np.dtype(np.int64)
 _WHY = "it is a part of the composition of sort"
 
 
-def _code(node: Node) -> str:
-    return f"{node.dtype.kind}{node.dtype.itemsize}"
-
-
 def _split_spec(x: Spec, bounds: Spec) -> tuple[Spec, Spec]:
     return x, spec((2 * bounds.size - 1,), _INDEX)
 
@@ -51,7 +47,7 @@ def _split_numpy(x: np.ndarray, bounds: np.ndarray) -> tuple[np.ndarray, np.ndar
 def _split_natively(y: Node) -> NativeCall:
     x, bounds = y.inputs
     pieces = bounds.size - 1
-    return NativeCall("split_each", (_code(x),), (), pieces, 2 * x.size, _SCRATCH)
+    return NativeCall("split_each", (x.dtype.str[1:],), (), pieces, 2 * x.size, _SCRATCH)
 
 
 def _bits() -> list[Sample]:
@@ -81,7 +77,9 @@ def _sort_numpy(x: np.ndarray, bounds: np.ndarray) -> np.ndarray:
 def _sort_natively(y: Node) -> NativeCall:
     x, bounds = y.inputs
     work = x.size * x.size.bit_length()
-    return NativeCall("sort_each", (_code(x),), (), bounds.size - 1, work, shared=x.spec.nbytes)
+    return NativeCall(
+        "sort_each", (x.dtype.str[1:],), (), bounds.size - 1, work, shared=x.spec.nbytes
+    )
 
 
 SORT_PIECES = define(

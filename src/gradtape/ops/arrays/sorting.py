@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradtape.config import PARALLEL_SORT
-from gradtape.dtypes import DType
 from gradtape.errors import ShapeError
 from gradtape.ir import Node, Rule, Spec, apply, spec
 from gradtape.ops.arrays.creation import zeros_like
@@ -58,10 +57,6 @@ def _argsort_samples() -> list[Sample]:
     ]
 
 
-def _code(dtype: DType) -> str:
-    return f"{dtype.kind}{dtype.itemsize}"
-
-
 def _rows_natively(routine: str, key_size: int, arrays: int) -> Rule:
     """A rule for a routine that works on rows, with so many rows of keys as scratch memory."""
 
@@ -71,7 +66,7 @@ def _rows_natively(routine: str, key_size: int, arrays: int) -> Rule:
         if x.dtype.kind == "c" or axis != x.ndim - 1:
             return None
         length = x.shape[-1]
-        options = (_code(x.dtype), "descending" if descending else "ascending")
+        options = (x.dtype.str[1:], "descending" if descending else "ascending")
         size = max(x.dtype.itemsize, key_size)
         work = x.size * max(4, length.bit_length())
         scratch = arrays * size * length
@@ -86,7 +81,7 @@ def _on_last_axis(x: Node, axis: int, **params: Any) -> Node | None:
         return None
     op = ARGSORT if "stable" in params else SORT
     order = (*(at for at in range(x.ndim) if at != axis), axis)
-    back = tuple(int(at) for at in np.argsort(order))
+    back = tuple(np.argsort(order).tolist())
     found = apply(op, (permute(x, order),), (x.ndim - 1, *params.values()))
     return permute(found, back)
 
@@ -218,7 +213,7 @@ def _search_natively(y: Node) -> NativeCall | None:
         return None
     length = x1.size
     work = y.size * max(4, 4 * length.bit_length())
-    return NativeCall("search_rows", (_code(x1.dtype), y.params[0]), (length,), y.size, work)
+    return NativeCall("search_rows", (x1.dtype.str[1:], y.params[0]), (length,), y.size, work)
 
 
 SEARCHSORTED = define(

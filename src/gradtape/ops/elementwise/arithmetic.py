@@ -155,8 +155,7 @@ def _power_natively(y: Node) -> NativeCall | None:
     x, exponent = y.inputs
     if x.dtype.kind not in "iu" or x.shape != exponent.shape:
         return None
-    code = f"{x.dtype.kind}{x.dtype.itemsize}"
-    return NativeCall("integer_powers", (code,), (), y.size, 8 * y.size)
+    return NativeCall("integer_powers", (x.dtype.str[1:],), (), y.size, 8 * y.size)
 
 
 power = elementwise(

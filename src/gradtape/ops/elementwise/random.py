@@ -137,8 +137,7 @@ def _natively(kind: str) -> Rule:
         (position,) = y.inputs
         rows = position.size // 4
         count = y.size // rows
-        code = f"{y.dtype.kind}{y.dtype.itemsize}"
-        options = (kind, code, "one" if rows == 1 else "many")
+        options = (kind, y.dtype.str[1:], "one" if rows == 1 else "many")
         total = blocks(count) if rows == 1 else rows
         return NativeCall("draw_numbers", options, (count,), total, 8 * y.size, _SCRATCH)
 
