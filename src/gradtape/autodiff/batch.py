@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from gradtape.errors import NoValueError
 from gradtape.ir import PICK, Node, Undefined, pick, topological
@@ -14,12 +14,6 @@ from gradtape.records import dataclass
 
 # How a batch rule written in Python is called: (node, arguments, which are batched) -> outputs.
 PythonRule = Callable[[Node, tuple[Node, ...], tuple[bool, ...]], Sequence[Node]]
-
-
-class _Named(Protocol):
-    """A function with a batch rule of its own."""
-
-    name: str
 
 
 @dataclass(frozen=True)
@@ -130,7 +124,7 @@ class Batching:
                 self.custom.append((found, found))
 
     def _refuse_if_read(
-        self, call: _Named, reader: str, results: Sequence[Node], arguments: Sequence[Node]
+        self, call: Any, reader: str, results: Sequence[Node], arguments: Sequence[Node]
     ) -> None:
         ends = set(arguments)
         if any(node in self._given - ends for node in topological(results, stop=ends)):

@@ -15,7 +15,7 @@ Cotangents: arrays or row-sparse ones, with masks of where they are not zero.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Any, Protocol, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 from gradtape.errors import UndefinedRuleError
 from gradtape.ir import OPERATORS, Rows, Undefined, dependents, substitute, topological
@@ -26,18 +26,11 @@ from gradtape.ops.custom.custom import CUSTOM
 from gradtape.ops.elementwise.arithmetic import IDENTITY, WHERE, branch_mask
 from gradtape.ops.families.shapes import broadcast_to, reduce_to
 
+if TYPE_CHECKING:
+    from gradtape.autodiff.python_rules import PythonRules
+
 # The tangent of a node; of one with several outputs, one or None for each.
 _Pushed: TypeAlias = Node | tuple[Node | None, ...]
-
-
-class CustomRules(Protocol):
-    """The derivatives of custom nodes: those written in Python, and those of checkpoints."""
-
-    def pull(self, node: Node, cotangents: tuple[Node, ...], /) -> Sequence[Slope | None]:
-        """Cotangents of the inputs."""
-
-    def push(self, node: Node, tangents: Sequence[Node | None], /) -> Sequence[Node | None]:
-        """Tangents of the outputs."""
 
 
 def reverse(
@@ -45,7 +38,7 @@ def reverse(
     cotangents: Sequence[Node | None],
     sources: Sequence[Node],
     blocked: Collection[Node] = (),
-    rules: CustomRules | None = None,
+    rules: PythonRules | None = None,
 ) -> list[Node | Rows | None]:
     """The cotangent of each source, or None where no path leads to it.
 
@@ -81,7 +74,7 @@ def dense_vjp(
     cotangent: Node,
     source: Node,
     blocked: Collection[Node] = (),
-    rules: CustomRules | None = None,
+    rules: PythonRules | None = None,
 ) -> Node | None:
     """The cotangent of one source as one node."""
     return dense(reverse([target], [cotangent], [source], blocked, rules)[0])
@@ -93,7 +86,7 @@ def ones_like(node: Node) -> Node:
 
 
 def _shares(
-    node: Node, cotangent: Cotangent, active: set[Node], rules: CustomRules | None
+    node: Node, cotangent: Cotangent, active: set[Node], rules: PythonRules | None
 ) -> Iterator[tuple[Node, Cotangent]]:
     """The operands of a node that can have a cotangent, which integers and booleans have not."""
     wanted = [
@@ -118,7 +111,7 @@ def _shares(
 
 
 def _pulled(
-    node: Node, wanted: Sequence[int], cotangent: Cotangent, rules: CustomRules | None = None
+    node: Node, wanted: Sequence[int], cotangent: Cotangent, rules: PythonRules | None = None
 ) -> Sequence[Slope | None]:
     """What a node's rule makes of its cotangent, for each of the wanted operands."""
     op = node.op
@@ -177,7 +170,7 @@ def forward(
     sources: Sequence[Node],
     tangents: Sequence[Node | None],
     blocked: Collection[Node] = (),
-    rules: CustomRules | None = None,
+    rules: PythonRules | None = None,
 ) -> list[Node | None]:
     """The tangent of each target, or None where it does not depend on any source.
 
@@ -222,7 +215,7 @@ def _single(tangent: _Pushed | None) -> Node | None:
 
 
 def _pushed(
-    node: Node, tangents: Sequence[_Pushed | None], rules: CustomRules | None = None
+    node: Node, tangents: Sequence[_Pushed | None], rules: PythonRules | None = None
 ) -> _Pushed | None:
     """The tangent of a node from those of its inputs; only PICK has an input with several."""
     several = type(node.spec) is tuple
@@ -270,7 +263,7 @@ def _tangents_of_ties(
     poles: Callable[..., Any],
     tangent: Node,
     blocked: Collection[Node],
-    rules: CustomRules | None,
+    rules: PythonRules | None,
 ) -> list[Node | None]:
     """What the pairs of equal values of a spectrum add to the tangents of the targets."""
     vectors = [

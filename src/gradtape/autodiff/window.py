@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from gradtape.autodiff.modes import CustomRules, forward, reverse
+from gradtape.autodiff.modes import forward, reverse
 from gradtape.autodiff.python_rules import PythonRules, Replaced, Structural, replaced
 from gradtape.compiler.counts import COUNTS
 from gradtape.ir import Fact, Op, Rows, dependents, of_structure, topological
@@ -44,7 +44,7 @@ class Request:
     mode: str = "auto"
     blocked: Collection[Node] = ()
     # The derivatives of custom nodes.
-    rules: CustomRules | None = None
+    rules: PythonRules | None = None
 
 
 class _Deriving(threading.local):
@@ -80,25 +80,17 @@ class Isolated:
             return replaced(self.recording, nodes, dict(self.back))
 
 
+@dataclass(frozen=True)
 class Window:
     """The part of a recording that a tape differentiates."""
 
-    __slots__ = ("isolated_by", "outside", "recording", "watched")
-
-    def __init__(
-        self,
-        recording: Recording,
-        outside: frozenset[Node],
-        watched: tuple[Node, ...] | None,
-        isolated_by: Isolated | None = None,
-    ) -> None:
-        self.recording = recording
-        # What the derivatives found in this window are restored by, if it is that of a derivative.
-        self.isolated_by = isolated_by
-        # The nodes that the tape did not record: constants.
-        self.outside = outside
-        # The sources that the tape watches; None: every source counts.
-        self.watched = watched
+    recording: Recording
+    # The nodes that the tape did not record: constants.
+    outside: frozenset[Node]
+    # The sources that the tape watches; None: every source counts.
+    watched: tuple[Node, ...] | None
+    # What the derivatives found in this window are restored by, if it is that of a derivative.
+    isolated_by: Isolated | None = None
 
     def connected(self, source: Node, targets: tuple[Node, ...]) -> bool:
         """Whether a source counts: it is watched, or depends on a watched source."""

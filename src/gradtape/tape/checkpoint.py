@@ -12,7 +12,7 @@ from gradtape.ops.custom.custom import NAMED
 from gradtape.pytree import Tree, flatten, unflatten
 from gradtape.records import dataclass
 from gradtape.runtime.kept_for_backward import is_expensive
-from gradtape.tape.custom_derivatives import not_callable, with_rule
+from gradtape.tape.custom_derivatives import with_rule
 from gradtape.tensor.tensor import Tensor, asarray
 from gradtape.trace import record, state
 
@@ -102,7 +102,7 @@ def checkpoint(
     if f is None:
         return functools.partial(checkpoint, policy=chosen)
     if not callable(f):
-        raise not_callable("checkpoint", f)
+        raise TypeError(f"checkpoint: {f!r} is not callable. Decorate a function or a method.")
 
     @functools.wraps(f)
     def recomputed(*args: object, **kwargs: object) -> object:

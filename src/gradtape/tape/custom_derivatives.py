@@ -173,11 +173,6 @@ def is_operand(leaf: object) -> bool:
     return isinstance(leaf, (Tensor, Variable, float)) or hasattr(leaf, "__array__")
 
 
-def not_callable(name: str, f: object) -> TypeError:
-    """The error for a decorator that was applied to something that cannot be called."""
-    return TypeError(f"{name}: {f!r} is not callable. Decorate a function or a method.")
-
-
 def check_count(what: str, expected: int, got: Sequence[object]) -> None:
     """Raise a ValueError unless a rule gave one derivative for each argument or output."""
     if len(got) != expected:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeGuard
 
 from gradtape.autodiff.window import derive_reverse
 from gradtape.compiler.passes import optimize
@@ -18,6 +17,7 @@ from gradtape.pytree import flatten, map_leaves
 from gradtape.records import dataclass
 from gradtape.runtime.flush import compute_pending, flush
 from gradtape.runtime.kept_for_backward import is_expensive
+from gradtape.tape.custom_derivatives import is_operand
 from gradtape.tape.gradient_tape import GradientTape
 from gradtape.tape.recording_scope import direction
 from gradtape.tensor import Tensor, Variable, asarray
@@ -139,11 +139,17 @@ def _run(
 ) -> SavedValues:
     with GradientTape(persistent=True) as tape:
         sources = map_leaves(_source, (args, kwargs))
-        given = [leaf for leaf in flatten(sources)[0] if _is_differentiable(leaf)]
+        given = [
+            leaf
+            for leaf in flatten(sources)[0]
+            if isinstance(leaf, (Tensor, Variable)) and leaf.dtype.kind in "fc"
+        ]
         tape.watch(given)
         results = f(*sources[0], **sources[1])
         recording = state.recording
-        targets = [asarray(leaf) for leaf in flatten(results)[0] if _is_tensor(leaf)]
+        targets = [
+            asarray(leaf) for leaf in flatten(results)[0] if isinstance(leaf, (Tensor, Variable))
+        ]
         roots = [target.enter(recording) for target in targets]
         del results
         flush(recording)
@@ -204,15 +210,6 @@ def _described(node: Node, line_of: LineOf) -> Saved:
 
 
 def _source(leaf: object) -> object:
-    if isinstance(leaf, (Tensor, Variable)):
+    if isinstance(leaf, (Tensor, Variable)) or not is_operand(leaf):
         return leaf
-    is_number = isinstance(leaf, float) or hasattr(leaf, "__array__")
-    return asarray(leaf) if is_number else leaf  # type: ignore[arg-type]
-
-
-def _is_tensor(leaf: object) -> TypeGuard[Tensor | Variable]:
-    return isinstance(leaf, (Tensor, Variable))
-
-
-def _is_differentiable(leaf: object) -> bool:
-    return _is_tensor(leaf) and leaf.dtype.kind in "fc"
+    return asarray(leaf)  # type: ignore[arg-type]

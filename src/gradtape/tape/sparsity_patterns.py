@@ -51,7 +51,7 @@ def sparsity_pattern(f: Callable[..., object], *args: object, argnums: int = 0) 
     for leaf in leaves:
         source = tape._source(leaf)
         leaves_read = index_leaves(nodes, source, window.outside)
-        known = contents_of(window.recording, leaves_read).values
+        known = contents_of(window.recording, leaves_read)
         columns.append(detect(nodes, source, known, blocked=window.outside, follows=follows))
     return unflatten(
         shape, [unflatten(structure, list(patterns)) for patterns in zip(*columns, strict=True)]

@@ -23,7 +23,7 @@ column.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -160,41 +160,36 @@ def colour(
         raise ValueError(f"colour: method {method!r} is unknown. Choose auto or one of {METHODS}.")
     best: Coloured | None = None
     cost = np.inf
-    candidates = _candidates(pattern, order, forward_cost, reverse_cost)
-    for bound, _, make in sorted(candidates, key=lambda candidate: candidate[:2]):
+    costs = forward_cost, reverse_cost
+    # Each with an estimate of its least cost; on a tie, simple methods first.
+    for bound, _, way in sorted(_candidates(pattern, *costs)):
         if cost <= bound:
             break
-        found = make()
-        if found.cost(forward_cost, reverse_cost) < cost:
-            best, cost = found, found.cost(forward_cost, reverse_cost)
+        if way == "bidirectional":
+            found = _split(pattern, colour_split(pattern, *costs, orders))
+        else:
+            found = colour(pattern, way, order=order)
+        if found.cost(*costs) < cost:
+            best, cost = found, found.cost(*costs)
     assert best is not None
     return best if method == "auto" else replace(best, method=method)
 
 
 def _candidates(
-    pattern: Pattern, order: str | None, forward_cost: float, reverse_cost: float
-) -> list[tuple[float, int, Callable[[], Coloured]]]:
-    """Methods with an estimate of the least cost of each; on a tie, simple methods first."""
-    orders = _orders(order)
+    pattern: Pattern, forward_cost: float, reverse_cost: float
+) -> list[tuple[float, int, str]]:
+    """The least cost of each method that may be the cheapest, its rank and its name."""
     tallest, longest = pattern.shape
     if pattern.rows is not None:
         longest = int(np.diff(pattern.indptr).max(initial=0))
         tallest = int(np.bincount(pattern.indices, minlength=1).max())
-    found: list[tuple[float, int, Callable[[], Coloured]]] = [
-        (forward_cost * longest, 0, lambda: colour(pattern, "column", order=order)),
-        (reverse_cost * tallest, 1, lambda: colour(pattern, "row", order=order)),
-    ]
+    found = [(forward_cost * longest, 0, "column"), (reverse_cost * tallest, 1, "row")]
     if pattern.rows is not None:
         by_rows, _ = estimate(pattern, forward_cost, reverse_cost)
         by_columns, _ = estimate(pattern.transposed, reverse_cost, forward_cost)
         bound = min(by_rows, by_columns)
-        if bound < min(found[0][0], found[1][0]):
-
-            def split() -> Coloured:
-                costs = forward_cost, reverse_cost
-                return _split(pattern, colour_split(pattern, *costs, orders))
-
-            found.append((bound, 2, split))
+        if bound < min(found)[0]:
+            found.append((bound, 2, "bidirectional"))
     return found
 
 

@@ -252,17 +252,12 @@ def _fewest(graph: Pattern, acyclic: bool) -> int:
 
 def _by_lattice(pattern: Pattern, present: Array) -> Colours | None:
     """A colouring in which columns of one colour share no row: on grids often the best."""
-    whole = _with_diagonal(pattern)
-    found = lattice_colours(whole, int(np.diff(whole.indptr).max(initial=0)))
-    return None if found is None else compact(found[0], present)
-
-
-def _with_diagonal(pattern: Pattern) -> Pattern:
     from scipy.sparse import eye_array  # slow to import
 
-    size = pattern.shape[0]
-    found = (pattern.matrix + eye_array(size, dtype=bool, format="csr")).tocsr()
-    return listed_pattern(pattern.shape, found.indptr, found.indices)
+    filled = (pattern.matrix + eye_array(pattern.shape[0], dtype=bool, format="csr")).tocsr()
+    whole = listed_pattern(pattern.shape, filled.indptr, filled.indices)
+    found = lattice_colours(whole, int(np.diff(whole.indptr).max(initial=0)))
+    return None if found is None else compact(found[0], present)
 
 
 def _without_hubs(graph: Pattern) -> tuple[Pattern | None, Array]:

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.autodiff.modes import CustomRules, dense_vjp
+from gradtape.autodiff.modes import dense_vjp
 from gradtape.autodiff.python_rules import Checkpointed, PythonRules
 from gradtape.autodiff.sparse import dependence
 from gradtape.autodiff.sparse.dependence import Dependence
@@ -35,7 +35,6 @@ from gradtape.ops.control.composed_reads import indexes
 from gradtape.ops.custom.custom import CUSTOM
 from gradtape.ops.families.sparsity import Joined, Listed, RuleInput, Running, dense
 from gradtape.progress import Progress
-from gradtape.records import dataclass
 from gradtape.trace import Recording
 
 _log = Log("autodiff")
@@ -82,7 +81,7 @@ def detect_hessian(
     *,
     blocked: Collection[Node] = (),
     follows: Follows | None = None,
-    rules: CustomRules | None = None,
+    rules: PythonRules | None = None,
     budget: int | None = None,
 ) -> Pattern:
     """The pattern of the Hessian of the sum of `target`: of the Jacobian of its gradient.
@@ -312,18 +311,15 @@ class Walk:
         return total
 
 
-@dataclass(frozen=True)
-class Contents:
-    """The contents of the leaves that index operands are computed from, at the recorded values."""
+# The recorded contents of the leaves that index operands are computed from; None where a trace has
+# no value.
+Contents = Mapping[Node, Array | None]
 
-    # None where a trace has no value.
-    values: Mapping[Node, Array | None]
 
-    @property
-    def digests(self) -> Digests:
-        """What tells two meshes apart in the key of a fact."""
-        arrays = self.values.values()
-        return tuple(None if array is None else digest_of(array) for array in arrays)
+def digests(contents: Contents) -> Digests:
+    """The part of the key of a fact that tells two meshes apart."""
+    arrays = contents.values()
+    return tuple(None if array is None else digest_of(array) for array in arrays)
 
 
 def index_contents(window: Window, target: Node, source: Node) -> Contents:
@@ -338,7 +334,7 @@ def index_contents(window: Window, target: Node, source: Node) -> Contents:
 
 def contents_of(recording: Recording, leaves: Sequence[Node]) -> Contents:
     """The contents of some leaves of a recording."""
-    return Contents({leaf: recording.contents(leaf) for leaf in leaves})
+    return {leaf: recording.contents(leaf) for leaf in leaves}
 
 
 def follows(node: Node) -> bool:
@@ -364,7 +360,7 @@ def jacobian_pattern(window: Window, target: Node, source: Node, given: Pattern 
 
     contents = index_contents(window, target, source)
     return window.remembered(
-        Fact("pattern", (target, source), contents.digests, ()),
+        Fact("pattern", (target, source), digests(contents), ()),
         lambda _: _detected(window, target, source, contents),
     )
 
@@ -373,7 +369,7 @@ def _detected(
     window: Window, target: Node, source: Node, contents: Contents, budget: int | None = None
 ) -> Pattern:
     (found,) = detect(
-        [target], source, contents.values, blocked=window.outside, follows=follows, budget=budget
+        [target], source, contents, blocked=window.outside, follows=follows, budget=budget
     )
     return found
 
@@ -389,12 +385,12 @@ def hessian_pattern(window: Window, target: Node, source: Node, given: Pattern |
         return detect_hessian(
             window.isolated(target, (source,)).target,
             source,
-            contents.values,
+            contents,
             follows=follows,
             rules=rules,
         )
 
-    key = Fact("hessian_pattern", (target, source), contents.digests, ())
+    key = Fact("hessian_pattern", (target, source), digests(contents), ())
     return window.remembered(key, derive)
 
 
@@ -420,7 +416,7 @@ def is_block_diagonal(window: Window, target: Node, source: Node) -> bool:
         rows = pattern.row_numbers // (target.size // count)
         return bool(np.all(rows == pattern.indices // (source.size // count)))
 
-    key = Fact("block diagonal", (target, source), contents.digests, ())
+    key = Fact("block diagonal", (target, source), digests(contents), ())
     return window.remembered(key, derive)
 
 

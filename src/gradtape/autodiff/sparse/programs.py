@@ -39,7 +39,12 @@ from gradtape.autodiff.python_rules import PythonRules
 from gradtape.autodiff.seeded import Seeded, numbered
 from gradtape.autodiff.sparse.choose_colouring import Coloured, colour, colour_symmetric
 from gradtape.autodiff.sparse.colouring import Colours
-from gradtape.autodiff.sparse.detect import hessian_pattern, index_contents, jacobian_pattern
+from gradtape.autodiff.sparse.detect import (
+    digests,
+    hessian_pattern,
+    index_contents,
+    jacobian_pattern,
+)
 from gradtape.autodiff.sparse.pattern import Pattern, SparseMatrix
 from gradtape.autodiff.window import Window, hold_results
 from gradtape.dtypes import Array, DType
@@ -342,7 +347,7 @@ def _prepared(
         along = bind(recording, window.restored([cast(pushed, dtype)]))
         value = Value(direction, seed.spec)
         trials.append(PatternTrial(along, {seed: value}, direction.reshape(-1)))
-    of_structure = not index_contents(window, target, source).values
+    of_structure = not index_contents(window, target, source)
     return SparseProgram(coloured, bound, values, dtype, connected, trials, of_structure, chunks)
 
 
@@ -358,7 +363,7 @@ def _key(
     return Fact(
         kind,
         (*request, None if given is None else given.digest),
-        contents.digests,
+        digests(contents),
         (limits, needs_graph(recording), *plan_settings(recording)),
     )
 
