@@ -580,19 +580,15 @@ class Captured:
 
     def _begin_anew(self, keeps_outside: bool = False) -> None:
         """Forget all paths."""
-        self._end_replay()
-        self.steps = CapturedSteps(self.contract.fastmath)
-        if not keeps_outside:
-            self._found = self.differs = None
-
-    def _end_replay(self) -> None:
-        """Leave the native replay: it does not hold any more."""
         native = self.native_call
         if native is not None:
             self.history.calls += native.calls
             self._until_check = native.until_check
             self.consider_native_at = self.history.calls + calls_before_native()
             native.end()
+        self.steps = CapturedSteps(self.contract.fastmath)
+        if not keeps_outside:
+            self._found = self.differs = None
 
     def refuse(self, refusal: Refusal) -> None:
         """Run in Python from now on, and say so."""

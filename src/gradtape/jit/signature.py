@@ -283,7 +283,9 @@ class CallSignature:
         """The key of a call, its inputs, and its arguments in the order of the parameters."""
         if kwargs or len(args) != self._complete:
             args, kwargs = self.arranged(args, kwargs)
-        names = (*self._names[: len(args)], *self._unnamed(len(args)), *kwargs)
+        # The last positional arguments may have no parameters.
+        unnamed = [f"{self._rest}[{each}]" for each in range(len(args) - len(self._names))]
+        names = (*self._names[: len(args)], *unnamed, *kwargs)
         entries: list[Any] = []
         values: InputValues = []
         passed: list[object] = []
@@ -314,10 +316,6 @@ class CallSignature:
         aliases = _aliases(passed) if len(passed) > 1 else ()
         key = CallKey(tuple(entries), names, aliases)
         return key, values, CallArguments(args, kwargs, key)
-
-    def _unnamed(self, count: int) -> list[str]:
-        """The names of the last of so many positional arguments, which have no parameters."""
-        return [f"{self._rest}[{number}]" for number in range(count - len(self._names))]
 
     def arranged(self, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
         """The call with arguments and simple defaults in the order of the parameters.

@@ -298,8 +298,8 @@ class CallContext:
         self._kept += [layout, memory, sources]
         stretch = layout.stretch
         return {
-            **self._rows("sources", sources.rows),
-            **self._space("sources", "values", sources.rows),
+            **self._rows("sources", [*sources.rows]),
+            **self._space("sources", "values", [*sources.rows]),
             **self._rows("words", words),
             **self._rows("numbers", numbers),
             **self._rows("buffers", [self._buffer_row(*each) for each in taken]),
@@ -435,7 +435,7 @@ class _Sources:
         # How each input of the call is passed, and the source of each input of the plan.
         self._passed = passed
         self._inputs = inputs
-        self.rows: list[tuple[int, int]] = []
+        self.rows: dict[tuple[int, int], int] = {}
 
     def value(self, position: int) -> int:
         """The number of the row of a value."""
@@ -450,9 +450,7 @@ class _Sources:
             row = call_context.REFERENCE, id(source.handle)
         else:
             raise LeftToPythonError
-        if row not in self.rows:
-            self.rows.append(row)
-        return self.rows.index(row)
+        return self.rows.setdefault(row, len(self.rows))
 
     def number(self, position: int, dtype: np.dtype[Any], offset: int) -> tuple[int, ...]:
         """The row of a number that goes to an offset of the memory of a run."""
@@ -464,12 +462,8 @@ class _Sources:
         if type(source.formula.compute) is itemgetter:
             place = int(source.formula.compute.__reduce__()[1][0])
             if self._passed[place] == call_context.FLOAT:
-                return (
-                    call_context.DOUBLE if size == 8 else call_context.SINGLE,
-                    place,
-                    offset,
-                    size,
-                )
+                how = call_context.DOUBLE if size == 8 else call_context.SINGLE
+                return how, place, offset, size
         how = call_context.COMPUTED_DOUBLE if size == 8 else call_context.COMPUTED_SINGLE
         return how, id(source.formula.compute), offset, size
 
@@ -493,11 +487,11 @@ class ArgumentRows:
         self.watched: list[weakref.ref[object]] = []
         if arguments.kwargs:
             raise LeftToPythonError
-        self._tell(call_context.ROW, tuple, len(arguments.args))
+        self._add(call_context.ROW, tuple, len(arguments.args))
         for _, argument, structure, parts in arguments.described():
             self._enter(argument, structure, iter(parts))
 
-    def _tell(self, how: int, thing: object, more: int = 0) -> None:
+    def _add(self, how: int, thing: object, more: int = 0) -> None:
         self._kept.append(thing)
         self.rows.append((how, id(thing), more))
 
@@ -506,16 +500,16 @@ class ArgumentRows:
         if structure.kind is None:
             self._enter_leaf(thing, next(parts))
         elif thing is None:
-            self._tell(call_context.OBJECT, None)
+            self._add(call_context.OBJECT, None)
         elif structure.kind is kind and kind in (tuple, list):
             how = call_context.ROW if kind is tuple else call_context.SERIES
-            self._tell(how, kind, len(thing))
+            self._add(how, kind, len(thing))
             for child, below in zip(thing, structure.children, strict=True):
                 self._enter(child, below, parts)
         elif structure.kind is kind is dict:
-            self._tell(call_context.MAPPING, dict, len(thing))
+            self._add(call_context.MAPPING, dict, len(thing))
             for (key, child), below in zip(thing.items(), structure.children, strict=True):
-                self._tell(call_context.OBJECT, key)
+                self._add(call_context.OBJECT, key)
                 self._enter(child, below, parts)
         else:
             raise LeftToPythonError
@@ -525,14 +519,14 @@ class ArgumentRows:
         if is_input(part):
             if issubclass(kind, Tensor) and leaf.computed is not None:
                 self._kept.append(leaf.computed.spec)
-                self._tell(call_context.TENSOR, kind, id(leaf.computed.spec))
+                self._add(call_context.TENSOR, kind, id(leaf.computed.spec))
             elif kind is float:
                 pin = self._pins.get(len(self.inputs))
                 if pin is None:
-                    self._tell(call_context.FLOAT, float)
+                    self._add(call_context.FLOAT, float)
                 else:
                     (bits,) = struct.unpack("=q", struct.pack("=d", pin))
-                    self._tell(call_context.THE_FLOAT, float, bits)
+                    self._add(call_context.THE_FLOAT, float, bits)
             else:
                 raise LeftToPythonError
             how = self.rows[-1][0]
@@ -552,7 +546,7 @@ class ArgumentRows:
                 raise LeftToPythonError from None
             self.rows.append((call_context.OBJECT, id(leaf), 0))
         elif kind in (bool, int, str, bytes, type(None)):
-            self._tell(call_context.OBJECT, leaf)
+            self._add(call_context.OBJECT, leaf)
         else:
             raise LeftToPythonError
 

@@ -58,29 +58,25 @@ def compare(
 
     Values of pinned numbers at the positions `ignored` may differ.
     """
-    comparing, moved = _Paths(), set[int]()
+    comparing, is_known = _Paths(), True
     try:
-        while True:
-            is_last = comparing.compare_steps(known, run)
-            if is_last:
-                comparing.compare_programs()
-                return Comparison(None, known, run, True, frozenset(moved), comparing.interned)
-            (key,) = run.branches
-            following = known.branches.get(key)
-            if following is None:
-                position = run.pinned
-                if position not in ignored or not known.branches:
-                    comparing.compare_programs()
-                    interned = comparing.interned
-                    return Comparison(None, known, run, False, frozenset(moved), interned)
-                # The latest values first: one of them may have taken the same path.
-                latest = itertools.islice(reversed(known.branches.values()), MOST_COMPARED_VALUES)
-                found = [compare(each, run.branches[key], ignored) for each in latest]
-                best = next((each for each in found if each.is_known), found[0])
-                return best._replace(moved=best.moved | moved | {position})
-            known, run = following, run.branches[key]
+        while not comparing.compare_steps(known, run):
+            ((key, following),) = run.branches.items()
+            if key in known.branches:
+                known, run = known.branches[key], following
+                continue
+            if run.pinned not in ignored or not known.branches:
+                is_known = False
+                break
+            # The latest values first: one of them may have taken the same path.
+            latest = itertools.islice(reversed(known.branches.values()), MOST_COMPARED_VALUES)
+            found = [compare(each, following, ignored) for each in latest]
+            best = next((each for each in found if each.is_known), found[0])
+            return best._replace(moved=best.moved | {run.pinned})
+        comparing.compare_programs()
     except DifferentError as error:
-        return Comparison(error.with_traceback(None), known, run, False, frozenset(moved))
+        return Comparison(error.with_traceback(None), known, run, False)
+    return Comparison(None, known, run, is_known, interned=comparing.interned)
 
 
 def used_numbers(root: replay.PathStep) -> set[int]:
