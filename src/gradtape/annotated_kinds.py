@@ -1,8 +1,8 @@
 """Annotated kinds: the values that a parameter takes, read from the text of its annotation.
 
 An annotation is a union of names. Each known name has a rule, a predicate with words for it; a
-union that holds an unknown name takes anything. Predicates look at types and do not convert: a
-tensor that has no value yet, and a deferred number, are told by their methods.
+union that holds an unknown name takes anything. Predicates check types and do not convert: a
+tensor that has no value yet, and a deferred number, are known by their methods.
 
 Some names say more than a type: `patience: Count` is a whole number that is not negative. To a type
 checker they are `int` and `float`; argument checks see that the number is in the range.

@@ -241,7 +241,7 @@ def test_library_is_held_to_one_thread_in_between():
 
 
 def script(body, **environment):
-    source = str(Path(blas.__file__).resolve().parents[3])
+    source = str(Path(blas.__file__).resolve().parents[4])
     return subprocess.run(
         [sys.executable, "-c", body],
         capture_output=True,

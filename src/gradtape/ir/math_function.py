@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-class NotLowered(Exception):  # noqa: N818 - the answer to a question, not a fault
+class NotLowered(Exception):  # noqa: N818 - a result, not a fault
     """An op has no rule for these dtypes or params; NumPy or a library computes it."""
 
 

@@ -145,11 +145,11 @@ class Table:
         self.deriving: Node | None = None
         # Functions of the user's that nodes call, by id.
         self.functions: dict[int, weakref.ref[Any]] = {}
-        # How much it held when it was last asked, and how many programs have added to that.
+        # Its size at the last call of `is_full`, and how many programs have added to it.
         self._size, self._structures = 0, 0
 
     def is_full(self) -> bool:
-        """Whether the next program should have a new table. To be asked between two programs.
+        """Whether the next program should have a new table. Called between two programs.
 
         What is in the table is found again as long as it is not full. Then all of it goes at once:
         nodes, plans and derivatives refer to each other.

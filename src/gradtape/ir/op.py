@@ -214,5 +214,5 @@ def find(name: str, module: str = "") -> Op:
 
 
 def module_of(op: Op) -> str:
-    """The name of the module that declares an op: whoever looks it up by name imports it first."""
+    """The name of the module that declares an op, which a look-up by name imports first."""
     return str(_MODULES[op.name].get("__name__", ""))

@@ -100,7 +100,7 @@ def sealed(found: Program) -> Program:
     """The same program with placeholders for the inputs that are computed nodes.
 
     A plan is shared by all programs of the same structure, and the structure ends at the inputs: an
-    optimiser pass must not look at how an input was computed.
+    optimiser pass must not depend on how an input was computed.
     """
     inputs = sealed_inputs(found)
     new = dict(zip(found.inputs, inputs, strict=True))
@@ -152,7 +152,7 @@ def closed(inputs: Sequence[Node], outputs: Sequence[Node]) -> Program:
 
 
 def forget_dead_bodies() -> None:
-    """Let go of the params of closed programs that nobody holds, such as functions of the user."""
+    """Let go of the params of closed programs without a reference, such as functions of the user."""
     _closed.drop_dead()
 
 

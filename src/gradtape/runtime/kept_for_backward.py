@@ -1,4 +1,4 @@
-"""The values that a live tape keeps when a flush comes before its gradient is asked for.
+"""The values that a live tape keeps when a flush comes before its gradient is taken.
 
 Without them the backward pass would run the whole forward pass again. Cheap element-wise ops are
 run again anyway: reading a kept value costs as much as computing it in the fused loop.

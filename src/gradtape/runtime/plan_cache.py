@@ -3,8 +3,8 @@
 Programs that differ in sizes only have one *outline*; the compiled plan of one serves as the model
 of the others, which then need no new kernels.
 
-A plan that was not asked for while many others were is forgotten. It is freed, with the machine
-code that no other plan calls, when nobody holds it: whoever runs a plan does.
+The plan that was used longest ago is forgotten first. It is freed, with the machine code that no
+other plan calls, with the last reference to it; a run holds one.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class TieredPlan:
         self.in_numpy: NumpyPlan | None = None
         self.compiled: CompiledPlan | None = None
         self._failed = False
-        # What NumPy has to have cost before it is worth a look at what compiling costs; and that.
+        # NumPy's time after which the cost of compiling is estimated, and that cost.
         self._least = when_to_compile.least_cost(program)
         self._expected: float | None = None
         # The optimised program, and its loops if they are known.

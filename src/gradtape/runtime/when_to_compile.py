@@ -217,7 +217,7 @@ def run_in_numpy(program: Program, elements: int) -> float:
 
 def work(program: Program) -> int:
     """A rough count of the element-ops of a program."""
-    # A long program has few ops and specs: each of them is looked at once.
+    # A long program has few ops and specs: each of them is read once.
     total = sum(times * _size(of) for of, times in Counter(map(_SPEC, program.nodes)).items())
     special = {op for op in set(map(_OP, program.nodes)) if op.runs_bodies or op.reduces}
     if special:

@@ -1,6 +1,6 @@
 """Display: tensors, modules and functions in notebooks, in rich and in treescope.
 
-Each of these tools asks an object by a method of its own: `_repr_html_`, `__rich_repr__`,
+Each of these tools calls a method of its own: `_repr_html_`, `__rich_repr__`,
 `__treescope_repr__`. A class that derives from `Displayed` says once what there is to show.
 """
 

@@ -43,7 +43,7 @@ def reflected(function: BinaryFunction) -> BinaryMethod:
     return known or (lambda right, left: function(left, right))
 
 
-# Right operands that need no look before they are recorded.
+# Classes of right operands that are recorded without a check.
 _KNOWN = frozenset((bool, int, float, complex, np.ndarray, np.float64, list, tuple, *FOLLOWED))
 _ARRAY_LIKE = ("enter", "__gradtape__", "__array__", "__array_interface__", "__array_struct__")
 
@@ -55,7 +55,7 @@ def is_foreign(other: object, method: str) -> bool:
     ufuncs by `__array_ufunc__ = None`, has its turn if its class defines the method.
     """
     kind = type(other)
-    # Looked for in the classes themselves: `getattr` would find the operators of `type`, too.
+    # Searched in the classes themselves: `getattr` would find the operators of `type`, too.
     own = any(method in each.__dict__ for each in kind.__mro__[:-1])
     if not own or kind.__module__ == "builtins":
         return False

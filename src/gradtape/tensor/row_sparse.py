@@ -1,4 +1,4 @@
-"""RowSparse: the gradient of a look-up, kept as rows until somebody needs it dense."""
+"""RowSparse: the gradient of a look-up, kept as rows until it is needed dense."""
 
 from __future__ import annotations
 

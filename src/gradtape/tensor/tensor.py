@@ -53,7 +53,7 @@ def _in_place_operator(
 
 
 class Tensor(Handle, Operators, Displayed):
-    """A lazy array: ops on it are recorded and computed when somebody looks.
+    """A lazy array: ops on it are recorded, and computed when a value is read.
 
     >>> x = gt.asarray([1.0, 2.0])
     >>> x * x + 1.0
@@ -128,7 +128,7 @@ class Tensor(Handle, Operators, Displayed):
         return [(None, values), ("shape", self.shape), ("dtype", str(self.dtype))]
 
     def _repr_html_(self) -> str:
-        """The tensor in a notebook, which looks at it: its value is computed."""
+        """The tensor in a notebook: its value is computed."""
         self._look()
         return as_html(type(self).__name__, self._fields())
 
@@ -223,7 +223,7 @@ class Tensor(Handle, Operators, Displayed):
     ) -> object:
         self._refuse_to_lose("memory of another library")
         array = self.numpy()
-        # Consumers of older versions cannot be told that memory is read-only: they get a copy.
+        # Older versions cannot say that memory is read-only: they get a copy.
         if max_version is None or max_version < (1, 0):
             if copy is False:
                 raise BufferError(

@@ -1,6 +1,6 @@
 """Variable updates: the new values of all variables that a replayed step assigns, all or none.
 
-The assignment is written out as one function without a loop. CPython looks for signals where a
+The assignment is written out as one function without a loop. CPython checks for signals where a
 function begins, at calls and at jumps backwards, and there is none of these between the first
 variable and the last: an interrupt finds either all of them updated or none. The old values are
 held until all new ones are in place, because the end of a value may run Python code.

@@ -10,7 +10,7 @@ class Modes(threading.local):
     """The modes of the running thread; `tensor.modes` turns them on and off for users."""
 
     # The class of a recording's list of handles. The eager debug mode, debug_nans and the report
-    # of saved values set a subclass whose `append` looks at each new handle.
+    # of saved values set a subclass whose `append` reads each new handle.
     handle_list: type[list[Any]] = list
     # Whether results that differ between runs, such as unseeded random numbers, are refused.
     deterministic = False

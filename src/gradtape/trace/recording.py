@@ -376,7 +376,7 @@ class Recording:
         The stamp of a node is the number of the newest recording that applied it, and only grows.
         So a smaller stamp than this recording's says no, an equal one yes. A larger one says that
         a newer recording has applied the node as well, while this one was open: then it is looked
-        up. No order in which recordings are entered, left and asked can make that wrong.
+        up. That holds for every order in which recordings are entered and left.
         """
         if node.stamp <= self.stamp:
             return node.stamp == self.stamp

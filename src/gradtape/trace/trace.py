@@ -225,7 +225,7 @@ class Trace(Recording):
         return self._captured_by(operand.enter)
 
     def capture_unnoticed(self, variable: Any) -> Node:
-        """The leaf that stands for a variable from outside; no tape is told of a read."""
+        """The leaf that stands for a variable from outside; no tape notes the read."""
         return self._captured_by(variable.enter_unnoticed)
 
     def _captured_by(self, enter: Callable[[Recording], Node]) -> Node:
@@ -400,7 +400,7 @@ class Trace(Recording):
 
 
 def adopt(trace: Trace, recording: Recording, result: Node | Rows) -> Node:
-    """A derivative of another recording, as a node of the trace in which it was asked for.
+    """A derivative of another recording, as a node of the trace in which it was taken.
 
     It may depend on tensors of the trace, such as a cotangent that differs between examples. The
     parts that do not are computed outside, once for all examples.

@@ -1,7 +1,7 @@
 """Uncollected: work of the library during which Python's garbage collector does not start.
 
 Graphs and plans are many small objects, and none of them is garbage while they are made. The
-collector starts after every few hundred new objects and now and then looks at all that there are,
+collector starts after every few hundred new objects and now and then visits all that there are,
 which took a third of the time in which the gradient of a long tape was derived and planned.
 """
 

@@ -39,7 +39,7 @@ class Value:
     """A computed value.
 
     `content` is a NumPy array, or a buffer of the runtime's pool, over which an array is made only
-    when somebody looks: most values of a training loop are never looked at. `entry` is the stamp of
+    when it is read: most values of a training loop never are. `entry` is the stamp of
     the latest recording that this value entered, with its leaf there: entering again is one
     comparison.
     """

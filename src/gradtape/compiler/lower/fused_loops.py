@@ -313,7 +313,7 @@ class _Nest:
     ) -> list[Lowered]:
         """All elements into one: chunks first, then the results of the chunks."""
         if not all(_accumulation(node).joins_results for _, node in self.reductions):
-            # A chunk would have to hand on more than its result, as a value and its position.
+            # A chunk would have to pass on more than its result, as a value and its position.
             return [self._lowered(KernelLayout.ROWS, axes, body, bits)]
         first = self._lowered(KernelLayout.WHOLE, axes, body, bits)
         assert isinstance(first.kernel, Kernel)

@@ -171,7 +171,7 @@ def chain_of(loops: Sequence[Placed | None]) -> Chain | None:
             if any(each.total % total for each in found):
                 break
             members = [each.scaled(total) for each in found]
-            # The fewest numbers may be those of the last loop, so all are looked at again.
+            # The fewest numbers may be those of the last loop, so all are checked again.
             if not all(_may_follow(members[:end], total) for end in range(2, len(members) + 1)):
                 break
             scales = [each.total // total for each in found]

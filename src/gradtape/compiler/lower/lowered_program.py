@@ -57,7 +57,7 @@ from gradtape.ops.matrices.contraction import MATMUL
 def streamed_bytes() -> int:
     """Results from this many bytes on are written past the caches: half of the third-level one.
 
-    A smaller one stays there for whoever reads it. Measured with a cache of 32 MB, milliseconds for
+    A smaller one stays there for its readers. Measured with a cache of 32 MB, milliseconds for
     the gradient of x², past the caches and not: 4 MB 0.19 and 0.11, 8 MB 0.36 and 0.15, 16 MB 0.73
     and 0.47, 32 MB 1.5 and 1.5, 64 MB 3.0 and 4.3.
     """

@@ -75,7 +75,7 @@ def with_whole_operands(
 
     The last result gives the old node of each new one.
 
-    `is_called` says of a node outside loops whether that is asked of its operands. Nodes that are
+    `is_called` says of a node outside loops whether its operands must be. Nodes that are
     `refused` are not put into loops.
     """
 

@@ -102,7 +102,7 @@ def _body_words(body: NativeBody, bindings: _Table, prefix: str = "") -> dict[st
 
 
 def _rounds(work: int) -> int:
-    """The bits of the number of a round after which a loop looks for signals."""
+    """The bits of the number of a round after which a loop checks for signals."""
     rounds = WORK_BETWEEN_POLLS // (work + WORK_BETWEEN_POLLS // MOST_ROUNDS_BETWEEN_POLLS)
     return (1 << rounds.bit_length()) - 1 if rounds > 1 else 0
 

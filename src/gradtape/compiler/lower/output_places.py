@@ -147,7 +147,7 @@ def _readers(fused: Fused, kept: Collection[Node]) -> Counter[Node]:
 
 
 def _overwritten(unit: FusedLoop, fused: Fused, readers: Counter[Node]) -> Node | None:
-    """The node whose copy a loop begins with and changes then, if nobody else reads that node."""
+    """The operand that a loop may update in place: it has no other reader."""
     assert unit.pieces
     first, *others = unit.pieces
     base = _base(first, fused)
@@ -159,7 +159,7 @@ def _overwritten(unit: FusedLoop, fused: Fused, readers: Counter[Node]) -> Node 
 def _row_by_row(fused: Fused, readers: Counter[Node]) -> Callable[[Piece], Node | None]:
     """A function of pieces: the node that a loop may write to the rows of a result instead.
 
-    Nobody else may read that node from memory: its elements are where no reader expects them.
+    Nothing else may read that node from memory: its elements are where no reader expects them.
     """
     writers: dict[Node, FusedLoop] = {}
     for unit in fused.units:

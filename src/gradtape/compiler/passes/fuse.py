@@ -31,7 +31,7 @@ class _Fusion:
     def __init__(self, program: Program, fusible: Callable[[Node], bool]) -> None:
         self._program = program
         self._may_fuse = fusible
-        # What `fusible` said of nodes, by all that it looks at.
+        # The results of `fusible`, by all that they depend on.
         self._said: dict[tuple[object, ...], bool] = {}
         self._units: list[Unit] = []
         self._unit_of: dict[Node, int] = {}

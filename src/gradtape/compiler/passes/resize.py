@@ -37,7 +37,7 @@ def outline(program: Program) -> tuple[tuple[object, ...], AxisLengths] | None:
         key.append(renamed(node.spec))
     for node in program.nodes:
         op, of = node.op, node.spec
-        if op.elementwise:  # nearly all, so this is asked first
+        if op.elementwise:  # nearly all, so this is checked first
             params = node.params
         elif _takes_shape(op):
             params = node.params[1:]

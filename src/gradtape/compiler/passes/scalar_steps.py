@@ -146,7 +146,7 @@ def reduced_axes(node: Node) -> tuple[int, ...]:
     return found if isinstance(found, tuple) else (found,)
 
 
-class NotTiny(Exception):  # noqa: N818 - a question answered, not a fault
+class NotTiny(Exception):  # noqa: N818 - a result, not a fault
     """A node is too large for steps on single elements, or some op has no such steps."""
 
 

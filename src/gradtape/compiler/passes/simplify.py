@@ -28,7 +28,7 @@ def _simplest(node: Node) -> Node:
 
 
 def _is_foldable(node: Node) -> bool:
-    # Nearly always the first operand is no constant: that is the question to ask first.
+    # Nearly always the first operand is no constant: that is checked first.
     if not node.inputs or constant_value(node.inputs[0]) is None or not node.op.elementwise:
         return False
     return all(constant_value(parent) is not None for parent in node.inputs)

@@ -48,7 +48,7 @@ def _delayed(node: Node, readers: Counter[Node], new: dict[Node, Node]) -> Node 
 
 
 def _is_chain(node: Node, readers: Counter[Node]) -> bool:
-    """Whether a node is element-wise and read once, so that nobody else needs it transposed."""
+    """Whether a node is element-wise and read once, so that no other reader needs it transposed."""
     return node.op.elementwise and readers[node] == 1
 
 

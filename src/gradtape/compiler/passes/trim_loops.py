@@ -1,7 +1,7 @@
 """Trim loops: loops and branches compute only what is read of them, and nothing twice.
 
 - Results that nothing reads, and carried values and operands that only those need, are dropped.
-- A value that every step hands on unchanged is a constant, and so is a sequence of equal elements.
+- A value that every step passes on unchanged is a constant, and so is a sequence of equal elements.
 - What every step would compute alike is computed once, before the loop.
 - Bodies are optimised like programs.
 """
@@ -28,7 +28,7 @@ Used = frozenset[int]
 
 
 def trim_loops(program: Program, optimized: Optimize) -> Program:
-    """Before: `scan` with a result that nobody reads. After: `scan` without it.
+    """Before: `scan` with a result that nothing reads. After: `scan` without it.
 
     `optimized` runs all passes on a body.
     """

@@ -1,5 +1,5 @@
 """Matrix products and other sums of products in compiled plans.
 
-`instruction` is asked for the instruction of a node; `blas` calls the library, and
+`instruction` makes the instruction of a node; `blas` calls the library, and
 `tiled_products` chooses and prepares what `compiler.emit.plans.tiles` computes.
 """
