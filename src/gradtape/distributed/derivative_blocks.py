@@ -208,6 +208,10 @@ class _Cut(NamedTuple):
     pattern: Any = None
     positions: np.ndarray | None = None
 
+    def size(self, block: int | None, workers: int) -> int:
+        """The number of colours of one block."""
+        return min(block or -(-self.total // (BLOCKS_PER_WORKER * workers)), self.total) or 1
+
     def parts(self, size: int) -> list[_BlockRange]:
         """The blocks of so many colours each."""
         found = []
@@ -268,8 +272,7 @@ def _by_blocks(
     cut = _cut(name, pattern, (value.size, point.size), mode)
     file = None if out in (None, "refs") else _new_file(out, cut, value.dtype)
     like = point if cut.forward else value
-    blocks = BLOCKS_PER_WORKER * (more["workers"] or os.cpu_count() or 1)
-    size = min(block_size or -(-cut.total // blocks), cut.total) or 1
+    size = cut.size(block_size, more["workers"] or os.cpu_count() or 1)
     block, why = _block(name, f, point, cut, (size, *like.shape), np.dtype(like.dtype), file)
     parts = cut.parts(size)
     results = map_items(block, parts, refs=out == "refs", seed=0, **more)
