@@ -1,8 +1,8 @@
 """Pictures of the committed results: `make figures` draws them into docs/pictures.
 
-In `benchmarks/published/` are `bench.json` of `make bench`, `curves.json` of `make bench-curves` and
-`questions.json` of `python -m benchmarks.questions`. Everything that README and the site say about
-speed is drawn or computed from these.
+In `benchmarks/published/` are `bench.json` of `make bench`, `curves.json` of `make bench-curves`
+and `questions.json` of `python -m benchmarks.questions`. Everything that README and the site say
+about speed is drawn or computed from these.
 """
 
 from __future__ import annotations

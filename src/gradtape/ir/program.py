@@ -152,7 +152,7 @@ def closed(inputs: Sequence[Node], outputs: Sequence[Node]) -> Program:
 
 
 def forget_dead_bodies() -> None:
-    """Let go of the params of closed programs without a reference, such as functions of the user."""
+    """Release the params of closed programs without a reference, such as a user's functions."""
     _closed.drop_dead()
 
 

@@ -70,9 +70,10 @@ def connected(
     fresh = [variable for variable in missing if variable.number not in warned]
     if fresh:
         warned.update(variable.number for variable in fresh)
+        were = "it was" if len(fresh) == 1 else "they were"
         warn(
-            f"apply: no gradient for {_names(fresh)}: {'it was' if len(fresh) == 1 else 'they were'} "
-            "left unchanged. Compute the loss from all variables, or leave these out of the list."
+            f"apply: no gradient for {_names(fresh)}: {were} left unchanged. "
+            "Compute the loss from all variables, or leave these out of the list."
         )
     return [
         (_fitting(gradient, variable), variable)

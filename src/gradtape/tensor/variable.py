@@ -96,7 +96,7 @@ class Variable(Operators):
         self._assigned = False
         self._steady = False
         self._epoch = state.epoch
-        # From `new_lock`, so that a forked child finds it free, even if a thread held it in the parent.
+        # From `new_lock`: a forked child finds it free, even if a thread of the parent held it.
         self._lock = new_lock()
         recording = state.recording
         if isinstance(recording, Trace):
