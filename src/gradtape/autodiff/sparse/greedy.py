@@ -216,8 +216,7 @@ def colour_stars(
                         break
                 star[edges[i]] = joined
                 hub[joined] = centre
-                if joined == stars:
-                    stars += 1
+                stars += 1
     return highest
 
 
