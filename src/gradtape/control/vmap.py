@@ -158,10 +158,10 @@ class MappedCall:
             )
             if size is not None:
                 listed += f", axis_size is {size}"
-            shared = "pass None in in_axes" if name == "vmap" else "of length 1"
+            way = "pass None in in_axes" if name == "vmap" else "of length 1"
             raise ShapeError(
                 f"{name}: the mapped axes differ in length: {listed}. Map axes of one length, or "
-                f"{shared} for what all examples share."
+                f"{way} for what all examples share."
             )
         self.size = lengths[0] if size is None else size
         self.mapped = [
