@@ -135,13 +135,7 @@ class Variable(Operators):
             # No tape and no trace wants to know of this read, so nothing is recorded.
             if handle.computed is None:
                 compute_handle(handle)
-            recording = state.recording
-            waiting = recording.unassigned
-            if len(waiting) > MOST_WAITING_VARIABLES and not recording.log:
-                # Variables are read one after another and nothing is computed: no step has begun.
-                waiting.clear()
-            if not self._steady and (self._trainable or self._assigned):
-                waiting.add(self)
+            self._note(state.recording)
             return self.value_class(None, None, _apart(handle.computed))
         node = None
         while node is None or recording is not state.recording:
@@ -201,6 +195,15 @@ class Variable(Operators):
             bound = recording.bound(self)
             return recording.capture_unnoticed(self) if bound is None else bound.node
         return recording.enter_other(handle)
+
+    def _note(self, recording: Recording) -> None:
+        """Remember the read if an update may follow in the same step."""
+        waiting = recording.unassigned
+        if len(waiting) > MOST_WAITING_VARIABLES and not recording.log:
+            # Variables are read one after another and nothing is computed: no step has begun.
+            waiting.clear()
+        if not self._steady and (self._trainable or self._assigned):
+            waiting.add(self)
 
     def _begins_a_step(self, recording: Recording) -> bool:
         """Whether reading this pending update is where the next step begins.
