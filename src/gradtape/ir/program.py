@@ -152,7 +152,7 @@ def closed(inputs: Sequence[Node], outputs: Sequence[Node]) -> Program:
 
 
 def forget_dead_bodies() -> None:
-    """Release the params of closed programs without a reference, such as a user's functions."""
+    """Drop the params of closed programs without a reference, such as functions of the user."""
     _closed.drop_dead()
 
 
