@@ -245,7 +245,7 @@ copysign: Binary = elementwise(
 nextafter = elementwise(
     "nextafter",
     "Next number from the first operand towards the second.",
-    ("bool(gt.nextafter(1.0, 2.0) > 1.0)", "True"),
+    ("1e9, 2e9", 1000000000.0000001),
     [lambda y, a, b: 1, zero],
     arity=2,
     accepts="float",
