@@ -108,13 +108,9 @@ class CaptureRun:
         capture.active = 0
         tape_outlives = bool(capture.tapes)
         source = capture.source
-        # One source for one tensor.
-        sources = {id(leaf): (leaf, node) for leaf, node in zip(leaves, nodes, strict=True)}
-        found = {key: _leaf_source(capture, *each) for key, each in sources.items()}
-        del sources
         result = capture.step.result = replay.PathResult(
             structure,
-            tuple([found[id(leaf)] for leaf in leaves]),
+            _leaf_sources(capture, leaves, nodes),
             tuple((each, source(node)) for each, node in capture.variables.last_assigned(capture)),
             tuple((each, source(node)) for each, node in capture.tensors.rebound(capture)),
             tuple(
@@ -228,6 +224,15 @@ def captured_run(
 def is_inside(leaf: object, capture: Capture) -> bool:
     """Whether something is a tensor of a capture."""
     return isinstance(leaf, Tensor) and leaf.recording is capture
+
+
+def _leaf_sources(
+    capture: Capture, leaves: list[Any], nodes: list[Node | None]
+) -> tuple[replay.ValueSource, ...]:
+    """The sources of all leaves that the function returned; one source for one tensor."""
+    pairs = {id(leaf): (leaf, node) for leaf, node in zip(leaves, nodes, strict=True)}
+    found = {key: _leaf_source(capture, *each) for key, each in pairs.items()}
+    return tuple([found[id(leaf)] for leaf in leaves])
 
 
 def _leaf_source(capture: Capture, leaf: Any, node: Node | None) -> replay.ValueSource:

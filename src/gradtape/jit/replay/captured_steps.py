@@ -25,7 +25,7 @@ from gradtape.config import (
 from gradtape.ir.node import Node, constant
 from gradtape.ir.operators import OPERATORS
 from gradtape.ir.origin import warn
-from gradtape.ir.program import program
+from gradtape.ir.program import Program, program
 from gradtape.ir.spec import spec
 from gradtape.jit.capture.capture import Capture, is_view
 from gradtape.jit.guards.collect import Outside
@@ -203,16 +203,20 @@ def joined_steps(root: PathStep, result: PathResult, fastmath: bool) -> PathStep
     joined = program((agrees, *result.computed()))
     sources = {number: source for step, _ in steps for number, source in step.sources.items()}
     numbers = [leaf.params[0] for leaf in joined.inputs]
-    ops = {node.op for node in joined.nodes}
-    is_pure = all(op.self_contained and not (op.opaque or op.may_fail) for op in ops)
-    is_cheap = len(joined.nodes) <= MOST_JOINED_NODES and work(joined) <= MOST_JOINED_WORK
-    if not (is_pure and is_cheap and sources.keys() >= set(numbers)):
+    if not (sources.keys() >= set(numbers) and _pays(joined)):
         return None
     inputs = tuple([sources[number] for number in numbers])
     run = PlanRun(plan_for(joined, fastmath), inputs, joined.outputs)
     guard = Element(ComputedNode(agrees), agrees, bool)
     end = PathStep(result=result, is_replayed=True)
     return PathStep(runs=[run], guard=guard, branches={True: end})
+
+
+def _pays(joined: Program) -> bool:
+    """Whether a program may be computed in vain: its ops cannot fail, and cost little."""
+    ops = {node.op for node in joined.nodes}
+    is_pure = all(op.self_contained and not (op.opaque or op.may_fail) for op in ops)
+    return is_pure and len(joined.nodes) <= MOST_JOINED_NODES and work(joined) <= MOST_JOINED_WORK
 
 
 def _path_to(step: PathStep, result: PathResult) -> Iterator[tuple[PathStep, Hashable]]:
