@@ -73,7 +73,7 @@ def gradients_of(
         raise ValueError(
             f"data_parallel: the loss has shape {value.shape}, not (). Average it over the batch."
         )
-    return value, list(tape.gradient(value, model.parameters()))
+    return value, list(tape.gradient(value, model.parameters(), unconnected_gradients="none"))
 
 
 def gradient_program(

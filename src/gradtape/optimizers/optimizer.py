@@ -278,7 +278,7 @@ class Optimizer(TellsChanges):
         else:
             loss = loss_fn
         found = list(variables() if callable(variables) else variables)
-        self._take_step(list(tape.gradient(loss, found)), found)
+        self._take_step(list(tape.gradient(loss, found, unconnected_gradients="none")), found)
         return loss
 
     def exclude_from_weight_decay(

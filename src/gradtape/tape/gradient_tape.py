@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Never, overload
 
 from gradtape.argument_checks import as_flag
@@ -13,9 +13,11 @@ from gradtape.errors import NotRecordingError
 from gradtape.ir import Node, Rows
 from gradtape.pytree import flatten, unflatten
 from gradtape.suggestions import explain_attributes, unexpected_arguments
+from gradtape.tape.lost_derivatives import ReadNumber, warn_of_none, warn_of_numbers, warn_of_read
 from gradtape.tape.recording_scope import check_unconnected, direction, directions, finish, push
-from gradtape.tape.tape_jacobians import NONE, ZERO, Jacobians, check_real
+from gradtape.tape.tape_jacobians import NONE, UNSTATED, ZERO, Jacobians, check_real
 from gradtape.tape.tape_report import TapeReport, tape_report
+from gradtape.tape.user_code import Site
 from gradtape.tensor import Tensor, Variable, asarray
 from gradtape.trace import Handle, Recording, state
 
@@ -106,6 +108,23 @@ class GradientTape(Jacobians):
             if variable.dtype.kind in "fc":
                 self._watch_node(variable, node)
 
+    def note_number(self, name: str, tensor: Tensor | Variable, number: object) -> None:
+        """A number was read out of a tensor while this tape records."""
+        recording, site = self._recording, Site.here()
+        if isinstance(tensor, Variable):
+            follows = recording is not None and self._depends_on_watched(
+                tensor.enter_unnoticed(recording)
+            )
+        else:
+            follows = self.follows(tensor)
+        if recording is None or site is None or not follows:
+            return
+        read = ReadNumber(name, number, site, len(recording.leaves))
+        if self.of_function:
+            warn_of_read(read)
+        else:
+            self.numbers = (*self.numbers, read)
+
     def watched_variables(self) -> tuple[Variable, ...]:
         """The variables watched so far, in the order they were constructed.
 
@@ -155,6 +174,7 @@ class GradientTape(Jacobians):
         self._watched = {}
         self._variables = {}
         self._windows = []
+        self.numbers = ()
         self._consumed = False
         if self in state.tapes and recording is not None:
             self._windows = [[len(recording.log), None]]
@@ -194,7 +214,7 @@ class GradientTape(Jacobians):
         target: object,
         sources: object,
         output_gradients: object = None,
-        unconnected_gradients: str = NONE,
+        unconnected_gradients: str = UNSTATED,
         **unknown: Never,
     ) -> Any:
         """The gradient of the sum of all targets by each source, in the structure of `sources`.
@@ -214,9 +234,10 @@ class GradientTape(Jacobians):
         leaves, structure = flatten(sources)
         # By identity: anything may be passed here, and `check_unconnected` refuses it below.
         zeros = unconnected_gradients is ZERO
-        if output_gradients is None and (zeros or unconnected_gradients is NONE):
+        unstated = unconnected_gradients is UNSTATED
+        if output_gradients is None and (zeros or unstated or unconnected_gradients is NONE):
             key = self._key_of(target, leaves)
-            known = key and hold_remembered(state.recording, GRADIENT, key, zeros)
+            known = key and hold_remembered(state.recording, GRADIENT, key, zeros or unstated)
             if known:
                 self._end_if_single_use()
                 return unflatten(structure, known)
@@ -232,6 +253,8 @@ class GradientTape(Jacobians):
             nodes.append(node)
             cotangents.append(direction(recording, node, weights[position]))
         found = self._reverse(nodes, cotangents, leaves)
+        if self.numbers or (unstated and None in found):
+            self._warn_of_losses(nodes, leaves, found, unstated)
         if key is not None:
             remember(recording, GRADIENT, key, found)
         results = finish(recording, leaves, found, unconnected_gradients)
@@ -329,6 +352,19 @@ class GradientTape(Jacobians):
             if self._recording is not None and leaf is not None
         ]
         return tape_report(self, targets)
+
+    def _warn_of_losses(
+        self, targets: list[Node], leaves: Sequence[Any], found: Sequence[Any], unstated: bool
+    ) -> None:
+        """Warn of derivatives that are lost without an error."""
+        recording = self._recording
+        assert recording is not None
+        if self.numbers:
+            warn_of_numbers(self.numbers, recording.leaves, targets)
+        if unstated and None in found:
+            missing = [at for at, one in enumerate(found) if one is None]
+            sources = [(at, leaves[at], self._source(leaves[at])) for at in missing]
+            warn_of_none(self, targets, sources)
 
     def _reverse(
         self, targets: list[Node], cotangents: list[Node], leaves: list[object]

@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from operator import itemgetter
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from gradtape.argument_checks import is_choice
 from gradtape.autodiff.window import derive_forward, hold_results
@@ -34,6 +34,9 @@ from gradtape.trace.between_recordings import can_be_joined, graft, join
 from gradtape.trace.recording import Recording, ended, settle, state
 from gradtape.trace.trace import Trace, adopt
 from gradtape.trace.value import Handle
+
+if TYPE_CHECKING:
+    from gradtape.tape.lost_derivatives import ReadNumber
 
 
 class _EndOfWith(partial[None]):
@@ -78,6 +81,8 @@ class Scope:
     persistent = True
     # Whether a tape that is not persistent has given its derivative.
     _consumed = False
+    # Numbers that were read out of tensors that this tape follows.
+    numbers: tuple[ReadNumber, ...] = ()
     # Whether `gt.grad` or one of its kin made this tape, over a call of the user's function.
     of_function = False
     # Here, because the finaliser also gets a tape that an interrupt left without attributes.
@@ -87,7 +92,8 @@ class Scope:
     _entered: Recording | None = None
 
     __dir__ = without_internals(
-        "detach entered_in follows is_entered leave note_read of_function settle"
+        "detach entered_in follows is_entered leave note_number note_read numbers of_function "
+        "settle"
     )
 
     def __init__(self) -> None:
@@ -323,6 +329,9 @@ class Scope:
     def note_read(self, variable: Variable, node: Node) -> None:
         """A variable was read while this tape records."""
 
+    def note_number(self, name: str, tensor: Tensor | Variable, number: object) -> None:
+        """A number was read out of a tensor while this tape records."""
+
     def _key_of(self, target: object, sources: Sequence[object]) -> tuple[Node, ...] | None:
         """The nodes of a target and its sources, if they alone determine the derivatives.
 
@@ -342,6 +351,7 @@ class Scope:
             or target.recording is not recording
             or (log.returned is not None and not log.returned.lie_before(windows[-1][1]))
             or log.placed
+            or self.numbers
             or recording.rules
             or len(windows) != 1
             or windows[0] != [0, len(log)]
@@ -374,9 +384,11 @@ class Scope:
                 f"{what}: expected one tensor or Variable, got {type(leaf).__name__}. Ask for each "
                 "part of a nest."
             )
+        read = self.numbers[-1] if self.numbers and isinstance(leaf, (int, float)) else None
+        made = "Make a tensor with gt.asarray first."
         raise ValueError(
             f"{what}: expected a tensor, a Variable or a nest of them, got {type(leaf).__name__}. "
-            "Make a tensor with gt.asarray first."
+            + (f"{read.name} made it a number at {read.site}; use gt functions." if read else made)
         )
 
 

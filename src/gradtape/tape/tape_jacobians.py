@@ -32,6 +32,13 @@ if TYPE_CHECKING:
 # Defaults of arguments: an argument that was left out is one of these objects.
 NONE, ZERO, AUTO = "none", "zero", "auto"
 
+
+class _Unstated(str):
+    """A default that equals a word and is not the word that a user passes."""
+
+
+UNSTATED = _Unstated(NONE)
+
 MODES = (AUTO, "forward", "reverse")
 
 

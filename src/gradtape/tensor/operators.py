@@ -13,7 +13,6 @@ from gradtape.dtypes import DType
 from gradtape.errors import ShapeError
 from gradtape.ir.hooks import hooks
 from gradtape.ir.op import Op
-from gradtape.ir.origin import warn
 from gradtape.ops.arrays import indexing, joining, movement
 from gradtape.ops.elementwise import arithmetic, complexes, unary as elementwise
 from gradtape.ops.families.casting import cast
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
 
     BinaryMethod: TypeAlias = Callable[["Operators", TensorLike], Tensor]
 
+Left = TypeVar("Left")
 Decided = TypeVar("Decided", bool, int)
 
 
@@ -187,13 +187,13 @@ class Operators:
         return self._decided(bool)
 
     def __int__(self) -> int:
-        return self._decided(int)
+        return self._left("int", self._decided(int))
 
     def __float__(self) -> float:
-        return float(self._single("float"))
+        return self._left("float", float(self._single("float")))
 
     def __complex__(self) -> complex:
-        return complex(self._single("complex"))
+        return self._left("complex", complex(self._single("complex")))
 
     def __index__(self) -> int:
         if self.dtype.kind not in "iu" or self.shape:
@@ -214,8 +214,6 @@ class Operators:
         return kind(self._single(kind.__name__))
 
     def _single(self, name: str) -> Any:
-        if state.tapes and name not in ("int", "bool"):
-            self._warn_of_lost(name)
         array = self.numpy()
         if array.size != 1:
             raise ShapeError(
@@ -224,25 +222,19 @@ class Operators:
             )
         return array.reshape(())[()]
 
-    def _warn_of_lost(self, name: str) -> None:
-        """Warn if a number is taken out of a function that is being differentiated."""
-        value: Any = getattr(self, "value", self)
-        if any(tape.of_function for tape in state.tapes) and value.is_tracked():
-            warn(
-                f"{name}: a tensor of a function that is being differentiated becomes a number, "
-                "through which no derivative passes. Use gt functions on the tensor (gt.sin, not "
-                "math.sin), or x.numpy() where only the value is meant."
-            )
+    def _left(self, name: str, number: Left) -> Left:
+        """A number that leaves the tensor; tapes that follow the tensor note it."""
+        for tape in state.tapes:
+            tape.note_number(name, self, number)
+        return number
 
     def item(self) -> Any:
         """The only element, as a Python number."""
-        return self._single("item").item()
+        return self._left("item", self._single("item").item())
 
     def tolist(self) -> Any:
         """The values as nested Python lists."""
-        if state.tapes:
-            self._warn_of_lost("tolist")
-        return self.numpy().tolist()
+        return self._left("tolist", self.numpy().tolist())
 
     def __format__(self, template: str) -> str:
         """As NumPy's: a 0-d tensor is a number, others take no format."""

@@ -69,6 +69,9 @@ class GradientTape(core.GradientTape):
     `batch_jacobian` refuses targets that mix examples.
     """
 
+    def note_number(self, *number: object) -> None:
+        """Numbers leave tensors without a warning, as in TensorFlow."""
+
     def gradient(
         self,
         target: object,
