@@ -93,6 +93,7 @@ class GradientTape(Jacobians):
                     "None. Cast it to a float first.",
                     stacklevel=2,
                 )
+                self.without_derivative = {*self.without_derivative, id(leaf)}
                 continue
             if self._recording is None:
                 self._attach()
@@ -362,7 +363,10 @@ class GradientTape(Jacobians):
         if self.numbers:
             warn_of_numbers(self.numbers, recording.leaves, targets)
         if unstated and None in found:
-            missing = [at for at, one in enumerate(found) if one is None]
+            known = self.without_derivative
+            missing = [
+                at for at, one in enumerate(found) if one is None and id(leaves[at]) not in known
+            ]
             sources = [(at, leaves[at], self._source(leaves[at])) for at in missing]
             warn_of_none(self, targets, sources)
 

@@ -83,6 +83,8 @@ class Scope:
     _consumed = False
     # Numbers that were read out of tensors that this tape follows.
     numbers: tuple[ReadNumber, ...] = ()
+    # Sources that have no derivative, of which `watch` has warned.
+    without_derivative: frozenset[int] | set[int] = frozenset()
     # Whether `gt.grad` or one of its kin made this tape, over a call of the user's function.
     of_function = False
     # Here, because the finaliser also gets a tape that an interrupt left without attributes.
@@ -93,7 +95,7 @@ class Scope:
 
     __dir__ = without_internals(
         "detach entered_in follows is_entered leave note_number note_read numbers of_function "
-        "settle"
+        "settle without_derivative"
     )
 
     def __init__(self) -> None:
