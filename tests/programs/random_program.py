@@ -241,7 +241,9 @@ class RandomProgram:
             return
         sources = [self.random.choice(tape.sources) for _ in range(2)]
         target = self._target(tape, sources[0])
-        tensors = tape.tape.gradient(target.tensor, [source.tensor for source in sources], unconnected_gradients="none")
+        tensors = tape.tape.gradient(
+            target.tensor, [source.tensor for source in sources], unconnected_gradients="none"
+        )
         slopes = self.reference.gradients(tape, target.made, [source.made for source in sources])
         for source, tensor, made in zip(sources, tensors, slopes, strict=True):
             self.log.append(f"g{len(self.log) + 1} = {tape.name}.{target.name} by {source.name}")
