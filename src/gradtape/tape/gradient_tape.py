@@ -361,7 +361,7 @@ class GradientTape(Jacobians):
         recording = self._recording
         assert recording is not None
         if self.numbers:
-            warn_of_numbers(self.numbers, recording.leaves, targets)
+            warn_of_numbers(self.numbers, recording, targets)
         if unstated and None in found:
             known = self.without_derivative
             missing = [

@@ -27,6 +27,7 @@ from gradtape.tape.user_code import (
     reads,
 )
 from gradtape.tensor import Variable
+from gradtape.trace.recording import Recording
 from gradtape.trace.value import Value
 
 if TYPE_CHECKING:
@@ -47,14 +48,14 @@ class ReadNumber(NamedTuple):
 
 
 def warn_of_numbers(
-    numbers: Sequence[ReadNumber], leaves: list[Any], targets: Iterable[Node]
+    numbers: Sequence[ReadNumber], recording: Recording, targets: Iterable[Node]
 ) -> None:
     """Warn of numbers that targets are computed from, once for each line that read one."""
-    first = min(read.leaves for read in numbers)
+    first, leaves = min(read.leaves for read in numbers), recording.leaves
     entered = [
         (node.params[0], leaves[node.params[0]])
         for node in topological(tuple(targets))
-        if node.op is LEAF and node.params[0] >= first
+        if node.op is LEAF and node.params[0] >= first and node not in recording.watched
     ]
     lines = set()
     for read in numbers:
@@ -88,8 +89,8 @@ def _goes_on(read: ReadNumber, later: list[Any]) -> bool:
     if not may_be_recorded(read.site, names_of_tensors(read.site.code)):
         return False
     constants = [each for each in read.site.code.co_consts if isinstance(each, (int, float))]
-    others = [each for each in later if not isinstance(each, Value) and each not in constants]
-    return bool(known or others)
+    others = [each.content if isinstance(each, Value) else each for each in later]
+    return bool(known) or any(np.ndim(each) == 0 and each not in constants for each in others)
 
 
 def _holds(entered: Any, numbers: np.ndarray) -> bool:

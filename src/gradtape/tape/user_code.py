@@ -11,12 +11,11 @@ import sys
 from collections.abc import Iterator
 from itertools import islice
 from types import CodeType, FrameType
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from gradtape.caches import remembered
 from gradtape.ir.origin import current_line, is_library
 
-Scope: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.Module
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.Module)
 # Calls whose result is not what is computed from the number.
 _ENDS = frozenset(
@@ -80,9 +79,25 @@ class Parsed(NamedTuple):
         """The function or module that holds the expression."""
         return next(node for node in self.around(self.node) if isinstance(node, _SCOPES))
 
-    def may_be_recorded(
-        self, node: ast.AST, seen: set[str], tensors: frozenset[str] | None
-    ) -> bool:
+    def names_of_unknown(self) -> frozenset[str]:
+        """The names in the function to which no statement binds a constant."""
+        names, plain = set(), set()
+        for node in ast.walk(self.function()):
+            if isinstance(node, ast.Name):
+                names.add(node.id)
+            elif isinstance(node, ast.Assign):
+                for target in node.targets:
+                    pairs = [(target, node.value)]
+                    if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                        pairs = list(zip(target.elts, node.value.elts, strict=False))
+                    plain |= {
+                        one.id
+                        for one, value in pairs
+                        if isinstance(one, ast.Name) and isinstance(value, ast.Constant)
+                    }
+        return frozenset(names - plain)
+
+    def may_be_recorded(self, node: ast.AST, seen: set[str], tensors: frozenset[str]) -> bool:
         """Whether the value of a node may go on into an op; `seen` are names that were followed."""
         for parent in self.around(node):
             if isinstance(parent, (ast.Expr, ast.Compare, ast.FormattedValue, ast.Assert)):
@@ -150,7 +165,9 @@ def may_be_recorded(site: Site, tensors: frozenset[str] | None) -> bool:
     `tensors` are the names that hold tensors in the function; None if that is not known.
     """
     found = parsed(site)
-    return found is None or found.may_be_recorded(found.node, set(), tensors)
+    if found is None:
+        return True
+    return found.may_be_recorded(found.node, set(), tensors or found.names_of_unknown())
 
 
 def is_tape(node: ast.AST) -> bool:
@@ -169,17 +186,17 @@ def _is_name(node: ast.AST) -> bool:
     return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
 
 
-def _may_hold_tensor(node: ast.expr, tensors: frozenset[str] | None) -> bool:
+def _may_hold_tensor(node: ast.expr, tensors: frozenset[str]) -> bool:
     """Whether an operand may be a tensor: a name that holds one, or what a call returns."""
     if isinstance(node, ast.Attribute) and node.attr in _FACTS:
         return False
     if isinstance(node, ast.Name):
-        return tensors is None or node.id in tensors
+        return node.id in tensors
     if isinstance(node, ast.Call):
         name = ast.unparse(node.func)
         return name not in _ENDS and not _is_on_numbers(name)
     if isinstance(node, (ast.Attribute, ast.Subscript, ast.Await)):
-        return tensors is None or _may_hold_tensor(node.value, tensors)
+        return _may_hold_tensor(node.value, tensors)
     parts = [each for each in ast.iter_child_nodes(node) if isinstance(each, ast.expr)]
     return any(_may_hold_tensor(each, tensors) for each in parts)
 
