@@ -298,7 +298,7 @@ CAUSES = {
 def test_none_names_its_cause(program):
     lines, start = inspect.getsourcelines(program)
     marked = [start + at for at, text in enumerate(lines) if text.endswith("# line\n")]
-    with pytest.warns(UserWarning) as found:
+    with pytest.warns(UserWarning, match="None: ") as found:
         assert program() is None
     (warning,) = found
     for words in CAUSES[program]:
