@@ -245,7 +245,7 @@ copysign: Binary = elementwise(
 nextafter = elementwise(
     "nextafter",
     "Next number from the first operand towards the second.",
-    ("1e9, 2e9", 1000000000.0000001),
+    ("1e11, 2e11", 100000000000.00002),
     [lambda y, a, b: 1, zero],
     arity=2,
     accepts="float",
