@@ -483,3 +483,8 @@ PICK = declare(
         mask=lambda index, mask, y, inputs, position: None,
     )
 )
+
+
+def bytes_of(of: Any) -> int:
+    """The bytes of a result, of all of them if an op has several."""
+    return sum(each.nbytes for each in of) if type(of) is tuple else int(of.nbytes)

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from gradtape.compiler.counts import COUNTS
-from gradtape.compiler.lower.beyond_memory import bytes_of, check_stored, memory
+from gradtape.compiler.lower.beyond_memory import check_stored, memory
 from gradtape.compiler.lower.plan import Input
 from gradtape.config import LARGE_NUMPY_PLAN, SMALL_NUMPY_RESULT
 from gradtape.ir import Node, Program
+from gradtape.ir.node import bytes_of
 from gradtape.ir.origin import mark
 from gradtape.trace.value import Content, Value
 

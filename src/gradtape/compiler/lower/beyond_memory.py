@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Any
 
 from gradtape.compiler.machine_limits import physical_memory
-from gradtape.ir.node import Node
+from gradtape.ir.node import Node, bytes_of
 from gradtape.ir.origin import line_of, user_line
 
 # The memory of the machine, read once.
@@ -50,8 +49,3 @@ def explained(error: MemoryError, nodes: Iterable[Node]) -> MemoryError:
         f"{memory()} (asked for at {line_of(node) or user_line()}). Work on smaller pieces, or "
         f"drop tensors that are not needed. The error was: {error}."
     )
-
-
-def bytes_of(of: Any) -> int:
-    """The bytes of a result, of all of them if an op has several."""
-    return sum(each.nbytes for each in of) if type(of) is tuple else int(of.nbytes)

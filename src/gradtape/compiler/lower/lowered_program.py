@@ -23,7 +23,7 @@ import numpy as np
 from gradtape.compiler.emit.plans.instructions import ARENA, FIRST, SCALARS, Instruction
 from gradtape.compiler.lower.arena import ALIGNMENT, Arena, stored_bytes
 from gradtape.compiler.lower.arguments import Lowered
-from gradtape.compiler.lower.beyond_memory import bytes_of, check_stored
+from gradtape.compiler.lower.beyond_memory import check_stored
 from gradtape.compiler.lower.fused_loops import fusible, lower
 from gradtape.compiler.lower.native_calls import (
     copy_of,
@@ -48,6 +48,7 @@ from gradtape.compiler.passes.routines import with_routines
 from gradtape.compiler.passes.units import Call, Fused, FusedLoop, Registers, nodes_of
 from gradtape.config import LARGEST_KEPT_TABLE, STREAMED_BYTES
 from gradtape.ir import PICK, Node, NotLowered, Program, constant, constant_value, spec
+from gradtape.ir.node import bytes_of
 from gradtape.ir.op_facts import View
 from gradtape.ops.blas_lapack import LETTERS
 from gradtape.ops.matrices.contraction import MATMUL
