@@ -339,7 +339,7 @@ class RowSparseTensor(ValueSource):
 
     def read(self, call: ReplayedCall) -> RowSparse:
         parts: list[Any] = [part.read(call) for part in self.parts]
-        return self.kind(*parts, self.spec)
+        return self.kind(*parts, self.spec)  # type: ignore[call-arg]
 
 
 class CallersTensor(ValueSource, compared=("position",)):

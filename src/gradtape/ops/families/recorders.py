@@ -107,6 +107,7 @@ def entered(recording: Recording, x: Any) -> Node | None:
     try:
         if x.recording is recording:
             return x.node  # type: ignore[no-any-return]  # a local would cost time
+        node: Node
         stamp, node = x.computed.entry
         if stamp != recording.stamp:
             node = x.enter(recording)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -37,7 +38,8 @@ def windows_of(x: np.ndarray, window: Shape, strides: Ints, dilations: Ints) -> 
     reach = tuple((w - 1) * d + 1 for w, d in zip(window, dilations, strict=True))
     found = np.lib.stride_tricks.sliding_window_view(x, reach, axes)
     steps = [slice(None, None, s) for s in (*strides, 1, *dilations)]
-    return found[(..., *steps)]
+    index: tuple[Any, ...] = (..., *steps)
+    return found[index]
 
 
 def positions(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias, cast
 
 from gradtape.argument_checks import as_count
 from gradtape.errors import ArgumentError, ShapeError, shown
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gradtape.tensor import Tensor, TensorLike
 
 # "same", "valid", or a pair of numbers (before, after) for each axis.
-Padding: TypeAlias = "str | Sequence[Sequence[int]]"
+Padding: TypeAlias = "str | Sequence[Sequence[SupportsIndex]]"
 # One number for all spatial axes, or one for each.
 PerAxis: TypeAlias = "int | Sequence[int]"
 

@@ -279,7 +279,7 @@ def hessians(
     for source in [_node(leaf, recording) for leaf in sources]:
         parts = [derive_hessian(view, node, source, source) for node in nodes]
         known = [part for part in parts if part is not None]
-        total = known[0] if known else None
+        total: Any = known[0] if known else None
         for part in known[1:]:
             total = total + part
         results.append(total)
