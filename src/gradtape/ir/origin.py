@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import sys
 import threading
 import warnings
@@ -175,7 +176,8 @@ def is_library(frame: FrameType) -> bool:
     if found is None:
         if len(_library) > REMEMBERED_CODES:
             _library.clear()
-        installed = code.co_filename.startswith(_installed())
+        file = code.co_filename
+        installed = file.startswith(_installed()) or f"{os.sep}site-packages{os.sep}" in file
         # Generated code, such as the methods of a dataclass; `python -c` runs as __main__.
         generated = code.co_filename == "<string>" and frame.f_globals.get("__name__") != "__main__"
         installed = installed or generated

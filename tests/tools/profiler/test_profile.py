@@ -252,6 +252,57 @@ def test_a_plan_has_lines_in_both_tiers(model, monkeypatch):
     assert all("x @ w" in group["source"] for group in products)
 
 
+def test_runs_in_numpy_are_in_the_timeline_and_have_a_graph(model, monkeypatch):
+    gt.clear_plans()
+    monkeypatch.setattr(tiers, "MODE", "off")
+    with gt.profile() as p:
+        train(6, *model)
+    rows = p.data["timeline"]["runs"]
+    assert [row[4] for row in rows] == [1] * 6
+    assert [row[1] for row in rows] == sorted(row[1] for row in rows)
+    assert all(row[2] > 0 for row in rows)
+    assert p.data["timeline"]["left_out"] == 0
+    (graph,) = p.data["graphs"]
+    assert graph["tier"] == "NumPy"
+    titles = {node["number"]: node["title"] for node in graph["nodes"]}
+    assert ("matmul", "tanh") in {(titles[one], titles[other]) for one, other in graph["edges"]}
+
+
+@compiles
+def test_runs_of_both_tiers_are_in_the_timeline(model, monkeypatch):
+    gt.clear_plans()
+    with gt.profile() as p:
+        monkeypatch.setattr(tiers, "MODE", "off")
+        train(4, *model)
+        monkeypatch.setattr(tiers, "MODE", "wait")
+        train(5, *model)
+    rows = p.data["timeline"]["runs"]
+    assert [row[4] for row in rows] == [1] * 4 + [0] * 5
+    # They are in one thread.
+    assert {row[3] for row in rows} == {0}
+
+
+def test_the_first_graph_is_of_the_longest_plan_that_has_edges(model):
+    with gt.profile() as p:
+        gt.sin(gt.asarray(np.ones(2_000_000))).numpy()
+        train(8, *model)
+    graphs = p.data["graphs"]
+    assert all(graph["edges"] for graph in graphs)
+    times = [graph["seconds"] for graph in graphs]
+    assert times == sorted(times, reverse=True)
+
+
+def test_the_list_of_runs_in_numpy_is_bounded():
+    class Plan:
+        pass
+
+    plan, collector = Plan(), Collector(Sampler())
+    for _ in range(LOGGED_PLAN_RUNS + 100):
+        collector.ran_in_numpy(plan, [1], 0)
+    assert len(collector.numpy_runs) == LOGGED_PLAN_RUNS
+    assert collector.numpy_runs_in_all == LOGGED_PLAN_RUNS + 100
+
+
 def test_values_that_numpy_computed_count_as_read(monkeypatch):
     monkeypatch.setattr(advice, "LEAST", 0.0)
     monkeypatch.setattr(tiers, "MODE", "off")

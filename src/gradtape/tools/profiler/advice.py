@@ -263,8 +263,7 @@ def captured_again(found: Findings) -> Iterator[Advice]:
             "captured again",
             f"{name} was captured for {len(records)} kinds of arguments; lately because {label} "
             f"was {old} and is {new}.",
-            "Pass tensors of few shapes and numbers as floats or tensors, or use "
-            "dynamic_ints=True.",
+            "Call it with fewer distinct shapes; pass numbers as floats, or use dynamic_ints=True.",
             place,
             gain,
             "the time of all captures but the first",

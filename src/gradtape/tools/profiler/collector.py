@@ -17,7 +17,13 @@ from typing import Any
 import numpy as np
 
 from gradtape.compiler.objects.llvm import Counts
-from gradtape.config import COMPARED_RUNS, KEPT_INTERVALS, LISTED_EVENTS, PROFILED_PLANS
+from gradtape.config import (
+    COMPARED_RUNS,
+    KEPT_INTERVALS,
+    LISTED_EVENTS,
+    LOGGED_PLAN_RUNS,
+    PROFILED_PLANS,
+)
 from gradtape.ir import Node, Program
 from gradtape.ir.origin import LINES, SourcePlace, user_place
 from gradtape.runtime.kept_for_backward import is_expensive
@@ -162,6 +168,9 @@ class Collector:
         # Nanoseconds that NumPy took on plans in tier 0.
         self.numpy_plans: dict[int, NumpyRuns] = {}
         self.numpy_ns = 0
+        # The first runs in tier 0: plan, begin, end, thread.
+        self.numpy_runs: list[tuple[int, int, int, int]] = []
+        self.numpy_runs_in_all = 0
         # Plans that are held until the profile ends.
         self.plans: list[Any] = []
         self._building_ns = 0
@@ -314,8 +323,12 @@ class Collector:
 
     def ran_in_numpy(self, plan: Any, times: Sequence[int], begin: int) -> None:
         """A plan ran in tier 0."""
-        spent = time.perf_counter_ns() - begin
+        end = time.perf_counter_ns()
+        spent = end - begin
         self.numpy_ns += spent
+        self.numpy_runs_in_all += 1
+        if len(self.numpy_runs) < LOGGED_PLAN_RUNS:
+            self.numpy_runs.append((id(plan), begin, end, threading.get_ident()))
         known = self.numpy_plans.get(id(plan))
         if known is None:
             self._hold(plan)
@@ -390,4 +403,4 @@ def _why(recording: Any, node: Node) -> str:
         return "it is a loss whose gradient was requested"
     if is_expensive(node):
         return "it is expensive to compute again"
-    return "the program still refers to it"
+    return "a Python variable still refers to it"

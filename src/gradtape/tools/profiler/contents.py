@@ -39,7 +39,6 @@ def contents(measured: Measured) -> dict[str, Any]:
     began = measured.collector.began
     title = measured.title or (str(measured.place) if measured.place else "a profile")
     longest = sorted(groups, key=lambda group: -group.seconds)[: tables.MOST_GROUPS]
-    shown = plans[: tables.MOST_GRAPHS]
     return {
         "format": 1,
         "title": title,
@@ -61,7 +60,7 @@ def contents(measured: Measured) -> dict[str, Any]:
         "readings": tables.readings(measured),
         "functions": tables.function_table(functions),
         "memory": tables.memory(measured),
-        "graphs": [tables.graph_row(each) for each in shown if len(each.groups) > 1],
+        "graphs": tables.graphs(plans),
         "timeline": tables.timeline(measured, plans, began),
         "jacobians": tables.jacobians(measured),
     }

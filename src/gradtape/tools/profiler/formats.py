@@ -48,10 +48,11 @@ def chrome_trace(data: Mapping[str, Any]) -> str:
         events.append({**span, "name": name, "cat": kind, "args": args})
 
     plans = {plan["number"]: plan for plan in data["plans"]}
-    for number, begin, spent, own_thread in data["timeline"]["runs"]:
+    for number, begin, spent, own_thread, in_numpy in data["timeline"]["runs"]:
         plan = plans.get(number, {})
         name, ops = plan.get("owner") or f"plan {number}", plan.get("ops")
-        add(own_thread, begin, spent, name, "plan", ops=ops, line=shown_place(plan))
+        kind = "plan in NumPy" if in_numpy else "plan"
+        add(own_thread, begin, spent, name, kind, ops=ops, line=shown_place(plan))
     for event in data["timeline"]["events"]:
         kind, what = event["kind"], event["text"]
         add(1000, event["begin"], event["seconds"], kind, kind, what=what, line=shown_place(event))
@@ -68,7 +69,7 @@ def table(data: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
         columns = data["memory"]["over_time"]
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     if name == "runs":
-        names = ("plan", "begin", "seconds", "thread")
+        names = ("plan", "begin", "seconds", "thread", "in_numpy")
         return [dict(zip(names, row, strict=True)) for row in data["timeline"]["runs"]]
     if name not in TABLES:
         raise ValueError(f"profile: there is no table {name!r}. Choose one of {', '.join(TABLES)}.")

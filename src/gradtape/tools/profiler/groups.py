@@ -268,6 +268,7 @@ def numpy_record(made: NumpyRuns, binding: ObservedPlan | None) -> PlanRecord:
     ]
     for group in groups:
         group.kind = "NumPy call"
+    _connect(groups, fused, program)
     seconds = made.nanoseconds * 1e-9
     return PlanRecord(
         plan, "NumPy", made.count, seconds, len(groups), groups, binding, program, lines

@@ -8,6 +8,7 @@ import platform
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -204,8 +205,17 @@ def _kept_values(found: Kept) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: -int(row["bytes"]))[:40]
 
 
-def graph_row(record: PlanRecord) -> dict[str, Any]:
-    """A plan as a graph of its groups; of a very large one the longest groups."""
+def graphs(plans: Sequence[PlanRecord]) -> list[dict[str, Any]]:
+    """The plans that took the most time and have groups that read each other's results."""
+    rows = (graph_row(each) for each in plans if any(group.reads for group in each.groups))
+    return list(islice((row for row in rows if row is not None), MOST_GRAPHS))
+
+
+def graph_row(record: PlanRecord) -> dict[str, Any] | None:
+    """A plan as a graph of its groups; of a very large one the longest groups.
+
+    None if no group of these reads the result of another.
+    """
     chosen = sorted(record.groups, key=lambda group: -group.seconds)[:MOST_IN_GRAPH]
     numbers = {group.number for group in chosen}
     nodes = [
@@ -215,9 +225,13 @@ def graph_row(record: PlanRecord) -> dict[str, Any]:
     edges = [
         [source, group.number] for group in chosen for source in group.reads if source in numbers
     ]
+    if not edges:
+        return None
     return {
         "plan": record.number,
         "owner": record.owner,
+        "tier": record.tier,
+        "seconds": record.seconds,
         "nodes": nodes,
         "edges": edges,
         "left_out": len(record.groups) - len(chosen),
@@ -227,16 +241,20 @@ def graph_row(record: PlanRecord) -> dict[str, Any]:
 
 def timeline(measured: Measured, plans: Sequence[PlanRecord], began: int) -> dict[str, Any]:
     number = {address: plan.number for plan in plans for address in plan.addresses}
-    rows = [row for row in measured.log.rows if row[0] in number]
+    in_numpy = {id(plan.plan): plan.number for plan in plans if plan.tier == "NumPy"}
+    rows = [(number[row[0]], *row[1:], 0) for row in measured.log.rows if row[0] in number]
+    collector = measured.collector
+    rows += [(in_numpy[row[0]], *row[1:], 1) for row in collector.numpy_runs if row[0] in in_numpy]
     threads: dict[int, int] = {}
     runs = [
         [
-            number[plan],
+            plan,
             round((begin - began) * 1e-9, 7),
             round((end - begin) * 1e-9, 8),
             threads.setdefault(thread, len(threads)),
+            tier,
         ]
-        for plan, begin, end, thread in rows[:MOST_RUNS]
+        for plan, begin, end, thread, tier in sorted(rows, key=lambda row: row[1])[:MOST_RUNS]
     ]
     events = [
         {
@@ -248,7 +266,7 @@ def timeline(measured: Measured, plans: Sequence[PlanRecord], began: int) -> dic
         }
         for event in measured.collector.events[:MOST_EVENTS]
     ]
-    left = max(0, measured.log.total - len(runs))
+    left = max(0, measured.log.total + collector.numpy_runs_in_all - len(runs))
     return {"runs": runs, "left_out": left, "events": events, "threads": len(threads)}
 
 

@@ -104,6 +104,7 @@
     "running plans": "forward", compiling: "building", differentiating: "backward", recording: "recording",
     "calling functions": "accent", running: "reading", Python: "python", waiting: "waiting",
   };
+  const CAUSES = { "new structure": "new", "its structure was seen at other sizes": "known at other sizes", "too long to look for its structure": "too long to compare" };
   const PHASE_NAMES = { running: "starting plans" };
   function summary() {
     const into = body("summary");
@@ -133,7 +134,7 @@
       tile("wall time", seconds(data.wall_seconds), `${seconds(data.cpu_seconds)} of processor time`, "wall"),
       tile("plans run", count(counts.plans_run), `${count(counts.ops_run)} ops`, "plans"),
       tile("backward", directions ? percent(data.directions.backward / directions) : "–", "of the time in plans", "backward"),
-      tile("plans built", count(misses), Object.entries(data.caches.plans.causes).map(([why, n]) => `${n} ${why}`).join(", ") || `${count(data.caches.plans.hits)} found`, "built"),
+      tile("plans built", count(misses), Object.entries(data.caches.plans.causes).map(([why, n]) => `${n} ${CAUSES[why] || why}`).join(", ") || `${count(data.caches.plans.hits)} found`, "built"),
       tile("kernels compiled", count(counts.kernels_compiled), `${count(counts.kernels_loaded)} from disk, ${count(counts.kernels_reused)} reused`, "kernels"),
       tile("peak memory", bytes(data.memory.peak), "resident", "peak")));
     into.append(element("h3", { text: "Where the time went" }));
@@ -296,8 +297,8 @@
   // Graph.
   function graph() {
     const into = body("graph");
-    if (!data.graphs.length) { into.append(element("p", { class: "empty", text: "No plan has more than one group." })); return; }
-    const choice = element("select", { "aria-label": "Plan" }, data.graphs.map((each, index) => element("option", { value: index, text: `plan ${each.plan} of ${each.owner || place(each)}, ${each.nodes.length} groups` })));
+    if (!data.graphs.length) { into.append(element("p", { class: "empty", text: "No plan has a group that reads the result of another." })); return; }
+    const choice = element("select", { "aria-label": "Plan" }, data.graphs.map((each, index) => element("option", { value: index, text: `plan ${each.plan} of ${each.owner || place(each)}: ${seconds(each.seconds)}, ${each.nodes.length} groups${each.tier === "NumPy" ? ", in NumPy" : ""}` })));
     const host = element("div", { class: "scroll graph", tabindex: 0, "aria-label": "Groups of the plan and what they read" });
     const note = element("p", { class: "empty" });
     into.append(element("div", { class: "controls" }, choice, element("span", { text: "drag to move; a thick edge at the left: time; a filled foot: results that stay in memory" })), host, note);
@@ -400,7 +401,7 @@
   function timeline() {
     const into = body("timeline");
     const runs = data.timeline.runs, events = data.timeline.events;
-    if (!runs.length && !events.length) { into.append(element("p", { class: "empty", text: "Nothing ran natively." })); return; }
+    if (!runs.length && !events.length) { into.append(element("p", { class: "empty", text: "No plan ran." })); return; }
     const rows = ["making plans"].concat(Array.from({ length: Math.max(1, data.timeline.threads) }, (_, n) => `thread ${n + 1}`));
     const end = Math.max(...runs.map((run) => run[1] + run[2]), ...events.map((event) => event.begin + event.seconds), 1e-6);
     let from = 0, to = end;
@@ -413,7 +414,7 @@
     const move = (share) => { const span = to - from; from = Math.max(0, Math.min(end - span, from + share * span)); to = from + span; draw(); };
     const button = (text, name, act) => element("button", { type: "button", text, "aria-label": name, onclick: act });
     into.append(element("div", { class: "timeline" }, element("div", { class: "controls" }, button("+", "Zoom in", () => zoom(0.5)), button("−", "Zoom out", () => zoom(2)), button("←", "Earlier", () => move(-0.5)), button("→", "Later", () => move(0.5)), button("all", "Show all", () => { from = 0; to = end; draw(); }), label), canvas));
-    into.append(element("ul", { class: "legend" }, [["building", "building plans, compiling"], ["backward", "differentiating"], ["accent", "capturing a function"]].map(([tone, name]) => element("li", {}, element("i", { style: `background:var(--${tone})` }), name)), element("li", { text: "on the threads: one colour for each plan; click a box for its name" })));
+    into.append(element("ul", { class: "legend" }, [["building", "building plans, compiling"], ["backward", "differentiating"], ["accent", "capturing a function"]].map(([tone, name]) => element("li", {}, element("i", { style: `background:var(--${tone})` }), name)), element("li", {}, element("i", { class: "box native" }), "run of native code"), element("li", {}, element("i", { class: "box numpy" }), "run in NumPy, before the plan was compiled"), element("li", { text: "one colour for each plan; click a box for its name" })));
     if (data.timeline.left_out) into.append(element("p", { class: "empty", text: `The first ${count(runs.length)} runs are shown; ${count(data.timeline.left_out)} more are counted in the tables.` }));
     const tones = ["forward", "recording", "building", "reading", "backward", "python"];
     let boxes = [];
@@ -436,15 +437,21 @@
       }
       rows.forEach((name, n) => { context.fillStyle = colour("soft"); context.fillText(name, 8, 36 + n * lane + lane / 2); });
       boxes = [];
-      const box = (row, begin, length, tone, thing) => {
+      const shades = Object.fromEntries([...tones, "accent"].map((tone) => [tone, colour(tone)]));
+      // Runs in NumPy are lower and paler than native ones.
+      const box = (row, begin, length, tone, thing, inNumpy = false) => {
         if (begin + length < from || begin > to) return;
         const x = Math.max(left, sx(begin)), w = Math.max(1.2, sx(Math.min(to, begin + length)) - x);
-        const y = 30 + row * lane, h = lane - 8;
-        context.fillStyle = colour(tone); context.fillRect(x, y, w, h);
+        const full = lane - 8, h = inNumpy ? full / 2 : full, y = 30 + row * lane + full - h;
+        context.fillStyle = shades[tone];
+        context.globalAlpha = inNumpy ? 0.4 : 1;
+        context.fillRect(x, y, w, h);
+        context.globalAlpha = 1;
+        if (inNumpy) context.fillRect(x, y, w, 2);
         boxes.push([x, y, w, h, thing]);
       };
       for (const event of events) box(0, event.begin, event.seconds, event.kind === "derive" ? "backward" : event.kind === "capture" ? "accent" : "building", event);
-      for (const run of runs) box(1 + run[3], run[1], run[2], tones[run[0] % tones.length], run);
+      for (const run of runs) box(1 + run[3], run[1], run[2], tones[run[0] % tones.length], run, run[4] === 1);
       label.textContent = `${seconds(from)} to ${seconds(to)}`;
     }
     canvas.addEventListener("click", (event) => {
@@ -454,7 +461,7 @@
       const thing = hit[4];
       if (Array.isArray(thing)) {
         const plan = data.plans.find((each) => each.number === thing[0]) || {};
-        show(canvas, `plan ${thing[0]}${plan.owner ? ` of ${plan.owner}` : ""}`, plan, [["began", seconds(thing[1])], ["took", seconds(thing[2])], ["ops", plan.ops ? count(plan.ops) : null], ["runs in all", plan.runs ? count(plan.runs) : null]]);
+        show(canvas, `plan ${thing[0]}${plan.owner ? ` of ${plan.owner}` : ""}`, plan, [["ran", thing[4] ? "op by op in NumPy" : "as native code"], ["began", seconds(thing[1])], ["took", seconds(thing[2])], ["ops", plan.ops ? count(plan.ops) : null], ["runs in all", plan.runs ? count(plan.runs) : null]]);
       } else show(canvas, `${thing.kind}: ${thing.text}`, thing, [["began", seconds(thing.begin)], ["took", seconds(thing.seconds)]]);
     });
     canvas.addEventListener("wheel", (event) => {
