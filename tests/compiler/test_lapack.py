@@ -17,7 +17,7 @@ from gradtape.ops.control.scan import SCAN
 from gradtape.ops.matrices import lapack_calls
 from gradtape.runtime import tiers
 from gradtape.runtime.compiled_plan import LoweredBody, body_of
-from gradtape.runtime.probe import compiled_plans
+from gradtape.runtime.profiler_sink import compiled_plans
 from gradtape.trace.record import record
 
 DTYPES = ["float32", "float64", "complex64", "complex128"]

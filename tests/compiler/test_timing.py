@@ -10,7 +10,7 @@ from gradtape.compiler import thread_team
 from gradtape.compiler.emit.plans.timing import LOG_HEADER, LOG_ROW, has_counter
 from gradtape.config import TIMED_RUNS_PER_SERIAL_RUN
 from gradtape.runtime import tiers
-from gradtape.runtime.probe import compiled_plans
+from gradtape.runtime.profiler_sink import compiled_plans
 
 pytestmark = pytest.mark.skipif(tiers.MODE == "off", reason="GRADTAPE_JIT=off: nothing is compiled")
 

@@ -28,7 +28,7 @@ from gradtape.ir.origin import LINES, follow, is_noting
 from gradtape.ops.custom.custom import BARRIER, CUSTOM
 from gradtape.ops.elementwise.arithmetic import IDENTITY, STOP_GRADIENT
 from gradtape.records import dataclass
-from gradtape.runtime.probe import PROBE
+from gradtape.runtime.profiler_sink import PROBE
 from gradtape.trace.recording import Recording, state
 from gradtape.trace.returned_nodes import ReturnedNodes
 from gradtape.trace.uncollected import uncollected

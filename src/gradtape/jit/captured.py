@@ -54,7 +54,7 @@ from gradtape.jit.signature import CallArguments, InputValues
 from gradtape.logs import Log
 from gradtape.ops.custom.callback import Outcome, journal
 from gradtape.runtime.flush import leave_full_table, release
-from gradtape.runtime.probe import PROBE
+from gradtape.runtime.profiler_sink import PROBE
 from gradtape.trace.recording import state
 
 Recheck = int | Literal["auto"] | None

@@ -18,7 +18,7 @@ from gradtape.ir.walk import topological
 from gradtape.runtime.failures import Lines, may_fail
 from gradtape.runtime.kept_for_backward import kept
 from gradtape.runtime.plan_cache import plan_for
-from gradtape.runtime.probe import PROBE
+from gradtape.runtime.profiler_sink import PROBE
 from gradtape.trace.recording import Recording
 from gradtape.trace.trace import Trace
 from gradtape.trace.uncollected import uncollected

@@ -35,7 +35,7 @@ from gradtape.config import LARGE_BUFFER, SMALL_BUFFER, variable
 from gradtape.dtypes import DTypeLike
 from gradtape.ops.matrices.sparse_solve import forget_factors
 from gradtape.records import dataclass
-from gradtape.runtime.probe import PROBE
+from gradtape.runtime.profiler_sink import PROBE
 
 ALIGNMENT = 64
 HUGE_PAGE = 1 << 21

@@ -27,7 +27,7 @@ from gradtape.dtypes import REAL_OF
 from gradtape.ir import Fact, Node, Program
 from gradtape.runtime.buffer_pool import allocate
 from gradtape.runtime.numpy_plan import NumpyPlan
-from gradtape.runtime.probe import note_compiled_plan
+from gradtape.runtime.profiler_sink import note_compiled_plan
 from gradtape.runtime.written_out_plan import FORMATS, unrolled_run
 from gradtape.trace import Content, Value
 

@@ -41,7 +41,7 @@ from gradtape.ir.program import forget_dead_bodies
 from gradtape.ir.walk import topological
 from gradtape.runtime.bound_plans import BoundPlan, plan_of_flush, program_of_flush, unknowns_of
 from gradtape.runtime.plan_cache import forget_plans
-from gradtape.runtime.probe import PROBE
+from gradtape.runtime.profiler_sink import PROBE
 from gradtape.trace.recording import Recording, ended, recorded, settle, state
 from gradtape.trace.trace import Trace, leave_full_tables
 from gradtape.trace.value import Content, Handle, Value

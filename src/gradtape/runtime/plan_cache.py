@@ -22,7 +22,7 @@ from gradtape.dtypes import World
 from gradtape.ir.program import Program, sealed, sealed_inputs
 from gradtape.logs import Log
 from gradtape.ops.control.bodies import calls_python
-from gradtape.runtime.probe import PROBE
+from gradtape.runtime.profiler_sink import PROBE
 from gradtape.runtime.tiers import TieredPlan
 from gradtape.runtime.when_to_compile import Outline
 

@@ -32,7 +32,7 @@ from gradtape.ir import Node, Program
 from gradtape.logs import Log
 from gradtape.runtime import when_to_compile
 from gradtape.runtime.numpy_plan import NumpyPlan
-from gradtape.runtime.probe import PROBE
+from gradtape.runtime.profiler_sink import PROBE
 from gradtape.runtime.when_to_compile import CompilePolicy, Outline, work
 from gradtape.trace.modes import modes
 from gradtape.trace.uncollected import uncollected

@@ -13,7 +13,7 @@ from gradtape.compiler.emit.plans.interrupts import TIMED
 from gradtape.config import LARGEST_MEMORY_SAMPLES, LISTED_EVENTS, LOGGED_PLAN_RUNS
 from gradtape.ir.origin import LINES
 from gradtape.runtime import compiled_plan, tiers
-from gradtape.runtime.probe import PROBE
+from gradtape.runtime.profiler_sink import PROBE
 from gradtape.tools.profiler import advice, sampler, tables
 from gradtape.tools.profiler.collector import Collector
 from gradtape.tools.profiler.sampler import Sampler

@@ -58,7 +58,7 @@ from gradtape.ops.families.casting import cast
 from gradtape.records import dataclass
 from gradtape.runtime.bound_plans import BoundPlan, bind, plan_settings
 from gradtape.runtime.footprint import intermediate_bytes, total_bytes
-from gradtape.runtime.probe import PROBE
+from gradtape.runtime.profiler_sink import PROBE
 from gradtape.trace import Recording, Value, host_value
 
 # Pending matrices: sparse derivatives inside a captured function, with a tensor for the entries.

@@ -5,7 +5,7 @@ Other packages import `profile`, which has `profile` and `Profile`, `formats` an
 | module | what it does |
 |---|---|
 | profile | `gt.profile`: starts and stops everything, and gives the results |
-| collector | receives events (of `runtime/probe.py`), and counts them by line and plan |
+| collector | receives events (of `runtime/profiler_sink.py`), and counts them by line and plan |
 | sampler | looks now and then which line Python is in, and how much memory is in use |
 | costs | flops and bytes of nodes and fused loops, from the facts of ops |
 | limits | what this machine can do: memory and matrix products, measured |

@@ -1,6 +1,6 @@
 """The collector: what happens while a profile runs, counted by line and by plan.
 
-Its events come from `runtime/probe.py`. Everything is added up: its size depends on the number of
+Its events come from `runtime/profiler_sink.py`. Everything is added up: its size depends on the number of
 lines and plans of a program, and not on how long it runs.
 """
 
@@ -149,7 +149,7 @@ class Event:
 
 
 class Collector:
-    """Counts what happens; the sink of `runtime/probe.py`."""
+    """Counts what happens; the sink of `runtime/profiler_sink.py`."""
 
     def __init__(self, sampler: Sampler) -> None:
         self.sampler = sampler

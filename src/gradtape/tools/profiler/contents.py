@@ -14,7 +14,7 @@ from typing import Any
 
 from gradtape.ir.origin import SourcePlace
 from gradtape.runtime.plan_cache import plan_holders
-from gradtape.runtime.probe import compiled_plans
+from gradtape.runtime.profiler_sink import compiled_plans
 from gradtape.tools.profiler import advice, phases, tables
 from gradtape.tools.profiler.collector import Capturing, ObservedPlan, Reading
 from gradtape.tools.profiler.groups import Group, PlanRecord, compiled_record, numpy_record

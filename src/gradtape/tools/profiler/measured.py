@@ -13,7 +13,7 @@ from gradtape.ir.origin import SourcePlace, note_lines, user_place
 from gradtape.runtime.counters import counters
 from gradtape.runtime.flush import leave_full_table
 from gradtape.runtime.plan_cache import plan_holders
-from gradtape.runtime.probe import PROBE, compiled_plans, listen
+from gradtape.runtime.profiler_sink import PROBE, compiled_plans, listen
 from gradtape.tools.profiler.collector import Collector, Reading
 from gradtape.tools.profiler.groups import Group, PlanRecord, baseline
 from gradtape.tools.profiler.limits import MachineLimits

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any
 
 from gradtape.ir.origin import note_lines
-from gradtape.runtime.probe import PROBE
+from gradtape.runtime.profiler_sink import PROBE
 from gradtape.tools.page.page import page
 from gradtape.tools.profiler import formats
 from gradtape.tools.profiler.contents import contents
