@@ -30,7 +30,7 @@ from gradtape.progress import Progress
 from gradtape.records import dataclass
 from gradtape.runtime.bound_plans import BoundPlan, bind, plan_settings
 from gradtape.runtime.buffer_pool import allocate
-from gradtape.runtime.footprint import intermediate_bytes, total_bytes
+from gradtape.runtime.program_memory import intermediate_bytes, total_bytes
 from gradtape.trace import Recording, Trace, Value, state
 
 

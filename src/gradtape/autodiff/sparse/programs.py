@@ -57,8 +57,8 @@ from gradtape.ops.arrays.movement import reshape_node
 from gradtape.ops.families.casting import cast
 from gradtape.records import dataclass
 from gradtape.runtime.bound_plans import BoundPlan, bind, plan_settings
-from gradtape.runtime.footprint import intermediate_bytes, total_bytes
 from gradtape.runtime.profiler_sink import PROBE
+from gradtape.runtime.program_memory import intermediate_bytes, total_bytes
 from gradtape.trace import Recording, Value, host_value
 
 # Pending matrices: sparse derivatives inside a captured function, with a tensor for the entries.
