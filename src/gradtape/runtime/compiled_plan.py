@@ -26,9 +26,9 @@ from gradtape.compiler.thread_team import get_num_threads
 from gradtape.dtypes import REAL_OF
 from gradtape.ir import Fact, Node, Program
 from gradtape.runtime.buffer_pool import allocate
+from gradtape.runtime.generated_plan_run import FORMATS, unrolled_run
 from gradtape.runtime.numpy_plan import NumpyPlan
 from gradtape.runtime.profiler_sink import note_compiled_plan
-from gradtape.runtime.written_out_plan import FORMATS, unrolled_run
 from gradtape.trace import Content, Value
 
 
