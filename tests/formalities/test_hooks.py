@@ -113,7 +113,7 @@ def test_intrusions_are_found(statement):
     "statement",
     [
         "from gradtape.ir.hooks import hooks\nhooks.evaluator = max",
-        "from gradtape.runtime.failures import Lines\nLines.explain = max",
+        "from gradtape.runtime.error_lines import Lines\nLines.explain = max",
         "from gradtape.trace.recording import state\nstate.recording = None",
         "class A:\n    pass\nA.b = 1",
     ],

@@ -15,7 +15,7 @@ from gradtape.dtypes import Array
 from gradtape.ir.node import LEAF, PLACEHOLDER, Node
 from gradtape.ir.program import Program, program, with_outputs
 from gradtape.ir.walk import topological
-from gradtape.runtime.failures import Lines, may_fail
+from gradtape.runtime.error_lines import Lines, may_fail
 from gradtape.runtime.kept_for_backward import kept
 from gradtape.runtime.plan_cache import plan_for
 from gradtape.runtime.profiler_sink import PROBE

@@ -30,7 +30,7 @@ from gradtape.ir.walk import topological
 from gradtape.jit.replay import steps as replay
 from gradtape.ops.custom.callback import is_effect
 from gradtape.runtime.bound_plans import BoundPlan, bind
-from gradtape.runtime.failures import Lines
+from gradtape.runtime.error_lines import Lines
 from gradtape.runtime.flush import compute_handle
 from gradtape.tensor.tensor import Tensor
 from gradtape.tensor.variable import Variable

@@ -25,7 +25,7 @@ from gradtape.ir.node import Node
 from gradtape.ir.spec import Spec
 from gradtape.ops.custom.callback import Outcome
 from gradtape.pytree import Structure, unflatten
-from gradtape.runtime.failures import Lines
+from gradtape.runtime.error_lines import Lines
 from gradtape.runtime.flush import compute_handle
 from gradtape.runtime.tiers import TieredPlan
 from gradtape.tensor.row_sparse import RowSparse
