@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-from gradtape.compiler.lower import beyond_memory
+from gradtape.compiler.lower import memory_limit
 from gradtape.runtime import tiers
 
 SIDE = 400_000

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from operator import itemgetter
 
 from gradtape.compiler.counts import COUNTS
-from gradtape.compiler.lower.beyond_memory import explained
+from gradtape.compiler.lower.memory_limit import explained
 from gradtape.config import LARGEST_COMPUTED_LOSS, PLAN_SLACK_FACTOR, PLAN_SLACK_NODES
 from gradtape.dtypes import Array
 from gradtape.ir.node import LEAF, PLACEHOLDER, Node

@@ -13,8 +13,8 @@ from gradtape.compiler.counts import COUNTS
 from gradtape.compiler.emit import builder
 from gradtape.compiler.emit.builder import rounding
 from gradtape.compiler.emit.plans.instructions import ARENA, FIRST, Instructions
-from gradtape.compiler.lower.beyond_memory import check_bytes
 from gradtape.compiler.lower.lowered_program import LoweredProgram, is_fixed
+from gradtape.compiler.lower.memory_limit import check_bytes
 from gradtape.compiler.lower.native_calls import copy_of
 from gradtape.compiler.lower.native_loops import NativeBody
 from gradtape.compiler.lower.native_stretches import assembled, kernel_codes, stretch_of

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.compiler.counts import COUNTS
-from gradtape.compiler.lower.beyond_memory import check_stored, memory
+from gradtape.compiler.lower.memory_limit import check_stored, memory
 from gradtape.compiler.lower.plan import Input
 from gradtape.config import LARGE_NUMPY_PLAN, SMALL_NUMPY_RESULT
 from gradtape.ir import Node, Program

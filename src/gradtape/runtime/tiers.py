@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from gradtape.annotated_kinds import Bound
 from gradtape.compiler.counts import COUNTS
-from gradtape.compiler.lower.beyond_memory import memory
+from gradtape.compiler.lower.memory_limit import memory
 from gradtape.compiler.lower.plan import Input, SlotLayout
 from gradtape.compiler.objects import llvm
 from gradtape.compiler.passes import loops_of, optimize

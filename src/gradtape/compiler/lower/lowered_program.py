@@ -23,8 +23,8 @@ import numpy as np
 from gradtape.compiler.emit.plans.instructions import ARENA, FIRST, SCALARS, Instruction
 from gradtape.compiler.lower.arena import ALIGNMENT, Arena, stored_bytes
 from gradtape.compiler.lower.arguments import Lowered
-from gradtape.compiler.lower.beyond_memory import check_stored
 from gradtape.compiler.lower.fused_loops import fusible, lower
+from gradtape.compiler.lower.memory_limit import check_stored
 from gradtape.compiler.lower.native_calls import (
     copy_of,
     native_instruction,
