@@ -37,7 +37,7 @@ from gradtape.compiler.lower.native_stretches import (
     StretchItem,
     product_of,
 )
-from gradtape.compiler.lower.output_places import place_outputs, read_again
+from gradtape.compiler.lower.output_aliasing import place_outputs, read_again
 from gradtape.compiler.lower.plan import CallMemory, SlotPlace
 from gradtape.compiler.lower.register_routines import lower_routines
 from gradtape.compiler.machine_limits import third_cache
