@@ -17,7 +17,7 @@ from gradtape.compiler.lower.arguments import (
     target_access,
     walks_of,
 )
-from gradtape.compiler.lower.copies import lower_copies
+from gradtape.compiler.lower.copy_kernels import lower_copies
 from gradtape.compiler.lower.kernel import (
     CHUNK,
     SAME,
