@@ -7,7 +7,7 @@ import pytest
 
 import gradtape as gt
 from gradtape.compiler.passes import optimize
-from gradtape.compiler.passes.add_rows import add_rows
+from gradtape.compiler.passes.scatter_add_in_place import add_rows
 from gradtape.ir.verify import verify
 from gradtape.runtime import tiers
 from gradtape.runtime.compiled_plan import CompiledPlan

@@ -16,13 +16,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gradtape.compiler.passes.add_parts import add_parts
-from gradtape.compiler.passes.add_rows import add_rows
 from gradtape.compiler.passes.compositions import expand_compositions, split_reductions
 from gradtape.compiler.passes.factor_loops import factor_loops
 from gradtape.compiler.passes.fuse import fuse
 from gradtape.compiler.passes.join_parts import join_parts
 from gradtape.compiler.passes.merge_loops import merge_loops
 from gradtape.compiler.passes.routines import with_routines
+from gradtape.compiler.passes.scatter_add_in_place import add_rows
 from gradtape.compiler.passes.simplify import relax_rounding, share_subexpressions, simplify
 from gradtape.compiler.passes.transposed_operands import delay_transposes
 from gradtape.compiler.passes.trim_loops import trim_loops
