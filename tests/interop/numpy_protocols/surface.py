@@ -19,13 +19,13 @@ import numpy as np
 from tests.interop.numpy_protocols import arguments
 
 import gradtape as gt
-from gradtape.interop.numpy_protocols import facts
+from gradtape.interop.numpy_protocols import without_derivative
 from gradtape.interop.numpy_protocols.dispatch import FUNCTIONS, _name
 from gradtape.interop.numpy_protocols.ufuncs import UFUNCS
 
 SURFACE: dict[str, Any] = {
     _name(function).removeprefix("np."): function
-    for function in (*FUNCTIONS, *facts.OF_VALUES, *facts.READ_ARRAYS)
+    for function in (*FUNCTIONS, *without_derivative.OF_VALUES, *without_derivative.READ_ARRAYS)
 } | {ufunc.__name__: ufunc for ufunc in list(UFUNCS) if hasattr(np, ufunc.__name__)}
 # Elements of these are not determined, or they answer with the text of a tensor.
 NOT_COMPARED = {"empty_like", "array_repr", "array_str"}

@@ -8,11 +8,11 @@ import numpy as np
 
 from gradtape.interop.numpy_protocols import (
     arranging,
-    facts,
     matrices,
     numeric,
     picking,
     reductions,
+    without_derivative,
 )
 from gradtape.interop.numpy_protocols.binding import AnyFunction, RecordedFunction, unrecorded
 from gradtape.interop.numpy_protocols.ufuncs import UFUNCS, array_ufunc
@@ -26,7 +26,7 @@ FUNCTIONS: dict[AnyFunction, AnyFunction] = {
     **picking.FUNCTIONS,
     **numeric.FUNCTIONS,
     **matrices.FUNCTIONS,
-    **facts.FUNCTIONS,
+    **without_derivative.FUNCTIONS,
 }
 
 # How each function is called: filled at the first call, because reading a signature takes time.
@@ -52,9 +52,9 @@ def _call_of(function: AnyFunction) -> AnyFunction:
     ours = FUNCTIONS.get(function)
     if ours is not None:
         call: AnyFunction = RecordedFunction(_name(function), function, ours)
-    elif function in facts.OF_VALUES:
-        call = _of_arrays(function, facts.value_of)
-    elif function in facts.READ_ARRAYS:
+    elif function in without_derivative.OF_VALUES:
+        call = _of_arrays(function, without_derivative.value_of)
+    elif function in without_derivative.READ_ARRAYS:
         # This conversion raises if a tape tracks the tensor.
         call = _of_arrays(function, np.asarray)
     else:
@@ -66,7 +66,8 @@ def _call_of(function: AnyFunction) -> AnyFunction:
 def _of_arrays(function: AnyFunction, array_of: AnyFunction) -> AnyFunction:
     def call(args: Sequence[object], kwargs: dict[str, object]) -> object:
         return function(
-            *facts.with_arrays(tuple(args), array_of), **facts.with_arrays(kwargs, array_of)
+            *without_derivative.with_arrays(tuple(args), array_of),
+            **without_derivative.with_arrays(kwargs, array_of),
         )
 
     return call
@@ -83,7 +84,7 @@ def _name(function: AnyFunction) -> str:
 def covered() -> list[str]:
     """The names of all functions in the tables."""
     names = {ufunc.__name__ for ufunc in UFUNCS}
-    functions = (*FUNCTIONS, *facts.OF_VALUES, *facts.READ_ARRAYS)
+    functions = (*FUNCTIONS, *without_derivative.OF_VALUES, *without_derivative.READ_ARRAYS)
     return sorted(names | {_name(function).removeprefix("np.") for function in functions})
 
 
