@@ -30,7 +30,7 @@ from gradtape.runtime.flush import flush, release
 from gradtape.suggestions import without_internals
 from gradtape.tensor import Tensor, TensorLike, Variable, asarray
 from gradtape.tensor.operators import Operators
-from gradtape.trace.between_recordings import can_be_joined, graft, join
+from gradtape.trace.copy_between_recordings import can_be_joined, graft, join
 from gradtape.trace.recording import Recording, ended, settle, state
 from gradtape.trace.trace import Trace, adopt
 from gradtape.trace.value import Handle

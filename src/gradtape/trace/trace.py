@@ -37,7 +37,7 @@ from gradtape.ir.origin import provenance, user_line
 from gradtape.ir.rows import Rows
 from gradtape.ir.spec import Spec
 from gradtape.ir.walk import dependents, substitute, topological
-from gradtape.trace.between_recordings import graft
+from gradtape.trace.copy_between_recordings import graft
 from gradtape.trace.followed_number import Followed, read_all
 from gradtape.trace.recording import Recording, state
 from gradtape.trace.value import Handle, Value, host_value
