@@ -8,7 +8,7 @@ import threading
 import pytest
 
 import gradtape as gt
-from gradtape.trace.uncollected import uncollected
+from gradtape.trace.pause_collector import uncollected
 
 
 @pytest.fixture(autouse=True)

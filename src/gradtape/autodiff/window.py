@@ -29,9 +29,9 @@ from gradtape.ops.custom.custom import BARRIER, CUSTOM
 from gradtape.ops.elementwise.arithmetic import IDENTITY, STOP_GRADIENT
 from gradtape.records import dataclass
 from gradtape.runtime.profiler_sink import PROBE
+from gradtape.trace.pause_collector import uncollected
 from gradtape.trace.recording import Recording, state
 from gradtape.trace.returned_nodes import ReturnedNodes
-from gradtape.trace.uncollected import uncollected
 
 R = TypeVar("R")
 

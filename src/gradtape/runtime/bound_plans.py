@@ -19,9 +19,9 @@ from gradtape.runtime.error_lines import Lines, may_fail
 from gradtape.runtime.kept_for_backward import kept
 from gradtape.runtime.plan_cache import plan_for
 from gradtape.runtime.profiler_sink import PROBE
+from gradtape.trace.pause_collector import uncollected
 from gradtape.trace.recording import Recording
 from gradtape.trace.trace import Trace
-from gradtape.trace.uncollected import uncollected
 from gradtape.trace.value import Content, LeafValue, Value
 
 # Values for the nodes of a program that are inputs of the caller's own, such as seeds.

@@ -35,7 +35,7 @@ from gradtape.runtime.numpy_plan import NumpyPlan
 from gradtape.runtime.profiler_sink import PROBE
 from gradtape.runtime.when_to_compile import CompilePolicy, Outline, work
 from gradtape.trace.modes import modes
-from gradtape.trace.uncollected import uncollected
+from gradtape.trace.pause_collector import uncollected
 from gradtape.trace.value import Content
 
 if TYPE_CHECKING:

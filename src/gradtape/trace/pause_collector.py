@@ -27,7 +27,7 @@ def uncollected(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> 
     leaves it as it is. A second thread may therefore have it back before its own work is done.
 
     >>> import gc
-    >>> from gradtape.trace.uncollected import uncollected
+    >>> from gradtape.trace.pause_collector import uncollected
     >>> uncollected(gc.isenabled), gc.isenabled()
     (False, True)
     """
