@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 
 import gradtape as gt
 from gradtape.compiler import thread_team
-from gradtape.ops.families.phases import Line, blocks, phases, tap_blocks
+from gradtape.ops.families.convolution_phases import Line, blocks, phases, tap_blocks
 from gradtape.ops.matrices.convolution import convolve
 from gradtape.runtime import tiers
 from gradtape.testing import check_gradients

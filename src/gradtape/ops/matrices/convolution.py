@@ -27,7 +27,7 @@ from gradtape.ir.op_facts import Nest, NestAxis
 from gradtape.ops.arrays import movement
 from gradtape.ops.arrays.slicing import SLICE
 from gradtape.ops.families import batching, cast, independence, promotion
-from gradtape.ops.families.phases import Block, Pairs, Steps, blocks, within_margins
+from gradtape.ops.families.convolution_phases import Block, Pairs, Steps, blocks, within_margins
 from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.families.shapes import Ints, broadcast_to
 from gradtape.ops.families.sparsity import Listed, RuleInput, agreeing

@@ -27,7 +27,7 @@ from gradtape.ir import REGISTRY, Node, apply
 from gradtape.ops.arrays import movement
 from gradtape.ops.arrays.slicing import UNSLICE
 from gradtape.ops.families import cast
-from gradtape.ops.families.phases import (
+from gradtape.ops.families.convolution_phases import (
     Block,
     Pairs,
     Phase,

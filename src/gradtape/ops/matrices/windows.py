@@ -16,7 +16,7 @@ from gradtape.errors import ArgumentError, ShapeError, shown
 from gradtape.ops.arrays.creation import ones
 from gradtape.ops.arrays.movement import moveaxis, reshape
 from gradtape.ops.elementwise.arithmetic import divide, record_operand
-from gradtape.ops.families.phases import Steps
+from gradtape.ops.families.convolution_phases import Steps
 from gradtape.ops.matrices.convolution import convolve
 from gradtape.ops.reductions.window_extrema import window_max
 

@@ -28,8 +28,8 @@ from gradtape.ops.arrays.slicing import SET_SLICE, SLICE, UNSLICE
 from gradtape.ops.elementwise.arithmetic import equal, where
 from gradtape.ops.elementwise.unary import isnan
 from gradtape.ops.families import batching, independence
+from gradtape.ops.families.convolution_phases import Pairs
 from gradtape.ops.families.define import define
-from gradtape.ops.families.phases import Pairs
 from gradtape.ops.families.samples import Sample, generator
 from gradtape.ops.families.shapes import Ints
 from gradtape.ops.families.sparsity import Listed, RuleInput

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import gradtape as gt
 from gradtape.errors import ShapeError
 from gradtape.libraries import check_exports, shown
-from gradtape.ops.families.phases import Steps
+from gradtape.ops.families.convolution_phases import Steps
 from gradtape.ops.matrices.windows import Windows, convolved
 from gradtape.tf.base.conversion import as_shape, common, convert
 from gradtape.tf.base.dispatch import documented, named_in, operation
