@@ -42,6 +42,6 @@ def test_the_error_names_op_bytes_and_line(monkeypatch, op, decorated, mode):
 
 def test_a_sum_that_fits_when_it_is_fused_is_computed(monkeypatch):
     monkeypatch.setattr(tiers, "memory", lambda: 1 << 20)
-    monkeypatch.setattr(beyond_memory, "memory", lambda: 1 << 20)
+    monkeypatch.setattr(memory_limit, "memory", lambda: 1 << 20)
     column, row = gt.asarray(np.ones((3000, 1))), gt.asarray(np.ones((1, 3000)))
     assert float(gt.sum(column * row)) == 9e6

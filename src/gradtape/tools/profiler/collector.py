@@ -1,7 +1,7 @@
 """The collector: what happens while a profile runs, counted by line and by plan.
 
-Its events come from `runtime/profiler_sink.py`. Everything is added up: its size depends on the number of
-lines and plans of a program, and not on how long it runs.
+Its events come from `runtime/profiler_sink.py`. Everything is added up: its size depends on the
+number of lines and plans of a program, and not on how long it runs.
 """
 
 from __future__ import annotations
