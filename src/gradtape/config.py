@@ -26,14 +26,15 @@ def variable(name: str, default: str = "", choices: Sequence[str] = ()) -> str:
 # ---- ir
 
 # A thread starts a new table of nodes, between two programs, if its table has more nodes than this
-# and yet a program adds to it, or if it has grown in so many programs.
+# and a program still adds to it, or if this number of programs have added to it.
 LARGEST_NODE_TABLE = 200_000
 MOST_PROGRAMS_OF_A_TABLE = 1024
 # Result specs of ops that are remembered.
 REMEMBERED_SPECS = 8192
 # Nodes whose lines a profile notes: a program that makes more repeats nothing.
 MOST_NOTED_NODES = 1 << 17
-# Results of so many bytes are very large: the lines of so many of them are remembered.
+# Results of at least this size (bytes) count as very large; the number of them whose lines are
+# kept.
 LARGE_RESULT_BYTES = 1 << 32
 REMEMBERED_LARGE_RESULTS = 1024
 # Code objects whose lines are remembered.
@@ -41,20 +42,20 @@ REMEMBERED_CODES = 10_000
 
 # ---- trace, tensor
 
-# Past so many pending applications outside any tape, a recording is flushed.
+# Maximum number of pending applications outside any tape; the recording is then flushed.
 MOST_PENDING_APPLICATIONS = 10_000
-# A recording without applications forgets the variables it noted as read beyond so many.
+# Maximum number of variables that a recording without applications notes as read.
 MOST_WAITING_VARIABLES = 1000
 
 # ---- ops
 
 # The rough cost of a call of a mathematical function, in units of one load from memory.
 CALL_COST = 8
-# New starts of one kind of slice are part of the program in so many recordings, then operands.
+# Number of recordings in which a new start of a kind of slice is static; later ones are operands.
 MOST_FIXED_STARTS = 32
 # Kinds of slices, and starts of a kind, that are remembered; beyond that, all are forgotten.
 REMEMBERED_SLICES = 4_096
-# The cotangent of a table is row-sparse unless so many times as many rows were read as it has.
+# The cotangent of a table becomes dense when the rows read exceed its rows by this factor.
 DENSE_GATHERS = 4
 # With more operands, setting up one loop per operand takes longer than NumPy's join.
 MOST_COPIED_OPERANDS = 256
@@ -66,7 +67,7 @@ LARGEST_CONSTANT = 1 << 20
 RANGE_ROW = 1 << 12
 # Up to this length a loop over the axis costs less than calling BLAS.
 SHORT_RECURRENCE = 64
-# NumPy draws so many numbers at a time: those of all operations then stay in the caches.
+# Chunk size of NumPy's random draws: the intermediate results of a chunk stay in the caches.
 DRAWN_AT_ONCE = 1 << 12
 
 # matrices, loops
@@ -86,7 +87,7 @@ CONVOLUTION_TILE_ROWS = 8
 TILE_PRODUCTS_PER_CYCLE = 2
 TILE_BYTES_PER_CYCLE = 9
 COPIED_BYTES_PER_CYCLE = 3
-# Few columns are packed, an element in so many cycles, if there are so many rows.
+# Cycles to pack an element of few columns, and the fewest rows for which packing them pays.
 PACKING_CYCLES = 3
 FEWEST_PACKED_ROWS = 32
 # What each block of a convolution costs besides, in cycles.
@@ -95,10 +96,10 @@ BLOCK_CYCLES = 500
 # loads.
 LAPACK_CALL_COST = 2_048
 SMALL_MATRIX_COST = 64
-# Real matrices up to this order, with so many columns, need no library.
+# The largest order and number of columns of real matrices that are computed without a library.
 SMALL_MATRIX_ORDER = 8
 SMALL_MATRIX_COLUMNS = 16
-# From this order on the thread team shares one matrix, by panels of so many columns.
+# The smallest order of a matrix that the thread team shares, and the columns of a panel.
 SHARED_MATRIX_ORDER = 192
 MATRIX_PANEL = 64
 # A right-hand side with more columns is shared by threads, column by column.
@@ -108,10 +109,11 @@ FEW_RIGHT_SIDES = 16
 LARGEST_FOURIER_TABLE = 1 << 20
 # The largest factors of a sparse matrix that are kept, in bytes.
 LARGEST_KEPT_FACTORS = 64 << 20
-# Up to so many bytes, which stay in a cache, carried results of a mathematical function are read in
-# less time than they are computed in.
+# Stacks of residuals up to this size (bytes) stay in a cache: reading the result of a mathematical
+# function takes less time than computing it again.
 SMALL_RESIDUAL_STACK = 1 << 20
-# Steps of a scan multiply matrices with so many rows one by one if their stacks took more bytes.
+# Steps of a scan multiply matrices one by one if their stacks were larger than this (bytes) and the
+# matrices have at least this number of rows.
 LARGE_PRODUCT_STACK = 1 << 25
 MANY_PRODUCT_ROWS = 16
 # The most entries in all patterns together, and the most steps, for which the patterns of the steps
@@ -123,9 +125,9 @@ WHILE_CHUNK = 64
 
 # ---- autodiff
 
-# A mode of a Jacobian is not tried when the other one has so many times fewer seeds.
+# A mode of a Jacobian is not tried when the other one has fewer seeds by this factor.
 CLEARLY_FEWER_SEEDS = 16
-# A waist of a graph pays when it has so many times fewer elements than either end.
+# A waist of a graph pays when both ends have more elements than it by this factor.
 NARROW_WAIST = 4
 # The cost of writing an element of a transposed result, in element-wise operations.
 TRANSPOSED_ELEMENT_COST = 4
@@ -140,7 +142,7 @@ JACOBIAN_MEMORY_SHARE = 8
 HELD_VALUE_SHARE = 16
 # The number of seeds of the program from which the memory per seed is estimated.
 ESTIMATED_SEEDS = 8
-# A product of factors replaces a response only if it is so many times smaller.
+# A product of factors replaces a response only if it is smaller by this factor.
 SMALLER_FACTORS = 2
 
 # ---- autodiff: sparse
@@ -185,13 +187,13 @@ WORTH_CALLING_LOOP = 1_000
 
 # ---- tape, control
 
-# So many nodes outside its windows cost a tape next to nothing.
+# Nodes outside the windows of a tape whose cost is negligible.
 FEW_OUTSIDE_NODES = 16
 # At the start of an outermost tape, more pending nodes than this are computed first.
 PENDING_AT_TAPE_ENTRY = 512
-# A matrix is given in sparse form from so many elements on, ...
+# A matrix is given in sparse form if it has at least this number of elements, ...
 LARGE_MATRIX = 1 << 14
-# ... if at most one in so many can be nonzero.
+# ... of which at most one in this number can be nonzero.
 SPARSE_SHARE = 8
 
 # ---- compiler: passes
@@ -202,19 +204,19 @@ SPARSE_SHARE = 8
 LARGEST_FUSED_LOOP = 5000
 # Zeros of fewer elements, in all parts together, are not worth another way of computing them.
 LEAST_JOINED_ZEROS = 1 << 10
-# A value with so many times fewer elements than the loop costs next to nothing to load.
+# A value is cheap to load if the loop has more elements than it by this factor.
 CHEAP_LOAD_RATIO = 8
 # The most nodes that one loop computes again, and the largest loop that gets any.
 MOST_RECOMPUTED = 16
 LARGEST_RECOMPUTING_LOOP = 500
-# Below so many bytes a value stays in the caches until it is read.
+# Smaller values (bytes) stay in the caches until they are read.
 LEAST_RECOMPUTED_BYTES = 1 << 18
 # Nanoseconds of a scalar step, of a step on a vector, and of the call of a kernel (0049).
 SCALAR_STEP_TIME = 0.4
 VECTOR_STEP_TIME = 0.5
 KERNEL_CALL_TIME = 45.0
-# A routine has to save so many nanoseconds. Loops serve other sizes too, so they are not given up
-# for less. Where a loop runs the routine again and again, every call that it saves counts.
+# The nanoseconds that a routine must save. Loops serve other sizes too, so they are not given up
+# for less. Inside a loop, which repeats the routine, every saved call counts.
 LEAST_SAVED_BY_ROUTINE = 240.0
 LEAST_SAVED_IN_LOOP = 40.0
 # The cost of one routine: a longer one is cut, so that LLVM is left in between.
@@ -246,14 +248,14 @@ LONGEST_TRANSPOSED_CHAIN = 64
 # finds no room in the first cache, where all nine belong to the same eight lines.
 LEAST_BYTES_BEFORE_GAP = 4096
 ARENA_GAP = 5 * 64
-# A value does not take a part of free space that is so many times as large. The space of a large
+# A value does not take a part of free space that is larger by this factor. The space of a large
 # value then goes to the next large one as a whole, row for row, as a chain of loops needs it.
 SMALL_ARENA_PART = 64
 # Up to few points, optimised code saves some tenths of a microsecond of a call. Up to some points,
 # column sums without strips cost a few microseconds more, and compile in half the time.
 FEW_LOOP_POINTS = 1 << 8
 SOME_LOOP_POINTS = 1 << 14
-# Rows of at most so many elements, if there are so many of them, are not walked by vectors.
+# The longest rows that are not walked by vectors, and the fewest of them.
 SHORT_REDUCED_ROW = 8
 LONG_KEPT_AXIS = 64
 # More scalars than this are not kept in registers, but in a table that is read where one is used.
@@ -268,13 +270,13 @@ LEAST_CHAIN_SHARED_BYTES = 1 << 20
 LEAST_CHAIN_COLUMNS = 256
 CHAIN_COLUMNS_STEP = 64
 LONGEST_CHAIN = 8
-# Where results are written past the caches, at least from so many bytes, and at most.
+# Sizes (bytes) of results that are written past the caches: the smallest and the largest threshold.
 STREAMED_BYTES = (1 << 21, 1 << 24)
-# Constant tables up to so many bytes are kept with the plan.
+# The largest constant table (bytes) that is kept with the plan.
 LARGEST_KEPT_TABLE = 1 << 20
 # A loop with more work than this keeps the threads awake that share it.
 LONG_LOOP_WORK = 1 << 21
-# However little a round does, a loop checks for signals after about so many.
+# The most rounds of a loop between two checks for signals, however short a round is.
 MOST_ROUNDS_BETWEEN_POLLS = 1024
 # Work, in operand loads, below which a second thread costs more than it brings; the same beside
 # instructions that are shared anyway, for which the threads are awake.
@@ -282,15 +284,16 @@ PARALLEL_LOOP_WORK = 1 << 18
 AWAKE_LOOP_WORK = 1 << 16
 # Work below which giving up the GIL costs more than it brings to other threads.
 QUICK_PLAN_WORK = 1 << 14
-# A part is written to a run for each row if these have at least so many bytes; else it is copied.
+# A part is written to a run for each row if runs have at least this size (bytes); else it is
+# copied.
 SHORTEST_WRITTEN_RUN = 256
 # A call of NumPy is long enough to give up the GIL.
 PYTHON_CALL_WORK = 1 << 14
 
 # ---- compiler: products
 
-# From so many multiplications on a product by BLAS is cut, at multiples of these rows and columns:
-# whole tiles of the library's innermost kernels.
+# Multiplications from which a product by BLAS is cut for threads, at multiples of these rows and
+# columns: whole tiles of the library's innermost kernels.
 PARALLEL_GEMM_WORK = 200_000
 PARALLEL_GEMV_WORK = 100_000
 GEMM_GRAINS = (8, 32)
@@ -301,44 +304,45 @@ BUNDLE_SHARES = 5040
 # computed at a time, because each time packs the right operands again.
 ASSUMED_SECOND_CACHE = 1 << 20
 LEAST_TILES_AT_ONCE = 64
-# Panels of columns are narrow if threads would wait for so much of their time without.
+# Panels of columns are narrow if threads would otherwise work for a smaller share of the time.
 LEAST_PANEL_EVENNESS = 0.6
-# For inner products lanes must be used so many times better than by tiles, whose sums need not be
-# added up, and the right operand must be packed for so many rows.
+# For inner products lanes must be used better than by tiles, by this factor, because the sums of
+# tiles need not be added up; and the right operand must be packed for at least this number of rows.
 BETTER_LANES_OF_DOTS = 1.5
 LEAST_DOT_ROWS = 32
 # The fewest items of a batch whose items are lanes, as a share of a vector.
 LEAST_LANE_SHARE = 0.25
-# Axes of contractions by tiles (0030) stay outside the tables if at least so many rows, or so much
-# depth, remain inside.
+# Axes of contractions by tiles (0030) stay outside the tables if at least this number of rows, or
+# this depth, remains inside.
 INNER_TILE_ROWS = 48
 INNER_TILE_DEPTH = 64
 # Bytes of the left operand that stay in the second cache while all panels pass, at least, and the
 # fewest rows for which a panel is packed.
 LEFT_BLOCK_BYTES = 1 << 17
 LEAST_PACKED_ROWS = 64
-# Turning tiles of the left operand pays from so many columns on, if each step of depth is in a line
-# of the cache of its own.
+# Columns from which turning tiles of the left operand pays, if each step of depth is in a line of
+# the cache of its own.
 TURNED_COLUMNS = 256
 # The depth of a panel, if each step of depth is in a line of the cache of its own and tiles are not
 # turned: the lines stay in the innermost cache, and their pages in its table, while rows pass that
 # share them. With 256, derivatives by kernels took a tenth longer.
 STRIDED_PANEL_DEPTH = 64
-# The right operand is not packed for at most so many rows.
+# The most rows for which the right operand is not packed.
 DIRECT_TILE_ROWS = 64
 # The most entries of a table of offsets.
 LONGEST_OFFSET_TABLE = 1 << 21
 # Which products tiles compute faster than OpenBLAS was measured on one core and on two, with its
-# kernels for AVX2 and for AVX-512. Beyond a few columns, the left operand must have at most so many
-# bytes, by the size of an element (less if its rows do not lie in runs), and the depth a bound; in
-# float32 a left operand whose rows are one block may be of any depth, because each panel is packed
-# once.
+# kernels for AVX2 and for AVX-512. Beyond a few columns, the depth and the bytes of the left
+# operand are bounded, the latter by the size of an element (less if its rows do not lie in runs);
+# in float32 a left operand whose rows are one block may be of any depth, because each panel is
+# packed once.
 DEEPEST_TILED = 2048
 HELD_LEFT_BYTES = {4: 1 << 19, 8: 1 << 18}
 HELD_LEFT_BYTES_IN_HALVES = {4: 1 << 20, 8: 1 << 18}
 HELD_LEFT_BYTES_APART = 1 << 16
-# With AVX-512, OpenBLAS takes products up to so many multiplications without packing, at full speed
-# even for few rows; only a transposed right operand slows it down, from so many columns on.
+# With AVX-512, OpenBLAS computes products up to this number of multiplications without packing, at
+# full speed even for few rows; only a transposed right operand with at least this number of columns
+# slows it down.
 UNPACKED_WORK = 1_000_000
 UNPACKED_COLUMNS = 32
 # If vectors of 512 bits are computed at full speed, BLAS is slower only for the following: the
@@ -357,10 +361,10 @@ PARALLEL_PRODUCT_WORK = 100_000
 CACHE_LINE = 64
 INNERMOST_CACHE = 1 << 15
 # A block of a loop over two axes has as many rows as a line of the cache has numbers of 32 bits,
-# and at most so many vectors of columns: each column is a line of an array along the rows.
+# and at most this number of vectors of columns: each column is a line of an array along the rows.
 MAP_BLOCK_ROWS = 16
 MAP_BLOCK_VECTORS = 8
-# From so many characters on, IR is compiled at level 1: a kernel of 5,000 ops took 2.2 s at level 2
+# Characters of IR from which it is compiled at level 1: a kernel of 5,000 ops took 2.2 s at level 2
 # and takes 1.3, and its machine code is as long and as fast.
 LONG_KERNEL_TEXT = 1 << 18
 # Reduced bodies up to this cost are computed for four vectors at once: the additions of a chain
@@ -376,11 +380,11 @@ LARGEST_REDUCED_BLOCK = 256
 STRIP_VECTORS = 512
 # A longer body computes more than it waits for memory: it is emitted once, and not in strips.
 LONG_COLUMN_BODY = 12
-# Steps of register code in a block of IR (0049). LLVM's quick allocator of registers looks at one
-# block at a time: without blocks 16,000 ops took 95 ms to compile and 11 µs to run, with these
-# 69 ms and 6 µs.
+# Steps of register code in a block of IR (0049). LLVM's quick allocator of registers handles one
+# block at a time: without blocks 16,000 ops took 95 ms to compile and 11 µs to run, with these 69
+# ms and 6 µs.
 REGISTER_BLOCK_STEPS = 256
-# Register code of up to so many steps gets LLVM's passes: they take ten times as long.
+# The most steps of register code that gets LLVM's passes: they take ten times as long.
 SHORT_REGISTER_CODE = 2048
 # Lines of a mathematical function that keeps half of the vector registers for its caller. A longer
 # one needs more registers than the other half: it would save some at every call.
@@ -394,7 +398,7 @@ TURNED_TILES_BYTES = 3 << 16
 # rows to hide the latency of additions.
 TILE_ROWS = {True: {1: 8, 2: 8, 3: 8}, False: {1: 8, 2: 6, 3: 4}}
 # Tiles of one vector of 512 bits load more vectors than they multiply, unless there are more rows:
-# if so many steps of depth lie side by side, which are read with one offset, or if rows do.
+# if this number of steps of depth lie side by side (one offset for all), or if rows do.
 TILE_RUN = 4
 TILE_ROWS_OF_RUNS = 12
 TILE_ROWS_BESIDE = (16, 12)
@@ -405,7 +409,7 @@ LANE_TILE_ROWS = {(True, 1): 9, (True, 2): 9, (False, 1): 9, (False, 2): 6}
 DOT_PANEL_BYTES = 1 << 17
 DOT_SUMS = {True: 16, False: 12}
 DOT_ROWS = 8
-# One in so many timed runs of a parallel plan is serial (0033). A power of two.
+# Timed runs of a parallel plan per serial run (0033). A power of two.
 TIMED_RUNS_PER_SERIAL_RUN = 64
 # Milliseconds between two checks for signals (0021). Each takes the GIL, which other threads may
 # hold for some ms; and the work, in operand loads, after which native code reads the clock.
@@ -441,12 +445,12 @@ APPLICATION_CACHE_SETS = 4096
 # Classes of handles that the native recorder knows, at most.
 TENSOR_CLASSES = 16
 # Bytes of all object files on disk: the least recently used are removed beyond this. The size of
-# the folder is read again after so many writes of a process.
+# the folder is read again after this number of writes of a process.
 OBJECT_CACHE_BYTES = 256 << 20
 OBJECT_WRITES_PER_LOOK = 64
 # The latest names of object files that this process has loaded or written.
 OBJECT_NAMES_USED = 4096
-# The most numbers of known programs in their file (0047); the next one starts an empty file.
+# Maximum number of entries in the file of known programs (0047); the next one starts a new file.
 KNOWN_PROGRAMS = 1 << 13
 # Characters of optimised IR from which on a second thread pays: LLVM prepares itself for each.
 TEXT_WORTH_A_THREAD = 8000
@@ -465,12 +469,12 @@ PLAN_SLACK_FACTOR = 0.25
 PLAN_SLACK_NODES = 8
 # A loss over more elements than this is computed only if it is read.
 LARGEST_COMPUTED_LOSS = 1 << 16
-# Buffers from so many bytes on come as pages of their own, aligned to pages.
+# Buffers of at least this size (bytes) come as pages of their own, aligned to pages.
 LARGE_BUFFER = 1 << 20
 # Capacities of buffers up to here are looked up, not computed.
 SMALL_BUFFER = 1 << 16
 # Programs whose results take no more than this together keep all of them until the run in NumPy
-# ends; so do programs with results of so many bytes on average: objects of Python take as much.
+# ends; so do programs whose results have this size on average: Python objects take as much.
 LARGE_NUMPY_PLAN = 1 << 22
 SMALL_NUMPY_RESULT = 64
 # Plans in the cache, and those of them that call functions of the user's and so keep them alive.
@@ -537,16 +541,16 @@ MOST_OUTSIDE_VALUES = 8
 MOST_DIFFERENCES = 10
 # With more pending applications, a call in Python drops those without a reader.
 MOST_CAPTURED_PENDING = 256
-# An int that was passed with so many values is an input from then on.
+# Number of values after which an int argument becomes an input.
 MOST_STATIC_INTS = 3
-# A new path is compared with those of so many values of a pinned number.
+# The most values of a pinned number with whose paths a new path is compared.
 MOST_COMPARED_VALUES = 16
 # Signatures of one function: those a thread keeps, those above which the next one is worth a
 # warning, and those up to which every new one drops captures whose objects are gone.
 MOST_FUNCTION_SIGNATURES = 512
 UNREMARKABLE_SIGNATURES = 5
 FEW_SIGNATURES = 16
-# A guard that has met so many values is worth a warning; so many guards are listed.
+# Number of values of a guard that is worth a warning; maximum number of guards listed.
 UNREMARKABLE_GUARD_VALUES = 5
 MOST_LISTED_GUARDS = 12
 # Paths through a prepared matrix whose colours are kept.
@@ -558,7 +562,7 @@ CHECKS_SHARE = 0.02
 FIRST_CHECK_GAPS = {2: 0, 3: 3}
 # Any call takes at least this time.
 SHORTEST_CALL = 3e-7  # seconds
-# The search for guards visits so many objects, and compares so many entries of a container.
+# Maximum number of objects that the search for guards visits, and of entries of a container.
 MOST_GUARDED_OBJECTS = 600
 MOST_GUARDED_ENTRIES = 1_000
 # Arrays from outside, in bytes: to compare larger ones takes milliseconds; larger ones that enter
@@ -574,8 +578,8 @@ CALLS_BEFORE_NATIVE = 32
 CALLS_THAT_PAY_FOR_NATIVE = 512
 MOST_NATIVE_SIGNATURES = 8
 MOST_NATIVE_ITEMS = 64
-# Calls in a row that take a path before its steps are joined. Joined steps are computed in vain
-# where a value differs: long and costly paths are not joined.
+# Calls in a row that take a path before its steps are joined. Joined steps are wasted work where a
+# value differs: long and costly paths are not joined.
 CALLS_BEFORE_JOINING = 32
 MOST_JOINED_NODES = 4_000
 MOST_JOINED_WORK = 1 << 18
