@@ -113,6 +113,17 @@ def check_function(where: str, f: object) -> Callable[..., Any]:
     return f
 
 
+def check_returned(where: str, f: object, result: object) -> None:
+    """Raise if a function returned nothing.
+
+    >>> from gradtape.argument_checks import check_returned
+    >>> check_returned("grad", abs, 1.0)
+    """
+    if result is None:
+        name = getattr(f, "__name__", "the function").replace("<lambda>", "the function")
+        raise TypeError(f"{where}: {name} returned None; is `return` missing?")
+
+
 # For each parameter the classes whose values need no look, and all kinds that it takes.
 Rules = dict[str, tuple[frozenset[type], tuple[Kind, ...]]]
 F = TypeVar("F", bound=Callable[..., Any])
@@ -236,7 +247,7 @@ class ArgumentChecks:
         """The error that names the argument to blame; None if no argument is."""
         if isinstance(error, TypeError) and _is_of_the_call(error):
             return refused_binding(
-                self._titled(args), inspect.signature(self.function), args, kwargs
+                self._titled(args), written_signature(self.function), args, kwargs
             )
         if not _is_accident(error):
             return None
@@ -409,6 +420,17 @@ def _is_of_the_call(error: Exception) -> bool:
     return step is not None and step.tb_next is None
 
 
+def written_signature(function: Callable[..., Any]) -> inspect.Signature:
+    """The signature by which Python calls a function, which documents may show differently."""
+    inner: Any = inspect.unwrap(function)
+    shown_as = vars(inner).pop("__signature__", None)
+    try:
+        return inspect.signature(inner)
+    finally:
+        if shown_as is not None:
+            inner.__signature__ = shown_as
+
+
 def refused_binding(
     title: str, signature: inspect.Signature, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> TypeError | None:
@@ -432,6 +454,13 @@ def refused_binding(
     if few and not unknown:
         return None
     names = [*places[own:], *by_name]
+    more = args[len(places) :]
+    if more and not unknown and places and all(type(each) is int for each in more):
+        together = ", ".join(map(repr, args[len(places) - 1 :]))
+        return TypeError(
+            f"{title}: {len(args) - own} arguments by position, and it takes at most "
+            f"{len(places) - own}. Pass {places[-1]} as a tuple, ({together})."
+        )
     return refused_call(title, names, len(places) - own, len(args) - own, unknown)
 
 

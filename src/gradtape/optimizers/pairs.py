@@ -60,7 +60,10 @@ def connected(
             f"apply: {len(gradients)} gradients for {len(variables)} variables. Pass one for each."
         )
     if not variables:
-        raise ValueError("apply: there are no gradients. Pass at least one, with its variable.")
+        raise ValueError(
+            "apply: there are no gradients. Pass at least one, with its variable. A model has no "
+            "variables before its first call: call it on data, then ask for model.parameters()."
+        )
     missing = [v for g, v in zip(gradients, variables, strict=True) if g is None]
     if len(missing) == len(variables):
         raise ValueError(

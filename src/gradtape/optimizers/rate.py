@@ -33,6 +33,11 @@ def as_rate(
         return _scalar(rate)
     if isinstance(rate, dict):
         return schedules.from_config(rate)
+    if isinstance(rate, (list, tuple)) or hasattr(rate, "parameters"):
+        raise TypeError(
+            "learning_rate: an optimizer is made without variables. Pass them to optimizer.apply "
+            "or optimizer.minimize, and a number here."
+        )
     if callable(rate):
         return rate
     try:

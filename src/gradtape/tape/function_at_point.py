@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gradtape.argument_checks import check_returned
 from gradtape.autodiff.products import derive_value_and_gradient, product
 from gradtape.autodiff.sparse.detect import given_pattern
 from gradtape.autodiff.sparse.programs import (
@@ -296,6 +297,7 @@ def vector_layout(size: int, dtype: DType | None = None) -> Layout:
 def join(tree: object) -> Tensor:
     """A nest of tensors and numbers as one flat tensor."""
     leaves, _ = flatten(tree)
+    check_returned("solve", None, tree)
     parts = [asarray(leaf) for leaf in leaves]
     parts = [part if part.ndim == 1 else reshape(part, (-1,)) for part in parts]
     return parts[0] if len(parts) == 1 else concat(parts)

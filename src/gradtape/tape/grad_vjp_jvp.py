@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeAlias, TypeVar, overload
 
-from gradtape.argument_checks import check_function
+from gradtape.argument_checks import check_function, check_returned
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.ops.elementwise.arithmetic import identity
 from gradtape.pytree import Tree, map_leaves
@@ -219,6 +219,7 @@ def recorded_at(
         sources, given = watched_arguments(name, tape, args, numbers)
         result = f(*given, **kwargs)
     value, aux = split_result(result, has_aux)
+    check_returned(name, f, value)
     return tape, sources, map_leaves(asarray, value), aux
 
 

@@ -98,6 +98,10 @@ UNENTERED = _Unentered()
 LeafValue = Value | bool | int | float | complex | None
 
 
+# The argument that users do not pass who call the class of tensors.
+MISSING: Any = object()
+
+
 class Handle:
     """What a tensor holds: a node in a recording while pending or tracked, a value once computed.
 
@@ -112,7 +116,11 @@ class Handle:
     view_class: type[Handle]
     rows_class: Callable[[Any, Any, Spec], Handle]
 
-    def __init__(self, node: Any, recording: Recording | None, computed: Value | None) -> None:
+    def __init__(
+        self, node: Any, recording: Recording | None = MISSING, computed: Value | None = None
+    ) -> None:
+        if recording is MISSING:
+            raise TypeError(f"{type(self).__name__}: make a tensor of data with gt.asarray.")
         # None once a value was computed that no tape tracks; a Node otherwise.
         self.node: Any = node
         self.recording = recording
@@ -149,6 +157,8 @@ def host_value(data: object, dtype: DTypeLike | None = None) -> Value:
     """Copy host memory into a frozen value: later changes to `data` change nothing here."""
     if masks_exist() and isinstance(data, np.ma.MaskedArray):
         refuse_masked(data)
+    if data is None:
+        raise DtypeError("None is not a number, an array or a tensor. Is a `return` missing?")
     try:
         array = np.array(
             data, dtype=None if dtype is None else as_dtype(dtype), copy=True, order="C"

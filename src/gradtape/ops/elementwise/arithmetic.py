@@ -384,12 +384,14 @@ def where(condition: SomeTensor, x: TensorLike, y: TensorLike, /) -> SomeTensor:
 def where(condition: TensorLike, x: TensorLike, y: TensorLike, /) -> Tensor: ...
 @overload
 def where(condition: Node, x: NodeLike, y: NodeLike, /) -> Node: ...
-def where(condition: object, x: object, y: object, /) -> object:
+def where(condition: object, x: object = None, y: object = None, /) -> object:
     """x where the condition holds, y elsewhere; the branch not taken never sends back a NaN.
 
     >>> gt.where(gt.asarray([True, False]), [1.0, 2.0], [3.0, 4.0]).tolist()
     [1.0, 4.0]
     """
+    if y is None:
+        raise TypeError("where: x and y are missing. gt.nonzero(condition) gives the indices.")
     return record(WHERE, (condition, x, y))
 
 

@@ -29,7 +29,7 @@ __all__ = ["Checkpointer", "Restored"]
 _log = logging.getLogger("gradtape.training.storage")
 
 _NAME = re.compile(r"checkpoint-(\d{10,})(\.safetensors|\.npz)")
-_NOWHERE: Any = object()
+_NOWHERE: Any = ...
 
 
 class Restored(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from gradtape.libraries import check_exports
@@ -13,7 +14,7 @@ from gradtape.typing import PathLike
 
 __all__ = ["load", "save"]
 
-_NOWHERE: Any = object()
+_NOWHERE: Any = ...
 
 
 def save(tree: Any, path: PathLike) -> None:
@@ -32,6 +33,8 @@ def save(tree: Any, path: PathLike) -> None:
     `.npz`. The file is written beside its place and then renamed, so a crash leaves the old file or
     the new one. Objects that the tree holds twice are saved once. Code is never saved.
     """
+    if isinstance(tree, (str, os.PathLike)) and not isinstance(path, (str, os.PathLike)):
+        raise TypeError("save: the path is the second argument. Write gt.save(tree, path).")
     place = as_path("save", path)
     writer_for("save", place)
     write_whole(place, snapshot(tree))
