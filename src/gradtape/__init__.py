@@ -214,6 +214,7 @@ from gradtape.tensor.modes import *
 from gradtape.tensor.row_sparse import RowSparse as RowSparse
 from gradtape.tensor.tensor import *
 from gradtape.tensor.variable import Variable as Variable
+from gradtape.tools.tracebacks import install as _install_tracebacks
 from gradtape.version import __version__ as __version__
 
 __array_api_version__ = "2024.12"
@@ -429,6 +430,8 @@ _show_signatures(
     "repeat roll searchsorted sort split stack std sum take take_along_axis tensordot tril "
     "triu unstack var vecdot zeros_like",
 )
+
+_install_tracebacks()
 
 # Importing a submodule binds its name in its package. Internal ones are unbound again, so that
 # gt.tensor is an error that helps; import statements find them in sys.modules. All are imported

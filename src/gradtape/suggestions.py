@@ -606,6 +606,8 @@ def explain_attributes(cls: type) -> None:
     for name, remedy in table.items():
         if not hasattr(cls, name):
             setattr(cls, name, _Missing(name, remedy))
+    if cls.__dir__ is object.__dir__:
+        cls.__dir__ = without_internals("")  # type: ignore[method-assign]
 
 
 def without_internals(internal: str) -> Callable[[object], list[str]]:

@@ -297,7 +297,7 @@ def vector_layout(size: int, dtype: DType | None = None) -> Layout:
 def join(tree: object) -> Tensor:
     """A nest of tensors and numbers as one flat tensor."""
     leaves, _ = flatten(tree)
-    check_returned("solve", None, tree)
+    check_returned("the function of a solver", None, tree)
     parts = [asarray(leaf) for leaf in leaves]
     parts = [part if part.ndim == 1 else reshape(part, (-1,)) for part in parts]
     return parts[0] if len(parts) == 1 else concat(parts)

@@ -13,7 +13,7 @@ import numpy as np
 
 from gradtape import Tensor, Variable, pytree
 from gradtape.config import PROGRESS_INTERVAL
-from gradtape.libraries import as_real, check_exports, check_function, compiled_first, shown, warn
+from gradtape.libraries import as_real, check_exports, check_function, compiled_first, shown
 from gradtape.training.batches import Batches, Shuffle, Stream
 from gradtape.training.early_stopping import BestEpoch, EarlyStopping
 from gradtape.training.history import History
@@ -226,8 +226,6 @@ class _Run:
         """Record the epoch."""
         logs = {**self.means.means(), **{f"val_{name}": value for name, value in more.items()}}
         self.means = _BatchMeans()
-        if not logs and not self.history.epochs:
-            warn("fit: the step returned None, so there is nothing to show. Return the loss.")
         self.history.add(logs)
         self.progress.end(self.source.position, logs)
         if _log.isEnabledFor(logging.INFO):

@@ -53,7 +53,8 @@ class History(Mapping[str, list[float]]):
 
     def __repr__(self) -> str:
         numbers = ", ".join(f"{name}={value:.6g}" for name, value in self.last().items())
-        return f"History({self.epochs} epochs, last: {numbers or 'nothing'})"
+        numbers = numbers or "nothing; the step returned None, not the loss"
+        return f"History({self.epochs} epochs, last: {numbers})"
 
     def plot(self, path: Any = None) -> Any:
         """The curves as a matplotlib figure, which is also written to `path` if there is one.
