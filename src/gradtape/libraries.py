@@ -23,7 +23,7 @@ from gradtape.argument_checks import (
 from gradtape.concurrency import new_lock
 from gradtape.dtypes import as_dtype
 from gradtape.errors import shown
-from gradtape.ir.origin import warn
+from gradtape.ir.origin import named_scope, notes_scopes, warn
 from gradtape.ir.spec import spec
 from gradtape.ops.arrays.positions import known_value
 from gradtape.ops.families.shapes import broadcast_shapes, normalize_axes, normalize_axis
@@ -59,10 +59,12 @@ __all__ = [
     "is_followed",
     "kind_of_operand",
     "known_value",
+    "named_scope",
     "namespace",
     "new_lock",
     "normalize_axes",
     "normalize_axis",
+    "notes_scopes",
     "progress_style",
     "read_state",
     "refused_binding",

@@ -121,6 +121,8 @@ class Recorded:
     place: SourcePlace | None
     # Whether it belongs to a derivative; the line is then that of the op it is a derivative of.
     backward: bool = False
+    # The name of the innermost `named_scope` in which it, or what it is a derivative of, was made.
+    scope: str | None = None
 
 
 class _Lines:
@@ -135,6 +137,7 @@ class _Lines:
 
 
 LINES = _Lines()
+_UNKNOWN = Recorded(None)
 
 
 # Places and verdicts by the id of the code, which is kept: code objects are slow to hash.
@@ -207,10 +210,37 @@ def note(node: Node, deriving: Node | None) -> None:
     if LINES.following or len(LINES.found) >= MOST_NOTED_NODES:
         return
     if deriving is None:
-        LINES.found[node] = Recorded(user_place(2))
+        LINES.found[node] = Recorded(user_place(2), scope=_local.scope)
     else:
-        origin = LINES.found.get(deriving)
-        LINES.found[node] = Recorded(None if origin is None else origin.place, backward=True)
+        origin = LINES.found.get(deriving, _UNKNOWN)
+        LINES.found[node] = Recorded(origin.place, True, origin.scope)
+
+
+def notes_scopes() -> bool:
+    """Whether a profile runs, which notes the scope of each new op; see `named_scope`.
+
+    >>> gt.libraries.notes_scopes()
+    False
+    """
+    return LINES.noting
+
+
+@contextlib.contextmanager
+def named_scope(name: str) -> Iterator[None]:
+    """Give the ops that are recorded inside a name, by which a profile adds up their time.
+
+    >>> with gt.profile() as p, gt.libraries.named_scope("encoder"):
+    ...     y = gt.sin(gt.asarray([1.0])).numpy()
+    >>> [row["name"] for row in p.data["layers"]]
+    ['encoder']
+
+    The innermost scope counts. Derivatives belong to the scope of the op that they are taken of.
+    """
+    before, _local.scope = _local.scope, name
+    try:
+        yield
+    finally:
+        _local.scope = before
 
 
 def is_noting() -> bool:
@@ -293,6 +323,7 @@ class Provenance:
 
 class _Local(threading.local):
     current: Provenance | None = None
+    scope: str | None = None
 
 
 _local = _Local()

@@ -205,7 +205,7 @@ class Embedding(Layer):
 
     def __call__(self, indices: TensorLike) -> Tensor:
         """The rows at the indices, of shape indices.shape + (output_dim,)."""
-        return self.call(gt.asarray(indices))
+        return Module.__call__(self, gt.asarray(indices))
 
     def call(self, indices: Tensor) -> Tensor:
         """The same for a tensor of integers."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
@@ -14,6 +16,8 @@ from gradtape.libraries import (
     as_dtype,
     check_exports,
     explain_attributes,
+    named_scope,
+    notes_scopes,
     read_state,
 )
 from gradtape.nn import initializers
@@ -61,6 +65,9 @@ class Module(TellsChanges, Displayed):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The result of `call`."""
+        if notes_scopes():
+            with _scope_of(self):
+                return self.call(*args, **kwargs)
         return self.call(*args, **kwargs)
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
@@ -260,6 +267,30 @@ def _walk(root: Module) -> Iterator[tuple[str, Any]]:
             prefixes.append(f"{path}.")
 
 
+class _Called(threading.local):
+    """The names of the modules below the outermost one that a thread calls, by id."""
+
+    names: dict[int, str] | None = None
+
+
+_called = _Called()
+
+
+@contextlib.contextmanager
+def _scope_of(module: Module) -> Iterator[None]:
+    """The scope of a module's ops: its path below the outermost module that is called."""
+    outer = _called.names
+    if outer is None:
+        parts = _walk(module)
+        _called.names = {id(part): path for path, part in parts if isinstance(part, Module)}
+    path = (_called.names or {}).get(id(module), "")
+    try:
+        with named_scope(f"{path} {type(module).__name__}".strip()):
+            yield
+    finally:
+        _called.names = outer
+
+
 def _children(module: Module) -> list[tuple[str, Any]]:
     """The variables and modules in a module's attributes, also inside lists, tuples and dicts."""
     found: list[tuple[str, Any]] = []
@@ -329,6 +360,9 @@ class Layer(Module):
         """The result of `call` for the input as a tensor of the layer's dtype."""
         tensor: Tensor = gt.asarray(x)
         self.ensure_built(tensor.shape, tensor.dtype)
+        if notes_scopes():
+            with _scope_of(self):
+                return self.call(self.cast_input(tensor), *args, **kwargs)
         return self.call(self.cast_input(tensor), *args, **kwargs)
 
     def ensure_built(self, input_shape: tuple[int, ...], dtype: DType | None = None) -> None:

@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-TABLES = ("groups", "lines", "plans", "advice", "functions", "readings", "memory", "runs")
+TABLES = ("groups", "lines", "layers", "plans", "advice", "functions", "readings", "memory", "runs")
 
 
 def json_text(data: Mapping[str, Any]) -> str:
@@ -156,10 +156,18 @@ def text(data: Mapping[str, Any], most: int = 10) -> str:
         f"  {seconds(row['seconds']):>9}  {shown_place(row)}  {row['source'] or ''}"
         for row in data["lines"][:most]
     ]
+    if data["layers"]:
+        lines += ["", "Time of plans by layer"]
+        lines += [_layer_line(row) for row in data["layers"][:most]]
     lines += ["", "Time by group"]
     limits = data["machine"]["limits"]
     lines += [_group_line(row, limits) for row in data["groups"][:most]]
     return "\n".join(lines)
+
+
+def _layer_line(row: Mapping[str, Any]) -> str:
+    ways = f"{seconds(row['forward'])} forward, {seconds(row['backward'])} backward"
+    return f"  {seconds(row['seconds']):>9}  {row['name'] or 'outside of layers'}  {ways}"
 
 
 def _group_line(row: Mapping[str, Any], limits: Mapping[str, float]) -> str:

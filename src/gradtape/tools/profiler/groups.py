@@ -41,6 +41,8 @@ class Group:
     serial: float | None = None
     # The share of each line, forward and backward apart.
     shares: dict[tuple[SourcePlace | None, bool], float] = field(default_factory=dict)
+    # The share of each layer (`named_scope`) in each of these.
+    layers: dict[tuple[SourcePlace | None, bool, str | None], float] = field(default_factory=dict)
     nodes: list[Node] = field(default_factory=list)
     # Groups of the same plan whose results it reads.
     reads: list[int] = field(default_factory=list)
@@ -215,10 +217,13 @@ def _group(
 ) -> Group:
     nodes = costs.unit_nodes(unit)
     shares: dict[tuple[SourcePlace | None, bool], float] = {}
+    layers: dict[tuple[SourcePlace | None, bool, str | None], float] = {}
     for node, weight in costs.weights(unit).items():
         found = lines.get(node, UNKNOWN)
         key = (found.place, found.backward)
         shares[key] = shares.get(key, 0.0) + weight
+        part = (*key, found.scope)
+        layers[part] = layers.get(part, 0.0) + weight
     last = nodes[-1].spec if type(nodes[-1].spec) is not tuple else nodes[-1].spec[0]
     return Group(
         0,
@@ -233,6 +238,7 @@ def _group(
         costs.unit_bytes(unit, fused),
         False,
         shares=shares,
+        layers=layers,
         nodes=nodes,
     )
 

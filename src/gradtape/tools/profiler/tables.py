@@ -32,11 +32,42 @@ PICTURE = 160
 COLUMNS = ("forward", "backward", "python", "recording", "reading", "building")
 
 
-def line_table(lines: Mapping[SourcePlace | None, dict[str, float]]) -> list[dict[str, Any]]:
+def line_table(
+    lines: Mapping[SourcePlace | None, dict[str, float]], groups: Sequence[Group]
+) -> list[dict[str, Any]]:
+    parts: dict[SourcePlace | None, list[Group]] = {}
+    for group in groups:
+        for place in dict.fromkeys(place for place, _ in group.shares):
+            parts.setdefault(place, []).append(group)
     table = [
-        {**shown(place), **entry, "seconds": sum(entry.values())} for place, entry in lines.items()
+        {
+            **shown(place),
+            **entry,
+            "seconds": sum(entry.values()),
+            "layers": layer_table(parts.get(place, ()), place),
+        }
+        for place, entry in lines.items()
     ]
     return sorted(table, key=lambda row: -row["seconds"])
+
+
+def layer_table(groups: Sequence[Group], *of: SourcePlace | None) -> list[dict[str, Any]]:
+    """The time of plans by layer, the longest first; of one line, if there is one.
+
+    There is no row for ops outside of layers if all are outside.
+    """
+    found: dict[str | None, dict[str, float]] = {}
+    for group in groups:
+        for (place, backward, layer), share in group.layers.items():
+            if not of or place == of[0]:
+                entry = found.setdefault(layer, {"forward": 0.0, "backward": 0.0})
+                entry["backward" if backward else "forward"] += share * group.seconds
+    if not any(found):
+        return []
+    rows = [
+        {"name": name, **entry, "seconds": sum(entry.values())} for name, entry in found.items()
+    ]
+    return sorted(rows, key=lambda row: -row["seconds"])[:MOST_LINES]
 
 
 def shown(place: SourcePlace | None) -> dict[str, Any]:

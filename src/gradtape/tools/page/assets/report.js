@@ -181,7 +181,7 @@
     if (!lines.length && !groups.length) { into.append(element("p", { class: "empty", text: "No plan ran." })); return; }
     const longest = Math.max(...lines.map((row) => row.seconds), 1e-12);
     const left = element("div", {}, element("h3", { text: "Lines" }), bars(lines, 12, (row) => {
-      const open = (event) => show(event.currentTarget, seconds(row.seconds), row, COLUMNS.map(([key, name]) => [name, row[key] > 0 ? `${seconds(row[key])}, ${percent(row[key] / wall)}` : null]));
+      const open = (event) => show(event.currentTarget, seconds(row.seconds), row, COLUMNS.map(([key, name]) => [name, row[key] > 0 ? `${seconds(row[key])}, ${percent(row[key] / wall)}` : null]), row.layers.length ? split(row.layers) : null);
       return element("button", { class: "bar", type: "button", "data-seconds": row.seconds, "aria-label": `${place(row)}, ${seconds(row.seconds)}`, onclick: open },
         element("span", { class: "row" }, element("span", { class: "label" }, element("span", { class: "where", text: row.file ? place(row) : "" }), element("span", { class: "code", text: row.source || (row.file ? "" : "lines that are not known") })), element("span", { class: "value", text: seconds(row.seconds) })),
         element("span", { class: "track" }, COLUMNS.map(([key]) => element("span", { style: `width:${(100 * row[key]) / longest}%;background:var(--${key})` }))));
@@ -196,6 +196,12 @@
           element("span", { style: `width:${(100 * row.seconds * row.backward) / most}%;background:var(--backward)` })));
     }));
     into.append(element("div", { class: "two" }, left, right));
+    if (data.layers.length) {
+      const top = Math.max(...data.layers.map((row) => row.seconds), 1e-12);
+      into.append(element("h3", { text: "Layers: the time of plans by the module that recorded the op" }), ...bars(data.layers, 12, (row) => element("div", { class: "bar" },
+        element("span", { class: "row" }, element("span", { class: "label", text: row.name || "outside of layers" }), element("span", { class: "value", text: `${seconds(row.seconds)} · ${percent(row.seconds / wall)}` })),
+        element("span", { class: "track" }, ["forward", "backward"].map((key) => element("span", { style: `width:${(100 * row[key]) / top}%;background:var(--${key})` }))))));
+    }
     into.append(element("details", {}, element("summary", { text: "Where values were read, and what that took" }), table([
       ["line", (row) => place(row)], ["", code], ["reads", (row) => count(row.count), "n"], ["all", (row) => seconds(row.seconds), "n"],
       ["in plans", (row) => seconds(row.running), "n"], ["building", (row) => seconds(row.building), "n"],
@@ -204,6 +210,11 @@
       ["plan", (row) => `${row.number}`], ["of", (row) => row.owner || place(row)], ["tier", (row) => row.tier], ["runs", (row) => count(row.runs), "n"],
       ["time", (row) => seconds(row.seconds), "n"], ["ops", (row) => count(row.ops), "n"], ["groups", (row) => count(row.groups), "n"], ["arena", (row) => bytes(row.arena), "n"],
     ], data.plans.slice(0, 100), "Plans")));
+  }
+  function split(layers) {
+    return element("div", {}, element("h3", { text: "Layers that this line calls" }), table([
+      ["layer", (each) => each.name || "outside of layers"], ["forward", (each) => seconds(each.forward), "n"], ["backward", (each) => seconds(each.backward), "n"],
+    ], layers.slice(0, 30), "Layers of this line"));
   }
   function showGroup(from, row) {
     const each = row.seconds / Math.max(row.runs, 1);
