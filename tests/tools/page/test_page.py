@@ -13,7 +13,7 @@ from gradtape.config import LARGEST_MEMORY_SAMPLES
 from gradtape.tools.page.page import asset, embedded, page
 from gradtape.tools.profiler import tables
 
-PANES = ("summary", "time", "roofline", "memory", "graph", "timeline", "jacobians")
+PANES = ("summary", "time", "flame", "roofline", "memory", "graph", "timeline", "jacobians")
 CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
 )

@@ -15,7 +15,7 @@ from typing import Any
 from gradtape.ir.origin import SourcePlace
 from gradtape.runtime.plan_cache import plan_holders
 from gradtape.runtime.profiler_sink import compiled_plans
-from gradtape.tools.profiler import advice, phases, tables
+from gradtape.tools.profiler import advice, flame, phases, tables
 from gradtape.tools.profiler.collector import Capturing, ObservedPlan, Reading
 from gradtape.tools.profiler.groups import Group, PlanRecord, compiled_record, numpy_record
 from gradtape.tools.profiler.limits import MachineLimits, machine_limits
@@ -61,6 +61,7 @@ def contents(measured: Measured) -> dict[str, Any]:
         "readings": tables.readings(measured),
         "functions": tables.function_table(functions),
         "memory": tables.memory(measured),
+        "flame": flame.flame(measured.sampler.stacks, tables.shown),
         "graphs": tables.graphs(plans),
         "timeline": tables.timeline(measured, plans, began),
         "jacobians": tables.jacobians(measured),

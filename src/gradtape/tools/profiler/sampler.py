@@ -1,10 +1,13 @@
-"""The sampler: the line that Python runs, read at every tick of a timer, and memory over time.
+"""The sampler: the stack that Python runs, read at every tick of a timer, and memory over time.
 
 The timer counts processor time (`SIGPROF`), and CPython calls the handler in the main thread
 between two instructions of Python, so a look costs a few microseconds and nothing in between. A
 look while native code runs comes when that returns; its time is known exactly from the counters of
 the plan, so those looks are not used. Where the profile begins in another thread, or on a system
 without the timer, there are no looks, and the time of Python is not divided.
+
+A stack counts for the processor time of the thread since the look before: so the stack of a native
+call, which is looked at when the call returns, has the time of that call.
 """
 
 from __future__ import annotations
@@ -19,8 +22,10 @@ from typing import Any
 
 from gradtape.config import (
     LARGEST_MEMORY_SAMPLES,
+    LISTED_STACKS,
     MEMORY_SAMPLE_PERIOD,
     SAMPLE_PERIOD,
+    SAMPLED_CALLERS,
     SAMPLED_FRAMES,
 )
 from gradtape.ir.origin import SourcePlace, current_line, is_library, place_of
@@ -39,6 +44,8 @@ NAMES = [phase for phase, _ in PHASES]
 # Functions of the module of compiled plans that run one, and call NumPy and SciPy in between.
 RUNS = ("run", "_run")
 PYTHON = "Python"
+# A phase, and the program's own lines that led to it, the outermost first.
+Stack = tuple[str, tuple[SourcePlace, ...]]
 
 
 class Sampler:
@@ -46,6 +53,9 @@ class Sampler:
 
     def __init__(self) -> None:
         self.looks: Counter[tuple[str, SourcePlace | None]] = Counter()
+        # Seconds of processor time by stack, up to the latest look.
+        self.stacks: dict[Stack, float] = {}
+        self._counted = 0.0
         # Seconds since the profile began, resident memory, the pool's in use and idle, and what
         # tapes keep.
         self.memory: list[tuple[float, int, int, int, int]] = []
@@ -62,7 +72,7 @@ class Sampler:
 
     def start(self) -> None:
         """Begin to look, if this is the main thread and the system has the timer."""
-        self._began = time.perf_counter()
+        self._began, self._counted = time.perf_counter(), time.thread_time()
         try:
             self._status = os.open("/proc/self/statm", os.O_RDONLY)
             self._page = os.sysconf("SC_PAGE_SIZE")
@@ -97,12 +107,21 @@ class Sampler:
         return found
 
     def _look(self, _: int, frame: FrameType | None) -> None:
-        self.looks[self._classified(frame)] += 1
+        phase, place, caller = self._classified(frame)
+        self.looks[phase, place] += 1
+        now = time.thread_time()
+        spent, self._counted = now - self._counted, now
+        stack = () if place is None else (*_callers(caller), place)
+        if (phase, stack) not in self.stacks and len(self.stacks) >= LISTED_STACKS:
+            stack = stack[:1]
+        self.stacks[phase, stack] = self.stacks.get((phase, stack), 0.0) + spent
         if time.perf_counter() >= self._due:
             self.note_memory()
 
-    def _classified(self, frame: FrameType | None) -> tuple[str, SourcePlace | None]:
-        """The phase, and the innermost line of the user's."""
+    def _classified(
+        self, frame: FrameType | None
+    ) -> tuple[str, SourcePlace | None, FrameType | None]:
+        """The phase, the innermost line of the user's, and the frame that called that."""
         ranks = [len(PHASES)]
         place = None
         for _ in range(SAMPLED_FRAMES):
@@ -111,13 +130,14 @@ class Sampler:
             code = frame.f_code
             if not is_library(frame):
                 place = place_of(code, current_line(frame))
+                frame = frame.f_back
                 break
             if id(code) not in self._ranks:
                 name = frame.f_globals.get("__name__", "")
                 self._ranks[id(code)] = code, _rank(name, code.co_name)
             ranks.append(self._ranks[id(code)][1])
             frame = frame.f_back
-        return [*NAMES, PYTHON][min(ranks)], place
+        return [*NAMES, PYTHON][min(ranks)], place, frame
 
     def note_memory(self) -> None:
         """Note the memory in use, and how much of it tapes keep."""
@@ -137,6 +157,18 @@ class Sampler:
         if self._status is None:
             return 0
         return int(os.pread(self._status, 128, 0).split()[1]) * self._page
+
+
+def _callers(frame: FrameType | None) -> list[SourcePlace]:
+    """The user's lines from a frame outwards, the outermost first."""
+    found = []
+    for _ in range(SAMPLED_CALLERS):
+        if frame is None:
+            break
+        if not is_library(frame):
+            found.append(place_of(frame.f_code, current_line(frame)))
+        frame = frame.f_back
+    return found[::-1]
 
 
 def _rank(module: str, function: str) -> int:

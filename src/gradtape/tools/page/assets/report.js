@@ -105,6 +105,7 @@
     "calling functions": "accent", running: "reading", Python: "python", waiting: "waiting",
   };
   const CAUSES = { "new structure": "new", "its structure was seen at other sizes": "known at other sizes", "too long to look for its structure": "too long to compare" };
+  const PHASE_FLAME = { running: "running plans" };
   const PHASE_NAMES = { running: "starting plans" };
   function summary() {
     const into = body("summary");
@@ -229,6 +230,51 @@
       ["direction", row.backward > 0.99 ? "backward" : row.backward < 0.01 ? "forward" : `${percent(row.backward)} backward`],
       ["threads", row.serial_seconds ? `${seconds(row.shared_seconds)} with ${data.machine.threads}, ${seconds(row.serial_seconds)} with one` : row.parallel ? "several" : "one"],
     ], more);
+  }
+
+  // Flame graph.
+  function flame() {
+    const into = body("flame");
+    const found = data.flame.boxes;
+    if (!found.length) { into.append(element("p", { class: "empty", text: "No stack was sampled: the profile was too short, ran in another thread than the main one, or the system has no timer of processor time." })); return; }
+    const depth = [], left = [], used = found.map(() => 0);
+    let sum = 0;
+    found.forEach((box, n) => {
+      const outer = box.inside;
+      depth.push(outer < 0 ? 0 : depth[outer] + 1);
+      left.push(outer < 0 ? sum : left[outer] + used[outer]);
+      if (outer < 0) sum += box.seconds; else used[outer] += box.seconds;
+    });
+    const high = 24, host = element("div", { class: "flame", style: `height:${high * (Math.max(...depth) + 1)}px` });
+    const all = sum || 1;
+    const title = (box) => (box.phase ? PHASE_FLAME[box.phase] || box.phase : box.source || `${box.function} ${place(box)}`);
+    const made = found.map((box, n) => element("button", {
+      type: "button", title: `${title(box)}\n${seconds(box.seconds)}, ${percent(box.seconds / all)}${box.file ? `\n${place(box)} in ${box.function}` : ""}`,
+      "aria-label": `${title(box)}, ${seconds(box.seconds)}`, text: title(box),
+      onclick: (event) => {
+        zoom(n);
+        show(event.currentTarget, title(box), box.phase ? (found[box.inside] || box) : box, [["time", `${seconds(box.seconds)}, ${percent(box.seconds / all)}`], ["of it on this line itself", box.phase ? null : seconds(Math.max(0, box.seconds - used[n]))]]);
+      },
+    }));
+    function zoom(n) {
+      const from = n < 0 ? 0 : left[n], span = n < 0 ? all : found[n].seconds;
+      made.forEach((button, m) => {
+        const begin = Math.max(0, (left[m] - from) / span), end = Math.min(1, (left[m] + found[m].seconds - from) / span);
+        const style = button.style;
+        style.display = end - begin > 0.0008 ? "" : "none";
+        style.left = `${100 * begin}%`; style.width = `${100 * (end - begin)}%`; style.top = `${high * depth[m]}px`;
+      });
+    }
+    found.forEach((box, n) => {
+      const tone = box.phase ? PHASE_COLOURS[box.phase === "running" ? "running plans" : box.phase] || "waiting" : "flame";
+      made[n].className = `tone-${tone}`;
+      made[n].style.setProperty("--tone", `var(--${tone})`);
+      host.append(made[n]);
+    });
+    const kinds = [["flame", "a line of yours, with what it calls"], ["forward", "running plans"], ["building", "compiling"], ["backward", "differentiating"], ["recording", "recording"], ["accent", "calling functions"]];
+    into.append(element("div", { class: "controls" }, element("button", { type: "button", text: "all", "aria-label": "Show all", onclick: () => zoom(-1) }), element("span", { text: `${seconds(sum)} of processor time of the main thread; a click on a box makes it as wide as the page` })), host,
+      element("ul", { class: "legend" }, kinds.map(([tone, name]) => element("li", {}, element("i", { style: `background:var(--${tone})` }), name))));
+    zoom(-1);
   }
 
   // Roofline.
@@ -524,8 +570,8 @@
   root.dataset.theme = location.hash === "#dark" || (preferred && preferred.matches) ? "dark" : "light";
   document.getElementById("theme").addEventListener("click", () => setTheme(root.dataset.theme === "dark" ? "light" : "dark"));
   if (preferred && preferred.addEventListener) preferred.addEventListener("change", (event) => setTheme(event.matches ? "dark" : "light"));
-  const parts = { summary, time, roofline, memory, graph, timeline, jacobians };
-  const names = { time: "Time", roofline: "Roofline", summary: "Summary", memory: "Memory", graph: "Graph", timeline: "Timeline", jacobians: "Jacobians" };
+  const parts = { summary, time, flame, roofline, memory, graph, timeline, jacobians };
+  const names = { time: "Time", flame: "Flame graph", roofline: "Roofline", summary: "Summary", memory: "Memory", graph: "Graph", timeline: "Timeline", jacobians: "Jacobians" };
   const tabs = document.getElementById("tabs");
   for (const [id, build] of Object.entries(parts)) {
     tabs.append(element("li", {}, element("a", { href: `#${id}`, text: names[id] })));

@@ -1,0 +1,67 @@
+"""Flame: the stacks of the program's own lines as a tree of boxes, each with its time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gradtape.config import FLAME_BOXES, LEAST_FLAME_SHARE
+from gradtape.ir.origin import SourcePlace
+from gradtape.tools.profiler.sampler import PYTHON, Stack
+
+
+@dataclass
+class Box:
+    """A line with what it called, or the library's work for it: then there is a phase."""
+
+    place: SourcePlace | None
+    phase: str | None
+    seconds: float = 0.0
+    inside: dict[tuple[SourcePlace | None, str | None], Box] = field(default_factory=dict)
+
+    def inner(self, place: SourcePlace | None, phase: str | None, seconds: float) -> Box:
+        """A box inside this one, with more time."""
+        found = self.inside.setdefault((place, phase), Box(place, phase))
+        found.seconds += seconds
+        return found
+
+
+def boxes(stacks: Mapping[Stack, float]) -> list[tuple[Box, int]]:
+    """The boxes, each with the number of the one that it is in, or -1; the longest first.
+
+    Those that are too short to be seen are left out.
+    """
+    root = Box(None, None)
+    for (phase, places), seconds in stacks.items():
+        at = root
+        for place in places:
+            at = at.inner(place, None, seconds)
+        if phase != PYTHON or not places:
+            at.inner(None, phase, seconds)
+    least = LEAST_FLAME_SHARE * sum(stacks.values())
+    found: list[tuple[Box, int]] = []
+    rows = [(box, -1) for box in root.inside.values()]
+    # By depth: what is left out of a very large tree is what is deepest.
+    while rows and len(found) < FLAME_BOXES:
+        rows.sort(key=lambda row: -row[0].seconds)
+        kept = [row for row in rows if row[0].seconds >= least][: FLAME_BOXES - len(found)]
+        first = len(found)
+        found += kept
+        rows = [
+            (inner, first + number)
+            for number, (box, _) in enumerate(kept)
+            for inner in box.inside.values()
+        ]
+    return found
+
+
+def flame(stacks: Mapping[Stack, float], shown: Any) -> dict[str, Any]:
+    """The flame graph as data; `shown` makes columns of a line."""
+    return {
+        "seconds": sum(stacks.values()),
+        "boxes": [
+            {"inside": inside, "phase": box.phase, "seconds": box.seconds, **shown(box.place)}
+            for box, inside in boxes(stacks)
+        ],
+    }
