@@ -149,7 +149,8 @@ def meanings(own: str, thing: object) -> dict[str, str]:
     tables = [told, *(texts().get(key, {}) for key in (own, first)), texts()["common"]]
     return {
         name: next((table[name] for table in tables if name in table), "")
-        for name in signature.parameters
+        for name, parameter in signature.parameters.items()
+        if parameter.annotation != "Never"
     }
 
 

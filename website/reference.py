@@ -282,6 +282,8 @@ def signature(name: str, thing: object, bound: bool = False, typed: bool = False
 
 def _parts(parameters: list[inspect.Parameter], typed: bool) -> Iterator[str]:
     """The parameters, with `/` and `*` where Python writes them."""
+    # Arguments that are refused with a hint are not parameters.
+    parameters = [one for one in parameters if one.annotation != "Never"]
     starred = any(one.kind is one.VAR_POSITIONAL for one in parameters)
     for index, one in enumerate(parameters):
         if one.kind is one.KEYWORD_ONLY and not starred:
