@@ -20,7 +20,7 @@ def gradient(f, x, weights=None):
     with gt.GradientTape() as tape:
         tape.watch(x)
         y = f(x)
-    found = tape.gradient(y, x, output_gradients=weights)
+    found = tape.gradient(y, x, weights, unconnected_gradients="none")
     return None if found is None else found.numpy()
 
 

@@ -100,7 +100,7 @@ def gradients(function: Any, sources: list[Any]) -> list[Any]:
     with gt.GradientTape() as tape:
         tape.watch(sources)
         target = function(*sources)
-    found = tape.gradient(target, sources)
+    found = tape.gradient(target, sources, unconnected_gradients="none")
     return [None if gradient is None else asarray(gradient).numpy() for gradient in found]
 
 
