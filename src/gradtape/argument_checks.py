@@ -6,7 +6,7 @@ they are flags, integers or real numbers are checked before the call, because Py
 anything for such a value. Other arguments are checked when the call has failed in a line that does
 not raise an error on purpose ("'int' object is not iterable"): if the annotation of an argument
 does not allow its value, the error that is raised names that argument. If all are allowed, the
-failure is most likely a bug of the library: the error stays as it is, with a note that asks for a
+failure is most likely a bug of the library: the error stays as it is, with a note that requests a
 report. Errors that the library raises on purpose, and errors in the user's own code, pass
 unchanged.
 
@@ -124,7 +124,7 @@ def check_returned(where: str, f: object, result: object) -> None:
         raise TypeError(f"{where}: {name} returned None; is `return` missing?")
 
 
-# For each parameter the classes whose values need no look, and all kinds that it takes.
+# For each parameter the classes whose values need no check, and all kinds that it takes.
 Rules = dict[str, tuple[frozenset[type], tuple[Kind, ...]]]
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -345,7 +345,7 @@ def checked(function: F, name: str | None = None) -> F:
 def check_exports(namespace: dict[str, Any], names: Iterable[str]) -> None:
     """Wrap the functions that a module exports, and the methods of its classes.
 
-    A function is known under the module afterwards: pickle looks for it there. Methods that an
+    A function gets the name of the module, under which pickle finds it. Methods that an
     exported class inherits from a class of its own module are wrapped, too.
 
     >>> def half(n: "int"):
@@ -379,7 +379,7 @@ def _is_unchecked(thing: object) -> bool:
 
 
 def _takes_arguments(method: types.FunctionType) -> bool:
-    """Whether a method has parameters besides `self`: an error of another one blames nobody."""
+    """Whether a method has parameters besides `self` that an error could name."""
     code = method.__code__
     return code.co_argcount > 1 or code.co_kwonlyargcount > 0 or bool(code.co_flags & 0x0C)
 

@@ -43,7 +43,7 @@ def shown(value: object, depth: int = 0) -> str:
     if isinstance(value, np.ndarray) and value.ndim:
         return f"an array of shape {value.shape} and dtype {value.dtype}"
     if hasattr(type(value), "enter"):
-        # The value of a tensor is not looked at: it may not have one.
+        # The value of a tensor is not read: it may not have one.
         return f"a {type(value).__name__} of shape {getattr(value, 'shape', None)}"
     if isinstance(value, (list, tuple)) and value and depth < 3:
         items = [shown(each, depth + 1) for each in value[:4]]
@@ -177,7 +177,7 @@ class NotRecordingError(RuntimeError):
 
 
 class InPlaceError(TypeError):
-    """An in-place write to a handle that only looks like storage, such as `x[0][1] = 5`.
+    """An in-place write to a result that is no storage, such as `x[0][1] = 5`.
 
     >>> issubclass(gt.errors.InPlaceError, TypeError)
     True
@@ -218,7 +218,7 @@ class SparsityError(ValueError):
 
 
 class NoValueError(RuntimeError):
-    """A look at a tensor that has a shape and a dtype but no value yet, as inside `gt.vmap`.
+    """A read of a tensor that has a shape and a dtype but no value yet, as inside `gt.vmap`.
 
     >>> try:
     ...     gt.vmap(lambda x: x if x > 0.0 else -x)(gt.asarray([1.0, -2.0]))

@@ -497,7 +497,7 @@ ARGUMENTS: dict[str, tuple[str, ...] | str] = {
     "predictions": ("y_pred",),
 }
 
-# Public namespaces in which a name is looked for when `gradtape` itself does not have it.
+# Public namespaces that are searched for a name that `gradtape` itself does not have.
 NAMESPACES = ("linalg", "fft", "random", "nn", "optimizers", "testing", "errors")
 _PARTS = (*NAMESPACES, "nn.losses", "nn.activations", "nn.initializers", "optimizers.schedules")
 
@@ -533,7 +533,7 @@ def missing_name(
     if name in FOREIGN:
         return f"{sentence} Use {FOREIGN[name]}."
     # `gradtape.ops` and its like are imported by the library only. An import statement reads
-    # the attribute before it looks in sys.modules, so this branch must stay cheap.
+    # the attribute before it checks sys.modules, so this branch must stay cheap.
     if f"{path}.{name}" in sys.modules:
         return (
             f"{sentence} It is an internal package; gradtape itself exports its public functions."

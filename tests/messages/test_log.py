@@ -208,7 +208,7 @@ class TestCaches:
         monkeypatch.setattr(plan_cache, "MOST_CACHED_PLANS", plan_cache.plans_held())
         gt.exp(gt.sin(gt.exp(gt.cos(x)))).numpy()
         told = messages(lines("runtime"), "DEBUG")
-        assert any(text.startswith("forgot the plan") for text in told)
+        assert any(text.startswith("dropped the least recently used plan") for text in told)
 
 
 class TestFunctions:

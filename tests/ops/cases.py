@@ -51,7 +51,7 @@ class Case:
 
     @cached_property
     def promoted(self) -> tuple[Any, ...]:
-        """The specs that the kernel is called with: those of the inputs, cast as the op wants."""
+        """The specs of the kernel's operands: those of the inputs, cast as the op requires."""
         nodes = tuple(placeholder(spec(array.shape, array.dtype)) for array in self.inputs)
         if self.op.promote is not None:
             nodes = self.op.promote(nodes)

@@ -143,7 +143,7 @@ class Batching:
         if isinstance(rule, Undefined):
             rule.refuse(node.op.name, "the batch rule")
         if rule is None:
-            Undefined("nobody has declared it. Give the op one of families/batching.py").refuse(
+            Undefined("none is declared. Give the op one of families/batching.py").refuse(
                 node.op.name, "the batch rule"
             )
         inputs = tuple(self.batched.get(parent, parent) for parent in node.inputs)

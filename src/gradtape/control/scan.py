@@ -125,9 +125,9 @@ def scan(
     xs and y are nests of tensors; `xs` may be None if `length` is given. The carry keeps its
     structure, shapes and dtypes.
 
-    Reverse mode saves what it needs of every step. With `checkpoint` it saves the carry only once
-    in a while and computes the rest again: every so many steps for an integer, and about every
-    square root of the length for True. `unroll` is accepted for JAX's sake and changes nothing.
+    Reverse mode saves what it needs of every step. With `checkpoint` it saves only some carries and
+    recomputes the rest: `checkpoint=n` saves every n-th carry, and True about as many as the square
+    root of the length. `unroll` is accepted for JAX's sake and changes nothing.
 
     Random numbers are those that a Python loop would draw, new ones in every step. Variables may be
     assigned in `f`: they are carried along, and hold the last value afterwards.

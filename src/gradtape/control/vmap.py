@@ -251,7 +251,7 @@ class MappedCall:
         return normalize_axis(f"{self.name}: out_axes", axis, root.ndim + 1)
 
     def run_in_chunks(self, chunk: int, out_axes: object) -> object:
-        """The results of all examples, computed for so many at a time."""
+        """The results of all examples, computed in chunks of `chunk` examples."""
         rows: list[list[Tensor]] = []
         for start in range(0, self.size, chunk):
             length = min(chunk, self.size - start)

@@ -213,7 +213,7 @@ class _Cut(NamedTuple):
         return min(block or -(-self.total // (BLOCKS_PER_WORKER * workers)), self.total) or 1
 
     def parts(self, size: int) -> list[_BlockRange]:
-        """The blocks of so many colours each."""
+        """The blocks of `size` colours each."""
         found = []
         length = self.shape[0] if self.forward else self.shape[1]
         order = None if self.positions is None else np.argsort(self.positions, kind="stable")

@@ -22,7 +22,7 @@ from gradtape import Variable
 from gradtape.config import KEPT_FUNCTIONS
 from gradtape.libraries import shown
 
-# How deep functions inside functions, and containers, are looked into.
+# The depth to which functions inside functions, and containers, are searched.
 DEPTH = 8
 
 

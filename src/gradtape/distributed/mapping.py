@@ -90,7 +90,7 @@ def map(
 
     | argument | meaning |
     |---|---|
-    | batch | xs is an array or a nest of arrays: f is vmapped over so many rows at a time |
+    | batch | xs is an array or a nest of arrays: f is vmapped over `batch` rows at a time |
     | chunk | items per task; more of them where one takes less than a few milliseconds |
     | ordered | False gives pairs (number, result) as they are completed |
     | refs | results stay in Ray's object store, and references are given |
@@ -230,7 +230,7 @@ def _shown(pairs: Iterator[tuple[int, Any]], ordered: bool, progress: Progress) 
 
 
 class rows_of(Sequence[Any]):  # noqa: N801 - it is called like a function
-    """A nest of arrays as a sequence of slices of so many rows."""
+    """A nest of arrays as a sequence of slices of `size` rows."""
 
     def __init__(self, tree: Any, size: int) -> None:
         leaves, self._structure = flatten(tree)

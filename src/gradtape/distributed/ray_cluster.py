@@ -44,7 +44,7 @@ def cpus(ray: Any) -> int:
 
 
 def check_room(name: str, ray: Any, workers: int, threads: int) -> None:
-    """Raise if the cluster can never hold so many workers at once."""
+    """Raise if the cluster can never hold `workers` workers at once."""
     there = cpus(ray)
     if workers * threads > there:
         raise ValueError(

@@ -87,7 +87,7 @@ class Report:
         del known[:-KEPT_DURATIONS]
 
     def note_retries(self, count: int, what: str) -> None:
-        """So many times, something was computed again because its worker died."""
+        """Count tasks that were computed again because a worker died."""
         self.retries += count
         if count:
             _log.info("%s: %s repeated after a worker died, %d times", self.name, what, count)

@@ -364,7 +364,7 @@ class DataParallel:
         return loss if newest == self.steps + 1 else None
 
     def _where(self, replica: Any) -> tuple[int, float, int] | None:
-        """The position of a worker, as soon as it answers; None if it does not come back."""
+        """The position of a worker, as soon as it responds; None if it does not come back."""
         until = time.monotonic() + WORKER_START_SECONDS
         while time.monotonic() < until:
             try:

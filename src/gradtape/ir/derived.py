@@ -31,7 +31,7 @@ class Fact(NamedTuple):
 
 
 def digest_of(array: Array) -> str:
-    """A digest that tells contents apart."""
+    """A digest that distinguishes contents."""
     # It loads OpenSSL, which takes longer than most of our packages.
     import hashlib
 

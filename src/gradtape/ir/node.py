@@ -289,8 +289,8 @@ def apart_from_recorded() -> Iterator[None]:
 def is_slope(node: Node) -> bool:
     """Whether a node was made for a derivative and is not one that a user recorded.
 
-    A derivative that is handed out twice, to two tapes, must be two nodes, as two recorded
-    applications are; `autodiff.window` asks this before it makes a second node.
+    A derivative that is returned twice, to two tapes, must be two nodes, as two recorded
+    applications are; `autodiff.window` checks this before it makes a second node.
     """
     return _local.table.slopes.get(structural_key(node.op, node.inputs, node.params)) is node
 
@@ -306,7 +306,7 @@ def structural_key(op: Op, inputs: tuple[Node, ...], params: Params) -> Key:
 
 
 def build(op: Op, inputs: tuple[Node, ...], params: Params) -> Node:
-    """A new node: casts the operands as the op wants, infers the spec, raises shape errors."""
+    """A new node: casts the operands as the op requires, infers the spec, raises shape errors."""
     key = (op, params, *[node.spec for node in inputs])
     found = _specs.get(key)
     if found is not None:

@@ -82,7 +82,7 @@ class Op:
     | join | it lays its operands side by side, and how |
     | linear | in which operands it is linear (element-wise ops) |
     | spectrum | it gives eigenvalues or singular values, whose vectors have no derivative at ties |
-    | transparent | output n has the value of input n: only derivatives tell them apart |
+    | transparent | output n has the value of input n: only derivatives distinguish them |
     | counts_elements | its composition holds the number of elements along the reduced axes |
     | solves | it solves linear systems or factors matrices: saved like matrix products |
 
@@ -126,7 +126,7 @@ class Op:
     # The rough cost of one element, in loads from memory.
     compiled_cost: int = 1
     doc: str = field(default="", repr=False)
-    # What other stages ask of it.
+    # Properties that other stages read.
     simpler: Rule | None = None
     composition: Rule | None = None
     copies: Rule | None = None

@@ -1,4 +1,4 @@
-"""Facts: the words in which an Op tells other stages what kind of op it is."""
+"""Facts: the types with which an Op declares to other stages what kind of op it is."""
 
 from __future__ import annotations
 

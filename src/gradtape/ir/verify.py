@@ -22,7 +22,7 @@ def verify(program: Program) -> Program:
                 raise GraphError(f"verify: {node} uses {parent} before it is computed.")
         if len(node.params) != len(node.op.params):
             raise GraphError(
-                f"verify: {node} has {len(node.params)} params, {node.op} wants {node.op.params}."
+                f"verify: {node} has {len(node.params)} params, {node.op} takes {node.op.params}."
             )
         expected = node.op.spec(*[parent.spec for parent in node.inputs], **node.keywords)
         if expected is not node.spec and expected != node.spec:

@@ -41,7 +41,7 @@ _SIMPLE = (bool, int, float, complex, str, type(None), tuple, Tensor)
 class NestEntry(NamedTuple):
     """The entry of an argument that is no leaf.
 
-    Attributes that are not in the pytree tell one instance from another: these are kept `apart`.
+    Attributes outside the pytree distinguish instances: these are kept `apart`.
     """
 
     structure: Structure

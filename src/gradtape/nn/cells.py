@@ -86,7 +86,7 @@ class Cell(Layer):
         raise NotImplementedError
 
     def initial_state(self, batch: Count) -> CellState:
-        """A state of zeros for so many examples."""
+        """A state of zeros for `batch` examples."""
         dtype = gt.default_dtype() if self.dtype is None else self.dtype
         return tuple(gt.zeros((batch, self.units), dtype=dtype) for _ in range(self.states))
 

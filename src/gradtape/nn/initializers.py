@@ -78,7 +78,7 @@ def _noted(factory: Factory) -> Factory:
     """Note in each initialiser what made it, so that `gt.save` can name it."""
 
     title = f"gradtape.nn.initializers.{factory.__name__}"
-    # Read once: a layer may be built inside a captured function, which must not look at code.
+    # Read once: a layer may be built inside a captured function, which must not inspect code.
     names = tuple(inspect.signature(factory).parameters)
 
     @functools.wraps(factory)

@@ -2,7 +2,7 @@
 
 A schedule is called with the number of steps taken so far, a number or a tensor, and gives a 0-d
 tensor. It is recorded, so a changing learning rate is part of the step's plan. Any function can
-serve as a schedule; one that looks at its argument (`if step < 100`) makes the step stop there.
+serve as a schedule; one that reads its argument (`if step < 100`) forces an evaluation.
 
 >>> schedule = gt.optimizers.schedules.ExponentialDecay(0.1, decay_steps=100, decay_rate=0.5)
 >>> float(schedule(200))
@@ -48,7 +48,7 @@ class LearningRateSchedule:
     """
 
     def __call__(self, step: TensorLike) -> Tensor:
-        """The learning rate after so many steps."""
+        """The learning rate after `step` steps."""
         raise NotImplementedError(
             f"{type(self).__name__}: a schedule needs `__call__(self, step)`. Define it."
         )

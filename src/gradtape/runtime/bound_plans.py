@@ -128,7 +128,7 @@ def plan_of_flush(recording: Recording, roots: tuple[Node, ...]) -> BoundPlan | 
     watched = tuple(recording.watched) if recording.tapes else ()
     plans = recording.table.plans
     # The values that a plan keeps follow from its roots and the watched sources, except those that
-    # the user asked to save.
+    # the user marked to be saved.
     wishes = None
     if recording.values.saved or recording.fastmath:
         wishes = (recording.values.available, frozenset(recording.values.saved), recording.fastmath)

@@ -1,11 +1,11 @@
 """The buffer pool: memory that is recycled, because fresh pages cost more than most kernels.
 
 The system zeroes a page when it is first written to, so writing to fresh pages takes ten times as
-long as writing to pages in use. A program that repeats asks for the same sizes again and again. So
+long as writing to pages in use. A program that repeats requests the same sizes again and again. So
 the memory of a buffer is not freed when its last holder dies, but kept on a list of blocks of that
 size for the next. At most `GRADTAPE_CACHE_LIMIT` bytes are recycled like this (a number, or such as
 `512M`, `4G`; `0` recycles none), by default half of the machine's or the container's memory. Where
-a new block would exceed it, idle blocks of the sizes that were asked for longest ago go back to the
+a new block would exceed it, idle blocks of the least recently requested sizes go back to the
 system; if that is not enough, the memory of the new block is returned as soon as its holder dies.
 
 No Python code runs when a buffer dies. Python code in a finaliser is where a signal handler may be
@@ -148,7 +148,7 @@ def _trim(limit: int) -> None:
 
 
 def allocate(nbytes: int) -> Buffer:
-    """Memory of at least so many bytes, aligned to 64, with undefined contents."""
+    """Memory of at least `nbytes`, aligned to 64, with undefined contents."""
     if nbytes <= SMALL_BUFFER:
         capacity = _capacities[(nbytes + 63) >> 6]
     else:

@@ -48,7 +48,7 @@ def plan_for(program: Program, fast: bool = False) -> TieredPlan:
         COUNTS.plans_built += 1
         begin = time.perf_counter_ns()
         long = TieredPlan(sealed(program), fast)
-        why = "too long to look for its structure"
+        why = "too long to compare its structure"
         _log.debug("new plan of %d ops: %s", len(program.nodes), why)
         if PROBE.sink is not None:
             PROBE.sink.built(long, begin, why)
@@ -96,7 +96,7 @@ def _keep(plans: OrderedDict[_K, _V], key: _K, plan: _V, limit: int) -> None:
     plans.move_to_end(key)
     if len(plans) > limit:
         plans.popitem(last=False)
-        _log.debug("forgot the plan that was not asked for longest: %d are kept", limit)
+        _log.debug("dropped the least recently used plan: %d are kept", limit)
 
 
 class PlanHolder(Protocol):

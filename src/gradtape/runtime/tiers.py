@@ -1,7 +1,7 @@
 """Tiers: a plan runs in NumPy at first, and is compiled when that has paid (`when_to_compile`).
 
 The call that decides it compiles on its own thread, and runs compiled code then. A second thread
-that wants to compile meanwhile goes on in NumPy. Other times to compile:
+that reaches its decision meanwhile goes on in NumPy. Other times to compile:
 
 - `GRADTAPE_JIT=always` compiles every program at its first run, `GRADTAPE_JIT=wait` at its second:
   what a call does does not depend on time;
@@ -118,7 +118,7 @@ class TieredPlan:
             return bool(self._runs)
         spent = self._outline.spent
         if not self._runs:
-            # Nothing tells how long it takes but the count of its elements.
+            # The count of its elements is the only estimate of its time.
             spent += when_to_compile.run_in_numpy(self.program, self.work())
         pays = when_to_compile.pays
         if not pays(
@@ -229,7 +229,7 @@ class TieredPlan:
 
 
 def for_numpy(program: Program, fast: bool, elements: int) -> Program:
-    """A program of so many element-ops as NumPy runs it.
+    """The form in which NumPy runs a program that computes `elements` in all.
 
     Most passes take longer than NumPy does for a few thousand elements: small programs skip them.
     With `fast` a pass changes the last bits, so it has to run here, too.

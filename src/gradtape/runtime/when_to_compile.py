@@ -1,6 +1,6 @@
 """When a program is compiled: by the call that makes NumPy's time on it reach the cost of that.
 
-Nothing tells how often a program will run. NumPy runs it until that has taken as long as compiling
+How often a program will run is unknown. NumPy runs it until that has taken as long as compiling
 is expected to take, and then the call compiles it (the problem of renting or buying skis). So at
 any moment the time spent is at most about twice that of the better of "never" and "at once". If one
 run in NumPy is expected to take longer than compiling, the first call compiles.
@@ -116,7 +116,7 @@ _compiled: set[_Signature] = set()
 
 
 def least_cost(program: Program) -> float:
-    """What compiling or loading a program takes at least, found without looking at its nodes."""
+    """A lower bound of the time to compile or load a program, from its number of nodes."""
     return LOADED_PLAN_COST + LOADED_KERNEL_COST + OP_COST * len(program.nodes) / 2
 
 
@@ -173,7 +173,7 @@ def _called(call: Call) -> _Signature:
 def pays(
     spent: float, expected: float, once: float = FIRST_PLAN_COST, rent: float = COMPILE_RENT
 ) -> bool:
-    """Whether to compile what costs so much after so much was spent, of which some was repeated."""
+    """Whether to compile at the `expected` cost, after `spent` seconds in NumPy."""
     spent /= rent
     # The scale is at least LEAST, and takes time to measure.
     if spent < LEAST_MACHINE_SCALE * expected or spent < scale() * expected:
@@ -209,7 +209,7 @@ def calibrate(expected: float, took: float) -> None:
 
 
 def run_in_numpy(program: Program, elements: int) -> float:
-    """The seconds that NumPy is expected to take for a run. Nothing tells the length of a while."""
+    """The seconds that NumPy is expected to take for a run; infinite for while loops."""
     if any(op is WHILE for op in set(map(_OP, program.nodes))):
         return math.inf
     return NUMPY_OP_TIME * len(program.nodes) + NUMPY_ELEMENT_TIME * elements

@@ -1,4 +1,4 @@
-"""Graft: copies a derivative, or all applications, of one recording into another."""
+"""Copies a derivative, or all applications, of one recording into another."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def graft(
 ) -> list[Node]:
     """Copy derivatives from one recording to another.
 
-    What was applied in the other recording before the derivatives were asked for was not recorded
-    by the tapes here: it enters as a value. Only what the derivatives themselves consist of is
-    copied, for these tapes to differentiate.
+    The tapes here have not recorded what the other recording applied before the derivatives were
+    computed: it enters as a value. Only the nodes of the derivatives themselves are copied, for
+    these tapes to differentiate.
     """
     replacement: dict[Node, Node] = dict(known or {})
     fixed = replacement.keys() | {

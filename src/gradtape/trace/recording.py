@@ -146,7 +146,7 @@ class KeptValues(dict[Node, Value]):
     def __init__(self) -> None:
         self.available: object = None
         # Nodes inside a checkpoint, whose values are not kept for the backward pass, and nodes that
-        # the user asked to save, whose values are kept even if they are cheap.
+        # # the user marked to be saved, whose values are kept even if they are cheap.
         self.recomputed: set[Node] = set()
         self.saved: set[Node] = set()
         # Whether a handle has a value of its own, which is not among these.
@@ -270,7 +270,7 @@ class Recording:
         self.unassigned = set()
 
     def should_be_cut(self, op: Op, inputs: tuple[Node, ...], params: Params) -> bool:
-        """Whether so much is pending that it should be flushed before this application.
+        """Whether the pending applications should be flushed before this one.
 
         The cut is where the first application of the recording comes again, or at least its op. A
         cut after a fixed count of nodes would fall on another op of a loop each time, and every
@@ -282,7 +282,7 @@ class Recording:
         return again or len(self.log) >= 2 * MOST_PENDING_APPLICATIONS
 
     def is_full(self) -> bool:
-        """Whether recording one more application has to ask `should_be_cut`."""
+        """Whether recording one more application has to call `should_be_cut`."""
         return len(self.log) >= MOST_PENDING_APPLICATIONS
 
     def lacks_value(self, node: Node) -> bool:
@@ -295,7 +295,7 @@ class Recording:
         return np.asarray(value.array if type(value) is Value else value, leaf.dtype)
 
     def is_pinned(self) -> bool:
-        """Whether only persistent tapes hold this: any other will ask for its gradient soon."""
+        """Whether only persistent tapes hold this: other tapes take their gradient soon."""
         return all(self.tapes.values())
 
     def enter_value(self, value: Value) -> Node:
@@ -348,7 +348,7 @@ class Recording:
         """The node of one more application.
 
         If this thread has recorded the same application before, in an earlier run of the program,
-        the node exists. Its stamp tells whether it was already applied in this recording.
+        the node exists. Its stamp says whether it was already applied in this recording.
         """
         key = (op, params, *inputs) if params else (op, *inputs)  # `structural_key`
         found = self.interned.get(key)

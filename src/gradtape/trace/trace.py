@@ -67,7 +67,7 @@ class _Tables(threading.local):
         self.by_depth: dict[int, Table] = {}
 
     def at(self, depth: int) -> Table:
-        """The table of traces inside so many others."""
+        """The table of traces at a nesting depth."""
         found = self.by_depth.get(depth)
         if found is None or found.is_full():
             found = self.by_depth[depth] = new_table(found)

@@ -1,4 +1,4 @@
-"""gt.fit: calls a user's step on every batch, and looks after the rest of a training run."""
+"""gt.fit: calls a user's step on every batch, and does the rest of a training run."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def fit(
     | step | takes the parts of a batch; returns the loss, or a dict of numbers |
     | data | arrays (cut into batches), an iterable of batches, or a function that returns one |
     | shuffle | a `gt.random.Generator` or a seed, for arrays |
-    | steps_per_epoch | ends an epoch after so many batches, for data without an end |
+    | steps_per_epoch | the number of batches of an epoch, for data without an end |
     | validation, validate | data and a step for them; their numbers are recorded as `val_...` |
     | early_stopping | a `gt.training.EarlyStopping` |
     | optimizer, schedule | before each epoch, the learning rate becomes `schedule(epoch)` |
@@ -72,8 +72,8 @@ def fit(
     | read_ahead | how many batches a thread makes ahead: by default 2, and 0 for arrays |
     | progress | "auto", "rich", "plain", "off" or a function, as in `gt.set_progress` |
 
-    A tuple or list is passed to the step part by part, any other batch as it is. Losses are looked
-    at when an epoch ends, so the step itself decides when it computes.
+    A tuple or list is passed to the step part by part, any other batch as it is. Losses are read
+    when an epoch ends, so the step itself decides when it computes.
     """
     check_function("fit: step", step)
     source, held_out = _source(data, batch_size, shuffle), None

@@ -16,8 +16,8 @@ class Epochs:
         self._choice = checked_progress("fit: progress=", choice)
         self._bar: Progress | None = None
         self._title = ""
-        # "auto" has no bar where nothing is a terminal, but lines: a log wants to know the losses.
-        # Where the process or the caller wants no progress, or gets calls, there are none.
+        # "auto" prints lines instead of a bar without a terminal: a log should have the losses.
+        # Where progress is off, or goes to a function, there are none.
         style = progress_style(True if self._choice == "auto" else self._choice)
         self._lines = style in ("rich", "plain")
 
@@ -27,7 +27,7 @@ class Epochs:
         self._bar = Progress(self._title, batches or None, self._choice, patience=PROGRESS_INTERVAL)
 
     def move(self, batch: int, loss: float | None) -> None:
-        """So many batches of the epoch are done."""
+        """Show that `batch` batches of the epoch are done."""
         if self._bar is not None:
             self._bar.update(batch, "" if loss is None else f"loss {loss:.6g}")
 

@@ -261,7 +261,7 @@ def _by_lattice(pattern: Pattern, present: Array) -> Colours | None:
 
 
 def _without_hubs(graph: Pattern) -> tuple[Pattern | None, Array]:
-    """The graph without the vertices with so many neighbours that passes would take too long.
+    """The graph without hubs: vertices with too many neighbours for passes in reasonable time.
 
     A hub with a colour of its own is in no conflict. The graph is None if there are many hubs.
     """

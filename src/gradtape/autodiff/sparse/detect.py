@@ -63,9 +63,9 @@ def detect(
     """The pattern of d output / d source for each output, of shape (output.size, source.size).
 
     `known` has the values of leaves (see `index_leaves`), and perhaps of other nodes, that index
-    operands are computed from. `blocked` nodes are constants. `follows` tells of a node with a
-    derivative written in Python whether it is the derivative of the computation itself; any other
-    may depend on everything. A value with more than `budget` entries is treated as dense.
+    operands are computed from. `blocked` nodes are constants. `follows` says whether a derivative
+    written in Python belongs to the computation itself; any other may depend on everything. A value
+    with more than `budget` entries is treated as dense.
     """
     walk = Walk(outputs, source, known or {}, blocked, follows, budget)
     found = [walk.pattern(output) for output in outputs]
@@ -317,7 +317,7 @@ Contents = Mapping[Node, Array | None]
 
 
 def digests(contents: Contents) -> Digests:
-    """The part of the key of a fact that tells two meshes apart."""
+    """The part of the key of a fact that distinguishes two meshes."""
     arrays = contents.values()
     return tuple(None if array is None else digest_of(array) for array in arrays)
 

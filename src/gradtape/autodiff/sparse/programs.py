@@ -211,7 +211,7 @@ class PatternTrial:
         rest = np.abs(along - matrix @ self.direction)
         scale = np.abs(along) + abs(matrix) @ np.abs(self.direction)
         tolerance = np.sqrt(np.finfo(along.dtype).eps)
-        # NaN and infinities tell nothing about the pattern.
+        # NaN and infinities say nothing about the pattern.
         wrong = np.flatnonzero((rest > tolerance * (scale + scale.mean())) & np.isfinite(scale))
         if wrong.size:
             raise SparsityError(

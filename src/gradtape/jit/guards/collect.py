@@ -2,9 +2,9 @@
 
 The search starts from the function and its static arguments. It follows functions of the user by
 the globals, closure cells, defaults and attributes that their code names; other installed packages
-are trusted. Names do not tell which object an attribute is read from, so a name is looked up on
-every object that was found. The search is bounded: a guard that is missing is no error, because
-replays are checked by running the function again.
+are trusted. Names alone do not identify the object of an attribute, so a name is looked up on every
+object that was found. The search is bounded: a guard that is missing is no error, because replays
+are checked by running the function again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Native call: a captured call that goes from the arguments to the results in machine code.
 
-A signature whose calls are one run of one compiled plan gets a context: the words that tell native
-code how to recognise its arguments, fill the slots of the plan, run it, and make the results
+A signature whose calls are one run of one compiled plan gets a context: the words from which native
+code reads how to recognise its arguments, fill the slots of the plan, run it, and make the results
 (`compiler.cpython.call_context` lists them). A native call is a shortcut through
 `Function.__call__` and the written-out replay, and nothing else; the docstring of
 `compiler.cpython` states what both must have in common.

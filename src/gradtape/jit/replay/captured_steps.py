@@ -213,7 +213,7 @@ def joined_steps(root: PathStep, result: PathResult, fastmath: bool) -> PathStep
 
 
 def _pays(joined: Program) -> bool:
-    """Whether a program may be computed in vain: its ops cannot fail, and cost little."""
+    """Whether a program may be computed speculatively: its ops cannot fail, and cost little."""
     ops = {node.op for node in joined.nodes}
     is_pure = all(op.self_contained and not (op.opaque or op.may_fail) for op in ops)
     return is_pure and len(joined.nodes) <= MOST_JOINED_NODES and work(joined) <= MOST_JOINED_WORK

@@ -38,8 +38,8 @@ class Comparison(NamedTuple):
     """What came of comparing a run with known ones.
 
     With a difference the runs disagree. Else `last` is the last known step that the run has passed,
-    `own` is the same step of the run, and `is_known` tells whether it took a known path to the end.
-    `moved` has the positions of pinned numbers that had other values; `interned` tells whether both
+    `own` is the same step of the run, and `is_known` says whether it took a known path to the end.
+    `moved` has the positions of pinned numbers that had other values; `interned` says whether both
     have the same nodes, which they do not if the thread's table was renewed in between.
     """
 

@@ -365,7 +365,7 @@ class OutsideTensorItself(ValueSource, compared=("handle",)):
 
 
 def branch_key(value: Any) -> Hashable:
-    """The key of a guard's branch: unlike ==, it tells -0.0 from 0.0 and takes NaN for NaN."""
+    """The key of a guard's branch: unlike ==, -0.0 differs from 0.0, and NaN equals NaN."""
     if type(value) is float:
         return value.hex()
     if type(value) is complex:

@@ -25,7 +25,7 @@ from gradtape.trace.record import record
 
 # The dtype of the positions that elements are copied from.
 _POSITION = np.dtype(np.int64)
-# Modes that copy elements of the tensor: np.pad on an array of positions tells which ones.
+# Modes that copy elements of the tensor: np.pad on an array of positions gives their positions.
 COPYING = ("edge", "reflect", "symmetric", "wrap")
 
 
@@ -81,7 +81,7 @@ def repeat(x: TensorLike, repeats: TensorLike, /, axis: int | None = None) -> Te
             f"repeat: {counts.size} repeats for axis {axis} of length {x.shape[axis]}. "
             "Give one that is not negative for each position."
         )
-    # NumPy adds the repeats without looking for an overflow, and writes beyond its memory.
+    # NumPy adds the repeats without a check for overflow, and writes beyond its memory.
     shape = (*x.shape[:axis], sum(counts.tolist()), *x.shape[axis + 1 :])
     _check_size("repeat", shape, x.dtype, _POSITION)
     return gather_host(x, np.repeat(np.arange(counts.size), counts.astype(np.int64)), axis)

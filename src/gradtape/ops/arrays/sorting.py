@@ -58,7 +58,7 @@ def _argsort_samples() -> list[Sample]:
 
 
 def _rows_natively(routine: str, key_size: int, arrays: int) -> Rule:
-    """A rule for a routine that works on rows, with so many rows of keys as scratch memory."""
+    """A rule for a routine that works on rows; its scratch memory has `arrays` rows of keys."""
 
     def rule(y: Node) -> NativeCall | None:
         (x,) = y.inputs

@@ -210,7 +210,7 @@ def _floor_divide(body: Body, x: VectorValue, y: VectorValue) -> VectorValue:
     floor = body.apply(FLOOR, found)
     floor = body.select(found - floor > 0.5, floor + 1.0, floor)
     floor = body.select(found.equals(0.0), body.copysign(body.lift(0.0), quotient), floor)
-    # The array API standard wants the plain quotient where an operand is infinite.
+    # The array API standard requires the plain quotient where an operand is infinite.
     plain = y.equals(0.0) | body.absolute(x).equals(math.inf) | body.absolute(y).equals(math.inf)
     return body.select(plain, quotient, floor)
 

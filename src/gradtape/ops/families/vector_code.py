@@ -1,4 +1,4 @@
-"""Types of the rules by which an Op tells the compiler how to compute it."""
+"""Types of the rules by which an Op declares how it is compiled."""
 
 from __future__ import annotations
 

@@ -241,7 +241,7 @@ def _sparsity(y: Node, operands: tuple[RuleInput, ...], **params: Any) -> OpRead
 
 def _window_reads(y: Node, x: RuleInput, kernel: RuleInput, steps: Steps) -> Listed:
     """Each element reads the elements of its window, in all channels."""
-    # Loaded here because few programs ask for the pattern of a convolution.
+    # Imported here because few programs need the pattern of a convolution.
     from scipy.sparse import coo_array
 
     lengths, window = x.shape[2:-1], kernel.shape[1:-2]

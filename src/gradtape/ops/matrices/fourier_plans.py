@@ -23,7 +23,7 @@ from gradtape.caches import remembered
 _ODD_PRIMES = (3, 5, 7, 11, 13)
 # The number of parts that are transformed beside each other, at most.
 _MOST_LANES = 8
-# Areas of scratch memory begin at multiples of so many bytes.
+# The alignment of areas of scratch memory, in bytes.
 _ALIGNMENT = 64
 
 
@@ -77,14 +77,14 @@ class FourierPlan:
         return 2 * steps + 2 * (self.lanes - 1) * self.part
 
     def scratch(self, size: int) -> int:
-        """The bytes of scratch memory that it needs, for real numbers of so many bytes."""
+        """The bytes of scratch memory that it needs, for real numbers of `size` bytes."""
         if self.convolution:
             return 2 * area(self.convolution, size) + self.inner.scratch(size)
         return 2 * area(self.length, size)
 
 
 def area(points: int, size: int) -> int:
-    """The bytes of an area for so many complex numbers, of real numbers of so many bytes."""
+    """The bytes of an area for complex numbers, whose parts have `size` bytes."""
     return -(-2 * points * size // _ALIGNMENT) * _ALIGNMENT
 
 
@@ -113,7 +113,7 @@ def plan_of(length: int) -> FourierPlan:
 
 
 def _convolution_length(least: int) -> int:
-    """The best length of at least so many points, which has all lanes."""
+    """The best length that is at least `least` and fills all lanes."""
     unit = _MOST_LANES * _MOST_LANES
     sizes = [unit * factor for factor in (1, 3, 5, 9, 15)]
     return min(size << max(0, (-(-least // size) - 1).bit_length()) for size in sizes)
@@ -178,6 +178,6 @@ class RowPlan:
         return self.core.table_size() + (2 * self.core.length if self.is_halved else 0)
 
     def scratch(self, size: int) -> int:
-        """The bytes of scratch memory, for real numbers of so many bytes."""
+        """The bytes of scratch memory, for real numbers of `size` bytes."""
         areas = {"complex": 0}.get(self.kind, 1 if self.is_halved else 2)
         return areas * area(self.core.length, size) + self.core.scratch(size)

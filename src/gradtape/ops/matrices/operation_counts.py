@@ -19,7 +19,7 @@ FlopsRule = Callable[[Node], float]
 
 
 def of_matrices(count: Callable[[int, int], float]) -> FlopsRule:
-    """The rule of an op on one stack of matrices, from the count for so many rows and columns."""
+    """The rule of an op on one stack of matrices, from the count for one of (rows, columns)."""
 
     def flops(y: Node) -> float:
         x = y.inputs[0]
@@ -70,7 +70,7 @@ def inverse(n: int, columns: int) -> float:
 
 
 def _reflections(rows: int, columns: int, count: int) -> float:
-    """So many Householder reflections of a matrix."""
+    """The operations of `count` Householder reflections of a matrix."""
     return 4.0 * rows * columns * count - 2.0 * (rows + columns) * count**2 + 4.0 / 3.0 * count**3
 
 
@@ -144,7 +144,7 @@ def exponential(n: int, _: int) -> float:
 
 
 def transform(points: int, length: int, per_point: float) -> float:
-    """Transforms of so many points altogether, `length` of which are mixed by each."""
+    """The operations of transforms of `length`, with this total of points."""
     return per_point * points * math.log2(length) if length > 1 else 0.0
 
 

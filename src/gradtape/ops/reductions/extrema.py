@@ -238,7 +238,7 @@ def _lanes(x: np.ndarray, axis: Ints) -> np.ndarray:
 def _order_kernel(
     x: np.ndarray, axis: Ints, keepdims: bool, ranks: tuple[int, ...], weights: tuple[float, ...]
 ) -> np.ndarray:
-    # NaN sorts last, so the last element of a lane tells whether the lane holds a NaN.
+    # NaN sorts last, so the last element of a lane is NaN if any of the lane is.
     lanes = np.partition(_lanes(x, axis), sorted({*ranks, count(x, axis) - 1}), axis=-1)
     total = np.zeros(lanes.shape[:-1], x.dtype)
     for rank, weight in zip(ranks, weights, strict=True):

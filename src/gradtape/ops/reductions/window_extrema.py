@@ -205,7 +205,7 @@ def _of_blocks(part: Node, starts: Ints, blocks: Ints) -> Node:
 
 
 def _block_codes(back: Ints, windows: _Windows) -> Node:
-    """The code of each place in a block for a window that begins so many blocks before it."""
+    """The code of each place in a block for a window that begins `back` blocks before it."""
     total: Node | None = None
     lows = [low for low, _ in windows.padding]
     for axis, (j, s, low, factor) in enumerate(

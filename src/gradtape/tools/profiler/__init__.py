@@ -6,7 +6,7 @@ Other packages import `profile`, which has `profile` and `Profile`, `formats` an
 |---|---|
 | profile | `gt.profile`: starts and stops everything, and gives the results |
 | collector | receives events (of `runtime/profiler_sink.py`), and counts them by line and plan |
-| sampler | looks now and then which line Python is in, and how much memory is in use |
+| sampler | samples the line that Python is in, and how much memory is in use |
 | costs | flops and bytes of nodes and fused loops, from the facts of ops |
 | limits | what this machine can do: memory and matrix products, measured |
 | groups | the times that native code counted, by fused loop and by line |

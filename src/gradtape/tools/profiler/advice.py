@@ -50,7 +50,7 @@ class Advice:
 def advice(found: Findings) -> list[Advice]:
     """All findings, the largest gain first."""
     findings: list[Advice] = []
-    for look in (
+    for rule in (
         computed_again,
         never_read,
         read_in_a_loop,
@@ -61,7 +61,7 @@ def advice(found: Findings) -> list[Advice]:
         stops_fusion,
         threads_do_not_pay,
     ):
-        findings += look(found)
+        findings += rule(found)
     findings = _together(findings)
     findings = [each for each in findings if each.seconds >= LEAST * found.wall]
     return sorted(findings, key=lambda each: -each.seconds)
@@ -221,7 +221,7 @@ def _asking_place(found: Findings, plan: PlanRecord) -> SourcePlace | None:
 
 def read_in_a_loop(found: Findings) -> Iterator[Advice]:
     """A value is read back many times: each read runs a plan of its own."""
-    others = {each.place for look in (jacobian_by_a_loop, stops_fusion) for each in look(found)}
+    others = {each.place for rule in (jacobian_by_a_loop, stops_fusion) for each in rule(found)}
     wall, rate = found.wall, found.rate
     for place, reading in found.readings.items():
         if place is None or reading.count < LOOP or place in others:

@@ -281,7 +281,7 @@ class Collector:
                 binding.unread[number] = binding.unread.get(number, 0) + 1
 
     def viewed(self, buffer: object) -> None:
-        """Somebody reads a computed value as an array."""
+        """A computed value is read as an array."""
         if id(buffer) in self._watched:
             self._viewed.add(id(buffer))
 

@@ -21,7 +21,7 @@ from gradtape.tools.profiler.groups import Group, PlanRecord, compiled_record, n
 from gradtape.tools.profiler.limits import MachineLimits, machine_limits
 from gradtape.tools.profiler.measured import Findings, FunctionRecord, Measured, captures
 from gradtape.tools.profiler.sampler import PYTHON
-from gradtape.tools.profiler.steady import Look, steady_plans, steady_readings
+from gradtape.tools.profiler.steady import Sample, steady_plans, steady_readings
 
 
 def contents(measured: Measured) -> dict[str, Any]:
@@ -31,7 +31,7 @@ def contents(measured: Measured) -> dict[str, Any]:
     wall = measured.wall
     groups = [group for plan in plans for group in plan.groups]
     spent = phases.phases(measured, plans, wall)
-    sampled = _seconds_of_looks(measured, spent)
+    sampled = _seconds_of_samples(measured, spent)
     readings = measured.collector.readings
     lines = _lines(measured, groups, sampled, readings)
     limits = machine_limits()
@@ -71,11 +71,11 @@ def contents(measured: Measured) -> dict[str, Any]:
 def _findings(
     measured: Measured,
     plans: Sequence[PlanRecord],
-    sampled: Mapping[Look, float],
+    sampled: Mapping[Sample, float],
     functions: Sequence[FunctionRecord],
     limits: MachineLimits,
 ) -> Findings:
-    """What advice looks at: the times of steady calls."""
+    """What advice reads: the times of steady calls."""
     steady, rate = steady_plans(plans, measured.log), measured.log.rate
     readings = steady_readings(measured.collector.readings)
     groups = [group for plan in steady for group in plan.groups]
@@ -184,7 +184,7 @@ def _functions(measured: Measured) -> list[FunctionRecord]:
 def _lines(
     measured: Measured,
     groups: Sequence[Group],
-    sampled: Mapping[Look, float],
+    sampled: Mapping[Sample, float],
     readings: Mapping[SourcePlace | None, Reading],
 ) -> dict[SourcePlace | None, dict[str, float]]:
     """Seconds by line: of plans forward and backward, of Python, of recording, of flushes."""
@@ -203,11 +203,11 @@ def _lines(
     return dict(found)
 
 
-def _seconds_of_looks(measured: Measured, spent: Mapping[str, float]) -> dict[Look, float]:
-    """Seconds by phase and line: the phases are divided as the looks are."""
-    looks, totals = measured.sampler.looks, measured.sampler.by_phase()
+def _seconds_of_samples(measured: Measured, spent: Mapping[str, float]) -> dict[Sample, float]:
+    """Seconds by phase and line: each phase is divided as its samples are."""
+    samples, totals = measured.sampler.samples, measured.sampler.by_phase()
     return {
         (phase, place): spent.get(phase, 0.0) * count / totals[phase]
-        for (phase, place), count in looks.items()
+        for (phase, place), count in samples.items()
         if phase in phases.SAMPLED
     }

@@ -96,7 +96,7 @@ class FunctionRecord:
 
 @dataclass(frozen=True)
 class Findings:
-    """What was measured, put together: what advice looks at. Times are those of steady calls."""
+    """What was measured, put together, for advice. Times are those of steady calls."""
 
     measured: Measured
     readings: Mapping[SourcePlace | None, Reading]

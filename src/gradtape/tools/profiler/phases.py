@@ -22,27 +22,27 @@ WHAT = {
     PYTHON: "the program's own Python, sampled",
     "waiting": "the thread had no processor: input, output, sleep, or other programs had it",
 }
-# Phases that are known by looks only.
+# Phases that are known by samples only.
 SAMPLED = ("recording", "calling functions", "running", PYTHON)
 
 
 def phases(measured: Measured, plans: Sequence[PlanRecord], wall: float) -> dict[str, float]:
     """Seconds by phase; they add up to the wall time unless several threads ran plans."""
     exact = measured.collector.event_seconds
-    looks = measured.sampler.by_phase()
-    # Looks come at even distances of processor time, at those that the system's timer can keep.
-    everything = sum(looks.values())
+    samples = measured.sampler.by_phase()
+    # Samples come at even distances of processor time, at those that the system's timer can keep.
+    everything = sum(samples.values())
     period = (measured.after.cpu - measured.before.cpu) / everything if everything else 0.0
     found = dict.fromkeys(WHAT, 0.0)
     found["running plans"] = sum(plan.seconds for plan in plans)
-    # What is compiled beside plans, such as the native recorder, is known by looks alone.
+    # What is compiled beside plans, such as the native recorder, is known by samples alone.
     compiling = sum(exact.get(kind, 0.0) for kind in ("plan", "compile"))
-    found["compiling"] = max(compiling, period * looks["compiling"])
+    found["compiling"] = max(compiling, period * samples["compiling"])
     differentiating = exact.get("derive", 0.0)
-    found["differentiating"] = max(differentiating, period * looks["differentiating"])
+    found["differentiating"] = max(differentiating, period * samples["differentiating"])
     rest = max(0.0, wall - sum(found.values()))
-    spent = {phase: period * looks[phase] for phase in SAMPLED}
-    # A look during a plan comes when the plan returns: the flushes themselves are timed.
+    spent = {phase: period * samples[phase] for phase in SAMPLED}
+    # A sample during a plan is taken when the plan returns: the flushes themselves are timed.
     flushing = sum(
         each.seconds - each.running - each.building - each.cycles / measured.log.rate
         for each in measured.collector.readings.values()

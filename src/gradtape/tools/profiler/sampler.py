@@ -1,13 +1,13 @@
 """The sampler: the stack that Python runs, read at every tick of a timer, and memory over time.
 
 The timer counts processor time (`SIGPROF`), and CPython calls the handler in the main thread
-between two instructions of Python, so a look costs a few microseconds and nothing in between. A
-look while native code runs comes when that returns; its time is known exactly from the counters of
-the plan, so those looks are not used. Where the profile begins in another thread, or on a system
-without the timer, there are no looks, and the time of Python is not divided.
+between two instructions of Python, so a sample costs a few microseconds. A sample during native
+code is taken when that returns. Phases do not use it: the counters of the plan have the exact time.
+Where the profile begins in another thread, or on a system without the timer, there are no samples,
+and the time of Python is not divided.
 
-A stack counts for the processor time of the thread since the look before: so the stack of a native
-call, which is looked at when the call returns, has the time of that call.
+A stack counts for the processor time of the thread since the previous sample: so the stack of a
+native call, which is sampled when the call returns, has the time of that call.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ Stack = tuple[str, tuple[SourcePlace, ...]]
 
 
 class Sampler:
-    """Looks, by phase and line, and notes of memory."""
+    """Samples, by phase and line, and notes of memory."""
 
     def __init__(self) -> None:
-        self.looks: Counter[tuple[str, SourcePlace | None]] = Counter()
-        # Seconds of processor time by stack, up to the latest look.
+        self.samples: Counter[tuple[str, SourcePlace | None]] = Counter()
+        # Seconds of processor time by stack, up to the latest sample.
         self.stacks: dict[Stack, float] = {}
         self._counted = 0.0
         # Seconds since the profile began, resident memory, the pool's in use and idle, and what
@@ -68,10 +68,10 @@ class Sampler:
         self._ranks: dict[int, tuple[CodeType, int]] = {}
         self._status: int | None = None
         self._page = 4096
-        self.is_looking = False
+        self.is_sampling = False
 
     def start(self) -> None:
-        """Begin to look, if this is the main thread and the system has the timer."""
+        """Begin to sample, if this is the main thread and the system has the timer."""
         self._began, self._counted = time.perf_counter(), time.thread_time()
         try:
             self._status = os.open("/proc/self/statm", os.O_RDONLY)
@@ -84,31 +84,31 @@ class Sampler:
             return
         if signal.getsignal(signal.SIGPROF) not in (signal.SIG_DFL, signal.SIG_IGN, None):
             return  # another profiler uses this signal
-        self._before = signal.signal(signal.SIGPROF, self._look)
+        self._before = signal.signal(signal.SIGPROF, self._sample)
         signal.setitimer(signal.ITIMER_PROF, SAMPLE_PERIOD, SAMPLE_PERIOD)
-        self.is_looking = True
+        self.is_sampling = True
 
     def stop(self) -> None:
-        """Look no more."""
-        if self.is_looking:
+        """Stop sampling."""
+        if self.is_sampling:
             signal.setitimer(signal.ITIMER_PROF, 0.0)
             signal.signal(signal.SIGPROF, self._before)
-            self.is_looking = False
+            self.is_sampling = False
         self.note_memory()
         if self._status is not None:
             os.close(self._status)
             self._status = None
 
     def by_phase(self) -> Counter[str]:
-        """The number of looks by phase."""
+        """The number of samples by phase."""
         found: Counter[str] = Counter()
-        for (phase, _), count in self.looks.items():
+        for (phase, _), count in self.samples.items():
             found[phase] += count
         return found
 
-    def _look(self, _: int, frame: FrameType | None) -> None:
+    def _sample(self, _: int, frame: FrameType | None) -> None:
         phase, place, caller = self._classified(frame)
-        self.looks[phase, place] += 1
+        self.samples[phase, place] += 1
         now = time.thread_time()
         spent, self._counted = now - self._counted, now
         stack = () if place is None else (*_callers(caller), place)
@@ -147,7 +147,7 @@ class Sampler:
         resident = self._resident()
         self.memory.append((now - self._began, resident, used, pool.bytes_held, self.kept))
         if len(self.memory) > LARGEST_MEMORY_SAMPLES:
-            # Of two neighbours the larger stays: peaks are what a reader looks for.
+            # Of two neighbours the larger stays: peaks are what a reader searches for.
             pairs = zip(self.memory[::2], self.memory[1::2], strict=False)
             self.memory = [max(pair, key=lambda note: note[1:]) for pair in pairs]
             self._period *= 2

@@ -19,14 +19,14 @@ from gradtape.tools.profiler.collector import Reading
 from gradtape.tools.profiler.groups import PlanRecord
 from gradtape.tools.profiler.plan_log import Runs
 
-# The phase and the line that a look found.
-Look = tuple[str, SourcePlace | None]
+# The phase and the line of a sample.
+Sample = tuple[str, SourcePlace | None]
 
-# A time that is so many times as long as the quickest quarter was interrupted: where other programs
-# want the processors, most runs are. Shorter ones are the program's own: a loop op may take more
-# steps in one run than in another.
+# A time that is longer than the quickest quarter by this factor was interrupted: where other
+# programs need the processors, most runs are. Shorter ones are the program's own: a loop op may
+# take more steps in one run than in another.
 OUTLIER = 1.5
-# So many steady runs say what a run costs.
+# Steady runs from which the cost of a run is taken.
 ENOUGH = 8
 
 

@@ -26,7 +26,7 @@ from gradtape.version import __version__
 # The longest tables of a report.
 MOST_GROUPS, MOST_LINES, MOST_PLANS, MOST_RUNS, MOST_EVENTS = 400, 400, 200, 4000, 1000
 MOST_GRAPHS, MOST_IN_GRAPH = 4, 120
-# A picture of a Jacobian has at most so many rows and columns.
+# Maximum number of rows and columns of a picture of a Jacobian.
 PICTURE = 160
 
 COLUMNS = ("forward", "backward", "python", "recording", "reading", "building")

@@ -219,7 +219,7 @@ class Encoder:
         self.in_code += kind.holds_code
         try:
             if kind.holds_code and type(found) is dict:
-                # The attributes of a module: `model.layers[0].kernel` is where users look.
+                # The attributes of a module: users find this as `model.layers[0].kernel`.
                 parts = [[k, self.node(v, f"{path}.{k}", depth)] for k, v in found.items()]
                 return ["state", kind.name, ["attributes", parts]]
             return ["state", kind.name, self.node(found, path, depth)]
@@ -250,8 +250,8 @@ class Encoder:
         raise _refused(
             path,
             x,
-            "which cannot be saved. Save its state as numbers, arrays or containers, or tell how "
-            f"with gt.storage.register({kind.__name__}, to_state, from_state).",
+            "which cannot be saved. Save its state as numbers, arrays or containers, or use "
+            f"gt.storage.register({kind.__name__}, to_state, from_state).",
         )
 
     def _dict(self, x: Any, path: str, depth: int) -> Any:
@@ -354,5 +354,5 @@ def _is_key(key: object) -> bool:
 
 
 def _is_other(kind: type) -> bool:
-    """Whether a class of tensors is another face's: gradtape's own are loaded as Tensor."""
+    """Whether a class of tensors belongs to gradtape.tf; all others are loaded as Tensor."""
     return kind.__module__.split(".")[:2] == ["gradtape", "tf"]

@@ -104,7 +104,7 @@
     "running plans": "forward", compiling: "building", differentiating: "backward", recording: "recording",
     "calling functions": "accent", running: "reading", Python: "python", waiting: "waiting",
   };
-  const CAUSES = { "new structure": "new", "its structure was seen at other sizes": "known at other sizes", "too long to look for its structure": "too long to compare" };
+  const CAUSES = { "new structure": "new", "its structure was seen at other sizes": "known at other sizes", "too long to compare its structure": "too long to compare" };
   const PHASE_FLAME = { running: "running plans" };
   const PHASE_NAMES = { running: "starting plans" };
   function summary() {
