@@ -257,7 +257,7 @@ def _timing() -> tuple[int, Callable[[], int]]:
 
 
 def _reads(spin: Callable[[int, int], None], seconds: float) -> int:
-    """How many reads fill so many seconds; a pause lasts 4 to 140 cycles, by processor."""
+    """The number of reads that take `seconds`; a pause lasts 4 to 140 cycles, by processor."""
     word, count = ctypes.c_int32(0), 2000
     best = math.inf
     for _ in range(5):

@@ -415,7 +415,7 @@ def gradients(
     if recording is None:
         raise NotRecordingError(
             "gradients: nothing is recorded here. Compute ys inside `with gt.GradientTape():` "
-            "and ask there."
+            "and call gradients there."
         )
     weights = directions("grad_ys", structure, grad_ys)
     nodes, cotangents = [], []

@@ -71,7 +71,7 @@ def warn_of_numbers(
 
 
 def warn_of_read(read: ReadNumber) -> None:
-    """Warn of a number that a function reads which `gt.grad` or one of its kin differentiates."""
+    """Warn of a number read by a function that `gt.grad` or a similar transform differentiates."""
     if may_be_recorded(read.site, names_of_tensors(read.site.code)):
         warn(
             f"{read.name}: a tensor of a function that is being differentiated becomes a number, "

@@ -85,7 +85,7 @@ class Scope:
     numbers: tuple[ReadNumber, ...] = ()
     # Sources that have no derivative, of which `watch` has warned.
     without_derivative: frozenset[int] | set[int] = frozenset()
-    # Whether `gt.grad` or one of its kin made this tape, over a call of the user's function.
+    # Whether `gt.grad` or a similar transform made this tape, over a call of the user's function.
     of_function = False
     # Here, because the finaliser also gets a tape that an interrupt left without attributes.
     # The recording that counts this scope as entered outlives `_recording`, which a tape lets go of

@@ -248,7 +248,7 @@ class Jacobians(Scope):
         if self._consumed:
             raise TapeConsumedError(
                 "this tape has given its gradient and holds nothing any more. "
-                "Make it with GradientTape(persistent=True) to ask more than once."
+                "Make it with GradientTape(persistent=True) to differentiate more than once."
             )
 
     def _checked_recording(self) -> Recording:

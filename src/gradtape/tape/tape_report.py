@@ -14,7 +14,7 @@ from gradtape.tensor.variable import Variable
 if TYPE_CHECKING:
     from gradtape.tape.gradient_tape import GradientTape
 
-# So many rows of a table are shown.
+# Maximum number of rows of a table.
 MOST = 12
 
 
@@ -63,7 +63,7 @@ _CELL = 'style="text-align:left;padding:2px 12px 2px 0"'
 
 
 def _escaped(text: str) -> str:
-    # Its table of all entities takes a millisecond to load, and only notebooks ask for it.
+    # Its table of all entities takes a millisecond to load, and only notebooks need it.
     import html
 
     return html.escape(text)
@@ -139,7 +139,7 @@ def _plural(word: str, count: int) -> str:
 def _why(node: Node, reached: set[Node]) -> str:
     if reached and node not in reached:
         return "it was computed, and does not reach the target"
-    return "expensive to compute again" if is_expensive(node) else "it was looked at"
+    return "expensive to compute again" if is_expensive(node) else "it was read"
 
 
 def _line(node: Node) -> str:

@@ -188,7 +188,7 @@ def astype(
 
 
 class __array_namespace_info__:  # noqa: N801 - the standard's name
-    """What the array API standard asks about capabilities, devices and dtypes.
+    """The array API standard's information about capabilities, devices and dtypes.
 
     >>> gt.__array_namespace_info__().default_device()
     'cpu'

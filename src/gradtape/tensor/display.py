@@ -52,7 +52,7 @@ _CELL = "text-align:left;vertical-align:top;padding:1px 12px 1px 0;white-space:p
 
 def as_html(title: str, fields: Fields) -> str:
     """A small table without a style sheet, which is readable on light and dark pages."""
-    # Its table of all entities takes a millisecond to load, and only notebooks ask for it.
+    # Its table of all entities takes a millisecond to load, and only notebooks need it.
     import html
 
     rows = []

@@ -141,7 +141,7 @@ class Generator:
         return f"Generator(key=({self._key[0]:#x}, {self._key[1]:#x}), counter={self._counter})"
 
     def _next(self, count: int) -> np.ndarray | Handle:
-        """The position of a draw of so many numbers, as an operand.
+        """The position of a draw of `count` numbers, as an operand.
 
         It is a leaf, not part of the program's structure: the next draw finds the same plan. In a
         trace or a captured function it is a handle on a leaf that every example or call fills.
@@ -161,7 +161,7 @@ class Generator:
         return position
 
     def advance(self, count: int) -> np.ndarray:
-        """Move the counter past so many numbers, and give the position before."""
+        """Move the counter past `count` numbers; returns the position before."""
         first, second, counter = self.reserve(draws.blocks(count))
         return np.array([first, second, counter & (2**64 - 1), counter >> 64], np.uint64)
 
@@ -173,7 +173,7 @@ class Generator:
         return self._counter
 
     def reserve(self, blocks: int) -> GeneratorState:
-        """Move the counter on by so many blocks, and give the state before."""
+        """Move the counter on by `blocks`; returns the state before."""
         with self._lock:
             counter = self._counter
             self._counter = counter + blocks
@@ -211,7 +211,7 @@ class Generator:
             capture.escape(what)
 
     def _repeat(self, start: int, times: int) -> int:
-        """Repeat the draws since counter `start` so many times in all; their length in blocks."""
+        """Repeat the draws since `start`, `times` times in all; returns their length in blocks."""
         with self._lock:
             width = self._counter - start
             stop = self._counter = start + times * width

@@ -49,7 +49,7 @@ _ARRAY_LIKE = ("enter", "__gradtape__", "__array__", "__array_interface__", "__a
 
 
 def is_foreign(other: object, method: str) -> bool:
-    """Whether another library's object should answer an operator with its own `method`.
+    """Whether an operator should be left to another library's object and its `method`.
 
     Numbers and array-likes become tensors. An object that is neither, or that refuses NumPy's
     ufuncs by `__array_ufunc__ = None`, has its turn if its class defines the method.

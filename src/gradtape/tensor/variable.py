@@ -132,7 +132,7 @@ class Variable(Operators):
         recording, handle = state.recording, self._handle
         free = not state.tapes and type(recording) is Recording and not self.reads_are_recorded
         if free and handle.recording is not recording:
-            # No tape and no trace wants to know of this read, so nothing is recorded.
+            # No tape and no trace follows this read, so nothing is recorded.
             if handle.computed is None:
                 compute_handle(handle)
             self._note(state.recording)

@@ -71,7 +71,8 @@ GUARD = 4  # how, address or dictionary, key or memory, what must be there or si
 
 # How an argument is recognised. The rows begin with the tuple of all arguments; containers are
 # followed by their entries: a tensor of this class and spec, a float, this very object, a tuple or
-# a list of so many entries, a dictionary of so many keys and values in turn, a float of these bits.
+# a list of this length, a dictionary with this number of keys and values in turn, a float of these
+# bits.
 TENSOR, FLOAT, OBJECT, ROW, SERIES, MAPPING, THE_FLOAT = 0, 1, 2, 3, 4, 5, 6
 # Guards: a word, an entry of a dictionary, memory that is like other memory.
 THE_WORD, AN_ENTRY, SOME_MEMORY = 0, 1, 2

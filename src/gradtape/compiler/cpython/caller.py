@@ -348,7 +348,7 @@ def _run_plan(r: Routine, context: Context) -> None:
         # failed: Python runs the call again, and raises the error that NumPy has for it.
         r.go_if(r.unequal(r.call("ptr", "@PyErr_Occurred"), "null"), "failed")
         r.go("over")
-    # Where a plan computes in vain if a value is another one than it was.
+    # A speculative plan is valid only if the flag at `decision` is set.
     decision = context.pointer("decision")
     with r.when(r.unequal(decision, "null")):
         r.go_if(r.equal(r.load("i8", r.pointer(decision)), 0), "over")

@@ -56,7 +56,7 @@ def rounding_mode() -> str:
 
 
 class Builder:
-    """Appends instructions to a routine, for values of so many lanes; one lane is a scalar."""
+    """Appends instructions to a routine, for values of `lanes` lanes; one lane is a scalar."""
 
     def __init__(self, lanes: int, r: Routine | None = None) -> None:
         self.lanes = lanes
@@ -223,7 +223,7 @@ class Builder:
 
 
 def _literal(value: float, dtype: DType, kind: str) -> str:
-    """A number as IR wants it."""
+    """A number as text of the IR."""
     if dtype.kind == "b":
         return "true" if value else "false"
     if dtype.kind in "iu":

@@ -290,7 +290,7 @@ class Routine:
         self.line(f"store {kind or self.kind(value)} {value}, ptr {place}{ending}")
 
     def at(self, base: str, offset: Word) -> Typed:
-        """The address so many bytes beyond a pointer."""
+        """The address `offset` bytes beyond a pointer."""
         return self.let(f"getelementptr i8, ptr {base}, i64 {offset}", "ptr")
 
     def item(self, kind: str, base: str, index: Word) -> Typed:
@@ -298,7 +298,7 @@ class Routine:
         return self.let(f"getelementptr {kind}, ptr {base}, i64 {index}", "ptr")
 
     def row(self, table: str, index: Word, words: int) -> Typed:
-        """The address of a row of a table whose rows have so many words."""
+        """The address of a row of a table whose rows have `words` words."""
         return self.at(table, self.multiply(index, 8 * words))
 
     def word(self, base: str, offset: Word = 0) -> Typed:
@@ -377,7 +377,7 @@ class Routine:
         return self.op("udiv", x, y)
 
     def blocks(self, count: Word, size: Word) -> Typed:
-        """How many blocks of a size hold so many elements; the last may be shorter."""
+        """The number of blocks of `size` that hold `count` elements; the last may be shorter."""
         more = size - 1 if isinstance(size, int) else self.subtract(size, 1)
         return self.divided(self.add(count, more), size)
 

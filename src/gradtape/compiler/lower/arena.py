@@ -1,7 +1,7 @@
 """The arena of a plan: one block that its intermediate values share, by their lifetimes.
 
 Offsets are decided once, when the plan is made. A run takes one block from the pool, and because a
-plan always asks for the same size, it gets pages that are warm from an earlier run.
+plan always requests the same size, it gets pages that are warm from an earlier run.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Arena:
         self._held: dict[Hashable, tuple[int, int]] = {}
 
     def take(self, key: Hashable, nbytes: int) -> int:
-        """The offset of a new value of so many bytes."""
+        """The offset of a new value of `nbytes`."""
         need = max(ALIGNMENT, -(-nbytes // ALIGNMENT) * ALIGNMENT)
         if nbytes >= LEAST_BYTES_BEFORE_GAP:
             need += ARENA_GAP

@@ -360,7 +360,7 @@ def _fixed_value(node: Node) -> Any:
 
 
 def _is_slow(loop: FusedLoop, streamed: set[Node]) -> bool:
-    """Whether a loop takes so long between its stores that lines would be written in halves.
+    """Whether the time between the stores of a loop is long: lines would be written in halves.
 
     A store past the caches gathers in a buffer until its line is full. With several results and
     calls in between, buffers are given up half full: two results of tanh took 2.6 times as long.

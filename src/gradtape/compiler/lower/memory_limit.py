@@ -1,4 +1,4 @@
-"""Beyond memory: a plan that needs more than the machine has is refused before it runs.
+"""Memory limit: a plan that needs more than the machine has is refused before it runs.
 
 The system would promise the memory, and end the process when the memory is used.
 """
@@ -24,7 +24,7 @@ class _BeyondMemoryError(MemoryError):
 
 
 def check_bytes(nbytes: int) -> None:
-    """Raise a MemoryError if the results of a plan, with so many bytes, are too large."""
+    """Raise a MemoryError if the results of a plan, `nbytes` in all, are too large."""
     if nbytes > memory():
         raise _BeyondMemoryError(nbytes)
 
@@ -37,7 +37,7 @@ def check_stored(nodes: Iterable[Node]) -> None:
 
 
 def explained(error: MemoryError, nodes: Iterable[Node]) -> MemoryError:
-    """The MemoryError of a plan that says which of the recorded nodes asks for most, and where."""
+    """The MemoryError of a plan, which names the largest of the recorded nodes and its line."""
     # Of two that are equally large, the one that is not a view of the other.
     node = max(nodes, key=lambda node: (bytes_of(node.spec), node.op.view is None), default=None)
     if node is None:
@@ -46,6 +46,6 @@ def explained(error: MemoryError, nodes: Iterable[Node]) -> MemoryError:
     shape = [each.shape for each in of] if type(of) is tuple else of.shape
     return MemoryError(
         f"{node.op.name}: the result of shape {shape} has {bytes_of(of)} bytes, and this machine "
-        f"{memory()} (asked for at {line_of(node) or user_line()}). Work on smaller pieces, or "
+        f"{memory()} (requested at {line_of(node) or user_line()}). Work on smaller pieces, or "
         f"drop tensors that are not needed. The error was: {error}."
     )

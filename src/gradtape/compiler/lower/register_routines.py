@@ -39,7 +39,7 @@ def lower_routines(
 ) -> Lowered:
     """The register code of a unit, with its arguments.
 
-    `beside` has arrays that always lie so many bytes behind another: they need no address.
+    `beside` has arrays that always lie at a fixed distance behind another: they need no address.
     """
     steps = _Steps(access, constants, beside)
     return steps.lowered(unit.outputs, steps.results(unit.routine))

@@ -120,7 +120,7 @@ def host() -> Host:
 
 
 def aligned_stack(nbytes: int) -> str:
-    """The attribute of a function whose vectors of so many bytes may have to wait on the stack.
+    """The attribute of a function that may spill vectors of `nbytes` to the stack.
 
     LLVM leaves the stack as it is, a multiple of 16 bytes, if the function has no other use for a
     frame pointer. Vectors then lie across two cache lines in some processes and not in others, by
@@ -363,12 +363,12 @@ FoundFunction = tuple[str, Snippets]
 
 
 def vector(element: str, lanes: int) -> str:
-    """The IR type of so many elements; one lane is a plain scalar."""
+    """The IR type of a vector; one lane is a plain scalar."""
     return element if lanes == 1 else f"<{lanes} x {element}>"
 
 
 def real_text(value: float, ty: str) -> str:
-    """A number as IR wants it: the bits of the double nearest to the number in its type."""
+    """A number as text of the IR: the bits of the double nearest to the number in its type."""
     if ty == "float":
         value = struct.unpack("<f", struct.pack("<f", value))[0]
     return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"

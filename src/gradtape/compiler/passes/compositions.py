@@ -57,7 +57,7 @@ def _composed(old: Node, now: Rewriting) -> tuple[Node, ...] | None:
 
 
 def _last(nodes: dict[Key, Node], before: int) -> list[Node]:
-    """The nodes that were added to a table when it had so many."""
+    """The nodes that were added to a table since it had `before` nodes."""
     return list(islice(reversed(nodes.values()), len(nodes) - before))[::-1]
 
 

@@ -1,9 +1,9 @@
 """Resize: a program that differs from a known one in its sizes alone is fused as that one was.
 
 Two programs have the same outline if renaming the lengths of axes makes one into the other. The
-passes ask of lengths only whether two are equal and whether one is 1. So what the passes made of
-the first program is right for the second, with the lengths renamed. An op whose composition holds
-a number of elements says so, and that number is part of the outline.
+passes only check of lengths whether two are equal and whether one is 1. So what the passes made of
+the first program is right for the second, with the lengths renamed. An op whose composition holds a
+number of elements says so, and that number is part of the outline.
 """
 
 from __future__ import annotations

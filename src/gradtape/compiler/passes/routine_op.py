@@ -42,7 +42,7 @@ ROUTINE = Op(
 
 
 def routine(body: Program, operands: tuple[Node, ...], cost: int) -> tuple[Node, list[Node]]:
-    """The node that computes a body of about so many scalar steps, and those of its results."""
+    """The node that computes a body of about `cost` scalar steps, and those of its results."""
     specs = tuple(node.spec for node in body.outputs)
     made = Node(ROUTINE, operands, (body, cost), specs)
     return made, [Node(PICK, (made,), (at,), of) for at, of in enumerate(specs)]

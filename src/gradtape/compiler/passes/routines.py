@@ -59,7 +59,7 @@ def with_routines(program: Program, lowers: Lowers, repeated: bool = False) -> P
     `lowers` says of a node whether kernels compute it, and `repeated` whether a loop runs it all.
     """
     least = LEAST_SAVED_IN_LOOP if repeated else LEAST_SAVED_BY_ROUTINE
-    # Without so many nodes nothing can be saved.
+    # With fewer nodes the least saving cannot be reached.
     if sum(map(_may_be_tiny, program.nodes)) * KERNEL_CALL_TIME < least:
         return program
     # A sum of parts is a sum of many zeros, and their concatenation takes no step.

@@ -222,7 +222,7 @@ class _Template:
         self._operands: dict[Node, int] = {}
         self._cost, self._vector_cost = 0, 0.0
         self._loops = 0
-        # Compositions may look at the ops of operands, which nodes with this template do not share.
+        # Compositions may read the ops of operands, which nodes with this template do not share.
         inputs = tuple([each if is_known(each) else placeholder(each.spec) for each in node.inputs])
         self._node = Node(node.op, inputs, node.params, node.spec)
         for position, each in enumerate(inputs):

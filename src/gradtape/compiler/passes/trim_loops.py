@@ -174,7 +174,7 @@ def _reduced_scan(
     known = {given: _known(operand_of[given]) for given in body.inputs if given in read}
     fixed, carried, elements = old.parts(body.inputs)
     following = dict(zip(carried, body.outputs, strict=False))
-    # A value that is handed on unchanged is a constant.
+    # A value that is carried on unchanged is a constant.
     same = [n for n in sorted(live) if following[carried[n]] is carried[n]]
     moving = sorted(live.difference(same))
     rows = sorted(position for position in used if position >= old.carries)

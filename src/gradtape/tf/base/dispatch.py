@@ -2,7 +2,7 @@
 
 Placeholders of TensorFlow 1 and everything computed from them (see v1/) are not tensors: a call on
 one is noted down, and made when a session runs it. Programs without graphs pay for that with one
-look at a flag per call. Functions that are made from rows get their names and documentation here.
+check a flag per call. Functions that are made from rows get their names and documentation here.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ REMEDIES = {
     "sparse": "For sparse Jacobians see tape.jacobian(..., sparse=True).",
     "io": "Read files with NumPy or Python, and pass arrays.",
     "image": "Write it with tf functions on arrays, or use tf.numpy_function.",
-    "distribute": "One process on one machine is what this face is for.",
+    "distribute": "gradtape.tf runs in one process on one machine.",
     "lite": "Models are not exported from here.",
     "saved_model": "Save variables with tf.train.Checkpoint, or gt.save.",
 }
@@ -48,7 +48,7 @@ def missing(module: str, name: str, names: Mapping[str, Any]) -> str:
     result = [*elsewhere(name), *mine][:2]
     if result:
         return f"{sentence} Did you mean {' or '.join(result)}?"
-    return f"{sentence} It is not part of this face; gradtape may have it under another name."
+    return f"{sentence} It is not part of gradtape.tf; gradtape may have it under another name."
 
 
 def elsewhere(name: str) -> list[str]:

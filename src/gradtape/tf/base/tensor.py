@@ -22,7 +22,7 @@ _new_shape: Any = tuple.__new__
 
 
 class Tensor(core.Tensor):
-    """A tensor as TensorFlow users know it: immutable, float32 unless told otherwise.
+    """A tensor as TensorFlow users know it: immutable, float32 by default.
 
     >>> x = tf.constant([1.0, 2.0])
     >>> x * 2
@@ -231,7 +231,7 @@ REBUILT: dict[type, Callable[[Any], Tensor]] = {}
 
 
 def adopt(tree: Any) -> Any:
-    """Make fresh tensors of gradtape's in a nest, which nobody else holds, tensors of this class.
+    """Make fresh tensors of gradtape's in a nest, without other references, tensors of this class.
 
     >>> type(tf.base.tensor.adopt(gt.asarray(1.0))).__name__
     'Tensor'

@@ -21,7 +21,7 @@ Array: TypeAlias = np.ndarray[Any, Any]
 IntLike: TypeAlias = "int | np.integer[Any] | CoreTensor"
 IntsLike: TypeAlias = "IntLike | Sequence[IntLike] | Array"
 
-# The same, of at least 0 and of at least 1: a face checks that (see annotated_kinds).
+# The same, of at least 0 and of at least 1: calls check that (see annotated_kinds).
 CountLike: TypeAlias = IntLike
 SizeLike: TypeAlias = IntLike
 

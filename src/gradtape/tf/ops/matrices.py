@@ -271,7 +271,7 @@ def lstsq(
     fast: bool = True,
     name: Name = None,
 ) -> Tensor:
-    """The x for which matrix @ x is nearest to rhs, with a penalty on its length if asked for.
+    """The x for which matrix @ x is nearest to rhs, with an optional penalty on its length.
 
     >>> tf.linalg.lstsq([[1.0], [1.0]], [[1.0], [3.0]]).numpy().round(4).tolist()
     [[2.0]]

@@ -100,7 +100,7 @@ def _checked_fill(cell: Any, array: np.ndarray) -> None:
 
 
 class _Status:
-    """What a restored checkpoint matched; TensorFlow's assertions look at it."""
+    """What a restored checkpoint matched; TensorFlow's assertions check it."""
 
     def __init__(self, root: Any, unread: dict[str, Any], missing: list[str], matched: int) -> None:
         self._root, self._unread, self._missing = root, unread, missing

@@ -105,8 +105,8 @@ def agreeing(
         ) from None
     if not any_shape and not spec.shape.is_compatible_with(tensor.shape):
         raise SignatureError(
-            f"{function}: argument {argument} has shape {tensor.shape}, and input_signature asks "
-            f"for {spec.shape}. Pass such a shape, or write None for a length that may vary."
+            f"{function}: argument {argument} has shape {tensor.shape}, but input_signature "
+            f"has {spec.shape}. Pass such a shape, or write None for a length that may vary."
         )
     return tensor
 

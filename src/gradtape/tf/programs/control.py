@@ -46,7 +46,7 @@ R = TypeVar("R")
 Branch: TypeAlias = Callable[[], Any]
 
 # Errors of gradtape's loops for bodies that only a loop in Python can run: those that change shapes
-# or look at values.
+# or read values.
 _REFUSALS = (ShapeError, DtypeError, NoValueError, ValueError, TypeError)
 
 
@@ -214,9 +214,9 @@ def while_loop(
 
 
 def _is_watched() -> bool:
-    """Whether a tape of the user's shows which derivatives may be asked for.
+    """Whether a tape of the user's shows which derivatives may be needed.
 
-    Without one, `tf.gradients` may ask for any of them later. A loop that is one op does not know
+    Without one, `tf.gradients` may compute any of them later. A loop that is one op does not know
     how many steps to go back through, so it then runs step by step.
     """
     return bool(state.tapes) and not graphs.is_running()
@@ -442,7 +442,7 @@ def vectorized_map(
     except NoValueError:
         if not fallback_to_while_loop or any(map(_has_no_value, tensors)):
             raise
-    # The function looks at the values of its example, so it is called for each.
+    # The function reads the values of its example, so it is called for each.
     count = max(t.spec.shape[0] for t in tensors)
     parts = ([t[k if t.spec.shape[0] > 1 else 0] for t in tensors] for k in range(count))
     return _stacked([on_tensors(unflatten(structure, part)) for part in parts])

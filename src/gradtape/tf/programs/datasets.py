@@ -1,6 +1,6 @@
 """Datasets: Python iterables with TensorFlow's methods: `tf.data`.
 
-Elements are nests of tensors, computed one at a time when a loop asks for them; nothing runs in
+Elements are nests of tensors, computed one at a time when a loop needs them; nothing runs in
 parallel. Every loop over a dataset starts from the beginning.
 """
 

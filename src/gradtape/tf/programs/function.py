@@ -57,7 +57,7 @@ def _sent_leaf(leaf: object) -> object:
 
 
 def _received(result: Any) -> Any:
-    """The result of a captured function with tensors of this class; nobody else holds them."""
+    """The result of a captured function, whose tensors are not shared, as tensors of this class."""
     if type(result) is CoreTensor:
         return adopt(result)
     if isinstance(result, _Rows):
@@ -239,7 +239,7 @@ def _arguments(nest: object) -> Any:
 
 def _argument(leaf: object) -> object:
     if isinstance(leaf, CoreTensor) and not isinstance(leaf, Tensor):
-        # Stand-in arguments of a capture are held by nobody else, so their class may change.
+        # Stand-in arguments of a capture have no other reference, so their class may change.
         fresh = leaf.recording is not None and leaf.recording.capturing
         return adopt(leaf) if fresh else sharing(leaf)
     return leaf

@@ -60,7 +60,7 @@ class Graph:
             yield self
         finally:
             local.building = before
-            # Drop the recordings made to learn shapes; they are made again when asked for.
+            # Drop the recordings made to learn shapes; they are made again when needed.
             local.probes.clear()
 
     def get_collection(self, name: str, scope: str | None = None) -> list[Any]:

@@ -85,7 +85,7 @@ class Session:
         needs = _asks_for_gradients(calls)
         with running(run):
             if needs:
-                # Calls in the graph ask for derivatives, so the whole recording has to be kept.
+                # Calls in the graph need derivatives, so the whole recording has to be kept.
                 with tapes.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
                     _make(calls, run)
                     result = _fetched(fetches, run)

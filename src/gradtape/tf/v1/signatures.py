@@ -105,7 +105,7 @@ def with_old_arguments(function: Callable[..., Any], name: str = "") -> Callable
     if names is None:
         return function
     order = list(names)
-    # The face of the function checks arguments under their new names.
+    # The function itself checks arguments under their new names.
     function = function if hasattr(function, "argument_checks") else checked(function, name)
 
     @functools.wraps(function)

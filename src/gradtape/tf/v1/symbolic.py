@@ -312,7 +312,7 @@ class Probing(Run):
         super().__init__({})
         self.size = size
         self.recording = Recording()
-        # A tape keeps the recording when functions look at values: gradients may come after that.
+        # A tape keeps the recording when functions read values: gradients may come after that.
         self.tapes: list[Any] = []
         # Values are keyed by the id of their call, so the calls have to stay alive.
         self.kept: list[Symbolic] = []

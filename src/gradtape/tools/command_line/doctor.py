@@ -1,6 +1,6 @@
 """doctor: what is off on this machine, and why.
 
-It looks at Python, NumPy, BLAS, vectors, vector math, threads, the native recorder, the cache of
+It checks Python, NumPy, BLAS, vectors, vector math, threads, the native recorder, the cache of
 machine code, the optional packages and the environment variables, and compiles one small program.
 The exit code is 1 if something is wrong, and 0 if something is only slower than it could be.
 """

@@ -37,7 +37,7 @@ in Python (import gradtape as gt, or import gradtape.tf as tf):
 what to call when
   Jacobians take long               tape.jacobian(y, x): all rows at once;
                                     gt.prepare_jacobian(f, x) for many points
-  a tape takes long                 tape.report(loss): what it recorded in vain,
+  a tape takes long                 tape.report(loss): what is never used,
                                     what it keeps; gradtape profile: which line
   gt.function seems slower          gradtape compare model:loss: both times;
                                     gt.function(f).explain(): why a call ran in
@@ -57,7 +57,7 @@ def parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
     made = argparse.ArgumentParser(
         prog="gradtape",
-        description="Automatic differentiation on CPUs: profile programs, and look at the machine.",
+        description="Automatic differentiation on CPUs: profile programs, check the machine.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -16,7 +16,7 @@ Complex = tuple[str, str]
 
 
 class Vectors:
-    """Arithmetic with vectors of so many lanes. Products and sums may be rounded once."""
+    """Arithmetic with vectors of `lanes` lanes. Products and sums may be rounded once."""
 
     def __init__(self, r: Routine, real: str, lanes: int) -> None:
         self.r, self.real, self.lanes = r, real, lanes

@@ -82,7 +82,7 @@ class _Texts:
         self.functions: dict[str, Routine | str] = {}
 
     def widest(self, lanes: int) -> int:
-        """The lanes of a vector of the machine, at most so many."""
+        """The lanes of a vector of the machine, at most `lanes`."""
         return min(lanes, llvm.host().bits // (8 * self.size))
 
     def add(self, name: str, arguments: tuple[str, ...], write: WriteLines) -> None:
@@ -137,7 +137,7 @@ def _transformed(texts: _Texts, r: Routine, plan: FourierPlan) -> None:
 
 
 def _narrower(lanes: int, count: int) -> int:
-    """The lanes of a vector that has at most so many numbers."""
+    """The lanes of a vector that has at most `count` numbers."""
     while lanes > count:
         lanes //= 2
     return lanes if lanes >= FEWEST_FFT_LANES else 1

@@ -85,11 +85,11 @@ class LapackRoutine(StackRoutine):
         self.r.do("@transpose", source, target, rows, columns)
 
     def copy(self, source: str, target: str, elements: Word) -> None:
-        """Copy so many elements."""
+        """Copy `elements` elements."""
         self.r.copy(target, source, self.r.multiply(elements, self.elements.nbytes))
 
     def clear(self, target: str, elements: Word) -> None:
-        """Write so many zeros."""
+        """Write `elements` zeros."""
         self.r.fill(target, self.r.multiply(elements, self.elements.nbytes))
 
     def symmetric_part(self, source: str, target: str, order: Word, triangle: bool) -> None:

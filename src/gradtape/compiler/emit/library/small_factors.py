@@ -47,7 +47,7 @@ def _pivot_row(r: Routine, rows: Sequence[str], k: int) -> Word:
 
 
 def _rows(by: Vectors, base: str, count: int, step: int = 0) -> list[str]:
-    """Rows of a matrix in memory, so many bytes apart."""
+    """Rows of a matrix in memory, `step` bytes apart; side by side without a step."""
     return [by.load(by.r.at(base, i * (step or by.nbytes))) for i in range(count)]
 
 

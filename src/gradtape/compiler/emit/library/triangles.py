@@ -35,8 +35,9 @@ class RightDivision:
     ) -> None:
         """Divide x by a triangle of a matrix, or ("T") by its transpose.
 
-        The matrix has so many rows, and its columns have the distance at `lead_at`; x has as many
-        columns as that, with the distance `step`, and the number of its rows is at `rows_at`.
+        The matrix has `order` rows, and its columns have the distance at `lead_at`; x has as many
+        columns as the matrix has rows, with the distance `step`, and the number of its rows is at
+        `rows_at`.
         """
         w, r = self._w, self._w.r
         lead = r.word(lead_at)

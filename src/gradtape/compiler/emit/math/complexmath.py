@@ -172,7 +172,7 @@ def _tan(sine: VectorValue, cosine: VectorValue, sinh: VectorValue, cosh: Vector
 
 def _tanh(body: Body, a: VectorValue, b: VectorValue) -> Pair:
     real, imaginary = _waves(mathlib.TANH, _SQUARES, _tan, exchanged=True)(body, a, b)
-    # At infinity the imaginary zero has the sign of sin(2b) in C; the array API wants that of b.
+    # At infinity the imaginary zero has the sign of sin(2b) in C; the array API requires that of b.
     limit = body.absolute(a).equals(math.inf) & (body.absolute(b) < math.inf)
     return real, body.select(limit, body.copysign(body.lift(0.0), b), imaginary)
 

@@ -52,7 +52,7 @@ def cold_function(function: MathFunction, ty: str, lanes: int) -> FoundFunction:
 
 
 def _routine(symbol: str, kind: str, arity: int, attributes: str = "") -> Routine:
-    """The empty routine of a function of so many operands of one type."""
+    """The empty routine of a function of `arity` operands of one type."""
     listed = ", ".join(f"{kind} %x{k}" for k in range(arity))
     return Routine(f"internal {kind} @{symbol}({listed}){attributes}")
 

@@ -203,7 +203,7 @@ class Body:
         self.r.definitions.update(dict.fromkeys(snippets))
 
     def call(self, found: FoundFunction, *operands: VectorValue, results: int = 1) -> VectorValues:
-        """Call a function of this type, which gives so many vectors."""
+        """Call a function of this type, which returns `results` vectors."""
         symbol, snippets = found
         self.need(snippets)
         if not symbol.startswith(KEEPING):
@@ -289,7 +289,7 @@ class Body:
     def function(
         self, name: str, arity: int, write: Callable[..., VectorValue | VectorValues]
     ) -> FoundFunction:
-        """The symbol of a function of so many operands, and all snippets that it needs.
+        """The symbol of a function of `arity` operands, and all snippets that it needs.
 
         It is compiled once, like a library function: inlined fifty times, one takes LLVM half a
         second.

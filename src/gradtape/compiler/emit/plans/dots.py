@@ -47,7 +47,7 @@ class DotArguments(NamedTuple):
     rows_a: int
     rows_c: int
     columns_b: int
-    # Steps with all lanes, and those with so many lanes; offsets of each in a.
+    # Steps with all lanes, and steps with `rest_lanes` lanes; offsets of each in a.
     steps: int
     rests: int
     rest_lanes: int
@@ -83,7 +83,7 @@ class DotShape(NamedTuple):
 
 
 def dot_shape(size: int, bits: int, columns: int) -> DotShape:
-    """The shape for elements of some bytes, vectors of some bits, and so many columns."""
+    """The shape for elements of `size` bytes and vectors of `bits`, by the number of columns."""
     one = DotShape(FLOATS[size], size, bits // (8 * size), columns, 1)
     groups = min(DOT_SUMS[bits == 512] // (one.group * columns), DOT_ROWS // one.group)
     return one._replace(groups=max(1, groups))

@@ -61,8 +61,7 @@ def write_failure(r: Routine) -> None:
 class Chain:
     """How an instruction and those after it run for some rows at a time: see `bundles`.
 
-    There are `total` rows. A row is so many numbers of the range of each instruction as its scale
-    says.
+    There are `total` rows. Instruction k has `scales[k]` numbers of its range per row.
     """
 
     function: int

@@ -53,7 +53,7 @@ class LaneArguments(NamedTuple):
 
 
 def lane_shape(size: int, bits: int, lanes: int, rows: int, integer: bool) -> TileShape:
-    """The shape for elements of some bytes, vectors of some bits, and so many lanes and rows."""
+    """The shape for elements of `size` bytes and vectors of `bits`, by lanes and rows."""
     kind, width = f"i{8 * size}" if integer else FLOATS[size], bits // (8 * size)
     vectors = 2 if lanes > width else 1
     most = LANE_TILE_ROWS[bits == 512, vectors]

@@ -63,7 +63,7 @@ FLOATS = {4: "float", 8: "double"}
 def shape_for(
     size: int, bits: int, columns: int, integer: bool = False, in_runs: bool = False
 ) -> TileShape:
-    """The shape for elements of some bytes, vectors of some bits, and so many columns.
+    """The shape for elements of `size` bytes and vectors of `bits`, by the number of columns.
 
     The depth of the left operand may be `in_runs`.
     """

@@ -138,7 +138,7 @@ _IDLE, _POSTED, _CLAIMED, _ASLEEP, _AWAITED, _LEAVING = range(6)
 
 
 def team_bytes(workers: int) -> int:
-    """The size of the memory that a team of so many workers shares."""
+    """The size of the memory that a team of workers shares."""
     return STATES + max(workers, 1) * LINE
 
 

@@ -98,7 +98,7 @@ def tiles_ir(shape: TileShape) -> str:
 
 
 def _tile(shape: TileShape) -> Routine:
-    """Some rows times a panel; of the last panel only so many columns are written."""
+    """Some rows times a panel; of the last panel only the existing columns are written."""
     vector, size = shape.vector, shape.size
     r = Routine(
         "internal void @tile(ptr noalias %a, ptr noalias %rows_a, ptr noalias %depth, "

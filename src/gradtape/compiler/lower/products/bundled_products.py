@@ -32,7 +32,7 @@ from gradtape.config import (
 def bundled(products: Sequence[Contraction], nbytes: int) -> Instruction:
     """The instruction that computes several contractions, each by the fastest kernel.
 
-    They read and write so many bytes in all. If that is more than the second cache, all of them are
+    They read and write `nbytes` in all. If that is more than the second cache, all of them are
     computed for some rows at a time. If contractions add to what others have written, each thread
     has the same elements of the result in all of them.
     """
@@ -97,7 +97,7 @@ def _in_pieces(product: Contraction, count: int) -> Contraction:
 
 
 def _evenness(count: int, threads: int) -> float:
-    """The share of the time that threads work, if they share so many parts."""
+    """The share of the time that threads work, if they share `count` parts."""
     return count / (-(-count // threads) * threads)
 
 

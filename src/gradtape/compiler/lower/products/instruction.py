@@ -23,7 +23,7 @@ def product_instruction(
 ) -> Instruction | None:
     """The instruction that computes a node at a place, or None if there is none.
 
-    The elements of the result are so many steps apart.
+    `steps` are the distances of the elements of the result.
     """
     x, y = (
         MatrixOperand(slot, offset, parent.shape, strides)

@@ -322,7 +322,7 @@ def block_bytes() -> int:
 
 
 def _blocks(row: LoopAxis, rows: LoopAxes, fitting: int, tile: int) -> tuple[int, int]:
-    """How many outer rows and how many tiles share the second cache, if so many rows fit."""
+    """The outer rows and the tiles that share the second cache, if `fitting` rows fit."""
     inner = count_of(rows)
     if inner >= fitting:
         return 1, max(fitting // tile, 1)
