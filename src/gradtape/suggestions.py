@@ -607,7 +607,7 @@ def explain_attributes(cls: type) -> None:
         if not hasattr(cls, name):
             setattr(cls, name, _Missing(name, remedy))
     if cls.__dir__ is object.__dir__:
-        cls.__dir__ = without_internals("")  # type: ignore[method-assign]
+        setattr(cls, "__dir__", without_internals(""))  # noqa: B010
 
 
 def without_internals(internal: str) -> Callable[[object], list[str]]:

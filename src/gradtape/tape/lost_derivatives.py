@@ -89,8 +89,12 @@ def _goes_on(read: ReadNumber, later: list[Any]) -> bool:
     if not may_be_recorded(read.site, names_of_tensors(read.site.code)):
         return False
     constants = [each for each in read.site.code.co_consts if isinstance(each, (int, float))]
-    others = [each.content if isinstance(each, Value) else each for each in later]
-    return bool(known) or any(np.ndim(each) == 0 and each not in constants for each in others)
+    others = [
+        each.array.item() if isinstance(each, Value) else each
+        for each in later
+        if not isinstance(each, Value) or each.spec.shape == ()
+    ]
+    return bool(known) or any(each not in constants for each in others)
 
 
 def _holds(entered: Any, numbers: np.ndarray) -> bool:

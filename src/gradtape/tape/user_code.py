@@ -123,7 +123,7 @@ class Parsed(NamedTuple):
             elif isinstance(parent, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.NamedExpr)):
                 if isinstance(parent, ast.AugAssign) and _may_hold_tensor(parent.target, tensors):
                     return True
-                names = {each.id for each in ast.walk(parent) if _is_name(each)} - seen
+                names = _bound(parent) - seen
                 seen |= names
                 return any(
                     self.may_be_recorded(use, seen, tensors)
@@ -182,8 +182,13 @@ def _is_on_numbers(function: str) -> bool:
     return function in _ON_NUMBERS | _CONTAINERS or function.split(".")[0] in _NUMBER_MODULES
 
 
-def _is_name(node: ast.AST) -> bool:
-    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+def _bound(node: ast.AST) -> set[str]:
+    """The names that are bound in a part of a statement."""
+    return {
+        each.id
+        for each in ast.walk(node)
+        if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
+    }
 
 
 def _may_hold_tensor(node: ast.expr, tensors: frozenset[str]) -> bool:
@@ -232,4 +237,4 @@ def assignments(scope: ast.AST) -> Iterator[tuple[ast.stmt, set[str]]]:
     for node in ast.walk(scope):
         if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            yield node, {each.id for one in targets for each in ast.walk(one) if _is_name(each)}
+            yield node, set().union(*map(_bound, targets))

@@ -164,18 +164,19 @@ class ShownSignature(inspect.Signature):
 
     @property
     def parameters(self) -> types.MappingProxyType[str, inspect.Parameter]:
-        return self._found.parameters  # type: ignore[return-value]
+        return self._found.parameters
 
     @property
     def return_annotation(self) -> Any:
         return self._found.return_annotation
 
-    def replace(self, **changes: Any) -> inspect.Signature:
+    def replace(self, **changes: Any) -> Any:
         return self._found.replace(**changes)
 
 
 def _without_shown(function: Any) -> Any:
-    copy = types.FunctionType(function.__code__, {}, function.__name__, function.__defaults__)
+    given = function.__name__, function.__defaults__, function.__closure__
+    copy = types.FunctionType(function.__code__, {}, *given)
     copy.__kwdefaults__, copy.__annotations__ = function.__kwdefaults__, function.__annotations__
     return copy
 
@@ -184,6 +185,8 @@ def show_signatures(namespace: dict[str, Any], by_name: str) -> None:
     """Let the functions of a module show the signatures that documents have."""
     standard, vague = by_name.split(), ("Any", "object")
     for name, function in namespace.items():
+        if isinstance(function, type):
+            function = vars(function).get("__init__")
         if not isinstance(function, types.FunctionType):
             continue
         inner: Any = inspect.unwrap(function)
