@@ -317,7 +317,8 @@ class RandomProgram:
             )
         else:
             last = gt.asarray(1.0) if how == "jvp" and given is None else given
-            tensor = by(lambda: getattr(tape.tape, how)(y, x, last))
+            silent = {"unconnected_gradients": "none"} if how == "gradient" else {}
+            tensor = by(lambda: getattr(tape.tape, how)(y, x, last, **silent))
         tape.consumed = not tape.persistent
         of = f"({target.name}, {source.name}, {seed.name if seed else None})"
         self.log.append(f"g{len(self.log) + 1} = {tape.name}.{how}{of}")
