@@ -11,7 +11,7 @@ import threading
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 
 import gradtape as gt
 from gradtape.compiler.cpython import native_recorder as native, objects
@@ -100,6 +100,13 @@ def operands():
         float("nan"),
         "word",
         None,
+        False,
+        (1.0, 2.0, 3.0),
+        np.array([True, False, True]),
+        np.array([1, 2, 3]),
+        np.array(2.0),
+        np.float32(2.0),
+        np.bool_(True),
     ]
 
 
@@ -123,6 +130,10 @@ BINARY = {
     ">": operator.gt,
     ">=": operator.ge,
     "&": operator.and_,
+    "|": operator.or_,
+    "^": operator.xor,
+    "<<": operator.lshift,
+    ">>": operator.rshift,
     "add": gt.add,
     "subtract": gt.subtract,
     "maximum": gt.maximum,
@@ -180,6 +191,8 @@ def perform(program):
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(step, min_size=1, max_size=12))
+# A list as the left operand enters the recording before the tensor on its right.
+@example([("!=", 0, 0, False), ("@", 1, 13, True)])
 def test_same_as_in_python(program):
     with Recorder() as recorder:
         recorder.use(False)

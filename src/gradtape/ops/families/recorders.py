@@ -60,7 +60,8 @@ def binary_function(op: Op, otherwise: Callable[..., Any] = record) -> BinaryFun
     def reflected(right: Any, left: Any, /) -> Any:
         """The same if the tensor is the right operand, as in `1.0 - x`."""
         recording = state.recording
-        b = entered(recording, right)
+        # Beside any other left operand, this one enters the recording as the second.
+        b = entered(recording, right) if type(left) in (float, int) else None
         a = None if b is None else scalar_leaf(recording, left, b.spec)
         if a is None:
             return record(op, (left, right))
