@@ -39,7 +39,8 @@ def windows_of(x: np.ndarray, window: Shape, strides: Ints, dilations: Ints) -> 
     found = np.lib.stride_tricks.sliding_window_view(x, reach, axes)
     steps = [slice(None, None, s) for s in (*strides, 1, *dilations)]
     index: tuple[Any, ...] = (..., *steps)
-    return found[index]
+    strided: np.ndarray = found[index]
+    return strided
 
 
 def positions(

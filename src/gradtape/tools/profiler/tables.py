@@ -64,7 +64,7 @@ def layer_table(groups: Sequence[Group], *of: SourcePlace | None) -> list[dict[s
                 entry["backward" if backward else "forward"] += share * group.seconds
     if not any(found):
         return []
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"name": name, **entry, "seconds": sum(entry.values())} for name, entry in found.items()
     ]
     return sorted(rows, key=lambda row: -row["seconds"])[:MOST_LINES]
