@@ -10,6 +10,8 @@ import functools
 from collections.abc import Callable, Iterator, Sized
 from typing import Any, TypeVar
 
+from gradtape.display.html import rows_as_html
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 _NAMES: dict[str, Cache] = {}
@@ -52,6 +54,9 @@ class Cache:
         self._clear()
 
 
+_COLUMNS = ("name", "entries", "bytes", "bound")
+
+
 class Caches:
     """The caches of this process by name. As text it is a table."""
 
@@ -69,12 +74,16 @@ class Caches:
         for each in self:
             each.clear()
 
+    def _rows(self) -> list[tuple[str, ...]]:
+        numbers = ((each.name, (each.entries, each.nbytes, each.bound)) for each in self)
+        return [(name, *("-" if n is None else str(n) for n in row)) for name, row in numbers]
+
+    def _repr_html_(self) -> str:
+        """As a table, for notebooks."""
+        return rows_as_html("Caches", _COLUMNS, self._rows())
+
     def __repr__(self) -> str:
-        rows = [("name", "entries", "bytes", "bound")]
-        for each in self:
-            numbers = (each.entries, each.nbytes, each.bound)
-            entries, nbytes, bound = ("-" if n is None else str(n) for n in numbers)
-            rows.append((each.name, entries, nbytes, bound))
+        rows = [_COLUMNS, *self._rows()]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = []
         for name, *cells in rows:

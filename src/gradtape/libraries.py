@@ -21,6 +21,8 @@ from gradtape.argument_checks import (
     refused_binding,
 )
 from gradtape.concurrency import new_lock
+from gradtape.display.figure import new_figure
+from gradtape.display.html import Displayed
 from gradtape.dtypes import as_dtype
 from gradtape.errors import shown
 from gradtape.ir.origin import named_scope, notes_scopes, warn
@@ -30,7 +32,6 @@ from gradtape.ops.families.shapes import broadcast_shapes, normalize_axes, norma
 from gradtape.ops.families.signatures import kind_of_operand
 from gradtape.progress import Progress, chosen as checked_progress, style_of as progress_style
 from gradtape.suggestions import explain_attributes, namespace
-from gradtape.tensor.display import Displayed
 from gradtape.tensor.modes import compiled_first
 from gradtape.tensor.row_updates import add_to_rows, combined_rows, update_rows
 from gradtape.tensor.tensor import Tensor
@@ -61,6 +62,7 @@ __all__ = [
     "known_value",
     "named_scope",
     "namespace",
+    "new_figure",
     "new_lock",
     "normalize_axes",
     "normalize_axis",

@@ -19,6 +19,7 @@ SOURCE = Path(__file__).resolve().parents[2] / "src" / "gradtape"
 ROOMS = (
     "version",
     "config",
+    "display",
     "caches",
     "errors",
     "dtypes",

@@ -55,6 +55,17 @@ def test_lines_are_known_in_a_profile():
     assert "test_tape_report.py:" in row.line
 
 
+def test_values_that_the_tape_did_not_record_do_not_count():
+    x = gt.Variable([1.0, 2.0])
+    with gt.GradientTape(persistent=True) as tape:
+        y = x * x
+        y.numpy()
+    before = len(tape.report(y).kept)
+    gt.exp(x).numpy()
+    tape.jacobian(y, x).numpy()
+    assert len(tape.report(y).kept) == before
+
+
 def test_a_tape_without_a_recording_has_a_report():
     assert gt.GradientTape().report().startswith("0 ops recorded")
 

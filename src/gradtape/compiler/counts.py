@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from array import array
 
+from gradtape.display.html import Displayed, Fields
 from gradtape.records import dataclass
 
 
 @dataclass
-class Counters:
+class Counters(Displayed):
     """Counts of the work of the runtime since the process began.
 
     >>> before = gt.counters()
@@ -46,6 +47,13 @@ class Counters:
     # Graphs of one example that were batched, and batched graphs found by their structure.
     batches_built: int = 0
     batch_hits: int = 0
+
+    def _fields(self) -> Fields:
+        return [(name, f"{value:,}") for name, value in vars(self).items()]
+
+    def __str__(self) -> str:
+        width = max(map(len, vars(self)))
+        return "\n".join(f"{name:<{width}}  {value}" for name, value in self._fields())
 
 
 COUNTS = Counters()

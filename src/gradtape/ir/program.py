@@ -8,6 +8,7 @@ from itertools import count, product
 from string import ascii_lowercase
 
 from gradtape.concurrency import WeakTable
+from gradtape.display.html import Text
 from gradtape.errors import GraphError
 from gradtape.ir.derived import Derived
 from gradtape.ir.node import LEAF, PLACEHOLDER, Key, Node
@@ -52,10 +53,7 @@ class Program:
 
     def _repr_html_(self) -> str:
         """The program as text, for notebooks."""
-        # It loads a table of all entities, which few programs need.
-        import html
-
-        return f"<pre>{html.escape(show(self))}</pre>"
+        return Text(show(self))._repr_html_()
 
     def __str__(self) -> str:
         return show(self)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from gradtape.config import MOST_LISTED_GUARDS, UNREMARKABLE_GUARD_VALUES
+from gradtape.display.html import Text
 from gradtape.ir.origin import warn
 from gradtape.jit.replay.steps import PathStep
 
@@ -105,7 +106,7 @@ def explained(name: str, known: Sequence[Captured]) -> str:
             lines.append(
                 "   is frozen: Python outside is read, and effects happen, at captures only"
             )
-    return "\n".join(lines)
+    return Text("\n".join(lines))
 
 
 def _count(number: int, noun: str) -> str:

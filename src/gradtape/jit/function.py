@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import html
 import inspect
 import itertools
 import sys
@@ -35,6 +34,7 @@ from gradtape.config import (
     MOST_NATIVE_SIGNATURES,
     UNREMARKABLE_SIGNATURES,
 )
+from gradtape.display.html import Displayed, Fields, Text
 from gradtape.dtypes import World
 from gradtape.ir.program import Program, program
 from gradtape.jit.capture.capture import Capture
@@ -66,7 +66,6 @@ from gradtape.jit.signature import (
 )
 from gradtape.pytree import flatten
 from gradtape.runtime.plan_cache import note_holder
-from gradtape.tensor.display import Displayed, Fields
 from gradtape.trace.modes import modes
 from gradtape.trace.recording import Recording, state
 
@@ -348,7 +347,7 @@ class Function(Generic[P, R], Displayed):
 
     def _repr_html_(self) -> str:
         """What was captured, for notebooks; see `explain`."""
-        return f"<pre>{html.escape(repr(self))}\n{html.escape(self.explain())}</pre>"
+        return Text(f"{self!r}\n{self.explain()}")._repr_html_()
 
     def _fields(self) -> Fields:
         return [

@@ -14,6 +14,7 @@ import gradtape as gt
 from gradtape import GradientTape, RowSparse, Tensor, Variable, storage
 from gradtape.errors import MismatchError
 from gradtape.libraries import (
+    Displayed,
     TellsChanges,
     check_exports,
     explain_attributes,
@@ -34,7 +35,7 @@ AnyOptimizer = TypeVar("AnyOptimizer", bound="Optimizer")
 Update = tuple[Tensor, list[Tensor]]
 
 
-class Optimizer(TellsChanges):
+class Optimizer(TellsChanges, Displayed):
     """The base of all optimisers; derive your own with `slots` and `update`.
 
     >>> class SignDescent(gt.optimizers.Optimizer):
@@ -392,6 +393,10 @@ class Optimizer(TellsChanges):
         """
         remedy = "Call build(variables) first, with the variables of the saved optimizer."
         storage.load_state(self.name, self.named_variables(), state, remedy=remedy)
+
+    def _fields(self) -> list[tuple[str, Any]]:
+        set_ones = [(name, each) for name, each in self.get_config().items() if each is not None]
+        return [*set_ones, ("iterations", int(self.iterations)), ("variables", len(self._slots))]
 
     def __repr__(self) -> str:
         arguments = ", ".join(f"{name}={value!r}" for name, value in self.get_config().items())

@@ -18,6 +18,7 @@ from gradtape.argument_checks import is_choice
 from gradtape.autodiff.window import derive_forward, hold_results
 from gradtape.concurrency import method_in_c
 from gradtape.config import FEW_OUTSIDE_NODES, PENDING_AT_TAPE_ENTRY
+from gradtape.display.html import Displayed, Fields
 from gradtape.errors import ShapeError, shown
 from gradtape.ir import PICK, Node, Rows, apart_from_recorded, spec
 from gradtape.ir.node import slope_constant
@@ -75,7 +76,13 @@ class _Exit:
         return (_EndOfWith if tape._entered is None else partial)(_leave, [tape])
 
 
-class Scope:
+def _summary(source: Any) -> str:
+    """A watched tensor or Variable in a few words."""
+    name = f"{source.name} " if isinstance(source, Variable) else ""
+    return f"{name}{spec(source.shape, source.dtype)}"
+
+
+class Scope(Displayed):
     """What both kinds of tape share: entering, watching, and the windows in which ops count."""
 
     persistent = True
@@ -97,6 +104,21 @@ class Scope:
         "detach entered_in follows is_entered leave note_number note_read numbers of_function "
         "settle without_derivative"
     )
+
+    def _fields(self) -> Fields:
+        recording, state_now = self._recording, "consumed" if self._consumed else "stopped"
+        fields = [("state", "recording" if self._active else state_now)]
+        fields.append(("persistent", str(self.persistent)))
+        if recording is not None:
+            outside = self._outside()
+            fields.append(("ops", str(sum(node not in outside for node in recording.log))))
+            sources = [_summary(source) for source, _ in self._watched.values()]
+            fields.append(("watched", ", ".join(sources) or "nothing"))
+        return fields
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}: {value}" for name, value in self._fields())
+        return f"<{type(self).__name__}: {fields}>"
 
     def __init__(self) -> None:
         self._active = False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +15,9 @@ from gradtape.autodiff.sparse.detect import (
     hessian_pattern as recorded_hessian_pattern,
     index_leaves,
 )
+from gradtape.autodiff.sparse.drawing import drawn
 from gradtape.autodiff.sparse.pattern import Pattern, pattern_of
+from gradtape.display.figure import new_figure
 from gradtape.pytree import flatten, unflatten
 from gradtape.tape.grad_vjp_jvp import recorded_at
 from gradtape.tensor.tensor import asarray
@@ -81,10 +82,6 @@ def hessian_pattern(f: Callable[..., object], *args: object, argnums: int = 0) -
     return recorded_hessian_pattern(window, target.enter(window.recording), node, None)
 
 
-# The bits of a Braille cell: four rows of two dots.
-_DOTS = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]])
-
-
 def spy(pattern: PatternLike, *, dots: bool = True, width: Size = 80, plot: bool = False) -> Any:
     """A picture of a pattern, a sparse matrix or an array, as text to print.
 
@@ -99,21 +96,7 @@ def spy(pattern: PatternLike, *, dots: bool = True, width: Size = 80, plot: bool
     found = pattern if isinstance(pattern, Pattern) else pattern_of(_stored(pattern))
     if plot:
         return _plotted(found)
-    per_row, per_column = (4, 2) if dots else (1, 1)
-    shrink = max(
-        1, -(-found.shape[1] // (width * per_column)), -(-found.shape[0] // (width * per_row))
-    )
-    rows, columns = (max(1, -(-n // shrink)) for n in found.shape)
-    grid = np.zeros((-(-rows // per_row) * per_row, -(-columns // per_column) * per_column), bool)
-    if found.rows is None:
-        grid[:rows, :columns] = True
-    else:
-        grid[found.row_numbers // shrink, found.indices // shrink] = True
-    if not dots:
-        return "\n".join("".join(".x"[mark] for mark in row) for row in grid[:rows, :columns] * 1)
-    cells = grid.reshape(grid.shape[0] // 4, 4, grid.shape[1] // 2, 2)
-    codes = 0x2800 + np.einsum("rick,ik->rc", cells, _DOTS)
-    return "\n".join("".join(map(chr, row)) for row in codes.tolist())
+    return drawn(found, dots, width)
 
 
 def _stored(matrix: object) -> Any:
@@ -121,15 +104,8 @@ def _stored(matrix: object) -> Any:
 
 
 def _plotted(pattern: Pattern) -> Any:
-    try:
-        # matplotlib is an optional package.
-        pyplot: Any = import_module("matplotlib.pyplot")
-    except ImportError:
-        raise ImportError(
-            "spy: plot=True needs matplotlib, which is not installed. Install it with "
-            "`pip install gradtape[plot]`, or print the text that spy returns without it."
-        ) from None
-    _, axes = pyplot.subplots()
+    remedy = ", or print the text that spy returns without it"
+    axes = new_figure("spy: plot=True", remedy).subplots()
     if pattern.rows is None:
         # Too many entries to be listed: the whole matrix is one block.
         rows, columns = pattern.shape

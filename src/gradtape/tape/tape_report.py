@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from gradtape.display.html import Text, escaped, rows_as_html
 from gradtape.ir import Node, dependents, topological
 from gradtape.ir.origin import LINES
 from gradtape.records import dataclass
@@ -29,7 +30,7 @@ class Row:
     line: str
 
 
-class TapeReport(str):
+class TapeReport(Text):
     """The report of a tape: a text to print, which notebooks show as a table.
 
     >>> x = gt.Variable(2.0)
@@ -46,32 +47,19 @@ class TapeReport(str):
     def _repr_html_(self) -> str:
         """The report as HTML."""
         head, *lines = str(self).split("\n")
-        rows = "".join(_table_row(row, "kept") for row in self.kept)
-        rows += "".join(_table_row(row, "recorded for nothing") for row in self.idle)
-        table = (
-            '<table style="border-collapse:collapse;font-size:13px"><thead><tr>'
-            + "".join(f"<th {_CELL}>{name}</th>" for name in _COLUMNS)
-            + f"</tr></thead><tbody>{rows}</tbody></table>"
-        )
-        facts = "".join(f"<li>{_escaped(line.strip())}</li>" for line in lines if line[2:3] != " ")
-        below = table if rows else ""
-        return f"<div><strong>{_escaped(head)}</strong><ul>{facts}</ul>{below}</div>"
+        facts = "".join(f"<li>{escaped(line.strip())}</li>" for line in lines if line[2:3] != " ")
+        kinds = {"kept": self.kept, "recorded for nothing": self.idle}
+        rows = [
+            (kind, row.what, row.spec, f"{row.nbytes:,}", row.why, row.line)
+            for kind, found in kinds.items()
+            for row in found
+        ]
+        if rows and not any(row[-1] for row in rows):
+            facts += "<li>lines are known inside <code>with gt.profile():</code></li>"
+        return f"{rows_as_html(head, _COLUMNS, rows)}<ul>{facts}</ul>"
 
 
 _COLUMNS = ("", "op", "spec", "bytes", "why", "line")
-_CELL = 'style="text-align:left;padding:2px 12px 2px 0"'
-
-
-def _escaped(text: str) -> str:
-    # Its table of all entities takes a millisecond to load, and only notebooks need it.
-    import html
-
-    return html.escape(text)
-
-
-def _table_row(row: Row, kind: str) -> str:
-    cells = (kind, row.what, row.spec, f"{row.nbytes:,}", row.why, row.line)
-    return "<tr>" + "".join(f"<td {_CELL}>{_escaped(cell)}</td>" for cell in cells) + "</tr>"
 
 
 def tape_report(tape: GradientTape, targets: Sequence[Node]) -> TapeReport:
@@ -91,6 +79,7 @@ def tape_report(tape: GradientTape, targets: Sequence[Node]) -> TapeReport:
         kept = [
             Row(node.op.name, str(node.spec), value.spec.nbytes, _why(node, reached), _line(node))
             for node, value in recording.values.items()
+            if node not in outside
         ]
         for node in inside:
             why = None

@@ -11,6 +11,7 @@ import numpy as np
 
 from gradtape.caches import remembered
 from gradtape.concurrency import new_lock
+from gradtape.display.html import Displayed, Fields
 from gradtape.dtypes import DType, as_dtype, default_dtype
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.ir.spec import Shape
@@ -68,7 +69,7 @@ def _fitting(name: str, result: Tensor, shape: Shape) -> Tensor:
     return result
 
 
-class Generator:
+class Generator(Displayed):
     """A stream of random numbers: a key from a seed, and a counter that moves on at each draw.
 
     >>> generator = gt.random.Generator(42)
@@ -139,6 +140,9 @@ class Generator:
 
     def __repr__(self) -> str:
         return f"Generator(key=({self._key[0]:#x}, {self._key[1]:#x}), counter={self._counter})"
+
+    def _fields(self) -> Fields:
+        return [("key", ", ".join(f"{word:#x}" for word in self._key)), ("counter", self._counter)]
 
     def _next(self, count: int) -> np.ndarray | Handle:
         """The position of a draw of `count` numbers, as an operand.

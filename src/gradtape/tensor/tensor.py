@@ -11,6 +11,7 @@ import numpy as np
 
 from gradtape.argument_checks import as_flag, is_choice
 from gradtape.compiler.cpython import switch
+from gradtape.display.html import Displayed, Fields, as_html
 from gradtape.dtypes import COMPLEX_OF, DType, as_dtype, default_dtype, of_scalar
 from gradtape.errors import InPlaceError, LostDerivativeError, ShapeError, shown
 from gradtape.ir.hooks import hooks
@@ -25,7 +26,6 @@ from gradtape.runtime import tiers
 from gradtape.runtime.flush import compute_handle
 from gradtape.suggestions import explain_attributes, unexpected_arguments
 from gradtape.tensor.array_api import check_version
-from gradtape.tensor.display import Displayed, Fields, as_html
 from gradtape.tensor.operators import Operators
 from gradtape.trace.capturing import note_text
 from gradtape.trace.followed_number import Followed

@@ -14,6 +14,7 @@ import numpy as np
 from gradtape.argument_checks import as_flag
 from gradtape.concurrency import new_lock
 from gradtape.config import MOST_WAITING_VARIABLES
+from gradtape.display.html import Displayed, Fields
 from gradtape.dtypes import DType, as_dtype
 from gradtape.errors import DtypeError, NoValueError, ShapeError
 from gradtape.ir.node import Node
@@ -39,7 +40,7 @@ __all__ = ["Variable"]
 _numbers = itertools.count()
 
 
-class Variable(Operators):
+class Variable(Operators, Displayed):
     """A mutable cell for a tensor of fixed shape and dtype.
 
     Updates are recorded, not run: all pending ones run in one plan when a later step reads one of
@@ -230,6 +231,11 @@ class Variable(Operators):
         note_text()
         values = np.array2string(_peek(self), separator=", ", prefix=f"Variable({self.name}, ")
         return f"Variable({self.name}, {values}, shape={self.shape}, dtype={self.dtype})"
+
+    def _fields(self) -> Fields:
+        values = np.array2string(_peek(self), separator=", ", threshold=200)
+        fields = [(None, values), ("name", self.name), ("shape", self.shape), ("dtype", self.dtype)]
+        return fields if self._trainable else [*fields, ("trainable", False)]
 
     # Writing.
 

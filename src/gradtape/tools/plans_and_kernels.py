@@ -13,6 +13,7 @@ from gradtape.compiler.objects.cache_folder import cache_folder
 from gradtape.compiler.passes import loops_of, optimize
 from gradtape.compiler.passes.routine_op import body_of, cost_of
 from gradtape.compiler.passes.units import Call, Fused, Registers
+from gradtape.display.html import Text
 from gradtape.ir.node import Node, constant_value
 from gradtape.ir.program import Program, names
 from gradtape.ops.blas_lapack import library
@@ -30,7 +31,7 @@ def show_config() -> str:
     """
     found = configuration()
     width = max(map(len, found))
-    return "\n".join(f"{name:<{width}}  {value}" for name, value in found.items())
+    return Text("\n".join(f"{name:<{width}}  {value}" for name, value in found.items()))
 
 
 def configuration() -> dict[str, str]:
@@ -91,7 +92,7 @@ def plan_of(*tensors: Tensor | Variable) -> str:
             reducing = f", reducing {unit.axes}" if unit.axes is not None else ""
             lines.append(f"loop over {unit.space}{reducing}")
             lines += [text.line(node, unit.outputs, "  ") for node in unit.nodes]
-    return "\n".join(lines)
+    return Text("\n".join(lines))
 
 
 class _NodeText:
@@ -164,7 +165,7 @@ def kernels_of(*tensors: Tensor | Variable, assembly: bool = False) -> str:
     ]
     kernels = [item.kernel for item in lowered]
     text, _ = module_text(dict.fromkeys(kernels))
-    return llvm.assembly(text) if assembly else text
+    return Text(llvm.assembly(text) if assembly else text)
 
 
 def _python_ops(tensors: tuple[Tensor | Variable, ...]) -> dict[object, frozenset[str]]:

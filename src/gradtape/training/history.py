@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gradtape.libraries import check_exports
+from gradtape.libraries import Displayed, check_exports, new_figure
 
 __all__ = ["History"]
 
@@ -14,7 +14,7 @@ __all__ = ["History"]
 FEW = 30
 
 
-class History(Mapping[str, list[float]]):
+class History(Displayed, Mapping[str, list[float]]):
     """The numbers of each epoch by name, as lists.
 
     >>> history = gt.training.History()
@@ -29,6 +29,10 @@ class History(Mapping[str, list[float]]):
         self.epochs = 0
         # Why the run ended: "all epochs", "early stopping".
         self.ended = ""
+
+    def _fields(self) -> list[tuple[str, Any]]:
+        numbers = ((name, _shortened(values)) for name, values in self.numbers.items())
+        return [("epochs", self.epochs), *numbers, *([("ended", self.ended)] if self.ended else [])]
 
     def add(self, logs: Mapping[str, float]) -> None:
         """Record the numbers of one more epoch; nan stands for epochs without a number."""
@@ -54,22 +58,16 @@ class History(Mapping[str, list[float]]):
     def __repr__(self) -> str:
         numbers = ", ".join(f"{name}={value:.6g}" for name, value in self.last().items())
         numbers = numbers or "nothing; the step returned None, not the loss"
-        return f"History({self.epochs} epochs, last: {numbers})"
+        epochs = "1 epoch" if self.epochs == 1 else f"{self.epochs} epochs"
+        return f"History({epochs}, last: {numbers})"
 
     def plot(self, path: Any = None) -> Any:
         """The curves as a matplotlib figure, which is also written to `path` if there is one.
 
+        Without a path, a notebook shows the figure below the cell, and a script by `plt.show()`.
         matplotlib comes with `pip install gradtape[plot]`.
         """
-        try:
-            # An optional package.
-            from matplotlib.figure import Figure
-        except ImportError:
-            raise ImportError(
-                "History.plot: matplotlib is not installed. Install it with "
-                "`pip install gradtape[plot]`."
-            ) from None
-        figure = Figure()
+        figure = new_figure("History.plot", shown=path is None)
         axes = figure.subplots()
         for name, values in self.numbers.items():
             # A line through one point, or through two with a nan between them, cannot be seen.
@@ -81,6 +79,13 @@ class History(Mapping[str, list[float]]):
         if path is not None:
             figure.savefig(path)
         return figure
+
+
+def _shortened(values: list[float]) -> str:
+    """The first and the last of the numbers."""
+    first, last = values[:2], values[2:][-4:]
+    between = ["..."] if len(values) > len(first) + len(last) else []
+    return ", ".join([*(f"{v:.6g}" for v in first), *between, *(f"{v:.6g}" for v in last)])
 
 
 check_exports(globals(), __all__)

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.autodiff.sparse.drawing import drawn
+from gradtape.display.html import Text
 from gradtape.dtypes import Array
 from gradtape.errors import SparsityError
 from gradtape.records import dataclass
@@ -134,6 +136,10 @@ class Pattern:
             return np.ones(self.shape, bool)
         found: Array = self.matrix.toarray()
         return found
+
+    def _repr_html_(self) -> str:
+        """The entries as dots, for notebooks."""
+        return Text(f"{self!r}\n{drawn(self)}")._repr_html_()
 
     def __repr__(self) -> str:
         total = self.shape[0] * self.shape[1]

@@ -1,0 +1,113 @@
+"""HTML: how objects show themselves in notebooks, in rich and in treescope.
+
+Each of these tools calls a method of its own: `_repr_html_`, `__rich_repr__`,
+`__treescope_repr__`. A class that derives from `Displayed` says once what there is to show, and a
+text of several lines is a `Text`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from importlib import import_module
+from typing import Any
+
+# Names and values that an object shows; a name of None means the value alone.
+Fields = Sequence[tuple[str | None, Any]]
+
+
+class Displayed:
+    """Shows itself in notebooks, rich and treescope, by `_fields`.
+
+    >>> class Point(gt.libraries.Displayed):
+    ...     def _fields(self):
+    ...         return [("x", 1.0)]
+    >>> "Point" in Point()._repr_html_()
+    True
+    """
+
+    __slots__ = ()
+
+    def _fields(self) -> Fields:
+        raise NotImplementedError
+
+    def _repr_html_(self) -> str:
+        """As a table, for notebooks."""
+        return as_html(type(self).__name__, self._fields())
+
+    def __rich_repr__(self) -> Iterator[Any]:
+        for name, value in self._fields():
+            yield (name, value) if name is not None else value
+
+    def __treescope_repr__(self, path: str | None, subtree_renderer: Any) -> Any:
+        # treescope is an optional package, and calls this only where it is installed.
+        repr_lib = import_module("treescope.repr_lib")
+        fields = {name or "value": value for name, value in self._fields()}
+        return repr_lib.render_object_constructor(type(self), fields, path, subtree_renderer)
+
+
+class Text(str):
+    """Lines of text that show as they print, in consoles and in notebooks.
+
+    >>> from gradtape.display.html import Text
+    >>> Text("two\\nlines")
+    two
+    lines
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        """The text as it is, for notebooks."""
+        return f"<pre>{escaped(self)}</pre>"
+
+
+_STYLE = (
+    "border-collapse:collapse;font:13px/1.45 ui-monospace,Menlo,Consolas,monospace;margin:4px 0"
+)
+_CELL = "text-align:left;vertical-align:top;padding:1px 12px 1px 0;white-space:pre-wrap"
+_HEAD = f"{_CELL};opacity:.7;font-weight:400"
+
+
+def escaped(text: object) -> str:
+    """Text as HTML."""
+    # Its table of all entities takes a millisecond to load, and only notebooks need it.
+    import html
+
+    return html.escape(str(text))
+
+
+def as_html(title: str, fields: Fields) -> str:
+    """Names and values as a small table; values that have HTML of their own show it."""
+    rows = []
+    for name, value in fields:
+        shown = value._repr_html_() if hasattr(value, "_repr_html_") else escaped(value)
+        rows.append((escaped(name or ""), shown))
+    lines = "".join(
+        f'<tr><th style="{_HEAD}">{name}</th><td style="{_CELL}">{shown}</td></tr>'
+        for name, shown in rows
+    )
+    return _titled(title, lines)
+
+
+def rows_as_html(title: str, names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A table with a row of names; columns without an entry are left out."""
+    rows = list(rows)
+    kept = [at for at in range(len(names)) if any(str(row[at]) for row in rows)]
+    head = "".join(f'<th style="{_HEAD}">{escaped(names[at])}</th>' for at in kept)
+    lines = "".join(
+        "<tr>" + "".join(f'<td style="{_CELL}">{escaped(row[at])}</td>' for at in kept) + "</tr>"
+        for row in rows
+    )
+    return _titled(title, f"<thead><tr>{head}</tr></thead>{lines}" if rows else "")
+
+
+def _titled(title: str, lines: str) -> str:
+    # Without a style sheet, and readable on light and dark pages.
+    return (
+        '<div style="overflow-x:auto">'
+        f'<strong style="font:600 13px system-ui">{escaped(title)}</strong>'
+        f'<table style="{_STYLE}">{lines}</table></div>'
+    )
