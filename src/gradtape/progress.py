@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gradtape.config import PROGRESS_INTERVAL, PROGRESS_PATIENCE, variable
+from gradtape.display.notebook import in_notebook
 
 __all__ = ["set_progress"]
 
@@ -43,7 +44,8 @@ def set_progress(progress: Choice) -> None:
 
     Dense Jacobians and Hessians in chunks, the detection of sparsity patterns and their colouring
     show progress after two seconds. `gt.fit` and `gt.distributed.map` have an argument of their own
-    beside this. `GRADTAPE_PROGRESS` makes the choice before the first call.
+    beside this. `GRADTAPE_PROGRESS` makes the choice before the first call. In a notebook lines go
+    to standard output, which is no terminal.
     """
     _Default.choice = chosen("set_progress: ", progress)
 
@@ -105,9 +107,14 @@ def _has_rich() -> bool:
     return find_spec("rich") is not None
 
 
+def _stream() -> Any:
+    """Standard error; in a notebook standard output, because notebooks mark the other as errors."""
+    return sys.stdout if in_notebook() else sys.stderr
+
+
 def _is_terminal() -> bool:
     try:
-        return sys.stderr.isatty()
+        return bool(_stream().isatty())
     except (AttributeError, ValueError):  # there is none, or it is closed
         return False
 
@@ -180,15 +187,16 @@ class Progress:
             # Work that took longer than the patience leaves a line in a file.
             line = self._count() if self._is_late or self._clock() >= self._due else ""
         if line:
-            print(line, file=sys.stderr, flush=True)
+            print(line, file=_stream(), flush=True)
 
     def _count(self) -> str:
         of = "" if self.total is None else f" of {self.total}"
         return f"{self.title}: {self.done}{of}"
 
     def _write(self, text: str) -> None:
-        sys.stderr.write("\r" + text.ljust(self._width) + ("" if text else "\r"))
-        sys.stderr.flush()
+        stream = _stream()
+        stream.write("\r" + text.ljust(self._width) + ("" if text else "\r"))
+        stream.flush()
         self._width = len(text)
 
 
@@ -241,6 +249,6 @@ def _new_display() -> Any:
         progress.MofNCompleteColumn(),
         progress.TimeRemainingColumn(),
         progress.TextColumn("{task.fields[note]}"),
-        console=Console(stderr=True),
+        console=Console(file=_stream()),
         transient=True,
     )

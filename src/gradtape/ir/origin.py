@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import linecache
 import os
 import sys
 import threading
@@ -29,6 +30,7 @@ from gradtape.config import (
     REMEMBERED_CODES,
     REMEMBERED_LARGE_RESULTS,
 )
+from gradtape.display.notebook import shown_file
 from gradtape.records import dataclass
 
 if TYPE_CHECKING:
@@ -60,7 +62,12 @@ def _outside(frame: FrameType | None, ours: Callable[[FrameType], bool]) -> Fram
 def user_line() -> str:
     """The innermost line that is not the library's own, as `file:line`."""
     frame = _outside(sys._getframe(1), is_between)
-    return "unknown" if frame is None else f"{frame.f_code.co_filename}:{current_line(frame)}"
+    return "unknown" if frame is None else shown_line(frame.f_code, current_line(frame))
+
+
+def shown_line(code: CodeType, line: int | None = None) -> str:
+    """A line of some code as `file:line`, or as `cell 4:line`; by default its first line."""
+    return f"{shown_file(code.co_filename)}:{code.co_firstlineno if line is None else line}"
 
 
 # Modules that only call the user's function or ours: context managers, partial functions, copies.
@@ -83,11 +90,18 @@ def warn(message: str) -> None:
     >>> len(found)
     1
     """
-    frame: FrameType | None = sys._getframe(1)
-    level = 1
-    while frame is not None and is_between(frame):
-        frame, level = frame.f_back, level + 1
-    warnings.warn(message, stacklevel=level + 1)
+    frame = _outside(sys._getframe(1), is_between)
+    if frame is None:
+        warnings.warn(message, stacklevel=2)
+        return
+    file, names = frame.f_code.co_filename, frame.f_globals
+    shown = shown_file(file)
+    if shown != file and file in linecache.cache:
+        # The warning quotes the line of a cell that is found under the name of the cell.
+        linecache.cache[shown] = linecache.cache[file]
+    registry = names.setdefault("__warningregistry__", {})
+    where = (shown, current_line(frame), names.get("__name__") or "<unknown>", registry)
+    warnings.warn_explicit(message, UserWarning, *where)
 
 
 def mark(error: BaseException, node: Node | None) -> None:
@@ -111,7 +125,7 @@ class SourcePlace(NamedTuple):
     function: str
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
+        return f"{shown_file(self.file)}:{self.line}"
 
 
 @dataclass(frozen=True)

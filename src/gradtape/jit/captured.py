@@ -34,7 +34,7 @@ from gradtape.config import (
     SHORTEST_CALL,
     variable,
 )
-from gradtape.ir.origin import warn
+from gradtape.ir.origin import shown_line, warn
 from gradtape.jit.capture.capture import MEANWHILE, Capture
 from gradtape.jit.capture.capture_run import CaptureRun, Refusal
 from gradtape.jit.explain import NEVER, warn_of_paths
@@ -538,7 +538,7 @@ class Captured:
     def _described(self, difference: DifferentError, capture: Capture) -> str:
         """A difference, with the line that recorded it or where the function is defined."""
         code = getattr(self.function, "__code__", None)
-        definition = "unknown" if code is None else f"{code.co_filename}:{code.co_firstlineno}"
+        definition = "unknown" if code is None else shown_line(code)
         return f"{difference} ({capture.line_of(difference.leaf) or definition})"
 
     def _free_numbers(self, inputs: Set[int], is_equal: bool, capture: Capture) -> None:

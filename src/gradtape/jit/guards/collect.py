@@ -29,6 +29,7 @@ from gradtape.caches import remembered
 from gradtape.concurrency import is_interrupt
 from gradtape.config import MOST_GUARDED_ENTRIES, MOST_GUARDED_OBJECTS
 from gradtape.ir.op import Op
+from gradtape.ir.origin import shown_line
 from gradtape.jit.guards.guards import (
     FUNCTION_PARTS,
     SINGLE,
@@ -230,7 +231,7 @@ class GuardSearch:
         if self.found.never is None:
             where = self.guards.line(label)
             if not where and code is not None:
-                where = f"{code.co_filename}:{code.co_firstlineno}"
+                where = shown_line(code)
             self.found.never = (reason, label, where)
 
     def search_names(self, read: Callable[[set[str]], None]) -> None:

@@ -23,6 +23,7 @@ from gradtape.config import (
     LARGEST_ARRAY_COPIED_AT_ONCE,
     LARGEST_PROVEN_ARRAY,
 )
+from gradtape.ir.origin import shown_line
 from gradtape.jit.guards.names import line_of
 from gradtape.trace.change_counter import changes
 
@@ -310,7 +311,7 @@ class Guards:
         for code in self.codes:
             number = line_of(code, name)
             if number is not None:
-                return f"{code.co_filename}:{number}"
+                return shown_line(code, number)
         return ""
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from gradtape.autodiff.sparse.pattern import Pattern
 from gradtape.compiler.thread_team import get_num_threads
+from gradtape.display.notebook import shown_file
 from gradtape.ir.origin import SourcePlace
 from gradtape.tools.profiler.advice import Advice
 from gradtape.tools.profiler.collector import Kept
@@ -84,7 +85,9 @@ def shown(place: SourcePlace | None) -> dict[str, Any]:
 
 
 def _short(file: str) -> str:
-    """A path without the folder that the program runs in."""
+    """A path without the folder that the program runs in, or the name of a cell."""
+    if (cell := shown_file(file)) != file:
+        return cell
     try:
         found = os.path.relpath(file)
     except ValueError:  # another drive
