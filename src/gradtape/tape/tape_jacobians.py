@@ -261,7 +261,7 @@ class Jacobians(Scope):
         if not self.persistent and self._active:
             self._close()
         if self._recording is not state.recording:
-            self._recording.log.asked_at = len(self._recording.log)
+            self._recording.log.requested_at = len(self._recording.log)
         return self._recording
 
     def _end_if_single_use(self) -> None:

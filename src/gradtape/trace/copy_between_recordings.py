@@ -107,7 +107,7 @@ def _was_applied(recording: Recording, node: Node) -> bool:
     if type(node.spec) is tuple or (recording.log.aliases and node in recording.log.aliases):
         return False
     position = recording.log.position(node)
-    return position is not None and position < recording.log.asked_at
+    return position is not None and position < recording.log.requested_at
 
 
 def _values_of(recording: Recording, nodes: Sequence[Node]) -> list[Any]:

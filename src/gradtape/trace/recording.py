@@ -79,12 +79,12 @@ class Applications(list[Node]):
 
     __slots__ = (
         "aliases",
-        "asked_at",
         "edges",
         "joined",
         "placed",
         "positions",
         "repeats",
+        "requested_at",
         "returned",
     )
 
@@ -105,7 +105,7 @@ class Applications(list[Node]):
         # The latest twin of each application that was made more than once: see `Recording.twin`.
         self.repeats: dict[Key, Node] = {}
         # How much was applied when another recording was current and a derivative was taken.
-        self.asked_at = 0
+        self.requested_at = 0
 
     def position(self, node: Node) -> int | None:
         """Which application a node is, or is an output or a part of; or None."""
