@@ -98,11 +98,22 @@ def test_once_for_each_line():
     assert len(warnings_of(lambda: recorded(program))) == 2
 
 
-def test_at_every_derivative():
+DERIVATIVES = {
+    "gradient": lambda tape, y, x: tape.gradient(y, x),
+    "jacobian": lambda tape, y, x: tape.jacobian(y, x),
+    "hessian": lambda tape, y, x: tape.hessian(y, x),
+    "jvp": lambda tape, y, x: tape.jvp(y, x, [1.0, 0.0]),
+    "hvp": lambda tape, y, x: tape.hvp(y, x, [1.0, 0.0]),
+}
+
+
+@pytest.mark.parametrize("name", DERIVATIVES)
+def test_at_every_derivative(name):
     x = gt.Variable([1.0, 2.0])
     with gt.GradientTape(persistent=True) as tape:
         y = gt.sum(x * x) * float(gt.sum(x))
-    assert "no derivative passes" in warnings_of(lambda: tape.gradient(y, x))[0]
+    (found,) = warnings_of(lambda: DERIVATIVES[name](tape, y, x))
+    assert "no derivative passes" in found
 
 
 def printed(w):

@@ -13,7 +13,7 @@ from gradtape.errors import NotRecordingError
 from gradtape.ir import Node, Rows
 from gradtape.pytree import flatten, unflatten
 from gradtape.suggestions import explain_attributes, unexpected_arguments
-from gradtape.tape.lost_derivatives import ReadNumber, warn_of_none, warn_of_numbers, warn_of_read
+from gradtape.tape.lost_derivatives import ReadNumber, warn_of_none, warn_of_read
 from gradtape.tape.recording_scope import check_unconnected, direction, directions, finish, push
 from gradtape.tape.tape_jacobians import NONE, UNSTATED, ZERO, Jacobians, check_real
 from gradtape.tape.tape_report import TapeReport, tape_report
@@ -254,8 +254,9 @@ class GradientTape(Jacobians):
             nodes.append(node)
             cotangents.append(direction(recording, node, weights[position]))
         found = self._reverse(nodes, cotangents, leaves)
-        if self.numbers or (unstated and None in found):
-            self._warn_of_losses(nodes, leaves, found, unstated)
+        self._warn_of_numbers(nodes)
+        if unstated and None in found:
+            self._warn_of_none(nodes, leaves, found)
         if key is not None:
             remember(recording, GRADIENT, key, found)
         results = finish(recording, leaves, found, unconnected_gradients)
@@ -286,6 +287,7 @@ class GradientTape(Jacobians):
         nodes = [self._source(leaf) for leaf in leaves]
         targets, structure = flatten(target)
         entered = [self._enter(leaf, "jvp: target") for leaf in targets]
+        self._warn_of_numbers(entered)
         found = push(recording, entered, nodes, along, self._outside_of((*entered, *nodes)))
         results = finish(recording, targets, found, "zero")
         self._end_if_single_use()
@@ -313,6 +315,7 @@ class GradientTape(Jacobians):
         along = directions("vectors", structure, vectors)
         nodes = [self._source(leaf) for leaf in leaves]
         y = self._enter(target, "hvp: target")
+        self._warn_of_numbers([y])
         check_real("hvp", y, nodes)
         cotangent = direction(recording, y, None)
         # The gradient may contain nodes that were recorded outside the windows, such as cos(x) as
@@ -354,21 +357,16 @@ class GradientTape(Jacobians):
         ]
         return tape_report(self, targets)
 
-    def _warn_of_losses(
-        self, targets: list[Node], leaves: Sequence[Any], found: Sequence[Any], unstated: bool
+    def _warn_of_none(
+        self, targets: list[Node], leaves: Sequence[object], found: Sequence[object]
     ) -> None:
-        """Warn of derivatives that are lost without an error."""
-        recording = self._recording
-        assert recording is not None
-        if self.numbers:
-            warn_of_numbers(self.numbers, recording, targets)
-        if unstated and None in found:
-            known = self.without_derivative
-            missing = [
-                at for at, one in enumerate(found) if one is None and id(leaves[at]) not in known
-            ]
-            sources = [(at, leaves[at], self._source(leaves[at])) for at in missing]
-            warn_of_none(self, targets, sources)
+        """Warn of sources without a gradient, unless `watch` has."""
+        known = self.without_derivative
+        missing = [
+            at for at, one in enumerate(found) if one is None and id(leaves[at]) not in known
+        ]
+        sources = [(at, leaves[at], self._source(leaves[at])) for at in missing]
+        warn_of_none(self, targets, sources)
 
     def _reverse(
         self, targets: list[Node], cotangents: list[Node], leaves: list[object]

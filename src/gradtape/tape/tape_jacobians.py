@@ -13,6 +13,7 @@ from gradtape.autodiff.window import JACOBIAN, Window, hold_remembered
 from gradtape.errors import DtypeError, NotRecordingError, TapeConsumedError, shown
 from gradtape.ir.node import Node
 from gradtape.pytree import Structure, flatten, unflatten
+from gradtape.tape.lost_derivatives import warn_of_numbers
 from gradtape.tape.recording_scope import Scope, check_unconnected
 from gradtape.tensor import Tensor, Variable
 from gradtape.tensor.tensor_like import NestedSequence
@@ -132,6 +133,7 @@ class Jacobians(Scope):
         nodes = [self._source(leaf) for leaf in leaves]
         rows = [self._enter(one, "jacobian: target") for one in targets]
 
+        self._warn_of_numbers(rows)
         derived = matrices.DerivedMatrices(window, wanted, chunks)
         if key is not None:
             matrices.remember_jacobian(window, key)
@@ -177,6 +179,7 @@ class Jacobians(Scope):
         from gradtape.tape import derived_matrices as matrices
 
         zero = unconnected_gradients == "zero"
+        self._warn_of_numbers([y])
         found = matrices.batch_jacobian(window, y, x, mode, zero, check)
         self._end_if_single_use()
         return found
@@ -238,6 +241,7 @@ class Jacobians(Scope):
         leaves, structure = flatten(sources)
         nodes = [self._source(leaf) for leaf in leaves]
         check_real("hessian", y, nodes)
+        self._warn_of_numbers([y])
 
         derived = matrices.DerivedMatrices(window, wanted, chunks)
         zeros = derived.zeros if unconnected_gradients == "zero" else None
@@ -282,6 +286,11 @@ class Jacobians(Scope):
             # It was not read under this tape: this request must not count as a read.
             return leaf.enter_unnoticed(self._recording)  # type: ignore[arg-type]
         return self._enter(leaf, "source")
+
+    def _warn_of_numbers(self, targets: Sequence[Node]) -> None:
+        """Warn of numbers that were read out of tensors and that targets are computed from."""
+        if self.numbers and self._recording is not None:
+            warn_of_numbers(self.numbers, self._recording, targets)
 
     def _blocks(
         self,
