@@ -45,6 +45,7 @@ from gradtape.ir import Node, of_structure, spec
 from gradtape.ir.node import slope_constant
 from gradtape.ops.families.independence import DependenceError
 from gradtape.records import dataclass
+from gradtape.runtime.profiler_sink import PROBE
 from gradtape.tape.recording_scope import finish
 from gradtape.tensor.tensor import Tensor, from_value
 
@@ -66,6 +67,8 @@ class DerivedMatrices:
 
         def dense() -> Tensor | None:
             whole = derive_jacobian(self.window, target, source, mode)
+            if PROBE.sink is not None and whole is not None and self.wanted is False:
+                PROBE.sink.dense_jacobian(self.window, target, source, whole)
             return self._whole(whole, self.window, target, source, mode, "jacobian")
 
         return dense() if self.wanted is False else self._sparse(mode, target, source, dense)

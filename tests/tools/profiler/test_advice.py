@@ -4,9 +4,11 @@ import warnings
 
 import numpy as np
 import pytest
+from tests.tools.profiler import seven_faults
 from tests.tools.profiler.faulty_training import FAULTS, line_of, profiled
 
 import gradtape as gt
+from gradtape.config import LEAST_GAIN
 from gradtape.runtime import tiers
 from gradtape.tools.profiler import advice
 from gradtape.tools.profiler.groups import Group
@@ -116,3 +118,82 @@ def test_native_ops_are_not_named(monkeypatch):
         for step in range(20):
             gt.sum(gt.sort(x * (1.0 + step))).numpy()
     assert not [each for each in found.advice if each["kind"] == "stops fusion"]
+
+
+def kinds(found):
+    return {each["kind"]: each for each in found.advice}
+
+
+def differences(u):
+    return u[1:] ** 2 - u[:-1]
+
+
+def test_a_dense_jacobian_of_a_sparse_function_is_named():
+    jacobian = gt.jacobian(differences)
+    with gt.profile() as found:
+        for step in range(4):
+            jacobian(gt.asarray(np.linspace(0.0, 1.0 + step, 200))).numpy()
+    told = kinds(found)["dense Jacobian"]
+    assert "199 x 200 entries only 1.0%" in told["sentence"]
+    assert "sparse=True" in told["remedy"]
+    assert "2 or few more" in told["remedy"]
+    assert told["seconds"] > 0
+    assert "jacobian(" in told["source"]
+
+
+@pytest.mark.parametrize(
+    "compute",
+    [
+        gt.jacobian(differences, sparse=True),
+        # Each element of the result depends on all.
+        gt.jacobian(lambda u: gt.cumulative_sum(u) * gt.sum(u)),
+    ],
+)
+def test_other_jacobians_are_not_named(compute):
+    with gt.profile() as found:
+        for _ in range(4):
+            compute(np.linspace(0.0, 1.0, 200))[0]
+    assert "dense Jacobian" not in kinds(found)
+
+
+def fitted(steps, run):
+    line = gt.Variable([1.0, 0.0])
+    times = gt.asarray(np.linspace(0.0, 1.0, 8))
+
+    def step():
+        with gt.GradientTape() as tape:
+            misfit = gt.sum((line[0] * times + line[1]) ** 2)
+        line.assign_sub(0.05 * tape.gradient(misfit, line))
+        return misfit
+
+    step = run(step)
+    for _ in range(steps):
+        float(step())
+
+
+def test_many_tiny_tapes_are_named():
+    fitted(20, lambda step: step)
+    with gt.profile() as found:
+        fitted(300, lambda step: step)
+    told = kinds(found)["many tiny tapes"]
+    assert "tape.gradient(misfit, line)" in told["source"]
+    assert told["sentence"].startswith("300 gradients here")
+    assert "gt.function" in told["remedy"]
+    assert "read back in a loop" not in kinds(found)
+
+
+def test_a_function_has_no_tiny_tapes():
+    with gt.profile() as found:
+        fitted(300, gt.function)
+    assert "many tiny tapes" not in kinds(found)
+
+
+@pytest.mark.slow
+def test_seven_faults_of_a_realistic_script_are_named(monkeypatch):
+    """With the least gain as it is: what is listed depends on how much of the time it takes."""
+    monkeypatch.setattr(advice, "LEAST", LEAST_GAIN)
+    found = seven_faults.profiled()
+    told = {(each["kind"], each["line"]) for each in found.advice}
+    missing = set(seven_faults.faults().items()) - told
+    assert len(seven_faults.faults()) == 7
+    assert not missing, f"{missing} are not in {told}"

@@ -2,7 +2,8 @@
 
 A finding names a fault that the profile has seen in the act, not a rule of thumb: the gain is made
 from times of this run, in which all calls count as steady ones (`steady`), so that it does not
-depend on when the compiler was done. Gains below `LEAST` of the wall time are left out.
+depend on when the compiler was done. Gains below `LEAST` of the time without compiling and waiting
+are left out.
 """
 
 from __future__ import annotations
@@ -12,6 +13,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from gradtape.autodiff.sparse.detect import jacobian_pattern
+from gradtape.config import (
+    DETECTED_SIZE,
+    LEAST_GAIN,
+    LEAST_ROWS,
+    LOOP_COUNT,
+    MEMORY_BOUND_FLOPS,
+    REPLAY_SECONDS,
+    SMALL_PLAN_SECONDS,
+    SPARSE_DENSITY,
+    SPARSE_SIZE,
+    TINY_TAPES,
+)
 from gradtape.ir import Node, topological
 from gradtape.ir.origin import SourcePlace
 from gradtape.ir.walk import dependents
@@ -23,15 +39,7 @@ from gradtape.tools.profiler.steady import typical, whole_loop
 if TYPE_CHECKING:
     from gradtape.tools.profiler.measured import Findings
 
-# The least gain that is listed, as a share of the wall time.
-LEAST = 0.01
-# Reads at one line, or gradients of one recording, that look like a loop.
-LOOP = 16
-ROWS = 8
-# Seconds of work in a plan above which reading its result is no call for its own sake.
-SMALL_PLAN = 50e-6
-# Flops per byte below which a group takes the time of its memory.
-MEMORY_BOUND = 0.5
+LEAST = LEAST_GAIN
 
 
 @dataclass(frozen=True)
@@ -57,13 +65,15 @@ def advice(found: Findings) -> list[Advice]:
         captured_again,
         kept_in_python,
         jacobian_by_a_loop,
+        tiny_tapes,
+        dense_jacobian,
         wider_than_needed,
         stops_fusion,
         threads_do_not_pay,
     ):
         findings += rule(found)
     findings = _together(findings)
-    findings = [each for each in findings if each.seconds >= LEAST * found.wall]
+    findings = [each for each in findings if each.seconds >= LEAST * found.busy]
     return sorted(findings, key=lambda each: -each.seconds)
 
 
@@ -98,7 +108,7 @@ def _time_of(plan: PlanRecord, nodes: set[Node]) -> float:
             total += group.seconds
             continue
         # A group that moves memory does not move less for it.
-        if group.flops < MEMORY_BOUND * group.nbytes:
+        if group.flops < MEMORY_BOUND_FLOPS * group.nbytes:
             continue
         all_flops = sum(map(costs.flops, group.nodes))
         total += group.seconds * sum(map(costs.flops, inside)) / max(all_flops, 1.0)
@@ -131,7 +141,7 @@ def computed_again(found: Findings) -> Iterator[Advice]:
     """Preprocessing in the loop: a part of a plan reads the same values in every run."""
     for plan in found.plans:
         program = plan.program
-        if program is None or plan.runs < LOOP:
+        if program is None or plan.runs < LOOP_COUNT:
             continue
         changing = _changing_inputs(plan)
         if changing is None:
@@ -222,16 +232,17 @@ def _asking_place(found: Findings, plan: PlanRecord) -> SourcePlace | None:
 def read_in_a_loop(found: Findings) -> Iterator[Advice]:
     """A value is read back many times: each read runs a plan of its own."""
     others = {each.place for rule in (jacobian_by_a_loop, stops_fusion) for each in rule(found)}
+    others |= {read for _, read, _ in _tiny_tapes(found)}
     wall, rate = found.wall, found.rate
     for place, reading in found.readings.items():
-        if place is None or reading.count < LOOP or place in others:
+        if place is None or reading.count < LOOP_COUNT or place in others:
             continue
         running = reading.running + reading.cycles / rate
         overhead = reading.seconds - running - reading.building
         overhead += found.lines.get(place, {}).get("recording", 0.0)
         # Plans of a few microseconds are calls, not work. A longer plan is a step of the program,
         # and what its read takes besides is time in which the thread waited for others.
-        if running >= 0.5 * (overhead + running) or running >= SMALL_PLAN * reading.count:
+        if running >= 0.5 * (overhead + running) or running >= SMALL_PLAN_SECONDS * reading.count:
             continue
         # The loop's own reads of a result per step are few beside its work.
         gain = overhead * (1 - 1 / reading.count) + running * 0.5
@@ -309,7 +320,7 @@ def kept_in_python(found: Findings) -> Iterator[Advice]:
 def jacobian_by_a_loop(found: Findings) -> Iterator[Advice]:
     """Gradients of many elements of one recording: the rows of a Jacobian, one by one."""
     for place, asking in found.measured.collector.askings.items():
-        if place is None or asking.most < ROWS or not asking.scalars:
+        if place is None or asking.most < LEAST_ROWS or not asking.scalars:
             continue
         near = [
             entry
@@ -327,6 +338,85 @@ def jacobian_by_a_loop(found: Findings) -> Iterator[Advice]:
             min(spent, whole_loop(found.readings.get(place))) * (1 - 1 / asking.most),
             "the time of this loop, less one row",
         )
+
+
+def tiny_tapes(found: Findings) -> Iterator[Advice]:
+    """Many steps of few operations, each with a tape of its own."""
+    for asked, read, gain in _tiny_tapes(found):
+        count = found.measured.collector.steps[asked, read]
+        yield Advice(
+            "many tiny tapes",
+            f"{count} gradients here, each with a tape of its own and a tiny plan: recording and "
+            "reading take longer than computing.",
+            "Make the step a function and decorate it with gt.function: its calls skip the tape.",
+            asked,
+            gain,
+            "the time of recording and reading near this line, less that of as many calls",
+        )
+
+
+def _tiny_tapes(found: Findings) -> Iterator[tuple[SourcePlace, SourcePlace, float]]:
+    """The lines of the gradient and of the read of such steps, and the gain."""
+    collector, rate = found.measured.collector, found.rate
+    for (asked, read), count in collector.steps.items():
+        reading = found.readings.get(read)
+        if asked is None or read is None or reading is None or count < TINY_TAPES:
+            continue
+        running = reading.running + reading.cycles / rate
+        if collector.askings[asked].most >= LEAST_ROWS:
+            continue
+        overhead = reading.seconds - running - reading.building
+        overhead += sum(
+            entry["recording"]
+            for place, entry in found.lines.items()
+            if place is not None and place.file == asked.file and abs(place.line - asked.line) <= 8
+        )
+        if running >= SMALL_PLAN_SECONDS * reading.count or running >= overhead:
+            continue
+        yield asked, read, min(overhead, whole_loop(reading)) - REPLAY_SECONDS * count
+
+
+def dense_jacobian(found: Findings) -> Iterator[Advice]:
+    """A dense Jacobian of a function whose Jacobian is nearly all zeros."""
+    for place, asked in found.measured.collector.dense_jacobians.items():
+        rows, columns = asked.target.size, asked.source.size
+        if not SPARSE_SIZE <= rows * columns <= DETECTED_SIZE:
+            continue
+        pattern = jacobian_pattern(asked.window, asked.target, asked.source, None)
+        density = pattern.nnz / (rows * columns)
+        if pattern.dense or density > SPARSE_DENSITY or not pattern.nnz:
+            continue
+        # At least so many products: entries of one row, or of one column, need one each.
+        products = min(
+            np.bincount(numbers, minlength=1).max()
+            for numbers in (pattern.row_numbers, pattern.indices)
+        )
+        gain = sum(_time_for(plan, asked.nodes) for plan in found.plans)
+        yield Advice(
+            "dense Jacobian",
+            f"Of this Jacobian of {rows} x {columns} entries only {density:.1%} can differ from "
+            "zero, and all are computed.",
+            f"Pass sparse=True: {products} or few more products instead of {min(rows, columns)}.",
+            place,
+            gain * (1 - products / min(rows, columns)),
+            "the time of the ops that only this Jacobian needs, less the share of the products",
+        )
+
+
+def _time_for(plan: PlanRecord, wanted: set[Node]) -> float:
+    """The time of the ops of a plan that only results made of some nodes need."""
+    binding, program = plan.binding, plan.program
+    if binding is None or program is None:
+        return 0.0
+    outputs = binding.program.outputs
+    if len(outputs) != len(program.outputs):
+        return 0.0
+    made = [not wanted.isdisjoint(topological([node])) for node in outputs]
+    if not any(made):
+        return 0.0
+    others = [node for node, is_made in zip(program.outputs, made, strict=True) if not is_made]
+    needed = set(topological(others))
+    return _time_of(plan, {node for node in program.nodes if node not in needed})
 
 
 def wider_than_needed(found: Findings) -> Iterator[Advice]:

@@ -21,10 +21,11 @@ from gradtape.config import (
     COMPARED_RUNS,
     KEPT_INTERVALS,
     LISTED_EVENTS,
+    LISTED_JACOBIANS,
     LOGGED_PLAN_RUNS,
     PROFILED_PLANS,
 )
-from gradtape.ir import Node, Program
+from gradtape.ir import Node, Program, topological
 from gradtape.ir.origin import LINES, SourcePlace, user_place
 from gradtape.runtime.kept_for_backward import is_expensive
 from gradtape.tools.profiler.sampler import Sampler
@@ -71,6 +72,18 @@ class Asking:
     scalars: bool = True
     # Some of the targets, by which plans find the line of the request.
     targets: set[Node] = field(default_factory=set)
+
+
+@dataclass
+class DenseJacobian:
+    """A dense Jacobian that one line of the user's has requested."""
+
+    window: Any
+    target: Node
+    source: Node
+    # Some of the nodes that compute it, by which plans are found.
+    nodes: set[Node] = field(default_factory=set)
+    count: int = 0
 
 
 @dataclass
@@ -164,6 +177,10 @@ class Collector:
         self.event_counts: Counter[str] = Counter()
         self.event_seconds: defaultdict[str, float] = defaultdict(float)
         self.causes: Counter[str] = Counter()
+        # Flushes of recordings of which a gradient was requested: the lines of both.
+        self.steps: Counter[tuple[SourcePlace | None, SourcePlace | None]] = Counter()
+        self._derived: tuple[int, SourcePlace | None] = (-1, None)
+        self.dense_jacobians: dict[SourcePlace | None, DenseJacobian] = {}
         self.colourings: dict[int, tuple[Any, int, SourcePlace | None]] = {}
         # Nanoseconds that NumPy took on plans in tier 0.
         self.numpy_plans: dict[int, NumpyRuns] = {}
@@ -216,6 +233,10 @@ class Collector:
         if reading.last:
             reading.intervals.append(now - reading.last)
         reading.last = now
+        stamp, asked = self._derived
+        if recording.stamp == stamp:
+            self.steps[asked, place] += 1
+            self._derived = (-1, None)
         if modules == Counts.modules:
             if reading.quiet is None:
                 reading.quiet = Reading()
@@ -345,6 +366,7 @@ class Collector:
         place = user_place()
         asking = self.askings[place]
         asking.count += 1
+        self._derived = recording.stamp, place
         if recording.stamp != asking.recording:
             asking.recording, asking.here = recording.stamp, 0
         asking.here += 1
@@ -355,6 +377,20 @@ class Collector:
             if len(asking.targets) < 256:
                 asking.targets.update(targets)
             self._add("derive", begin, f"gradient of {len(targets)} targets", False)
+
+    def dense_jacobian(self, window: Any, target: Node, source: Node, whole: Node) -> None:
+        """A dense Jacobian was requested."""
+        place = user_place()
+        known = self.dense_jacobians.get(place)
+        if known is None:
+            if len(self.dense_jacobians) >= LISTED_JACOBIANS:
+                return
+            known = self.dense_jacobians[place] = DenseJacobian(window, target, source)
+        known.count += 1
+        if len(known.nodes) < LISTED_JACOBIANS:
+            # What a recording applies is a copy of a derivative: it has the same inputs.
+            recorded = set(topological([target]))
+            known.nodes.update(each for each in (whole, *whole.inputs) if each not in recorded)
 
     def captured(self, captured: Any, begin: float) -> None:
         """A function ran as a capture."""

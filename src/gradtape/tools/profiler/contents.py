@@ -35,7 +35,7 @@ def contents(measured: Measured) -> dict[str, Any]:
     readings = measured.collector.readings
     lines = _lines(measured, groups, sampled, readings)
     limits = machine_limits()
-    found_advice = advice.advice(_findings(measured, plans, sampled, functions, limits))
+    found_advice = advice.advice(_findings(measured, plans, sampled, functions, limits, spent))
     began = measured.collector.began
     title = measured.title or (str(measured.place) if measured.place else "a profile")
     longest = sorted(groups, key=lambda group: -group.seconds)[: tables.MOST_GROUPS]
@@ -74,6 +74,7 @@ def _findings(
     sampled: Mapping[Sample, float],
     functions: Sequence[FunctionRecord],
     limits: MachineLimits,
+    spent: Mapping[str, float],
 ) -> Findings:
     """What advice reads: the times of steady calls."""
     steady, rate = steady_plans(plans, measured.log), measured.log.rate
@@ -81,7 +82,8 @@ def _findings(
     groups = [group for plan in steady for group in plan.groups]
     lines = _lines(measured, groups, sampled, readings)
     wall = measured.wall
-    return Findings(measured, readings, steady, groups, lines, functions, limits, wall, rate)
+    busy = wall - spent["compiling"] - spent["waiting"]
+    return Findings(measured, readings, steady, groups, lines, functions, limits, wall, busy, rate)
 
 
 # Plans.

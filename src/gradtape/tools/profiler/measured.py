@@ -106,4 +106,6 @@ class Findings:
     functions: Sequence[FunctionRecord]
     limits: MachineLimits
     wall: float
+    # The part of it without compiling and waiting.
+    busy: float
     rate: float

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
 from collections import Counter
@@ -44,6 +45,7 @@ NAMES = [phase for phase, _ in PHASES]
 # Functions of the module of compiled plans that run one, and call NumPy and SciPy in between.
 RUNS = ("run", "_run")
 PYTHON = "Python"
+OURS = "gradtape.tools.profiler."
 # A phase, and the program's own lines that led to it, the outermost first.
 Stack = tuple[str, tuple[SourcePlace, ...]]
 
@@ -56,6 +58,8 @@ class Sampler:
         # Seconds of processor time by stack, up to the latest sample.
         self.stacks: dict[Stack, float] = {}
         self._counted = 0.0
+        # The number of the user's frames around the profile, which are in no stack.
+        self._around = 0
         # Seconds since the profile began, resident memory, the pool's in use and idle, and what
         # tapes keep.
         self.memory: list[tuple[float, int, int, int, int]] = []
@@ -73,6 +77,7 @@ class Sampler:
     def start(self) -> None:
         """Begin to sample, if this is the main thread and the system has the timer."""
         self._began, self._counted = time.perf_counter(), time.thread_time()
+        self._around = _frames_around()
         try:
             self._status = os.open("/proc/self/statm", os.O_RDONLY)
             self._page = os.sysconf("SC_PAGE_SIZE")
@@ -111,7 +116,7 @@ class Sampler:
         self.samples[phase, place] += 1
         now = time.thread_time()
         spent, self._counted = now - self._counted, now
-        stack = () if place is None else (*_callers(caller), place)
+        stack = () if place is None else (*_callers(caller)[self._around :], place)
         if (phase, stack) not in self.stacks and len(self.stacks) >= LISTED_STACKS:
             stack = stack[:1]
         self.stacks[phase, stack] = self.stacks.get((phase, stack), 0.0) + spent
@@ -169,6 +174,18 @@ def _callers(frame: FrameType | None) -> list[SourcePlace]:
             found.append(place_of(frame.f_code, current_line(frame)))
         frame = frame.f_back
     return found[::-1]
+
+
+def _frames_around() -> int:
+    """The number of the user's frames around the profile: the one that begins it counts as inside.
+
+    `gradtape profile` begins one for a script that it runs, so all are around that.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(OURS):
+        frame = frame.f_back
+    inside = frame is not None and not is_library(frame)
+    return max(0, len(_callers(frame)) - inside)
 
 
 def _rank(module: str, function: str) -> int:

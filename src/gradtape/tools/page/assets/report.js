@@ -247,7 +247,7 @@
     });
     const high = 24, host = element("div", { class: "flame", style: `height:${high * (Math.max(...depth) + 1)}px` });
     const all = sum || 1;
-    const title = (box) => (box.phase ? PHASE_FLAME[box.phase] || box.phase : box.source || `${box.function} ${place(box)}`);
+    const title = (box) => (box.phase ? PHASE_FLAME[box.phase] || box.phase : box.source || `${box.function} ${place(box)}`) + (box.phase && box.inside < 0 ? ", on no line of yours" : "");
     const made = found.map((box, n) => element("button", {
       type: "button", title: `${title(box)}\n${seconds(box.seconds)}, ${percent(box.seconds / all)}${box.file ? `\n${place(box)} in ${box.function}` : ""}`,
       "aria-label": `${title(box)}, ${seconds(box.seconds)}`, text: title(box),
