@@ -617,6 +617,7 @@ SPARSE_DENSITY = 0.1  # of a Jacobian, at most, of which advice says that it is 
 SPARSE_SIZE = 1 << 10  # elements of such a Jacobian, at least
 DETECTED_SIZE = 1 << 24  # elements of a Jacobian whose pattern a profile detects, at most
 LISTED_JACOBIANS = 32  # lines that ask for Jacobians, of which a profile notes the nodes
+COMPARED_ROWS = 60  # rows of a table in the page that compares two profiles
 BENCH_SECONDS = 0.15  # of one measurement of `gradtape bench`, at least
 COMPARE_WARM_CALLS = 40  # calls before `gradtape compare` measures: native calls begin after 32
 PROGRESS_PATIENCE = 2.0  # seconds before a progress bar appears

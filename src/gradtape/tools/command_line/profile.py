@@ -4,6 +4,8 @@
   gradtape profile -o slow.html train.py      another name for the page
   gradtape profile -m package.module          a module, as `python -m` runs it
   gradtape profile --trace t.json train.py    also a trace for Perfetto or speedscope
+  gradtape profile --data old.json train.py   also all data, to compare it later:
+  gradtape profile --compare old.json new.json
 
 The page opens from disk and needs no network. The script's own exit code is passed on.
 """
@@ -20,6 +22,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gradtape.tools.command_line.output import print_json
+from gradtape.tools.page.page import comparison_page
+from gradtape.tools.profiler import comparison
 from gradtape.tools.profiler.profile import Profile
 
 log = logging.getLogger("gradtape")
@@ -28,17 +32,25 @@ log = logging.getLogger("gradtape")
 def add(parser: argparse.ArgumentParser) -> None:
     """The options of this command."""
     parser.add_argument(
-        "-o", "--output", default="report.html", metavar="FILE", help="the page (report.html)"
+        "-o", "--output", metavar="FILE", help="the page (report.html or comparison.html)"
     )
     parser.add_argument("--trace", metavar="FILE", help="also write a Chrome trace")
     parser.add_argument("--data", metavar="FILE", help="also write all data as JSON")
+    parser.add_argument(
+        "--compare",
+        nargs=2,
+        metavar=("BEFORE", "AFTER"),
+        help="compare two files that --data wrote; no script is run",
+    )
     parser.add_argument("-q", "--quiet", action="store_true", help="print no summary")
     parser.add_argument("-m", dest="module", metavar="MODULE", help="run a module, not a script")
     parser.add_argument("rest", nargs=argparse.REMAINDER, metavar="script [args]")
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Run the script under a profile."""
+    """Run the script under a profile, or compare two profiles."""
+    if chosen.compare:
+        return _compare(chosen)
     arguments = [*filter(None, [chosen.module]), *chosen.rest]
     if not arguments:
         print("gradtape profile: no script is named. See gradtape profile --help.")
@@ -49,7 +61,7 @@ def run(chosen: argparse.Namespace) -> int:
     found = Profile(" ".join(arguments))
     with _argv(arguments, chosen.module is None):
         code = _executed(found, chosen.module, arguments[0])
-    target = found.save(chosen.output)
+    target = found.save(chosen.output or "report.html")
     log.debug("wrote %s", target)
     if chosen.trace:
         found.to_chrome_trace(chosen.trace)
@@ -60,6 +72,22 @@ def run(chosen: argparse.Namespace) -> int:
     elif not chosen.quiet:
         print(f"\n{found}\n\nThe page is {target}.", file=sys.stderr)
     return code
+
+
+def _compare(chosen: argparse.Namespace) -> int:
+    """Write a page with two profiles, and print the differences."""
+    try:
+        found = comparison.comparison(*map(comparison.read, chosen.compare))
+    except ValueError as error:
+        print(f"gradtape profile: {error}")
+        return 2
+    target = Path(chosen.output or "comparison.html")
+    target.write_text(comparison_page(found), encoding="utf-8")
+    if chosen.json:
+        print_json(found)
+    elif not chosen.quiet:
+        print(f"{comparison.text(found)}\n\nThe page is {target}.")
+    return 0
 
 
 def _executed(found: Profile, module: str | None, script: str) -> int:
