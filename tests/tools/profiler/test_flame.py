@@ -45,7 +45,7 @@ def test_stacks_are_bounded():
     frame = sys._getframe()
     sampler.stacks = {(PYTHON, (SourcePlace("a.py", n, "f"),)): 0.0 for n in range(LISTED_STACKS)}
     for _ in range(3):
-        sampler._look(0, frame)
+        sampler._sample(0, frame)
     assert len(sampler.stacks) <= LISTED_STACKS + len({phase for phase, _ in sampler.stacks})
 
 

@@ -70,7 +70,7 @@ def _compared(heading: str, rows: Sequence[Mapping[str, Any]]) -> str:
             for when in ("before", "after")
         )
         times = "".join(f'<td class="n">{seconds(row[when])}</td>' for when in ("before", "after"))
-        way = "more" if row["difference"] > 0 else "less"
+        way = "slower" if row["difference"] > 0 else "faster"
         difference = change(row["before"], row["after"])
         cells.append(
             f'<tr><td><span class="code">{html.escape(row["name"])}</span>{bars}</td>{times}'

@@ -41,12 +41,12 @@ def read(path: str) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise ValueError(
             f"compare: {path} cannot be read as JSON ({error}). "
-            f"Write it by gradtape profile --data {path} script.py."
+            f"Write it by gradtape profile --data profile.json script.py."
         ) from None
     if not isinstance(data, dict) or not {"format", *TABLES} <= data.keys():
         raise ValueError(
             f"compare: {path} is not the data of a profile. "
-            f"Write it by gradtape profile --data {path} script.py."
+            f"Write it by gradtape profile --data profile.json script.py."
         )
     return data
 
