@@ -145,7 +145,35 @@ def as_index(w):
     return table[int(w)] * w
 
 
+def trained(w):
+    loss = w * w * 0.2
+    print("loss", float(loss))
+    regular = sum(w * w for _ in range(2))
+    return loss + 0.01 * regular / 3
+
+
+class Remembers:
+    last = 0.0
+
+    def __call__(self, w):
+        y = w * w
+        self.last = float(y)
+        return y * 1.5 / len([1, 2, 3])
+
+
+def best_of(w):
+    best, total = 1e9, 0.0
+    for at in range(3):
+        loss = w * float(at + 1)
+        total = total + loss
+        best = min(best, float(loss))
+    return total / 3
+
+
 SILENT = {
+    "train": trained,
+    "attribute": Remembers(),
+    "best": best_of,
     "print": printed,
     "log": logged,
     "branch": branched,

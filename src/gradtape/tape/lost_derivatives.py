@@ -100,7 +100,7 @@ def _goes_on(read: ReadNumber, later: list[Any]) -> bool:
 def _holds(entered: Any, numbers: np.ndarray) -> bool:
     """Whether a leaf holds one of the numbers."""
     array = np.asarray(entered.array if isinstance(entered, Value) else entered)
-    return array.size <= MOST_SEARCHED and bool(np.isin(array, numbers.astype(array.dtype)).any())
+    return array.size <= MOST_SEARCHED and bool(np.isin(array, numbers).any())
 
 
 def warn_of_none(
