@@ -296,6 +296,11 @@ FOREIGN = {
     "value_and_gradient": "gt.value_and_grad",
     "view": "gt.reshape",
     "vstack": "gt.concat",
+    "xavier": "gt.nn.initializers.glorot_uniform",
+    "xavier_uniform": "gt.nn.initializers.glorot_uniform",
+    "xavier_normal": "gt.nn.initializers.glorot_normal",
+    "kaiming_uniform": "gt.nn.initializers.he_uniform",
+    "kaiming_normal": "gt.nn.initializers.he_normal",
 }
 
 # Attributes of tensors and variables, of optimisers, modules and tapes.
@@ -456,6 +461,12 @@ ARGUMENTS: dict[str, tuple[str, ...] | str] = {
     "p": ("rate", "ord"),
     "inplace": "Results are new tensors; leave it out.",
     "requires_grad": "Tapes watch a gt.Variable by themselves, other tensors by tape.watch(x).",
+    "require_grad": "Tapes watch a gt.Variable by themselves, other tensors by tape.watch(x).",
+    "value": ("constant_values", "fill_value"),
+    "end": ("stop",),
+    "depth": ("num_classes",),
+    "tolerance": ("tol", "rtol"),
+    "decimals": "Multiply by a power of ten, round and divide.",
     "out": "Results are new tensors; write x[...] = result to keep it in x.",
     "where": "Select with gt.where(mask, x, 0.0) first.",
     "initial": "Combine the result with the initial value.",
