@@ -8,7 +8,7 @@ import pytest
 import gradtape as gt
 from gradtape.config import FLAME_BOXES, LISTED_STACKS, SAMPLE_PERIOD
 from gradtape.ir.origin import SourcePlace
-from gradtape.tools.profiler.flame import boxes
+from gradtape.tools.profiler.flame import boxes, seconds_of
 from gradtape.tools.profiler.sampler import PYTHON, Sampler
 
 OUTER = SourcePlace("a.py", 1, "<module>")
@@ -31,6 +31,16 @@ def test_stacks_with_the_same_lines_share_boxes():
         (INNER, None, 3.0, 0),
         (None, "recording", 2.0, 3),
     ]
+
+
+def test_stacks_have_the_times_of_their_phases():
+    stacks = {(PYTHON, (OUTER,)): 1.0, (PYTHON, (INNER,)): 3.0, ("running", (OUTER,)): 0.1}
+    found = seconds_of(stacks, {PYTHON: 8.0, "running plans": 5.0, "running": 1.0, "waiting": 9.0})
+    assert found == {
+        (PYTHON, (OUTER,)): 2.0,
+        (PYTHON, (INNER,)): 6.0,
+        ("running", (OUTER,)): 6.0,
+    }
 
 
 def test_boxes_are_bounded():

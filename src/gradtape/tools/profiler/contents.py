@@ -61,7 +61,7 @@ def contents(measured: Measured) -> dict[str, Any]:
         "readings": tables.readings(measured),
         "functions": tables.function_table(functions),
         "memory": tables.memory(measured),
-        "flame": flame.flame(measured.sampler.stacks, tables.shown),
+        "flame": flame.flame(flame.seconds_of(measured.sampler.stacks, spent), tables.shown),
         "graphs": tables.graphs(plans),
         "timeline": tables.timeline(measured, plans, began),
         "jacobians": tables.jacobians(measured),

@@ -8,7 +8,11 @@ from typing import Any
 
 from gradtape.config import FLAME_BOXES, LEAST_FLAME_SHARE
 from gradtape.ir.origin import SourcePlace
-from gradtape.tools.profiler.sampler import PYTHON, Stack
+from gradtape.tools.profiler.sampler import NAMES, PYTHON, Stack
+
+# The phases of a report that each phase of the samples belongs to.
+NAMES_OF_PHASES = {name: (name,) for name in (*NAMES, PYTHON)}
+NAMES_OF_PHASES["running"] = ("running plans", "running")
 
 
 @dataclass
@@ -53,6 +57,21 @@ def boxes(stacks: Mapping[Stack, float]) -> list[tuple[Box, int]]:
             for number, (box, _) in enumerate(kept)
             for inner in box.inside.values()
         ]
+    return found
+
+
+def seconds_of(stacks: Mapping[Stack, float], spent: Mapping[str, float]) -> dict[Stack, float]:
+    """The stacks with the seconds of their phases, which are divided as the samples are."""
+    totals = dict.fromkeys(NAMES_OF_PHASES, 0.0)
+    for (phase, _), seconds in stacks.items():
+        totals[phase] += seconds
+    found = {}
+    for phase, total in totals.items():
+        # Samples do not tell running plans from what starts them.
+        exact = sum(spent.get(name, 0.0) for name in NAMES_OF_PHASES[phase])
+        if total:
+            same = {stack: each for stack, each in stacks.items() if stack[0] == phase}
+            found |= {stack: each * exact / total for stack, each in same.items()}
     return found
 
 

@@ -272,7 +272,7 @@
       host.append(made[n]);
     });
     const kinds = [["flame", "a line of yours, with what it calls"], ["forward", "running plans"], ["building", "compiling"], ["backward", "differentiating"], ["recording", "recording"], ["accent", "calling functions"]];
-    into.append(element("div", { class: "controls" }, element("button", { type: "button", text: "all", "aria-label": "Show all", onclick: () => zoom(-1) }), element("span", { text: `${seconds(sum)} of processor time of the main thread; a click on a box makes it as wide as the page` })), host,
+    into.append(element("div", { class: "controls" }, element("button", { type: "button", text: "all", "aria-label": "Show all", onclick: () => zoom(-1) }), element("span", { text: `${seconds(sum)} without waiting; a click on a box makes it as wide as the page` })), host,
       element("ul", { class: "legend" }, kinds.map(([tone, name]) => element("li", {}, element("i", { style: `background:var(--${tone})` }), name))));
     zoom(-1);
   }
@@ -283,7 +283,7 @@
     const limits = data.machine.limits;
     const rows = data.groups.filter((row) => row.flops > 0 && row.bytes > 0 && row.seconds > 0).slice(0, 150);
     if (!rows.length) { into.append(element("p", { class: "empty", text: "No group with flops ran." })); return; }
-    const width = 1080, height = 430, pad = { left: 66, right: 20, top: 16, bottom: 46 };
+    const width = Math.max(340, Math.min(1080, into.clientWidth || 1080)), height = width < 700 ? 330 : 430, pad = { left: 66, right: 20, top: 16, bottom: 46 };
     const points = rows.map((row) => ({ row, x: row.flops / row.bytes, y: (row.flops * row.runs) / row.seconds }));
     const decade = (value, up) => 10 ** (up ? Math.ceil(Math.log10(value)) : Math.floor(Math.log10(value)));
     const xs = points.map((p) => p.x), ys = points.map((p) => p.y);
@@ -400,10 +400,11 @@
         drawn("text", { x: x + 18, y: y + 51, text: clip(`${node.dtype}[${node.shape.join(",")}] ${node.file ? `line ${node.line}` : ""}`, 28) })));
     }
     host.replaceChildren(svg);
-    return pannable(svg, host, size);
+    const hottest = found.nodes.reduce((one, other) => (other.seconds > one.seconds ? other : one));
+    return pannable(svg, host, size, laid.node(String(hottest.number)));
   }
-  // The first view holds the whole graph, or as much of its beginning as stays readable.
-  function pannable(svg, host, size) {
+  // The first view holds the whole graph or, if that could not be read, the longest group and its neighbours.
+  function pannable(svg, host, size, hottest) {
     const wide = Math.max(280, host.clientWidth || 800), high = Math.min(560, Math.max(220, size.height));
     svg.setAttribute("width", wide);
     svg.setAttribute("height", high);
@@ -450,7 +451,14 @@
       }[event.key];
       if (act && event.target === host) { event.preventDefault(); act(); }
     };
-    fit(0.5);
+    fit(0);
+    if (view.scale < 0.6) {
+      view.scale = 0.85;
+      const inside = (middle, length, all) => Math.max(0, Math.min(middle - length / 2, all - length));
+      view.x = inside(hottest.x, wide / view.scale, size.width);
+      view.y = inside(hottest.y, high / view.scale, size.height);
+      update();
+    }
     return { zoom, fit };
   }
 
@@ -487,7 +495,8 @@
       const sx = (t) => left + ((t - from) / (to - from)) * (width - left - 8);
       context.fillStyle = colour("soft");
       const step = 10 ** Math.floor(Math.log10((to - from) / 4));
-      const nice = [1, 2, 5, 10].map((n) => n * step).find((n) => (to - from) / n <= 8);
+      const ticks = Math.max(2, Math.min(8, (width - left) / 75));
+      const nice = [1, 2, 5, 10, 20].map((n) => n * step).find((n) => (to - from) / n <= ticks) || 50 * step;
       for (let t = Math.ceil(from / nice) * nice; t <= to; t += nice) {
         context.fillStyle = colour("line"); context.fillRect(sx(t), 24, 1, height - 24);
         context.fillStyle = colour("soft"); context.fillText(seconds(Math.round(t / nice) * nice), sx(t) + 3, 16);
@@ -544,8 +553,8 @@
       const scale = Math.max(1, Math.floor(300 / Math.max(picture.rows, picture.columns)));
       const canvas = element("canvas", { width: picture.columns * scale, height: picture.rows * scale, role: "img", "aria-label": `Pattern of ${found.rows} by ${found.columns} with ${found.entries} entries` });
       into.append(element("div", { class: "jacobian" }, canvas, element("div", {}, element("dl", { class: "facts" },
-        ...[["asked at", place(found)], ["matrix", `${count(found.rows)} × ${count(found.columns)}, ${count(found.entries)} entries (${percent(found.entries / (found.rows * found.columns))})`],
-          ["mode", found.method], ["why", found.why], ["products", `${found.forward} forward, ${found.reverse} reverse`], ["computed", `${count(found.count)} times`], ["one square", picture.shrink > 1 ? `${picture.shrink} × ${picture.shrink} entries` : "one entry"], ["colours", `of ${picture.by}: entries of one colour come from one product`]]
+        ...[["requested at", place(found)], ["matrix", `${count(found.rows)} × ${count(found.columns)}, ${count(found.entries)} entries (${percent(found.entries / (found.rows * found.columns))})`],
+          ["mode", found.method], ["why", found.why], ["products", `${found.forward} forward, ${found.reverse} reverse`], ["computed", found.count === 1 ? "once" : `${count(found.count)} times`], ["one square", picture.shrink > 1 ? `${picture.shrink} × ${picture.shrink} entries` : "one entry"], ["colours", `of ${picture.by}: entries of one colour come from one product`]]
           .flatMap(([name, value]) => [element("dt", { text: name }), element("dd", { text: value })])),
       found.source ? element("pre", { class: "code", text: found.source }) : null)));
       const draw = () => {
