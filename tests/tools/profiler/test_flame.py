@@ -34,7 +34,7 @@ def test_stacks_with_the_same_lines_share_boxes():
 
 
 def test_stacks_have_the_times_of_their_phases():
-    stacks = {(PYTHON, (OUTER,)): 1.0, (PYTHON, (INNER,)): 3.0, ("running", (OUTER,)): 0.1}
+    stacks = {(PYTHON, (OUTER,)): 1.0, (PYTHON, (INNER,)): 3.0, ("running", (OUTER,)): 0.5}
     found = seconds_of(stacks, {PYTHON: 8.0, "running plans": 5.0, "running": 1.0, "waiting": 9.0})
     assert found == {
         (PYTHON, (OUTER,)): 2.0,
