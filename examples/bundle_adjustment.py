@@ -65,7 +65,7 @@ class Scene:
 
 
 def make_scene(cameras: int, points: int, seed: int = 0) -> Scene:
-    """Cameras on an arc that look at a cloud of points; each point is seen by most of them."""
+    """Cameras on an arc around a cloud of points; each point is seen by most of them."""
     rng = np.random.default_rng(seed)
     angles = np.linspace(-0.6, 0.6, cameras)
     rows = np.zeros((cameras, 9))

@@ -230,14 +230,14 @@ FORMS = """  gradtape   the code of the question, after its first calls
 def questions(folder: Path) -> bool:
     print("Five questions. Milliseconds of a call, the shortest of many:")
     print(FORMS)
-    asked = (
+    cases = (
         jacobian_of_a_tape,
         preprocessing_under_the_tape,
         element_wise,
         loops_and_state,
         one_jacobian_per_example,
     )
-    answers = [ask() for ask in asked]
+    answers = [case() for case in cases]
     print(f"\n  {'':52} {'gradtape':>9} {'op by op':>9} {'NumPy':>9}")
     for each in answers:
         times = " ".join(f"{1e3 * t:9.3f}" for t in (each.ours, each.op_by_op, each.numpy))
@@ -336,7 +336,7 @@ def training(folder: Path) -> bool:
     start, seen, losses = time.perf_counter(), 0.0, []
     for step in range(1, STEPS + 1):
         loss = train_step()
-        # A look after the update; between loss and gradient it would split the step in two.
+        # A read after the update; between loss and gradient it would split the step in two.
         if step % 25 == 0:
             seen = float(loss)
             losses.append(seen)

@@ -37,7 +37,7 @@ def start(size: int) -> np.ndarray:
 
 
 def by_colours(u: np.ndarray, folder: str) -> csr_array:
-    """Blocks are colours; the entries lie in a file, and nobody holds them all."""
+    """Blocks are colours; the entries lie in a file, and no process holds them all."""
     found: csr_array = distributed.jacobian(interior, u, sparse=True, block=2, out=folder)
     return found
 

@@ -1,4 +1,4 @@
-"""Imports point one way: from the user's face down to what a program is."""
+"""Imports point one way: from the public API down to what a program is."""
 
 import ast
 import subprocess

@@ -47,9 +47,9 @@ def vmap(
     one for each, or nests of them that match nested arguments; None for values that all examples
     share.
     Keyword arguments are mapped over axis 0. `out_axes` says where the axis of examples goes in the
-    results; None is for results that do not differ between examples. With `chunk_size`, so
-    many examples are processed at a time. `axis_size` is the number of examples; it is needed only
-    where no argument has it, as where all that differs are random numbers:
+    results; None is for results that do not differ between examples. Examples are processed
+    `chunk_size` at a time, by default all at once. `axis_size` is the number of examples; it is
+    needed only where no argument has it, as where all that differs are random numbers:
 
     >>> gt.vmap(lambda: gt.random.normal(()), axis_size=3)().shape
     (3,)

@@ -48,7 +48,7 @@ class BestEpoch:
         self.kept: Snapshot | None = None
 
     def stops(self, logs: Mapping[str, float]) -> bool:
-        """Look at the numbers of an epoch; True if it was the last one."""
+        """Check the numbers of an epoch; True if it was the last one."""
         rule = self.rule
         if rule is None:
             return False

@@ -32,7 +32,7 @@ class MethodDefinition(ctypes.Structure):
 def prototype(name: str, *kinds: Any) -> Any:
     """A function of the C API that returns an object.
 
-    Not an attribute of `ctypes.pythonapi`: those are shared with everybody in the process.
+    Not an attribute of `ctypes.pythonapi`: all libraries of the process share those.
     """
     return ctypes.PYFUNCTYPE(ctypes.py_object, *kinds)((name, ctypes.pythonapi))
 

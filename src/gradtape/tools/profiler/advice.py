@@ -386,7 +386,7 @@ def dense_jacobian(found: Findings) -> Iterator[Advice]:
         density = pattern.nnz / (rows * columns)
         if pattern.dense or density > SPARSE_DENSITY or not pattern.nnz:
             continue
-        # At least so many products: entries of one row, or of one column, need one each.
+        # A lower bound of the products: entries of one row, or of one column, need one each.
         products = min(
             np.bincount(numbers, minlength=1).max()
             for numbers in (pattern.row_numbers, pattern.indices)
