@@ -136,7 +136,7 @@ class Memory:
 
     def mask(self, index: str, high: Word) -> Typed:
         """A mask of the lanes from `index` on that lie below `high`."""
-        return self.r.first_lanes(self.r.subtract(high, index), self.lanes)
+        return self.r.compare("slt", self.iota_plus(index), self.r.splat(high, self.lanes))
 
 
 def _element(dtype: DType) -> tuple[str, int, int]:

@@ -177,31 +177,28 @@ class Routine:
         Their body reads and replaces `values`; after the loop they are those of the last round.
         """
         number, before = self.fresh(), self.here
-        body, latch, after = f"body{number}", f"latch{number}", f"after{number}"
+        head, body, latch, after = [f"{x}{number}" for x in ("head", "body", "latch", "after")]
         index, following = Typed(f"%index{number}", "i64"), f"%next{number}"
-        kinds = [self.kind(value) for value in values]
-        carried = [Typed(f"%carried{self.fresh()}", kind) for kind in kinds]
-        self.branch(self.compare("slt", start, count), body, after)
-        self.block(body)
+        carried = [Typed(f"%carried{self.fresh()}", self.kind(value)) for value in values]
+        # The test is at the head. With one before the loop and one at its end, LLVM moves more out
+        # of the loop than registers hold across a call, and reloads it in each round.
+        self.block(head)
         place = len(self.lines)
+        self.branch(self.compare("slt", index, count), body, after)
+        self.block(body)
         fold = Fold(index, carried)
         yield fold
-        last = list(fold.values)
         self.lines[place:place] = [
             f"  {name} = phi {name.kind} [ {first}, %{before} ], [ {value}, %{latch} ]"
             for name, first, value in zip(
-                (index, *carried), (start, *values), (following, *last), strict=True
+                (index, *carried), (start, *values), (following, *fold.values), strict=True
             )
         ]
-        # The test is at the end: modules are compiled without LLVM's rotation of loops.
         self.block(latch)
         self.line(f"{following} = add i64 {index}, {step}")
-        self.branch(self.compare("slt", following, count), body, after)
+        self.go(head)
         self.block(after)
-        fold.values = [
-            self.phi(kind, (first, before), (value, latch))
-            for kind, first, value in zip(kinds, values, last, strict=True)
-        ]
+        fold.values = list(carried)
 
     @contextlib.contextmanager
     def loop(self, count: Word, start: Word = 0, step: Word = 1) -> Iterator[str]:
