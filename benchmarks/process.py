@@ -45,6 +45,7 @@ class Process:
         variant: str,
         workload: str,
         environment: Mapping[str, str] | None = None,
+        module: str = "benchmarks.server",
     ) -> None:
         python = interpreter(variant if library == "limit" else library)
         if python is None:
@@ -52,7 +53,7 @@ class Process:
         self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed by close)
         paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
         self.process = subprocess.Popen(
-            [os.path.abspath(python), "-m", "benchmarks.server", library, variant, workload],
+            [os.path.abspath(python), "-m", module, library, variant, workload],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.errors,

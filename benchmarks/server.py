@@ -208,7 +208,16 @@ def version(library: str) -> str:
     return getattr(sys.modules.get(library), "__version__", "?")
 
 
-def serve(library: str, variant: str, name: str) -> None:
+def chosen(library: str, variant: str, name: str) -> LibraryServer | LimitServer:
+    """The server of a library's form of a workload, or of the workload's limits."""
+    workload = find(name)
+    if library == "limit":
+        return LimitServer(variant, workload)
+    return LibraryServer(library, variant, workload)
+
+
+def serve(make: Callable[[], Any]) -> None:
+    """Make a server and answer requests: each names a method and its arguments."""
     # Output that libraries print must not mix with the answers, so it goes to stderr.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
@@ -218,12 +227,7 @@ def serve(library: str, variant: str, name: str) -> None:
         answers.flush()
 
     try:
-        workload = find(name)
-        server: Any = (
-            LimitServer(variant, workload)
-            if library == "limit"
-            else LibraryServer(library, variant, workload)
-        )
+        server = make()
     except Exception as error:
         return answer({"failed": describe(error)})
     answer(server.facts)
@@ -241,4 +245,4 @@ def describe(error: Exception) -> str:
 
 
 if __name__ == "__main__":
-    serve(*sys.argv[1:4])
+    serve(lambda: chosen(*sys.argv[1:4]))
