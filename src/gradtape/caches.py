@@ -41,7 +41,7 @@ class Cache:
 
     @property
     def entries(self) -> int:
-        """How many entries it has now."""
+        """The current number of entries."""
         return self._entries()
 
     @property

@@ -55,7 +55,7 @@ def check_independence(
 
 
 def _as_called(node: Node, order: Sequence[Node]) -> str | None:
-    """What a user called that was recorded as this op, where that has another name."""
+    """The public name of the function that was recorded as this op, where it differs."""
     inputs = node.inputs
     users = [user for user in order if node in user.inputs]
     quotients = [user for user in users if user.op is OPERATORS.divide]

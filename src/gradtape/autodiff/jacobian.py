@@ -123,7 +123,7 @@ def _by_ways(ways: tuple[str, ...], target: Node, request: Request) -> list[Node
 
 
 def either_way(way: str, mode: str, make: Callable[[str], _Made]) -> _Made:
-    """What `make` gives for one mode or, if some op has no rule in that mode, for the other.
+    """The result of `make` for one mode or, if an op has no rule in that mode, for the other.
 
     Reverse mode cannot go back through a loop whose number of steps is unknown, forward mode can.
     """

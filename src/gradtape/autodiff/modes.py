@@ -113,7 +113,7 @@ def _shares(
 def _pulled(
     node: Node, wanted: Sequence[int], cotangent: Cotangent, rules: PythonRules | None = None
 ) -> Sequence[Slope | None]:
-    """What a node's rule makes of its cotangent, for each of the wanted operands."""
+    """The cotangents of the requested operands, from that of the node."""
     op = node.op
     several = type(node.spec) is tuple
     params = node.keywords if node.params else {}
@@ -246,7 +246,7 @@ def _poles(node: Node) -> Callable[..., Any] | None:
 def _cotangents_of_ties(
     node: Node, poles: Callable[..., Any], cotangents: Sequence[Node | None]
 ) -> Iterator[Node]:
-    """What the pairs of equal values of a spectrum add to the cotangent of its operand."""
+    """The contribution of equal values of a spectrum to the cotangent of its operand."""
     moved = cotangents
     for power, factor in _TERMS:
         moved = _along_values(moved, node)
@@ -265,7 +265,7 @@ def _tangents_of_ties(
     blocked: Collection[Node],
     rules: PythonRules | None,
 ) -> list[Node | None]:
-    """What the pairs of equal values of a spectrum add to the tangents of the targets."""
+    """The contribution of equal values of a spectrum to the tangents of the targets."""
     vectors = [
         found
         for found in topological(targets)

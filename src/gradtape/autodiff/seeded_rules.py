@@ -304,7 +304,7 @@ def _slice(node: Node, operands: Operands, space: Shape) -> Seeded | None:
 
 
 def _moved_axis(old: Shape, axis: int, new: Shape) -> int | None:
-    """Where an axis is after a reshape that does not merge it with others."""
+    """The position of an axis after a reshape that does not merge it with others."""
     if 0 in old:  # nothing is anywhere
         return None
     before = math.prod(old[:axis])

@@ -300,7 +300,7 @@ def remember(
 def hold_remembered(
     recording: Recording, kind: str, key: tuple[Node, ...], complete: bool
 ) -> list[Any] | None:
-    """What `hold_results` gives for derivatives that are remembered, by one key; or None.
+    """The result of `hold_results` for cached derivatives, by one key; or None.
 
     If they must be `complete`, there is no None among them.
     """

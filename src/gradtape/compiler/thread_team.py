@@ -108,7 +108,7 @@ def set_num_threads(n: int) -> None:
 
 
 def get_num_threads() -> int:
-    """How many threads compiled code runs on, the calling one included.
+    """The number of threads of compiled code, including the calling one.
 
     The default is the number of processors this process may use, by affinity and by the quota of
     its container; `GRADTAPE_NUM_THREADS`, and else `OMP_NUM_THREADS`, overrides it.

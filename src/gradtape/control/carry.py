@@ -106,7 +106,7 @@ class Carry:
 
     @property
     def count(self) -> int:
-        """How many tensors are carried."""
+        """The number of carried tensors."""
         return len(self.tensors) + len(self.state.variables)
 
     def opened(self, made: BodyTrace, arguments: list[Tensor]) -> Any:

@@ -197,7 +197,7 @@ def hessian(
 
 
 class _Cut(NamedTuple):
-    """How a matrix is divided: by colours of its columns (forward) or rows."""
+    """The division of a matrix: by colours of its columns (forward) or rows."""
 
     shape: tuple[int, int]
     forward: bool
@@ -299,7 +299,7 @@ def _block(
     dtype: np.dtype[Any],
     file: str | None,
 ) -> tuple[_Block, str]:
-    """What workers hold, with its program; if there is none, also the reason."""
+    """The function that workers hold, with its program; if there is none, also the reason."""
     program, why, forward = None, "", cut.forward
     try:
         given = (x, np.zeros(seeds, dtype))

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def middle(start: int, stop: int) -> int:
-    """Where a span of shards is divided."""
+    """The position at which a span of shards is divided."""
     return (start + stop) // 2
 
 

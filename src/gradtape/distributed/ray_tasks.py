@@ -28,7 +28,7 @@ class Attempts:
         begun[task] = begun.get(task, 0) + 1
 
     def end(self, map_name: str) -> int:
-        """How many times tasks of a map began again."""
+        """The number of restarts of the tasks of a map."""
         begun = self._begun.pop(map_name, {})
         return sum(begun.values()) - len(begun)
 

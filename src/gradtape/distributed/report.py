@@ -15,7 +15,7 @@ _log = logging.getLogger("gradtape.distributed")
 
 @dataclass(frozen=True)
 class Cost:
-    """What one task cost a worker."""
+    """The cost of one task for a worker."""
 
     seconds: float
     # Calls of the user's Python, plans and kernels that were made for it.

@@ -30,7 +30,7 @@ class TaskOutcome:
 
 @dataclass(frozen=True)
 class Settings:
-    """What all tasks of one map have in common."""
+    """Data that all tasks of one map have in common."""
 
     seed: int
     # The process of the driver: tasks of a pool of threads run there and change no settings of it.

@@ -169,7 +169,7 @@ class DataParallel:
     # Before the first step.
 
     def _tree(self) -> dict[str, Any]:
-        """What a checkpoint holds."""
+        """The state for a checkpoint."""
         return {"model": self.model, "optimizer": self.optimizer, "seed": self._seed}
 
     def _prepare(self, shards: Sequence[Shard]) -> None:
@@ -399,7 +399,7 @@ class DataParallel:
 
     @property
     def workers(self) -> int:
-        """How many workers there are."""
+        """The number of workers."""
         return len(self._replicas) if self._layout is not None else self._wanted
 
     def pids(self) -> list[int]:

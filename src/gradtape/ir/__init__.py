@@ -1,4 +1,4 @@
-"""What a program is: specs, ops, nodes and closed programs. No values live here.
+"""Programs: specs, ops, nodes and closed programs. No values live here.
 
 Other packages import:
 

@@ -21,7 +21,7 @@ FILLED_BY = {
 
 
 class Evaluator(NamedTuple):
-    """What gives pending work its values."""
+    """The function that computes pending work."""
 
     compute: Callable[[Any], None]
     flush: Callable[[Any], None]

@@ -193,7 +193,7 @@ WRAPPERS: set[type] = set()
 
 
 class UserFunctions:
-    """How many functions of the user's one table may keep alive.
+    """The number of functions of the user's that one table may keep alive.
 
     Most are made anew for each call, and a table must not keep many of these. But a program that
     calls many functions again and again needs them all in one table.

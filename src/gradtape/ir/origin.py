@@ -130,7 +130,7 @@ class SourcePlace(NamedTuple):
 
 @dataclass(frozen=True)
 class Recorded:
-    """Where a node comes from."""
+    """The origin of a node."""
 
     place: SourcePlace | None
     # Whether it belongs to a derivative; the line is then that of the op it is a derivative of.
@@ -304,7 +304,7 @@ def line_of(node: Node) -> str | None:
 
 
 class Provenance:
-    """Where the nodes made by one thread come from, while it notes into this object."""
+    """The origins of the nodes that one thread makes while it notes into this object."""
 
     def __init__(self) -> None:
         self.lines: dict[Node, str] = {}

@@ -67,7 +67,7 @@ def program(outputs: Iterable[Node], known: Collection[Node] = ()) -> Program:
 
 
 def with_outputs(found: Program, more: Sequence[Node], known: Collection[Node] = ()) -> Program:
-    """What `program` gives for the outputs of `found` and some more, without walking it again.
+    """The result of `program` for the outputs of `found` and some more, without walking it again.
 
     `found` must be the program of its outputs and the same `known` nodes.
     """

@@ -16,7 +16,7 @@ def count_visits(nodes: int) -> None:
 
 
 def visits() -> int:
-    """How many nodes walks and passes have visited in this process."""
+    """The number of nodes that walks and passes have visited in this process."""
     return _visits[0]
 
 

@@ -77,7 +77,7 @@ def checked_recheck(recheck: object) -> Recheck:
 
 
 class CallHistory:
-    """What happened to the calls of one signature so far."""
+    """Statistics of the calls of one signature."""
 
     def __init__(self, why: tuple[str, str, str] | None) -> None:
         # The argument that made it another signature, with what it was before and what it is.
@@ -150,7 +150,7 @@ def calls_before_native() -> int:
 
 
 class Contract(NamedTuple):
-    """What a function was decorated with."""
+    """The options of a decorated function."""
 
     fastmath: bool = False
     frozen: bool = False
@@ -215,7 +215,7 @@ class Captured:
 
     @property
     def calls(self) -> int:
-        """How often it was called."""
+        """The number of calls."""
         return self.history.calls + (0 if self.native_call is None else self.native_call.calls)
 
     # Running.
@@ -508,7 +508,7 @@ class Captured:
             self._set_until_check()
 
     def _needed(self) -> int:
-        """How many equal runs in a row it takes until a path is replayed."""
+        """The number of equal runs in a row after which a path is replayed."""
         if self.contract.frozen:
             return 1
         return int(max(2, 2 ** min(self._differences, MOST_DIFFERENCES)))

@@ -114,7 +114,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def _checks(captured: Captured) -> list[str]:
-    """What is known of checks: those made, the next one, and what they found."""
+    """The state of the checks: those made, the next one, and their findings."""
     history, steps = captured.history, captured.steps
     if captured.contract.frozen or (not steps.paths and not history.differences):
         return []

@@ -346,7 +346,7 @@ class Function(Generic[P, R], Displayed):
         return self if instance is None else BoundFunction(self, instance)
 
     def _repr_html_(self) -> str:
-        """What was captured, for notebooks; see `explain`."""
+        """The captures, for notebooks; see `explain`."""
         return Text(f"{self!r}\n{self.explain()}")._repr_html_()
 
     def _fields(self) -> Fields:
@@ -450,7 +450,7 @@ class Function(Generic[P, R], Displayed):
 
     @property
     def captures(self) -> int:
-        """How many signatures this thread has captured."""
+        """The number of signatures that this thread has captured."""
         return len(self.captured)
 
     @property
@@ -497,7 +497,7 @@ class Function(Generic[P, R], Displayed):
         return program(dict.fromkeys(nodes))
 
     def explain(self) -> str:
-        """What was captured, why, and what it cost.
+        """The captures, with their reasons and costs.
 
         >>> f = gt.function(lambda x: x * 2.0)
         >>> _ = f(gt.asarray(1.0)), f(gt.asarray([1.0]))

@@ -232,7 +232,7 @@ class PreparedJacobian:
 
     @property
     def method(self) -> str:
-        """How entries are grouped into products: `column`, `row`, `bidirectional`, or `dense`."""
+        """The grouping of entries into products: `column`, `row`, `bidirectional`, or `dense`."""
         return "dense" if self._coloured is None else self._coloured.method
 
     @property

@@ -168,7 +168,7 @@ def truncated_normal(
 
 
 def _fans(shape: Sequence[int]) -> tuple[float, float]:
-    """How many numbers an output depends on and an input goes to, for kernels (..., in, out)."""
+    """Fan-in and fan-out of kernels of shape (..., in, out)."""
     if len(shape) < 2:
         size = shape[0] if shape else 1
         return float(size), float(size)

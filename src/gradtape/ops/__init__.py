@@ -1,4 +1,4 @@
-"""What each op means: one declaration per op, in subpackages by kind.
+"""The ops: one declaration per op, in subpackages by kind.
 
 An op's Op is imported from its module, as `from gradtape.ops.arrays.movement import RESHAPE`; of an
 element-wise function it is `families.elementwise.op_of(sin)`. Other packages also import:

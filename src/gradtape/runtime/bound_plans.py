@@ -116,7 +116,7 @@ def bind(recording: Recording, outputs: Sequence[Node], given: Collection[Node] 
 
 
 def plan_settings(recording: Recording) -> tuple[object, bool]:
-    """What `bind` depends on beside the nodes, for the key of a fact that holds a bound plan."""
+    """The dependencies of `bind` beside the nodes, for the key of a cached bound plan."""
     return recording.values.available, recording.fastmath
 
 

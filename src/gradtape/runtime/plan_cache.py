@@ -121,7 +121,7 @@ def plan_holders() -> list[PlanHolder]:
 
 
 def plans_held() -> int:
-    """How many plans are in the cache."""
+    """The number of plans in the cache."""
     return len(_plans) + len(_calling_plans)
 
 

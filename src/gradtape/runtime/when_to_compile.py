@@ -54,7 +54,7 @@ _OP, _SPEC = attrgetter("op"), attrgetter("spec")
 
 
 class CompilePolicy:
-    """What the decisions of this process rest on. Tests replace the clock by one that counts."""
+    """The measurements behind decisions of this process. Tests replace the clock by a counter."""
 
     # Seconds, as a function without arguments.
     clock = staticmethod(time.perf_counter)
@@ -68,7 +68,7 @@ class CompilePolicy:
 
 
 class Outline:
-    """What NumPy has cost so far on programs of one outline."""
+    """The time that NumPy has spent so far on programs of one outline."""
 
     __slots__ = ("_known", "_structure", "model", "runs", "spent")
 
@@ -121,7 +121,7 @@ def least_cost(program: Program) -> float:
 
 
 def cost(fused: Fused) -> float:
-    """What compiling the loops and calls of a program takes, without loops compiled before."""
+    """The time to compile the loops and calls of a program, without loops compiled before."""
     fresh: dict[_Signature, float] = {}
     ops = 0
     for unit in fused.units:
@@ -145,7 +145,7 @@ def cost(fused: Fused) -> float:
 
 
 def _price(unit: FusedLoop | Registers) -> float:
-    """What the kernel of a loop or routine costs."""
+    """The cost of the kernel of a loop or routine."""
     if isinstance(unit, Registers):
         return KERNEL_COSTS[Effort.QUICK] + SCALAR_STEP_COST * cost_of(unit.routine)
     return KERNEL_COSTS[effort_for(math.prod(unit.space))]
@@ -184,7 +184,7 @@ def pays(
 
 
 def scale() -> float:
-    """How long compiling takes here, in units of what the constants say."""
+    """The speed of this machine: its compile times relative to the constants."""
     if CompilePolicy.scale is None:
         found = min(_fixed_work() for _ in range(3)) / FIXED_WORK_TIME
         CompilePolicy.scale = min(max(found, LEAST_MACHINE_SCALE), MOST_MACHINE_SCALE)

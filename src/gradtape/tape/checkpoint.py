@@ -26,7 +26,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Policy:
-    """Which values a checkpoint saves; made by `save_only`, `save_any_except` or from a word.
+    """The values that a checkpoint saves; made by `save_only`, `save_any_except` or from a word.
 
     >>> gt.save_only("attention")
     Policy(kind='only', names=frozenset({'attention'}))

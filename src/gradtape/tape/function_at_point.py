@@ -228,7 +228,7 @@ def as_scalar(name: str, result: object) -> Tensor:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the leaves of a nest lie in a flat vector."""
+    """The positions of the leaves of a nest in a flat vector."""
 
     structure: Structure
     shapes: tuple[Shape, ...]

@@ -335,7 +335,7 @@ class GradientTape(Jacobians):
         return unflatten(structure, results)
 
     def report(self, target: object = None) -> TapeReport:
-        """What this tape recorded, what it keeps and why, and what was recorded for nothing.
+        """A report of the recorded ops: those kept, with the reason, and those without use.
 
         >>> x, scale = gt.Variable(2.0, name="x"), gt.asarray(3.0)
         >>> with gt.GradientTape() as tape:

@@ -136,7 +136,7 @@ class Call(NamedTuple):
     parsed: Parsed
 
     def source(self, place: int) -> ast.expr | None:
-        """What is passed as one of the sources."""
+        """The expression that is passed as one of the sources."""
         if isinstance(self.sources, (ast.List, ast.Tuple)):
             return self.sources.elts[place] if place < len(self.sources.elts) else None
         return self.sources if place == 0 else None

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class _EndOfWith(partial[None]):
-    """What one `with` statement calls when it is left; only the statement holds it.
+    """The exit of one `with` statement; only the statement holds it.
 
     A signal handler may raise before the first line of that call. Then the tape still records, but
     this object dies: its finaliser sees to it that the next flush or tape leaves the tape.
@@ -83,7 +83,7 @@ def _summary(source: Any) -> str:
 
 
 class Scope(Displayed):
-    """What both kinds of tape share: entering, watching, and the windows in which ops count."""
+    """Base of both tapes: entering, watching, and the windows in which ops count."""
 
     persistent = True
     # Whether a tape that is not persistent has given its derivative.

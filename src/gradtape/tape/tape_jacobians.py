@@ -1,4 +1,4 @@
-"""What a tape gives beyond gradients: Jacobians, of batches too, and Hessians."""
+"""Methods of a tape beyond gradients: Jacobians, of batches too, and Hessians."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users hold: tensors, variables, and the protocols they speak.
+"""Tensors, variables, and the protocols that they implement.
 
 Other packages import:
 

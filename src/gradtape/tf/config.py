@@ -81,7 +81,7 @@ def functions_run_eagerly() -> bool:
 
 
 class threading:  # noqa: N801 - TensorFlow's name
-    """How many threads compute.
+    """The numbers of threads.
 
     >>> tf.config.threading.get_intra_op_parallelism_threads() >= 1
     True
@@ -89,7 +89,7 @@ class threading:  # noqa: N801 - TensorFlow's name
 
     @staticmethod
     def get_intra_op_parallelism_threads() -> int:
-        """How many threads compute one op."""
+        """The number of threads of one op."""
         return get_num_threads()
 
     @staticmethod
@@ -100,7 +100,7 @@ class threading:  # noqa: N801 - TensorFlow's name
 
     @staticmethod
     def get_inter_op_parallelism_threads() -> int:
-        """How many ops run side by side: one."""
+        """The number of ops that run side by side: one."""
         return 1
 
     @staticmethod

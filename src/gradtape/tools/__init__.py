@@ -1,4 +1,4 @@
-"""What happened, and why: configuration, plans and kernels as text, NaNs, checks of ops, profiles.
+"""Tools for users: configuration, plans and kernels as text, NaNs, checks of ops, profiles.
 
 Other packages import:
 

@@ -79,7 +79,7 @@ def known_rule(
 
 
 def as_specs(name: str, given: Any) -> Spec | tuple[Spec, ...]:
-    """What a spec rule returned, as a Spec or a tuple of them."""
+    """The result of a spec rule, as a Spec or a tuple of them."""
     if isinstance(given, Spec):
         return given
     if isinstance(given, list) or (isinstance(given, tuple) and given and _is_spec(given[0])):
@@ -355,7 +355,7 @@ def check_sparsity(case: Case, order: int) -> bool:
 
 
 def jacobians(case: Case, targets: Sequence[Node], source: Node) -> Iterator[np.ndarray]:
-    """Which derivatives are not zero, by forward mode along one element at a time."""
+    """A mask of the derivatives that are not zero, by forward mode along one element at a time."""
     tangent = placeholder(source.spec)
     pushed = forward(targets, [source], [tangent])
     for target, node in zip(targets, pushed, strict=True):

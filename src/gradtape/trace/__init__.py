@@ -1,4 +1,4 @@
-"""What is recorded and not yet computed: leaves with values, applications in order, handles.
+"""The recorded and not yet computed work: leaves with values, applications in order, handles.
 
 Other packages import:
 

@@ -26,7 +26,7 @@ _PLAIN = (int, float, complex, bool)
 
 
 class NumberFormula:
-    """How a replay computes a number from the inputs of its call; comparable."""
+    """The formula by which a replay computes a number from the inputs of its call; comparable."""
 
     __slots__ = ("compute", "key")
 
@@ -75,7 +75,7 @@ class NumberFormula:
 
 
 class NumberGuards:
-    """Where followed numbers of a run add guards; nowhere once the run has ended."""
+    """The sink of guards from followed numbers; None once the run has ended."""
 
     __slots__ = ("add",)
 

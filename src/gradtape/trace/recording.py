@@ -50,7 +50,7 @@ H = TypeVar("H", bound=Handle)
 
 
 class RecordingCounts:
-    """How much was recorded so far, to decide whether compiling the recorder pays."""
+    """The amount of recorded work, to decide whether compiling the recorder pays."""
 
     # Closed recordings, and their applications.
     recordings = 0
@@ -104,11 +104,11 @@ class Applications(list[Node]):
         self.aliases: dict[Node, None] | None = None
         # The latest twin of each application that was made more than once: see `Recording.twin`.
         self.repeats: dict[Key, Node] = {}
-        # How much was applied when another recording was current and a derivative was taken.
+        # The length of the log when a derivative was taken while another recording was current.
         self.requested_at = 0
 
     def position(self, node: Node) -> int | None:
-        """Which application a node is, or is an output or a part of; or None."""
+        """The position of the application that a node is, or is an output or a part of; or None."""
         if node.op is PICK:
             node = node.inputs[0]
         known = self.positions
@@ -435,7 +435,7 @@ class Recording:
 
 
 class State(threading.local):
-    """What each thread has of its own. The native recorder reads `recording` in its dictionary."""
+    """State of a thread. The native recorder reads `recording` in its dictionary."""
 
     def __init__(self) -> None:
         self.thread = threading.get_ident()

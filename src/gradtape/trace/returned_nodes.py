@@ -64,7 +64,7 @@ class ReturnedNodes:
         return found + self.groups[at:]
 
     def position(self, node: Node) -> int | None:
-        """Where the derivative was returned that a copy belongs to; None for other nodes."""
+        """The position of the returned derivative that a copy belongs to; None for other nodes."""
         if self._waiting:
             for position, copies in self._waiting:
                 self._known.update(dict.fromkeys(copies, position))

@@ -103,7 +103,7 @@ MISSING: Any = object()
 
 
 class Handle:
-    """What a tensor holds: a node in a recording while pending or tracked, a value once computed.
+    """The content of a tensor: a node of a recording while pending or tracked, then a value.
 
     Recording closures and the native recorder read these slots directly.
     """

@@ -76,7 +76,7 @@ class BestEpoch:
     # A snapshot is saved as its text and its arrays.
 
     def saved(self) -> dict[str, Any]:
-        """What a checkpoint holds of it."""
+        """The state for a checkpoint."""
         kept = self.kept
         text = None if kept is None else json.dumps([kept.tree, kept.objects])
         arrays = {} if kept is None else {n: tensor_on_array(a) for n, a in kept.arrays.items()}

@@ -201,7 +201,7 @@ class _Run:
         return not self.stopped and self.source.epoch < self.epochs
 
     def train(self) -> None:
-        """What is left of an epoch."""
+        """The remaining batches of an epoch."""
         source, means, step = self.source, self.means, self.step
         self.progress.begin(source.epoch, self.epochs, self.most or len(source))
         shown_at = time.perf_counter() + PROGRESS_INTERVAL
@@ -239,7 +239,7 @@ class _Run:
     # Checkpoints.
 
     def saved(self) -> dict[str, Any]:
-        """What a checkpoint holds."""
+        """The state for a checkpoint."""
         return {
             "state": self.state,
             "batches": self.source,

@@ -30,7 +30,7 @@ def is_a(r: Routine, thing: str, name: str) -> str:
 
 
 def lookups() -> list[Routine]:
-    """What every path of the recorder uses."""
+    """Parts that every path of the recorder uses."""
     parts = (
         _result_kind,
         _meet,

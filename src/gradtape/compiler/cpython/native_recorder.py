@@ -60,7 +60,7 @@ _kinds_lock = new_lock()
 
 
 def offsets() -> dict[str, int] | None:
-    """Where objects keep what the native code reads; None if a check on real ones fails."""
+    """Offsets of the fields that the native code reads; None if a check on real objects fails."""
     recording, table = Recording(), Table()
     value = Value(np.zeros(()), Spec((), np.dtype(float)))
     node = Node(OPERATORS.negative, (), (), value.spec)
@@ -147,7 +147,7 @@ class Native:
         return thing
 
     def _contexts(self, exponents: range) -> dict[str, Any]:
-        """What each slot is called with: op, closure, closure of the reflected operator, params."""
+        """The constants of each slot: op, closure, closure of the reflected operator, params."""
         tensor: Any = TensorClass.kind
         found: dict[str, Any] = {}
         for name in ("add", "subtract", "multiply", "divide", "matmul", *_ORDERED):

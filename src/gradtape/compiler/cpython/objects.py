@@ -68,7 +68,7 @@ def supported() -> bool:
 
 
 def slot_offset(kind: type, name: str) -> int:
-    """Where instances keep a slot: what the member descriptor of the class says."""
+    """The offset of a slot in instances, from the member descriptor of the class."""
     definition = word(id(kind.__dict__[name]) + 40)
     return word(definition + 16)
 
@@ -85,7 +85,7 @@ def slot_wrapper(kind: type, special: str, lender: type, function: int) -> Any:
 
 
 def slot_offsets(reads: Iterable[tuple[object, type, str]]) -> dict[str, int] | None:
-    """Where instances keep slots, by class and name; None if one of these has them elsewhere."""
+    """The offsets of slots, by class and name; None if an instance differs."""
     found = {}
     for instance, kind, name in reads:
         offset = slot_offset(kind, name)

@@ -23,7 +23,7 @@ MODE = variable("RECORDER", "auto", RECORDERS)
 
 
 class _Process:
-    """What this process has found out: whether it compiles at all, and what went wrong."""
+    """State of this process: whether it compiles at all, and its failures."""
 
     compiling = False
     failure: str | None = None

@@ -261,7 +261,7 @@ class _Floats:
 
 
 def accumulator(b: Builder, reduction: Reduce) -> Accumulator:
-    """How a reduction combines values."""
+    """The combination of values in a reduction."""
     if reduction.accumulation.gives_positions:
         return Positions(b, reduction)
     if reduction.accumulation is Accumulation.SQUARED_DEVIATIONS:

@@ -156,7 +156,7 @@ class Emitter(Memory):
     def place(
         self, entry: int, rows: list[str], index: str, axis: int, mask: str | None
     ) -> VectorPlace:
-        """Where a vector of an array lies along the innermost axis."""
+        """The position of a vector of an array along the innermost axis."""
         return VectorPlace(rows[entry], index, self.strides[entry][axis], mask)
 
     def moved(self, rows: list[str]) -> list[str]:

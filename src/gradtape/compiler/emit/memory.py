@@ -22,7 +22,7 @@ from gradtape.records import dataclass
 
 @dataclass(frozen=True)
 class VectorPlace:
-    """Where the lanes of a vector lie: from `index` on along the innermost axis of a row.
+    """The position of the lanes of a vector: from `index` on along the innermost axis of a row.
 
     `row` is an address, `stride` is in bytes, and `offsets` are more bytes for each lane.
     """

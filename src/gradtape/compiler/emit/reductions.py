@@ -145,7 +145,7 @@ def _vectors_at_once(kernel: Kernel, totals: Totals) -> int:
 
 
 def block_of(kernel: Kernel, totals: Totals) -> int:
-    """How many vectors of points are reduced at once: a power of two, less if the body is long."""
+    """The number of vectors reduced at once: a power of two, fewer if the body is long."""
     block = totals.block
     while block > 1 and block * len(kernel.body) > LARGEST_REDUCED_BLOCK:
         block //= 2

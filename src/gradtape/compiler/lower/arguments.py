@@ -68,10 +68,10 @@ def walks_of(axes: list[SpaceAxis], arrays: int) -> list[list[int]]:
 
 
 def access_of(walk: list[int]) -> str:
-    """How an array that is read moves along the innermost axis."""
+    """The kind of step of a read array along the innermost axis."""
     return target_access(walk) if any(walk) else SCALAR
 
 
 def target_access(walk: list[int]) -> str:
-    """How an array that is written moves along the innermost axis."""
+    """The kind of step of a written array along the innermost axis."""
     return {0: SAME, 1: UNIT}.get(walk[-1], STRIDED)

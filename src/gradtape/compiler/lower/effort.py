@@ -1,4 +1,4 @@
-"""How much work LLVM puts into a kernel, by the number of points of its loop.
+"""The effort of LLVM for a kernel, by the number of points of its loop.
 
 This module loads nothing of the compiler: what a program will cost is estimated before that.
 """
@@ -11,7 +11,7 @@ from gradtape.config import FEW_LOOP_POINTS, SOME_LOOP_POINTS
 
 
 class Effort(IntEnum):
-    """How a kernel is compiled: without LLVM's passes, with them, or with strips of columns too."""
+    """Levels of compilation: without LLVM's passes, with them, or with column strips too."""
 
     QUICK = 0
     PLAIN = 1

@@ -81,7 +81,7 @@ class LoopRows:
 
 
 def rows_of(placed: Placed) -> LoopRows | None:
-    """How a loop works row by row; None if it does not."""
+    """The row-by-row form of a loop; None if it has none."""
     (lowered, places), kernel = placed, placed[0].kernel
     if not isinstance(kernel, Kernel):
         return None

@@ -293,7 +293,7 @@ class LoweredProgram:
         self._arena.release(scratch)
 
     def _whole_place(self, node: Node) -> SlotPlace:
-        """Where a contiguous operand lies."""
+        """The place of a contiguous operand."""
         found = self.fused.access[node]
         slot, start = self.place[found.base]
         return slot, start + found.offset * node.dtype.itemsize

@@ -25,7 +25,7 @@ PartSteps = dict[Node, Strides]
 
 @dataclass(frozen=True)
 class OutputPlaces:
-    """How each output of a program comes into memory."""
+    """The memory of each output of a program."""
 
     # Nodes that have memory of their own, which units write.
     written: list[Node]
@@ -135,7 +135,7 @@ def place_parts(
 
 
 def _readers(fused: Fused, kept: Collection[Node]) -> Counter[Node]:
-    """How often the memory of each node is read, by loops and calls and as what is kept."""
+    """The number of readers of each node's memory: loops, calls, and kept values."""
     read = list(kept)
     for unit in fused.units:
         inputs = [parent for node in nodes_of(unit) for parent in node.inputs]

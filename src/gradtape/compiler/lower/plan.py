@@ -28,7 +28,7 @@ RunMemory = tuple[ctypes.Array[ctypes.c_char], int]
 
 @dataclass(frozen=True)
 class CallMemory:
-    """Where the operands and results of one node lie, and how it takes memory while it runs."""
+    """The places of the operands and results of one node, and its allocation while it runs."""
 
     operands: Sequence[SlotPlace]
     # Results that are read, by number.
@@ -37,7 +37,7 @@ class CallMemory:
     take: Callable[[int], SlotPlace]
 
     def result(self, number: int, nbytes: int) -> SlotPlace:
-        """Where a result goes; to scratch memory if nothing reads it."""
+        """The place of a result; scratch memory if it has no reader."""
         return self.results.get(number) or self.take(nbytes)
 
 

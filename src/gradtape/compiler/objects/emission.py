@@ -31,7 +31,7 @@ class Source(NamedTuple):
 
 
 class Target(NamedTuple):
-    """What machine code depends on beside its IR: the processor and the compiler."""
+    """The dependencies of machine code beside its IR: the processor and the compiler."""
 
     triple: str
     processor: str
@@ -67,7 +67,7 @@ def new_machine(level: int, processor: str, features: str) -> int:
 
 
 class _Tools(NamedTuple):
-    """What one thread needs to compile modules of a level: LLVM frees none of it.
+    """Objects by which one thread compiles modules of a level: LLVM frees none of them.
 
     There are two passes that pay. The IR is vector code without variables in memory already. LLVM's
     pipeline of level 1 takes two to ten times as long and improves next to nothing more. Code of

@@ -170,7 +170,7 @@ _unclaimed: dict[tuple[str, int], tuple[list[str], bytes]] = {}
 
 
 class Counts:
-    """How many modules were compiled, or loaded from disk."""
+    """The number of modules that were compiled, or loaded from disk."""
 
     modules = 0
 
@@ -340,7 +340,7 @@ def _free_dead() -> None:
 
 
 def loaded_modules() -> int:
-    """How many modules of machine code are loaded that may be freed."""
+    """The number of loaded modules of machine code that may be freed."""
     return len(_engines)
 
 

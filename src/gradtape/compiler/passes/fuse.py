@@ -119,7 +119,7 @@ class _Fusion:
         return index
 
     def _memory(self, node: Node) -> Access | None:
-        """Where an operand lies in memory, unless it is a constant."""
+        """The place of an operand in memory, unless it is a constant."""
         return None if node in self._constants else self._access[node]
 
     def _append(self, unit: Unit) -> int:

@@ -73,7 +73,7 @@ class _PlacedPart:
 
 
 def terms_of(root: Node, inner: set[Node]) -> list[Node]:
-    """What a tree of sums adds up, in order."""
+    """The summands of a tree of sums, in order."""
     found: list[Node] = []
     waiting = [root]
     while waiting:

@@ -17,7 +17,7 @@ AxisLengths = tuple[int, ...]
 
 
 def outline(program: Program) -> tuple[tuple[object, ...], AxisLengths] | None:
-    """What programs have in common that differ in sizes alone, and the sizes in order.
+    """The common structure of programs that differ in sizes alone, and the sizes in order.
 
     None for a program with ops whose params may hold lengths, or with an empty axis.
     """
@@ -164,7 +164,7 @@ def _resized_loop(loop: FusedLoop, new: dict[Node, Node], sizes: dict[int, int])
 
 
 def _resized_access(fused: Fused, new: dict[Node, Node]) -> dict[Node, Access] | None:
-    """Where values lie in memory; a value that only its own loop reads lies nowhere."""
+    """The places of values in memory; a value that only its own loop reads has none."""
     nowhere: set[Node] = set()
     stored: set[Node] = set()
     for unit in fused.units:

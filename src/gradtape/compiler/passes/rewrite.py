@@ -82,7 +82,7 @@ def rewrite(program: Program, rule: RewriteRule) -> Program:
 
 
 def readers_of(program: Program) -> Counter[Node]:
-    """How often each node is read, as an operand or as an output."""
+    """The number of reads of each node, as an operand or as an output."""
     readers = Counter(parent for node in program.nodes for parent in node.inputs)
     readers.update(program.outputs)
     return readers

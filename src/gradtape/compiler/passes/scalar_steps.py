@@ -113,7 +113,7 @@ class Template:
 
     @property
     def numbers(self) -> int:
-        """How many numbers it holds."""
+        """The count of its numbers."""
         return 4 * (len(self.reads) + len(self.steps)) + sum(map(len, self.outputs))
 
     @cached_property

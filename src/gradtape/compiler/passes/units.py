@@ -14,7 +14,7 @@ from gradtape.records import dataclass
 
 @dataclass
 class LoopContent:
-    """What a loop computes at each point: found by lowering it, and the same at all sizes."""
+    """The computation of a loop at each point: found by lowering it, and the same at all sizes."""
 
     # Nodes read from memory, and the number of the operand that each is.
     reads: list[Node]

@@ -72,7 +72,7 @@ any, all = _truth(reduction.any, False), _truth(reduction.all, True)
 
 
 def _count(a, axis, where):
-    """How many elements take part, with the reduced axes kept."""
+    """The number of reduced elements, with the reduced axes kept."""
     mask = movement.broadcast_to(asarray(where), np.broadcast_shapes(np.shape(where), a.shape))
     return reduction.count_nonzero(mask, axis=axis, keepdims=True)
 
@@ -267,7 +267,7 @@ def _without_nan(a, otherwise):
 
 
 def _present(a, where):
-    """Where elements take part that are not NaN."""
+    """A mask of the reduced elements that are not NaN."""
     found = unary.logical_not(unary.isnan(asarray(a)))
     return found if where is True else arithmetic.logical_and(found, where)
 

@@ -47,7 +47,7 @@ class _Visit:
 
 
 class _Bridge:
-    """What the adapters share: the point evaluated last, and the layout of the argument."""
+    """State that the adapters share: the last evaluated point, and the layout of the argument."""
 
     _name = ""
     _scalar = False

@@ -267,7 +267,7 @@ class GuardSearch:
 
 
 def class_entry(kind: type, name: str) -> Any:
-    """What a class or one of its bases holds under a name."""
+    """The attribute of a class or one of its bases."""
     return next((vars(each)[name] for each in kind.__mro__ if name in vars(each)), MISSING)
 
 
@@ -305,7 +305,7 @@ def collect(
     arguments: Iterable[tuple[str, Any]],
     callbacks: Collection[CodeType] = (),
 ) -> Outside:
-    """What a function reads by name besides its inputs; `arguments` are the static ones.
+    """Objects that a function reads by name besides its inputs; `arguments` are the static ones.
 
     The code of `callbacks` is not followed: replays run it.
     """
@@ -573,7 +573,7 @@ def _is_plain(kind: type, name: str, held: dict[str, Any]) -> bool:
 
 
 def _visit_held(search: GuardSearch, holder: Any, label: str) -> None:
-    """What an object of the library holds: functions and objects of the user's."""
+    """The functions and objects of the user's that an object of the library holds."""
     wrapped = getattr(holder, "python_function", None)
     parts = [wrapped] if wrapped is not None else [*(dictionary_of(holder) or {}).values()]
     for kind in type(holder).__mro__ if wrapped is None else ():

@@ -76,7 +76,7 @@ class Holders:
 
 
 def held(thing: Any) -> Any:
-    """What `Holders.hold` was given; None if it is gone."""
+    """The argument of `Holders.hold`; None if it is gone."""
     return thing() if type(thing) is weakref.ref else thing
 
 
@@ -306,7 +306,7 @@ class Guards:
         return [*{label: value for label, value in reversed(found) if label}.items()][::-1]
 
     def line(self, label: str) -> str:
-        """Where code reads what has this name; "" if that is not known."""
+        """The user's line that reads this name; "" if unknown."""
         name = label.partition("[")[0].rpartition(".")[2]
         for code in self.codes:
             number = line_of(code, name)

@@ -301,7 +301,7 @@ def module_of(kind: type) -> str:
 
 
 def remedy_for(reason: str) -> str:
-    """What the user can do about a reason of `why_never`."""
+    """The remedy for a reason of `why_never`."""
     return REMEDIES.get(reason.partition(" ")[0], REMEDY)
 
 

@@ -225,7 +225,7 @@ def _dictionary_of(holder: Any) -> dict[Any, Any]:
 
 @functools.cache
 def _offsets() -> dict[str, int]:
-    """Where functions keep their parts: found in one whose parts are all different."""
+    """Offsets of the parts of functions: found in one whose parts are all different."""
 
     def sample(one: object = array, *, other: object = ctypes) -> None:
         pass

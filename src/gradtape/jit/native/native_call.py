@@ -56,7 +56,7 @@ from gradtape.trace.value import Handle, Value
 
 
 def offsets(function: type) -> dict[str, int] | None:
-    """Where objects keep what the native code reads and writes; None if a check fails."""
+    """Offsets of the fields that the native code reads and writes; None if a check fails."""
     known = native.offsets()
     if known is None:
         return None
@@ -269,7 +269,7 @@ class CallContext:
     def _plan_fields(
         self, run: replay.PlanRun, layout: SlotLayout, rows: ArgumentRows
     ) -> dict[str, int]:
-        """How the slots of the plan are filled in each call, and how it is run."""
+        """Rows that fill the slots of the plan in each call, and run it."""
         fixed = run.constants()
         sources = _Sources(rows.inputs, run.inputs)
         # Slots that are the same in every call, by number: addresses of constants and memory.
@@ -315,7 +315,7 @@ class CallContext:
     def _result_fields(
         self, result: replay.PathResult, place: dict[Node, int], rows: ArgumentRows
     ) -> dict[str, int]:
-        """What is made and assigned of the buffers that the plan has written."""
+        """Rows that make and assign results from the buffers that the plan has written."""
         structure = result.structure
         return {
             **self._rows("leaves", [*self._leaf_rows(result.leaves, place, rows)], "leaf_rows"),
@@ -390,12 +390,12 @@ class CallContext:
 
     @property
     def calls(self) -> int:
-        """How often it was run."""
+        """The number of runs."""
         return self._field("calls")
 
     @property
     def until_check(self) -> int:
-        """How many calls are left to native code before the next check."""
+        """The number of native calls before the next check."""
         return self._field("until_check")
 
     @until_check.setter

@@ -95,7 +95,7 @@ class CapturedSteps:
 
     @property
     def paths(self) -> int:
-        """How many paths runs have taken."""
+        """The number of paths that runs have taken."""
         return sum(1 for _ in self.root.ends())
 
     def guard_by(self, found: Outside, entered: set[int]) -> None:

@@ -35,7 +35,7 @@ class DifferentError(Exception):
 
 
 class Comparison(NamedTuple):
-    """What came of comparing a run with known ones.
+    """The result of comparing a run with known ones.
 
     With a difference the runs disagree. Else `last` is the last known step that the run has passed,
     `own` is the same step of the run, and `is_known` says whether it took a known path to the end.

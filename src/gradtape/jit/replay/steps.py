@@ -99,7 +99,7 @@ class Record:
 
 
 class ValueSource(Record):
-    """Where a value is found."""
+    """The source of a value."""
 
     def read(self, call: ReplayedCall) -> Any:
         """The value in this call; it may be held by others, too."""

@@ -56,7 +56,7 @@ def _arange_spec(start: Any, stop: Any, step: Any, dtype: DType) -> Spec:
 
 
 def _steps_in(distance: float, step: float) -> int:
-    """How many numbers there are from the start of a range on, one every `step`."""
+    """The length of a range from its start, with one number every `step`."""
     share = distance / step
     if share == 0 and distance:
         # An infinite step, or a quotient that is too small: the start is in the range, as in NumPy.

@@ -207,7 +207,7 @@ def _step(pattern: Any, scan: Scan, operands: tuple[RuleInput, ...]) -> tuple[An
 
 
 def _closure(carried: Any, moving: Any) -> Any:
-    """What any number of steps may bring to carried values; None past the budget."""
+    """The reads of carried values after any number of steps; None past the budget."""
     while True:
         more = _union(carried, moving @ carried)
         if more.nnz == carried.nnz:

@@ -69,7 +69,7 @@ class Steps(NamedTuple):
     padding: Pairs
 
     def counts(self, lengths: Shape, window: Shape) -> Shape:
-        """How many outputs there are along each axis."""
+        """The number of outputs along each axis."""
         return tuple(
             (max(e * (n - 1) + 1, 0) + sum(pair) - (w - 1) * d - 1) // s + 1
             for n, w, s, d, e, pair in zip(lengths, window, *self, strict=True)

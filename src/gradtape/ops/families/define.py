@@ -38,7 +38,7 @@ def mask_by_vjp(index: int, mask: Node, y: Node, inputs: tuple[Node, ...], **par
 
 
 def nonzero(node: Node) -> Node:
-    """Where the elements of a node are not 0."""
+    """A mask of the elements of a node that are not 0."""
     zero = apply(REGISTRY["full"], (), ((), 0, node.dtype))
     return apply(REGISTRY["not_equal"], (node, zero))
 

@@ -62,7 +62,7 @@ def scipy_special() -> dict[str, Any]:
 
 
 class NumpyBody:
-    """What formulas apply to `Numbers` of one dtype."""
+    """The functions that formulas apply to `Numbers` of one dtype."""
 
     def __init__(self, dtype: DType) -> None:
         self.dtype = dtype
@@ -93,7 +93,7 @@ class NumpyBody:
 
 
 def computed(formula: Callable[..., Any], dtype: DType, *arrays: Array) -> Any:
-    """What a formula gives for arrays, computed in a dtype."""
+    """The result of a formula for arrays, computed in a dtype."""
     return formula(NumpyBody(dtype), *(np.asarray(x, dtype).view(Numbers) for x in arrays))
 
 

@@ -19,7 +19,7 @@ from gradtape.trace.record import record
 
 
 def count(x: Any, axis: Ints) -> int:
-    """How many elements a reduction over `axis` combines."""
+    """The number of elements that a reduction over `axis` combines."""
     return math.prod(x.shape[position] for position in axis)
 
 

@@ -72,7 +72,7 @@ def normalize_axis(name: str, axis: Any, ndim: int) -> int:
 
 
 def listed(value: Any) -> Any:
-    """What a list of integers holds: a tuple, list, range or array, or else the value alone.
+    """The entries of a list of integers: a tuple, list, range or array, or else the value alone.
 
     NumPy takes arrays of integers for axes, shapes and shifts.
     """

@@ -112,7 +112,7 @@ def numbered(shape: Shape) -> Array:
 
 
 def stretched(shape: Shape, result: Shape) -> Reads:
-    """What the result of broadcasting reads."""
+    """The elements that the result of broadcasting reads."""
     if shape == result:
         return SAME
     return Reads(np.broadcast_to(numbered(shape), result).reshape(-1))

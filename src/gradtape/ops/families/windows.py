@@ -17,7 +17,7 @@ from gradtape.ops.families.shapes import Ints
 
 
 def counts_of(lengths: Shape, window: Shape, strides: Ints, dilations: Ints) -> Shape:
-    """How many windows fit along each axis."""
+    """The number of windows that fit along each axis."""
     return tuple(
         (n - (w - 1) * d - 1) // s + 1
         for n, w, s, d in zip(lengths, window, strides, dilations, strict=True)

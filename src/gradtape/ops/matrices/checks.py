@@ -1,4 +1,4 @@
-"""What the ops on matrices share: their family, shape checks, mask rules, errors, samples."""
+"""Parts shared by the ops on matrices: their family, shape checks, mask rules, errors, samples."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ def _cycles(x: Node, kernel: Node, found: list[Block], adds: bool = False) -> fl
 
 
 def _distinct(phase: Phase) -> int:
-    """How many elements a phase reads, at most."""
+    """The maximum number of elements that a phase reads."""
     outputs, taps = phase.outputs.number, phase.taps.number
     reach = (outputs - 1) * phase.by_output + (taps - 1) * phase.by_tap + 1
     return min(outputs * taps, max(reach, 0))

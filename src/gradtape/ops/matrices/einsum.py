@@ -59,7 +59,7 @@ def _einsum_spec(a: Spec, b: Spec, subscripts: str) -> Spec:
 
 
 class Lowering:
-    """How a canonical pair becomes one batched matrix product: axes and their groups."""
+    """The layout of a canonical pair as one batched matrix product: axes and their groups."""
 
     def __init__(self, subscripts: str) -> None:
         (left, right), output = _terms(subscripts)

@@ -64,7 +64,7 @@ def _rows_numpy(
 
 
 def _factor(length: int, inverse: bool, norm: str) -> float:
-    """What a transform is multiplied by."""
+    """The factor of a transform."""
     if norm == "ortho":
         return 1 / math.sqrt(length)
     return 1 / length if (norm == "backward") is inverse else 1.0

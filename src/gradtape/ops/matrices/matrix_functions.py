@@ -68,7 +68,7 @@ def _tolerance(x: Any, rtol: Any) -> Any:
 
 
 def _counts(x: Node, values: Node, rtol: Any) -> Node | None:
-    """Which singular values count; None if each matrix has a tolerance of its own."""
+    """A mask of the singular values that count; None if each matrix has its own tolerance."""
     if isinstance(rtol, tuple) or not x.size or x.dtype.name not in LETTERS:
         return None
     limit = max(values, axis=-1, keepdims=True) * float(_tolerance(x, rtol))
@@ -221,7 +221,7 @@ MATRIX_RANK = checks.of_matrices(
 
 @kind_of_operand
 def matrix_rank(x: TensorLike, /, rtol: TensorLike | None = None) -> Tensor:
-    """How many singular values exceed rtol times the largest.
+    """The number of singular values that exceed rtol times the largest.
 
     >>> int(gt.linalg.matrix_rank([[1.0, 1.0], [1.0, 1.0]]))
     1

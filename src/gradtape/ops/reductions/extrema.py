@@ -279,7 +279,7 @@ def _order_composition(
 
 
 def _places(lanes: Node, ranks: tuple[int, ...]) -> list[Node]:
-    """Where the elements with the given ranks are in each lane, or the first NaN if there is one.
+    """The positions of the elements with the given ranks in each lane, or of the first NaN.
 
     A small change of the operand does not change which elements are chosen.
     """

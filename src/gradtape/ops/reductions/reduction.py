@@ -223,7 +223,7 @@ def all(
 def count_nonzero(
     x: TensorLike, /, axis: Axes = None, keepdims: bool = False, *more: Never, **unknown: Never
 ) -> Tensor:
-    """How many elements are not zero; NaN is not.
+    """The number of elements that are not zero; NaN is not.
 
     >>> int(gt.count_nonzero(gt.asarray([0.0, 1.0, -2.0])))
     2
@@ -296,7 +296,7 @@ SQUARED_DEVIATIONS = define(
 
 
 def _divisor(name: str, x: Any, axes: Ints, correction: float) -> float:
-    """What the sum of squared distances is divided by."""
+    """The divisor of the sum of squared distances."""
     number = count(x, axes) - as_real(f"{name}: correction", correction)
     return number if number > 0.0 else 0.0
 

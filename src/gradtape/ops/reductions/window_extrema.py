@@ -105,7 +105,7 @@ def _parts(x: Node, params: tuple[Any, ...], filler: Any) -> list[Node]:
 
 
 def _factors(windows: _Windows) -> Ints:
-    """What distances along each axis are multiplied with in the code of a place."""
+    """The factors of the distances along each axis in the code of a place."""
     sizes = [(w - 1) * d + 2 * s for w, s, d, _ in zip(*windows, strict=True)]
     return tuple(math.prod(sizes[axis + 1 :]) for axis in range(len(sizes)))
 

@@ -1,4 +1,4 @@
-"""What all of gradtape.tf stands on: tensors, their dtypes and shapes, and the rules to make them.
+"""The base of gradtape.tf: tensors, their dtypes and shapes, and the rules to make them.
 
 Other packages import:
 

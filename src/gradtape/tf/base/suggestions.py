@@ -52,7 +52,7 @@ def missing(module: str, name: str, names: Mapping[str, Any]) -> str:
 
 
 def elsewhere(name: str) -> list[str]:
-    """Where the same name exists, in a namespace of gradtape.tf or in gradtape itself."""
+    """The paths of the same name, in a namespace of gradtape.tf or in gradtape itself."""
     tf = face()
     result = []
     for each in ("tf", *(f"tf.{part}" for part in tf.SUBMODULES)):

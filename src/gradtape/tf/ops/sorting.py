@@ -226,7 +226,7 @@ def bincount(
     axis: IntLike | None = None,
     binary_output: bool = False,
 ) -> Tensor:
-    """How often each integer from 0 on occurs, or the sum of the weights of its occurrences.
+    """The counts of the integers from 0 on, or the sums of the weights of their occurrences.
 
     >>> tf.math.bincount([1, 1, 3]).numpy().tolist()
     [0, 2, 0, 1]
@@ -322,7 +322,7 @@ def confusion_matrix(
     dtype: DTypeLike = int32,
     name: Name = None,
 ) -> Tensor:
-    """How often each label (row) was predicted as each class (column).
+    """The confusion matrix: counts of each label (row) predicted as each class (column).
 
     >>> tf.math.confusion_matrix([0, 1, 1], [0, 0, 1]).numpy().tolist()
     [[1, 0], [1, 1]]

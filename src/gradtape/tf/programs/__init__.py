@@ -1,4 +1,4 @@
-"""What programs are made of besides ops: variables, tapes, functions, control flow, datasets.
+"""Parts of programs besides ops: variables, tapes, functions, control flow, datasets.
 
 Other packages import:
 

@@ -100,7 +100,7 @@ def _checked_fill(cell: Any, array: np.ndarray) -> None:
 
 
 class _Status:
-    """What a restored checkpoint matched; TensorFlow's assertions check it."""
+    """The matches of a restored checkpoint; TensorFlow's assertions check them."""
 
     def __init__(self, root: Any, unread: dict[str, Any], missing: list[str], matched: int) -> None:
         self._root, self._unread, self._missing = root, unread, missing
@@ -171,7 +171,7 @@ class Checkpoint:
 
     @property
     def save_counter(self) -> Variable:
-        """How often `save` was called, a variable that is saved too."""
+        """The number of calls of `save`, a variable that is saved too."""
         if self._counter is None:
             self._counter = Variable(np.int64(0), trainable=False, name="save_counter")
             trackable.variables_were_made()

@@ -133,7 +133,7 @@ class NumpyRuns:
 
 @dataclass
 class Kept:
-    """What the recording of a tape held after a flush at one line, at its largest."""
+    """The largest contents of the recording of a tape after a flush at one line."""
 
     nbytes: int
     seconds: float

@@ -76,7 +76,7 @@ def _findings(
     limits: MachineLimits,
     spent: Mapping[str, float],
 ) -> Findings:
-    """What advice reads: the times of steady calls."""
+    """The input of advice: the times of steady calls."""
     steady, rate = steady_plans(plans, measured.log), measured.log.rate
     readings = steady_readings(measured.collector.readings)
     groups = [group for plan in steady for group in plan.groups]
@@ -138,7 +138,7 @@ def _owners() -> dict[int, tuple[Any, str, SourcePlace | None, set[int]]]:
 
 
 def _definition(function: Any) -> tuple[SourcePlace | None, int]:
-    """Where a function of Python's is defined, and its last line."""
+    """The definition of a Python function, and its last line."""
     plain = getattr(function, "__func__", function)
     code = getattr(plain, "__code__", None)
     if code is None:

@@ -19,12 +19,12 @@ from gradtape.ops.control.bodies import held
 
 
 def elements(node: Node) -> int:
-    """How many elements a node has, all outputs together."""
+    """The number of elements of a node, all outputs together."""
     return sum(of.size for of in node.spec) if type(node.spec) is tuple else node.size
 
 
 def stored(node: Node) -> int:
-    """How many bytes a node has, all outputs together."""
+    """The number of bytes of a node, all outputs together."""
     return sum(of.nbytes for of in node.spec) if type(node.spec) is tuple else node.spec.nbytes
 
 
@@ -116,7 +116,7 @@ def title(unit: Unit) -> str:
 
 
 def kind(unit: Unit) -> str:
-    """What a unit is: a fused loop, a copy, register code, a product, a loop op, a library call."""
+    """The kind of a unit: fused loop, copy, register code, product, loop op or library call."""
     if isinstance(unit, FusedLoop):
         return "copy" if unit.pieces is not None else "fused loop"
     if isinstance(unit, Registers):

@@ -159,7 +159,7 @@ def compiled_record(
     binding: ObservedPlan | None,
     plan: Any,
 ) -> PlanRecord | None:
-    """What a compiled plan did since the profile began; None if it did not run."""
+    """The work of a compiled plan since the profile began; None if it did not run."""
     fused: Fused = compiled.lowered.fused
     seconds = [0.0] * len(fused.units)
     pairs: dict[int, tuple[float | None, float | None]] = {}
@@ -264,7 +264,7 @@ def _connect(groups: list[Group], fused: Fused, program: Program) -> None:
 
 
 def numpy_record(made: NumpyRuns, binding: ObservedPlan | None) -> PlanRecord:
-    """What a plan did in tier 0, where each op is a group of its own."""
+    """The work of a plan in tier 0, where each op is a group of its own."""
     plan, program = made.plan, made.plan.in_numpy.program
     lines = {} if binding is None else recorded_lines(binding, plan)
     fused = Fused([Call(node) for node in program.nodes], {}, set())

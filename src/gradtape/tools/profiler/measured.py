@@ -38,7 +38,7 @@ class Moment:
 
 
 class Measured:
-    """What is noted from here on, until `stop`."""
+    """The measurements from here on, until `stop`."""
 
     def __init__(self, title: str) -> None:
         self.title, self.place = title, user_place()
@@ -96,7 +96,7 @@ class FunctionRecord:
 
 @dataclass(frozen=True)
 class Findings:
-    """What was measured, put together, for advice. Times are those of steady calls."""
+    """All measurements, for advice. Times are those of steady calls."""
 
     measured: Measured
     readings: Mapping[SourcePlace | None, Reading]

@@ -342,7 +342,7 @@ def _jacobian(coloured: Any, count: int, place: SourcePlace | None) -> dict[str,
 
 
 def _picture(pattern: Pattern, coloured: Any) -> dict[str, Any]:
-    """Which blocks have entries, and the colour of each block's columns, or else of its rows."""
+    """The blocks that have entries, and the colour of each block's columns, or else of its rows."""
     shrink = max(1, -(-max(pattern.shape) // PICTURE))
     rows, columns = (-(-size // shrink) for size in pattern.shape)
     blocks = np.unique(

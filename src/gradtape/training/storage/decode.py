@@ -68,7 +68,7 @@ def tree_into(tree: Any, objects: list[Any], arrays: ArrayReader, into: Any) -> 
 
 
 class _At(NamedTuple):
-    """Where a node stands: the object that takes its value, or FREE, and the path to it."""
+    """The place of a node: the object that takes its value, or FREE, and the path to it."""
 
     guide: Any
     path: str

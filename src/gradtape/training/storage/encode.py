@@ -82,7 +82,7 @@ class MadeFunction:
 
 @dataclasses.dataclass(frozen=True)
 class Snapshot:
-    """What a file holds: the tree as plain data, the table of objects, and arrays by name."""
+    """The contents of a file: the tree as plain data, the table of objects, and arrays by name."""
 
     tree: Any
     objects: list[Any]

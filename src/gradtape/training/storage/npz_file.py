@@ -57,7 +57,7 @@ def write(path: Path, text: str, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def _data_start(file: BinaryIO, info: zipfile.ZipInfo) -> int:
-    """Where the content of a member begins."""
+    """The offset of the content of a member."""
     file.seek(info.header_offset)
     fixed = file.read(30)
     if len(fixed) != 30 or fixed[:4] != b"PK\x03\x04":

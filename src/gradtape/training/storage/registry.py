@@ -1,4 +1,4 @@
-"""Which classes and functions a file may name: those of the library, and those users register.
+"""The classes and functions that a file may name: the library's, and registered ones.
 
 A file holds data and names, never code. `gt.load` looks a name up here; it imports nothing that a
 file names. The packages of the library register their classes when they are imported, and the

@@ -45,12 +45,12 @@ def text_of(snapshot: Snapshot) -> str:
 
 
 def digest(text: str) -> str:
-    """What guards the text."""
+    """The checksum of the text."""
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
 def checksum(array: np.ndarray) -> str:
-    """What guards an array: CRC-32 of its bytes, which is faster than the disk."""
+    """The checksum of an array: CRC-32 of its bytes, which is faster than the disk."""
     content: Any = array.reshape(-1).view(np.uint8) if array.size else b""
     return f"{zlib.crc32(content):08x}"
 

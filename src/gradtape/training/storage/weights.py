@@ -23,7 +23,7 @@ Named = Iterable[tuple[str, Variable]]
 
 @dataclasses.dataclass(frozen=True)
 class WeightsReport:
-    """What `load_weights` loaded, and what did not match.
+    """The weights that `load_weights` loaded, and those that did not match.
 
     >>> report = gt.storage.WeightsReport(("kernel",), missing=("bias",))
     >>> report.complete

@@ -32,7 +32,7 @@ def check_positions(dtype: str) -> str:
 
 
 def last_writers() -> str:
-    """Which of the writes to a position comes last.
+    """The last of the writes to each position.
 
     Words: the number of writes. Scratch: a word for each position. Items: all at once.
     """

@@ -15,7 +15,7 @@ Register = tuple[str, ...]
 
 
 class Keys:
-    """How elements are compared: the type of keys, and whether positions come with them.
+    """The comparison of elements: the type of keys, and whether positions come with them.
 
     Floats are numbers, not NaN. Keys with positions are signed integers.
     """
@@ -43,7 +43,7 @@ class Keys:
         return r.compare(f"{'s' if self.signed else 'u'}{how}", x, y)
 
     def before(self, r: Routine, x: Register, y: Register) -> str:
-        """Where x comes before y."""
+        """A mask of the elements of x that come before those of y."""
         smaller = self.compared(r, "lt", x[0], y[0])
         if not self.positions:
             return smaller

@@ -39,7 +39,7 @@ def quicksort(keys: Keys) -> dict[str, Routine | str]:
 
 
 def _counts(keys: Keys) -> list[int]:
-    """How many vectors the networks sort."""
+    """The number of vectors that the networks sort."""
     found = [1]
     while found[-1] < (NETWORK_VECTORS_WITH_POSITIONS if keys.positions else NETWORK_VECTORS):
         found.append(2 * found[-1])

@@ -26,7 +26,7 @@ KEEPING = "gradtape_keeping_"
 
 
 def convention(symbol: str) -> str:
-    """How a function is called, by its symbol, as IR writes it before the type of the result."""
+    """The calling convention of a symbol, as text of the IR before the type of the result."""
     return "intel_ocl_bicc " if symbol.startswith(KEEPING) else ""
 
 
@@ -112,11 +112,11 @@ class VectorValue:
         return self.compare("oge", other)
 
     def equals(self, other: VectorValue | float) -> VectorValue:
-        """Where two floats are equal; a NaN equals nothing."""
+        """A mask of equal floats; a NaN equals nothing."""
         return self.compare("oeq", other)
 
     def isnan(self) -> VectorValue:
-        """Where the value is NaN."""
+        """A mask of NaN."""
         return self.compare("uno", self)
 
     def bits(self) -> VectorValue:

@@ -58,7 +58,7 @@ class DotArguments(NamedTuple):
 
 
 class DotShape(NamedTuple):
-    """How a product is cut: lanes of a vector, columns, and groups of rows whose sums fill one."""
+    """Blocks of a product: lanes of a vector, columns, and groups of rows whose sums fill one."""
 
     kind: str
     size: int

@@ -19,7 +19,7 @@ SCATTERED, SIDE_BY_SIDE, IN_RUNS, COMPLEX = range(4)
 
 
 class TileShape(NamedTuple):
-    """How a product is cut: lanes of a vector, vectors of a panel's width, rows of a tile.
+    """The tiles of a product: lanes of a vector, vectors of a panel's width, rows of a tile.
 
     The kind of an element is a type of IR; integers wrap around.
     """

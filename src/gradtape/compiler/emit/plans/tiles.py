@@ -234,7 +234,7 @@ def _kernel(shape: TileShape) -> Routine:
         turned_bytes = r.multiply(k, shape.rows * size)
 
         def turned(row: str, tile: str) -> str:
-            """Where the turned elements of a tile lie."""
+            """The address of the turned elements of a tile."""
             number = r.multiply(r.subtract(row, row_first), tiles)
             number = r.add(number, r.subtract(tile, tile_first))
             return r.at(turned_memory, r.multiply(number, turned_bytes))

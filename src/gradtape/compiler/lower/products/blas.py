@@ -121,7 +121,7 @@ def _batch(
 
 
 def _read_as(rows: int, columns: int, operand: MatrixOperand, item: int) -> tuple[int, int] | None:
-    """How BLAS is to read a matrix: the code of its transposition, and its leading dimension."""
+    """BLAS's description of a matrix: the code of its transposition, and its leading dimension."""
     down, across = operand.strides[-2:]
     if not operand.conjugate:
         leading = _leading(rows, columns, down, across, item)

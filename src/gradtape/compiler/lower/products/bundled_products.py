@@ -119,7 +119,7 @@ def _split(part: Instruction, split: int) -> Instruction:
 
 
 def _count(part: Instruction, split: int) -> int:
-    """How long the range of an instruction is that counts this."""
+    """The length of the range of an instruction for this count."""
     words = _words(part)
     if split == frame.SPLIT_PANELS:
         assert not isinstance(words, DotArguments)

@@ -107,7 +107,7 @@ class Contraction:
 
     @property
     def work(self) -> int:
-        """How many multiplications it takes."""
+        """The number of multiplications."""
         axes = (*self.batch, *self.rows, *self.columns, *self.depth)
         return math.prod(axis.length for axis in axes)
 
