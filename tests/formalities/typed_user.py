@@ -76,6 +76,31 @@ with gt.GradientTape() as tape:
 optimizer = gt.optimizers.Adam(0.1, beta_1=0.8, clipnorm=1.0)
 optimizer.minimize(lambda: gt.sum(weight.value), [weight])
 
+# Modules: a call gives what `call` gives.
+images = gt.nn.Conv2D(2, 3)(x)
+reveal_type(images)  # expect: Tensor
+reveal_type(gt.nn.Dense(2)(array))  # expect: Tensor
+reveal_type(gt.nn.LayerNorm()(x))  # expect: Tensor
+reveal_type(gt.nn.BatchNorm()(x, training=True))  # expect: Tensor
+reveal_type(gt.nn.Dropout(0.5)(x))  # expect: Tensor
+reveal_type(gt.nn.Embedding(8, 2)([1, 2]))  # expect: Tensor
+reveal_type(gt.nn.Sequential([gt.nn.Dense(2), gt.nn.relu])(array))  # expect: Tensor
+reveal_type(gt.nn.LSTMCell(2)(x))  # expect: tuple[Tensor, list[Tensor]]
+
+
+class Block(gt.nn.Module):
+    def __init__(self) -> None:
+        self.dense = gt.nn.Dense(2)
+
+    def call(self, x: gt.Tensor) -> gt.Tensor:
+        return x + self.dense(x)
+
+
+reveal_type(Block()(x))  # expect: Tensor
+reveal_type(gt.value_and_grad(loss)(x)[0])  # expect: Tensor
+reveal_type(tape.gradient(y, x))  # expect: Tensor
+reveal_type(tape.gradient(y, [weight]))  # expect: list[Tensor]
+
 # Keras: arguments by name, class, function or object.
 row = tf.constant([[1.0, 2.0]])
 reveal_type(row * 2.0 + row)  # expect: Tensor

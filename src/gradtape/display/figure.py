@@ -23,7 +23,7 @@ def new_figure(name: str, remedy: str = "", *, shown: bool = True) -> Any:
         from matplotlib.figure import Figure
 
         is_used = "matplotlib.pyplot" in sys.modules or shell() is not None
-        figure = _pyplot().figure() if shown and is_used else Figure()
+        figure: Any = _pyplot().figure() if shown and is_used else Figure()
     except ImportError:
         raise ImportError(
             f"{name} needs matplotlib, which is not installed. Install it with "

@@ -296,7 +296,7 @@ class Sequential(Module):
             )
         self.layers.append(layer)
 
-    def call(self, x: Tensor) -> Any:
+    def call(self, x: Tensor) -> Tensor:
         """The output of the last layer."""
         for layer in self.layers:
             x = layer(x)

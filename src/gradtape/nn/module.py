@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import gradtape as gt
 from gradtape import Tensor, Variable, storage
@@ -25,6 +25,15 @@ from gradtape.nn.initializers import InitializerLike
 from gradtape.typing import DType, DTypeLike, PathLike, TensorLike
 
 __all__ = ["Layer", "Module"]
+
+Result = TypeVar("Result", covariant=True)
+
+
+class _Computes(Protocol[Result]):
+    """What has `call`: the type of its result is that of calling the module."""
+
+    @property
+    def call(self) -> Callable[..., Result]: ...
 
 
 class Module(TellsChanges, Displayed):
@@ -63,10 +72,12 @@ class Module(TellsChanges, Displayed):
     def training(self, mode: bool) -> None:
         self._training = bool(mode)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    # `self` as a protocol: type checkers find the result of `call` of any subclass.
+    def __call__(self: _Computes[Result], *args: Any, **kwargs: Any) -> Result:
         """The result of `call`."""
+        module: Any = self
         if notes_scopes():
-            with _scope_of(self):
+            with _scope_of(module):
                 return self.call(*args, **kwargs)
         return self.call(*args, **kwargs)
 
@@ -356,14 +367,15 @@ class Layer(Module):
         # Computed now: a pending tensor would become part of the current recording.
         return Variable(gt.asarray(start).numpy(), trainable, f"{self.name}.{name}", self.dtype)
 
-    def __call__(self, x: TensorLike, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self: _Computes[Result], x: TensorLike, *args: Any, **kwargs: Any) -> Result:
         """The result of `call` for the input as a tensor of the layer's dtype."""
+        layer: Any = self
         tensor: Tensor = gt.asarray(x)
-        self.ensure_built(tensor.shape, tensor.dtype)
+        layer.ensure_built(tensor.shape, tensor.dtype)
         if notes_scopes():
-            with _scope_of(self):
-                return self.call(self.cast_input(tensor), *args, **kwargs)
-        return self.call(self.cast_input(tensor), *args, **kwargs)
+            with _scope_of(layer):
+                return self.call(layer.cast_input(tensor), *args, **kwargs)
+        return self.call(layer.cast_input(tensor), *args, **kwargs)
 
     def ensure_built(self, input_shape: tuple[int, ...], dtype: DType | None = None) -> None:
         """Make the variables, if they are not made yet."""

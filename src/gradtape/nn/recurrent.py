@@ -118,8 +118,8 @@ class RNN(Layer):
 
     def call(
         self, x: Tensor, initial_state: StateLike = None, mask: TensorLike | None = None
-    ) -> Tensor | tuple[Tensor, ...]:
-        """The last output or all, and with `return_state` the last state."""
+    ) -> Any:
+        """The last output or all, and with `return_state` the last state: a tensor or a tuple."""
         time = 0 if self.time_major else 1
         if x.ndim != 3 or not x.shape[time]:
             axes = "(time, batch, features)" if self.time_major else "(batch, time, features)"
