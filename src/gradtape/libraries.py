@@ -31,6 +31,7 @@ from gradtape.ops.arrays.positions import known_value
 from gradtape.ops.families.shapes import broadcast_shapes, normalize_axes, normalize_axis
 from gradtape.ops.families.signatures import kind_of_operand
 from gradtape.progress import Progress, chosen as checked_progress, style_of as progress_style
+from gradtape.records import described
 from gradtape.suggestions import explain_attributes, namespace
 from gradtape.tensor.modes import compiled_first
 from gradtape.tensor.row_updates import add_to_rows, combined_rows, update_rows
@@ -56,6 +57,7 @@ __all__ = [
     "checked_progress",
     "combined_rows",
     "compiled_first",
+    "described",
     "explain_attributes",
     "is_followed",
     "kind_of_operand",

@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 _METHODS = ("__init__", "__repr__", "__eq__", "__hash__")
 _FACTS = ("__dataclass_fields__", "__dataclass_params__", "__match_args__", "__replace__")
 _LOCK = threading.RLock()
 # The options of classes that were not used yet.
 _WAITING: dict[type, dict[str, bool]] = {}
+
+AnyClass = TypeVar("AnyClass")
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,3 +82,23 @@ def _refuse_change(self: object, name: str, value: object) -> None:
 
 def _refuse_deletion(self: object, name: str) -> None:
     raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
+
+
+def described(**fields: str) -> Callable[[type[AnyClass]], type[AnyClass]]:
+    """A decorator that gives the fields of a named tuple their docstrings.
+
+    >>> from typing import NamedTuple
+    >>> @gt.libraries.described(x="Horizontal.", y="Vertical.")
+    ... class Point(NamedTuple):
+    ...     x: float
+    ...     y: float
+    >>> Point.y.__doc__
+    'Vertical.'
+    """
+
+    def decorate(cls: type[AnyClass]) -> type[AnyClass]:
+        for name, text in fields.items():
+            vars(cls)[name].__doc__ = text
+        return cls
+
+    return decorate

@@ -1,10 +1,13 @@
 """Every public name is documented, and every example in the documentation runs."""
 
+import collections
 import doctest
+import functools
 import inspect
 import os
 import re
 import sys
+import types
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +25,21 @@ from gradtape.compiler.cpython import switch
 ROOT = Path(__file__).resolve().parents[2]
 
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+# What a class has by itself, and not its instances: methods, properties, slots, and fields of named
+# tuples.
+Pair = collections.namedtuple("Pair", "first second")
+DOCUMENTED = (
+    types.FunctionType,
+    types.MemberDescriptorType,
+    classmethod,
+    functools.cached_property,
+    property,
+    staticmethod,
+    type(Pair.first),
+)
+# What Python writes itself.
+FIELDS = {f"Alias for field number {number}" for number in range(9)}
 
 NAMES = public_names()
 METHODS = public_methods()
@@ -49,6 +67,21 @@ def test_public_names_and_methods_are_documented():
     lines = {name: first_line(thing) for name, thing in {**NAMES, **METHODS}.items()}
     wrong = {name: line for name, line in lines.items() if not line.endswith(".")}
     assert not wrong, f"the first line of these docstrings is missing or no sentence: {wrong}"
+
+
+def test_attributes_of_public_classes_are_documented():
+    without = set()
+    for cls in filter(inspect.isclass, NAMES.values()):
+        for name in dir(cls):
+            member = inspect.getattr_static(cls, name)
+            if name.startswith("_") or not isinstance(member, DOCUMENTED):
+                continue
+            owner = next(each for each in cls.__mro__ if name in vars(each))
+            # A method that overrides another has its docstring.
+            text = inspect.getdoc(getattr(cls, name) if callable(member) else member)
+            if owner.__module__.startswith("gradtape") and (not text or text in FIELDS):
+                without.add(f"{owner.__module__}.{owner.__qualname__}.{name}")
+    assert not without, f"these attributes have no docstring: {sorted(without)}"
 
 
 def test_public_names_have_an_example():

@@ -34,6 +34,7 @@ class Undefined:
     why: str
 
     def refuse(self, op: str, rule: str) -> NoReturn:
+        """Raise the error that names the op and the rule."""
         raise UndefinedRuleError(f"{op}: {rule} is undefined: {self.why}")
 
 

@@ -297,7 +297,11 @@ class Function(Generic[P, R], Displayed):
     """
 
     # Native code finds its contexts in a slot, at a fixed offset.
-    __slots__ = ("__dict__", "__weakref__", "native_contexts")
+    __slots__ = {
+        "__dict__": None,
+        "__weakref__": None,
+        "native_contexts": "What native calls read: bytes, one block for each capture.",
+    }
 
     def __init__(
         self,

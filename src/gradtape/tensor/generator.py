@@ -83,7 +83,13 @@ class Generator(Displayed):
     Generators may be shared between threads.
     """
 
-    __slots__ = ("__weakref__", "_counter", "_key", "_lock", "number")
+    __slots__ = {
+        "__weakref__": None,
+        "_counter": None,
+        "_key": None,
+        "_lock": None,
+        "number": "The order in which generators were made.",
+    }
 
     def __init__(self, seed: int | None = None) -> None:
         capture = capturing(recording_state.recording)

@@ -19,7 +19,11 @@ __all__ = ["RowSparse"]
 class KeptAsRows(Handle):
     """The behaviour of a row-sparse tensor, to be put before a class of tensors."""
 
-    __slots__ = ("_spec", "indices", "values")
+    __slots__ = {
+        "_spec": None,
+        "indices": "The numbers of the rows.",
+        "values": "The rows, in the order of `indices`.",
+    }
 
     def __init__(self, indices: Tensor, values: Tensor, of: Spec) -> None:
         super().__init__(None, None, None)

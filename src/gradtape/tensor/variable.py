@@ -52,19 +52,19 @@ class Variable(Operators, Displayed):
     Variable(weights, [2., 3.], shape=(2,), dtype=float64)
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_assigned",
-        "_epoch",
-        "_handle",
-        "_lock",
-        "_steady",
-        "_trainable",
-        "dtype",
-        "name",
-        "number",
-        "shape",
-    )
+    __slots__ = {
+        "__weakref__": None,
+        "_assigned": None,
+        "_epoch": None,
+        "_handle": None,
+        "_lock": None,
+        "_steady": None,
+        "_trainable": None,
+        "dtype": "The dtype, which never changes.",
+        "name": "The name, in errors, reports and files.",
+        "number": "The order in which variables were made.",
+        "shape": "The shape, which never changes.",
+    }
 
     # Recorders read these of every operand. A variable has no node of its own, so the values here
     # make them call `enter`.

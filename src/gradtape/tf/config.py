@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from gradtape.compiler.thread_team import get_num_threads, set_num_threads
 from gradtape.libraries import check_exports as _check_exports
+from gradtape.records import described
 from gradtape.tf.programs.function import Switch
 from gradtape.typing import Count
 
@@ -21,6 +22,7 @@ __all__ = [
 ]
 
 
+@described(name="The name of the device.", device_type="Its type: `CPU`.")
 class PhysicalDevice(NamedTuple):
     """A device: there is one, the CPU.
 

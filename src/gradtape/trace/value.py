@@ -108,7 +108,12 @@ class Handle:
     Recording closures and the native recorder read these slots directly.
     """
 
-    __slots__ = ("__weakref__", "computed", "node", "recording")
+    __slots__ = {
+        "__weakref__": None,
+        "computed": "The value, once it is computed; else None.",
+        "node": "What computes it, in its recording.",
+        "recording": "The recording that it belongs to, or None.",
+    }
 
     # The class of the results of ops on this handle, of views of it, and of derivatives that are
     # zero but for some rows: called with indices, values and a spec.

@@ -18,6 +18,7 @@ from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operand
 from gradtape.ops.matrices import checks, lapack_calls, operation_counts
 from gradtape.ops.matrices.contraction import adjoint, matmul, own
 from gradtape.ops.matrices.linalg import TRIANGULAR_SOLVE
+from gradtape.records import described
 from gradtape.trace.record import record
 
 
@@ -66,6 +67,7 @@ def cholesky(x: TensorLike, /, upper: bool = False) -> Tensor:
     return own(adjoint(found)) if upper else found
 
 
+@described(Q="The orthonormal columns.", R="The upper triangle.")
 class QR(NamedTuple):
     """Orthonormal columns and the upper triangle that give the matrix.
 

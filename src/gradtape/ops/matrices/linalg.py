@@ -44,6 +44,7 @@ from gradtape.ops.matrices.factors import (
 from gradtape.ops.matrices.sparse_solve import sparse_solve
 from gradtape.ops.matrices.spectral import SVD_OP
 from gradtape.ops.reductions.reduction import prod, sum
+from gradtape.records import described
 from gradtape.trace.record import record
 
 if TYPE_CHECKING:
@@ -372,6 +373,10 @@ def det(x: TensorLike, /) -> Tensor:
     return record(DET, (x,))
 
 
+@described(
+    sign="The sign of the determinant, or its phase.",
+    logabsdet="The logarithm of its absolute value.",
+)
 class Slogdet(NamedTuple):
     """Sign and logarithm of the absolute value of a determinant.
 

@@ -46,6 +46,7 @@ from gradtape.ops.matrices.checks import (
 )
 from gradtape.ops.matrices.contraction import adjoint, conjugate, matmul
 from gradtape.ops.reductions.reduction import max, sum
+from gradtape.records import described
 from gradtape.trace.record import record
 
 __all__ = ["Eigh", "SVD", "eigh", "eigvalsh", "svd", "svdvals"]
@@ -99,6 +100,9 @@ class _Poles:
         return self.of(self.values, self.slopes, self.tolerance)
 
 
+@described(
+    eigenvalues="The eigenvalues in ascending order.", eigenvectors="The eigenvectors, as columns."
+)
 class Eigh(NamedTuple):
     """Eigenvalues in ascending order, and eigenvectors as columns.
 
@@ -191,6 +195,11 @@ def eigvalsh(x: TensorLike, /) -> Tensor:
     return record(EIGVALSH, (x,))
 
 
+@described(
+    U="The left singular vectors, as columns.",
+    S="The singular values in descending order.",
+    Vh="The right singular vectors, as rows.",
+)
 class SVD(NamedTuple):
     """Left singular vectors, singular values in descending order, and right vectors as rows.
 

@@ -38,7 +38,16 @@ class DType:
     (tf.float32, True, dtype('float32'))
     """
 
-    __slots__ = ("_hash", "char", "dtype", "itemsize", "kind", "name", "size", "type")
+    __slots__ = {
+        "_hash": None,
+        "char": "The letter of NumPy for it.",
+        "dtype": "The dtype of NumPy.",
+        "itemsize": "Bytes of an element.",
+        "kind": "The letter of its kind, as in NumPy.",
+        "name": "The name, such as `float32`.",
+        "size": "Bytes of an element.",
+        "type": "The scalar type of NumPy.",
+    }
 
     def __init__(self, dtype: type[np.generic] | str) -> None:
         # NumPy reads `dtype`; gradtape's ops read the other attributes as those of np.dtype.

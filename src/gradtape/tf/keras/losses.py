@@ -425,9 +425,11 @@ def _class(name: str, function: Callable[..., Tensor], doc: str, **options: Any)
         Loss.__init__(self, **shared)
 
     def call(self: Any, y_true: Any, y_pred: Any) -> Tensor:
+        """The loss of each example."""
         return function(y_true, y_pred, **self._options)
 
     def get_config(self: Any) -> dict[str, Any]:
+        """The arguments that make an equal loss."""
         return {**Loss.get_config(self), **self._options}
 
     arguments = "[1], [[0.5, 0.5]]" if "Sparse" in name else "[[0.0, 1.0]], [[0.5, 0.5]]"

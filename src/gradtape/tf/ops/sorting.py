@@ -11,6 +11,7 @@ from gradtape import sum as total
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.libraries import check_exports
 from gradtape.ops.arrays import sorting as core
+from gradtape.records import described
 from gradtape.tf.base.conversion import common, convert
 from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.dtypes import as_dtype, int32
@@ -38,6 +39,7 @@ __all__ = [
 ]
 
 
+@described(values="The largest elements.", indices="Their indices.")
 class TopKV2(NamedTuple):
     """The result of `top_k`: values and their indices.
 
@@ -49,6 +51,7 @@ class TopKV2(NamedTuple):
     indices: Tensor
 
 
+@described(y="The distinct elements.", idx="For each element its number in `y`.")
 class Unique(NamedTuple):
     """The result of `unique`: the distinct elements, and the number of each element among them.
 
@@ -60,6 +63,11 @@ class Unique(NamedTuple):
     idx: Tensor
 
 
+@described(
+    y="The distinct elements.",
+    idx="For each element its number in `y`.",
+    count="How often each of `y` occurs.",
+)
 class UniqueWithCounts(NamedTuple):
     """The result of `unique_with_counts`.
 

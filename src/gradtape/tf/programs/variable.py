@@ -76,7 +76,10 @@ class Variable(CoreVariable):
     as the variable's own, and no derivative passes to its operands.
     """
 
-    __slots__ = ("constraint", "initial_value")
+    __slots__ = {
+        "constraint": "A function that projects each new value, or None.",
+        "initial_value": "The value that it began with.",
+    }
 
     result_class = Tensor
     value_class = VariableValue

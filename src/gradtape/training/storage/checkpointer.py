@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from gradtape.config import WRITER_NICENESS
 from gradtape.errors import CheckpointError, DamagedFileError
-from gradtape.libraries import check_exports, compiled_first, new_lock
+from gradtape.libraries import check_exports, compiled_first, described, new_lock
 from gradtape.training.storage import files, registry
 from gradtape.training.storage.decode import new_tree, tree_into
 from gradtape.training.storage.encode import Snapshot, snapshot
@@ -32,6 +32,7 @@ _NAME = re.compile(r"checkpoint-(\d{10,})(\.safetensors|\.npz)")
 _NOWHERE: Any = ...
 
 
+@described(step="The number of the checkpoint.", tree="The tree that was saved.")
 class Restored(NamedTuple):
     """The step and the tree of a checkpoint.
 

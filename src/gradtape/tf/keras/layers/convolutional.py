@@ -133,6 +133,7 @@ class _Convolution(Layer):
         return self.filters
 
     def convolve(self, inputs: Tensor) -> Tensor:
+        """The convolution without bias and activation."""
         padding = self.padding.upper()
         if padding == "CAUSAL":
             before = (self.kernel_size[0] - 1) * self.dilation_rate[0]
@@ -201,6 +202,7 @@ class _Transposed(_Convolution):
         return (*self.kernel_size, self.filters, channels)
 
     def convolve(self, inputs: Tensor) -> Tensor:
+        """The transposed convolution without bias and activation."""
         batch, *lengths, _ = inputs.shape
         grown = [
             n * step if self.padding == "same" else n * step + max(window - step, 0)
@@ -285,6 +287,7 @@ class DepthwiseConv2D(_Convolution):
         return channels * self.filters
 
     def convolve(self, inputs: Tensor) -> Tensor:
+        """The convolution of each channel by itself."""
         return depthwise_conv2d(
             inputs,
             self.kernel,
@@ -376,6 +379,10 @@ def _masked_call(self: Any, inputs: Tensor, mask: Tensor | None = None) -> Tenso
     return sums / reduction.sum(shares, axis=1, keepdims=self.keepdims)
 
 
+def _no_mask(self: Any, inputs: Tensor, mask: Tensor | None = None) -> None:
+    """No mask: the result has no steps."""
+
+
 def _made(
     name: str, base: type[Layer], spatial: int, function: Callable[..., Tensor], doc: str
 ) -> Any:
@@ -392,7 +399,7 @@ def _made(
         members |= {
             "call": _masked_call,
             "supports_masking": True,
-            "compute_mask": lambda self, inputs, mask=None: None,
+            "compute_mask": _no_mask,
         }
     return type(name, (base,), members)
 

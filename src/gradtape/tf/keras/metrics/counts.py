@@ -160,6 +160,7 @@ def _count_of(name: str, case: str, doc: str) -> Any:
         Counted.__init__(self, thresholds, name, dtype)
 
     def result(self: Any) -> Tensor:
+        """The count so far."""
         return self.shown(getattr(self, case))
 
     example = f">>> tf.keras.metrics.{name}()([1, 0], [0.9, 0.1]).shape\n    TensorShape([])"
