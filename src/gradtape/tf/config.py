@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from gradtape.compiler.thread_team import get_num_threads, set_num_threads
-from gradtape.libraries import check_exports as _check_exports
-from gradtape.records import described
+from gradtape.libraries import check_exports as _check_exports, described
 from gradtape.tf.programs.function import Switch
 from gradtape.typing import Count
 

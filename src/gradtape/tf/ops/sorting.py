@@ -9,9 +9,8 @@ import numpy as np
 import gradtape as gt
 from gradtape import sum as total
 from gradtape.errors import DtypeError, ShapeError
-from gradtape.libraries import check_exports
+from gradtape.libraries import check_exports, described
 from gradtape.ops.arrays import sorting as core
-from gradtape.records import described
 from gradtape.tf.base.conversion import common, convert
 from gradtape.tf.base.dispatch import operation
 from gradtape.tf.base.dtypes import as_dtype, int32
