@@ -8,7 +8,7 @@ are left out.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -33,6 +33,7 @@ from gradtape.ir.origin import SourcePlace
 from gradtape.ir.walk import dependents
 from gradtape.runtime.tiers import MODE
 from gradtape.tools.profiler import costs
+from gradtape.tools.profiler.formats import plural
 from gradtape.tools.profiler.groups import PlanRecord
 from gradtape.tools.profiler.steady import typical, whole_loop
 
@@ -157,19 +158,17 @@ def computed_again(found: Findings) -> Iterator[Advice]:
         if gain <= 0:
             continue
         place = _place_of(plan, still)
+        if place in found.measured.collector.dense_jacobians:
+            continue  # these are seeds, which no program can compute before
         yield Advice(
             "computed again",
-            f"{_ops(len(still))} here gave the same result in each of {plan.runs} runs: "
+            f"{plural(len(still), 'op')} here gave the same result in each of {plan.runs} runs: "
             "the inputs did not change.",
             "Compute this once, before the loop and outside the tape.",
             place,
             gain,
             "the time of these ops, less one run",
         )
-
-
-def _ops(count: int) -> str:
-    return "1 op" if count == 1 else f"{count} ops"
 
 
 def _changing_inputs(plan: PlanRecord) -> set[Node] | None:
@@ -234,8 +233,13 @@ def read_in_a_loop(found: Findings) -> Iterator[Advice]:
     others = {each.place for rule in (jacobian_by_a_loop, stops_fusion) for each in rule(found)}
     others |= {read for _, read, _ in _tiny_tapes(found)}
     wall, rate = found.wall, found.rate
+    events = found.measured.collector.events
+    captures = Counter(event.place for event in events if event.kind == "capture")
     for place, reading in found.readings.items():
         if place is None or reading.count < LOOP_COUNT or place in others:
+            continue
+        # Captures have a finding of their own.
+        if 2 * captures[place] > reading.count:
             continue
         running = reading.running + reading.cycles / rate
         overhead = reading.seconds - running - reading.building

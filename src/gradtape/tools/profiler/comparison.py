@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from gradtape.tools.profiler.formats import rows_as_text, seconds
+from gradtape.tools.profiler.formats import phase_name, rows_as_text, seconds
 
 Data = Mapping[str, Any]
 _Row = Mapping[str, Any]
@@ -27,7 +27,7 @@ def _group(row: _Row) -> str:
 
 # The tables of a profile that are compared, and the name by which rows are the same.
 TABLES: dict[str, tuple[str, Callable[[_Row], str]]] = {
-    "phases": ("Time by phase", lambda row: str(row["name"])),
+    "phases": ("Time by phase", phase_name),
     "lines": ("Time by line", _line),
     "layers": ("Time of plans by layer", lambda row: row["name"] or "outside of layers"),
     "groups": ("Time by group", _group),

@@ -118,6 +118,16 @@ def size(value: float) -> str:
     return f"{value:.3g} TB"
 
 
+def plural(count: int, noun: str) -> str:
+    """A number with its noun."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def phase_name(row: Mapping[str, Any]) -> str:
+    """The name of a phase in a report: one of them is easily taken for running plans."""
+    return "starting plans" if row["name"] == "running" else str(row["name"])
+
+
 def shown_place(row: Mapping[str, Any]) -> str:
     """A line as `file:line`."""
     return f"{row['file']}:{row['line']}" if row.get("file") else "unknown"
@@ -129,7 +139,8 @@ def text(data: Mapping[str, Any], most: int = 10) -> str:
     counts = data["counters"]
     lines.append(
         f"{counts['plans_run']} plans run, {counts['plans_built']} built, "
-        f"{counts['kernels_compiled']} kernels compiled; {data['machine']['threads']} threads"
+        f"{counts['kernels_compiled']} kernels compiled; "
+        f"{plural(data['machine']['threads'], 'thread')}"
     )
     if data["advice"]:
         lines += ["", "Advice"]
@@ -146,7 +157,7 @@ def text(data: Mapping[str, Any], most: int = 10) -> str:
     for phase in data["phases"]:
         if phase["seconds"] > 0.001 * wall:
             share = phase["seconds"] / wall
-            lines.append(f"  {seconds(phase['seconds']):>9}  {share:>4.0%}  {phase['name']}")
+            lines.append(f"  {seconds(phase['seconds']):>9}  {share:>4.0%}  {phase_name(phase)}")
     ways = data["directions"]
     lines.append(
         f"  plans: {seconds(ways['forward'])} forward, {seconds(ways['backward'])} backward"

@@ -111,7 +111,7 @@
     const into = body("summary");
     const counts = data.counters;
     document.getElementById("subtitle").textContent =
-      `${seconds(data.wall_seconds)} on ${data.made.slice(0, 10)} · ${data.machine.threads} threads, Python ${data.machine.python}, NumPy ${data.machine.numpy}`;
+      `${seconds(data.wall_seconds)} on ${data.made.slice(0, 10)} · ${data.machine.threads} ${data.machine.threads === 1 ? "thread" : "threads"}, Python ${data.machine.python}, NumPy ${data.machine.numpy}`;
     if (data.advice.length) {
       const list = element("ol", { class: "advice" });
       for (const found of data.advice) {
@@ -595,7 +595,7 @@
     let current = links[0];
     for (const link of links) if (document.querySelector(link.getAttribute("href")).getBoundingClientRect().top < 120) current = link;
     if (chosen) current = chosen;
-    else if (window.innerHeight + window.scrollY >= document.documentElement.scrollHeight - 2) current = links[links.length - 1];
+    else if (window.scrollY > 0 && window.innerHeight + window.scrollY >= document.documentElement.scrollHeight - 2) current = links[links.length - 1];
     for (const link of links) link.setAttribute("aria-current", link === current ? "true" : "false");
   }
   document.addEventListener("scroll", here, { passive: true });
