@@ -15,7 +15,7 @@ import signal
 import threading
 import weakref
 
-# What WeakValueDictionary uses: it removes a key if the reference there is dead, in one step.
+# As in WeakValueDictionary: it removes a key if the reference there is dead, in one step.
 from _weakref import _remove_dead_weakref  # type: ignore[attr-defined]
 from collections.abc import Callable, Hashable
 from types import CodeType
@@ -82,7 +82,7 @@ _locks: WeakTable[int, threading.RLock] = WeakTable()
 class Process:
     """This process among its ancestors."""
 
-    # How many forks lie between this process and the first one.
+    # The number of forks between the first process and this one.
     forks = 0
 
 

@@ -90,7 +90,7 @@ COPIED_BYTES_PER_CYCLE = 3
 # Cycles to pack an element of few columns, and the fewest rows for which packing them pays.
 PACKING_CYCLES = 3
 FEWEST_PACKED_ROWS = 32
-# What each block of a convolution costs besides, in cycles.
+# The overhead of each block of a convolution, in cycles.
 BLOCK_CYCLES = 500
 # The least cost of a call of LAPACK, and that of a small matrix beside its arithmetic, in operand
 # loads.
@@ -225,7 +225,7 @@ LONGEST_ROUTINE = 32768
 # for such a sum is worth.
 MOST_SCALAR_PRODUCTS = 128
 LOOPS_PER_LIBRARY_PRODUCT = 3
-# How long a mathematical function takes, in steps of arithmetic.
+# The time of a mathematical function, in steps of arithmetic.
 FUNCTION_STEPS = 24
 # Elements of a vector, where steps on scalars and on vectors are compared.
 ESTIMATED_VECTOR = 8
@@ -298,7 +298,7 @@ PARALLEL_GEMM_WORK = 200_000
 PARALLEL_GEMV_WORK = 100_000
 GEMM_GRAINS = (8, 32)
 GEMV_GRAINS = (16, 16)
-# What the range of several products is cut into: the same share of each for every thread.
+# The number of parts of a range of several products: every thread gets the same share of each.
 BUNDLE_SHARES = 5040
 # The second cache, where it is not known; and the fewest tiles of the largest contraction that are
 # computed at a time, because each time packs the right operands again.
@@ -331,8 +331,8 @@ STRIDED_PANEL_DEPTH = 64
 DIRECT_TILE_ROWS = 64
 # The most entries of a table of offsets.
 LONGEST_OFFSET_TABLE = 1 << 21
-# Which products tiles compute faster than OpenBLAS was measured on one core and on two, with its
-# kernels for AVX2 and for AVX-512. Beyond a few columns, the depth and the bytes of the left
+# The products that tiles compute faster than OpenBLAS were measured on one core and on two, with
+# its kernels for AVX2 and for AVX-512. Beyond a few columns, the depth and the bytes of the left
 # operand are bounded, the latter by the size of an element (less if its rows do not lie in runs);
 # in float32 a left operand whose rows are one block may be of any depth, because each panel is
 # packed once.
@@ -456,15 +456,15 @@ KNOWN_PROGRAMS = 1 << 13
 TEXT_WORTH_A_THREAD = 8000
 # Object files that were compiled for calls that an interrupt has ended.
 UNCLAIMED_OBJECTS = 8
-# How long a worker without work spins, and a caller that waits for a worker. Waking a sleeper
+# Spin time of a worker without work, and of a caller that waits for a worker. Waking a sleeper
 # takes about as long, so spinning longer costs other programs more than it can save.
 WORKER_SPIN_SECONDS = 100e-6
-# How long the first parallel plan waits for its workers to arrive; late ones join when they come.
+# The longest wait of the first parallel plan for its workers; late ones join when they come.
 WORKER_ARRIVAL_SECONDS = 1.0
 
 # ---- runtime: plans and memory
 
-# How much larger than needed a plan may be to serve instead of a new one.
+# The excess size up to which a larger plan serves instead of a new one.
 PLAN_SLACK_FACTOR = 0.25
 PLAN_SLACK_NODES = 8
 # A loss over more elements than this is computed only if it is read.
@@ -524,7 +524,7 @@ LOOP_OP_ELEMENTS = 1000
 # Loops that are known to be compiled; then they are forgotten, and estimates are too high for a
 # while.
 REMEMBERED_COMPILED_LOOPS = 1 << 14
-# How much faster or slower than that machine this one may count.
+# The bounds of the speed of this machine, relative to that one.
 LEAST_MACHINE_SCALE = 0.25
 MOST_MACHINE_SCALE = 4.0
 

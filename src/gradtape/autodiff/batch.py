@@ -12,7 +12,7 @@ from gradtape.ops.custom.custom import CUSTOM, CUSTOM_BATCH
 from gradtape.ops.families.batching import spread
 from gradtape.records import dataclass
 
-# How a batch rule written in Python is called: (node, arguments, which are batched) -> outputs.
+# A batch rule written in Python: (node, arguments, which are batched) -> outputs.
 PythonRule = Callable[[Node, tuple[Node, ...], tuple[bool, ...]], Sequence[Node]]
 
 

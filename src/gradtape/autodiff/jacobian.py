@@ -98,7 +98,7 @@ def _ways(target: Node, request: Request) -> tuple[str, ...]:
         return ("reverse",)
     if source.size * CLEARLY_FEWER_SEEDS <= target.size:
         return ("forward",)
-    # Where they cost the same, reverse: its result needs no transposition.
+    # At equal cost reverse mode: its result needs no transposition.
     return ("reverse", "forward")
 
 

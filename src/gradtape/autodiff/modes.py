@@ -46,7 +46,7 @@ def reverse(
     and cotangent of which one is None adds nothing.
     """
     wanted = set(sources)
-    # What lies behind a blocked node gets no cotangent through it, and is found on other ways.
+    # Ancestors of a blocked node get no cotangent through it, only on other paths.
     order = topological([node for node in targets if node is not None], stop=blocked)
     active = dependents((n for n in order if n not in blocked or n in wanted), wanted)
     found: dict[Node, Cotangent] = {}

@@ -197,7 +197,7 @@ def _sum(node: Node, operands: Operands, space: Shape) -> Seeded | None:
     value = operand.value
     if free:
         value = apply(node.op, (value,), (tuple(count + axis for axis in free), False))
-    # What is left: dense seed axes, then node axes; tied ones among them become dense.
+    # The remaining axes: dense seed axes, then node axes; tied ones among them become dense.
     left = [("seed", seed) for seed in operand.dense]
     left += [
         ("seed", tied[axis]) if axis in tied else ("node", axis)

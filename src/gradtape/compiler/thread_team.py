@@ -81,7 +81,7 @@ class _State:
 
 _state = _State()
 _size: int | None = None
-# Where loops in native code find the address of the present team; 0 while there is none.
+# The word that holds the address of the present team, for native loops; 0 while there is none.
 _word = ctypes.c_int64(0)
 # See `compiler.emit.plans.interrupts`.
 _interrupts = (ctypes.c_int64 * WORDS)(0, 0, threading.main_thread().ident or 0, 0, 0)

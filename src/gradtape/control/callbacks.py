@@ -37,7 +37,7 @@ from gradtape.trace import host_value, record
 if TYPE_CHECKING:
     from gradtape.dtypes import DTypeLike
 
-    # What a callback returns: a dtype, a shape with a dtype, or a list of either.
+    # The declared result of a callback: a dtype, a shape with a dtype, or a list of either.
     SpecLike: TypeAlias = DTypeLike | Spec | Tensor | tuple[Sequence[int], DTypeLike]
     Specs: TypeAlias = SpecLike | list[SpecLike]
 

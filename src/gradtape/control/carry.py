@@ -83,7 +83,7 @@ class Carry:
 
     def __init__(self, name: str, function: str, init: object) -> None:
         self.name = name
-        # What errors call the function of the body.
+        # The name of the body's function in errors.
         self.function = function
         self.leaves, self.structure = flatten(init)
         self.tensors = [asarray(leaf) for leaf in self.leaves]

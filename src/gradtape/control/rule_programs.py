@@ -33,7 +33,7 @@ class RulePrograms:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self.new: dict[Node, Node] = {}
-        # How many rules are being written inside each other.
+        # The nesting depth of the rules that are being written.
         self.order = 0
 
     def of(self, roots: Sequence[Node]) -> list[Node]:

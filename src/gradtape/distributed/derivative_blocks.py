@@ -37,7 +37,7 @@ class _BlockRange(NamedTuple):
     stop: int
     # Of a sparse matrix: where the entries lie in the products, one after the other.
     entries: np.ndarray | None
-    # Where the values belong in the whole: slices, or numbers of entries.
+    # The place of the values in the whole: slices, or numbers of entries.
     place: Any
 
 

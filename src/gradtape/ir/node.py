@@ -31,7 +31,7 @@ from gradtape.ir.origin import LINES, is_large, note, note_line, provenance
 from gradtape.ir.spec import Shape, Spec
 
 Params = tuple[Any, ...]
-# What nodes are interned under: equal keys are the same computation.
+# The key under which a node is interned: equal keys are the same computation.
 Key = tuple[object, ...]
 
 

@@ -119,7 +119,7 @@ class Op:
     may_fail: bool = False
     # A value that comes from outside the graph or differs between applications: never shared.
     opaque: bool = False
-    # How the compiler computes it.
+    # The compiler's rules.
     # Without `llvm`, an element-wise op is not fused: NumPy or a library computes it.
     llvm: LlvmRule | None = None
     # The mathematical function that `llvm` calls, if there is one.
@@ -146,7 +146,7 @@ class Op:
     transparent: bool = False
     solves: bool = False
     counts_elements: bool = False
-    # What follows from the family. Fields, not properties: every walk over a program reads them.
+    # Consequences of the family. Fields, not properties: every walk over a program reads them.
     # Each element of the result is computed from one of each operand, after broadcasting.
     elementwise: bool = _of_family("elementwise")
     # It reads all elements along the axes that its param `axis` names.

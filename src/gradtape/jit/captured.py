@@ -183,7 +183,7 @@ class Captured:
         # The next check, and the replays until then while no native call counts them.
         self._schedule = CheckSchedule(None if contract.frozen else contract.recheck)
         self._until_check = NEVER
-        # When the calls until the next check began, and what the latest captured run cost.
+        # The start of the calls until the next check, and the cost of the latest captured run.
         self._gap_began = self._cost = 0.0
         # Whether the run that ends was a check that found no difference.
         self._has_agreed = False
@@ -200,7 +200,7 @@ class Captured:
         # The captures of this signature for other values outside, this one included.
         self.siblings: list[Captured] = [self]
         self._drop_at = MOST_CAPTURED_PENDING
-        # How often it was called before captures were last dropped.
+        # The number of calls before captures were last dropped.
         self.calls_before = -1
 
     @property
@@ -601,7 +601,7 @@ class Captured:
                 f"{refusal.why}. {refusal.remedy}, or leave the decorator out."
             )
 
-    # What is read outside.
+    # Objects that are read outside.
 
     def for_outside_values(self) -> Captured:
         """The captures for the values that are read outside now: these, others, or new ones."""

@@ -30,7 +30,7 @@ class Cell(Layer):
     steps in one product; `step` does the rest.
     """
 
-    # How many vectors of length `units` the state has, and the gates.
+    # The number of vectors of length `units` of the state, and of the gates.
     states = 1
     gates = 1
     shown = ("units", "activation")

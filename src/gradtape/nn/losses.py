@@ -42,7 +42,7 @@ __all__ = [
     "sparse_categorical_crossentropy",
 ]
 
-# How close to 0 and 1 probabilities may come.
+# The least distance of probabilities from 0 and 1.
 EPSILON = 1e-7
 
 

@@ -39,7 +39,7 @@ class BlasLibrary:
     """A library of BLAS and LAPACK. Addresses are zero where it lacks the function."""
 
     name: str
-    # How symbols are made of a routine's name, such as "scipy_{}_".
+    # The pattern of symbols, by a routine's name, such as "scipy_{}_".
     pattern: str
     # The type of its integers, in arrays such as pivots too.
     integers: np.dtype[Any]

@@ -7,12 +7,11 @@ way.
 
 Other packages import:
 
-- plan_cache: `plan_for`, `clear_plans`; plan: `Plan`, `Layout`, the types of inputs and contents;
+- plan_cache: `plan_for`, `clear_plans`;
 - tiers: `MODE`, `TieredPlan`, `wait_for_compiler`; when_to_compile: `work`;
 - numpy_plan: `NumpyPlan`, to run a program once;
 - compiled_plan: `CompiledPlan`, to compare tiers (loads the compiler);
-- buffer_pool: `allocate`, `array`, `empty_cache`; machine_limits: memory and processors;
-- thread_team: `get_num_threads`, `set_num_threads`, and the address of `run_plan`;
-- counters: `counters`, `COUNTS`; footprint: bytes that a program will take;
-- products.blas: matrix products of compiled plans.
+- buffer_pool: `allocate`, `array`, `empty_cache`;
+- counters: `counters`, `COUNTS`; program_memory: bytes that a program will take;
+- profiler_sink: the events of a running profile; error_lines: the user's line in late errors.
 """

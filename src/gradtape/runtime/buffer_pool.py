@@ -74,7 +74,7 @@ _recycled = [0]
 # to owners that are gone wait in `_gone` until the bytes are counted.
 _lent: dict[int, tuple[weakref.ref[object], int]] = {}
 _gone: list[weakref.ref[object]] = []
-# When each capacity was last requested. Small ones take little memory and are not noted.
+# The time of the last request of each capacity. Small ones take little memory and are not noted.
 _asked: dict[int, int] = {}
 _tick = itertools.count(1).__next__
 _capacities = [capacity_for(index * ALIGNMENT) for index in range(SMALL_BUFFER // ALIGNMENT + 1)]

@@ -103,13 +103,13 @@ class CompiledPlan:
     """Runs a program in one native call."""
 
     run: PlanFunction
-    # How native code fills the slots; None if the plan calls Python.
+    # The rows by which native code fills the slots; None if the plan calls Python.
     layout: SlotLayout | None = None
 
     def __init__(
         self, program: Program, fused: Fused | None = None, sizes_vary: bool = False
     ) -> None:
-        # What NumPy computes if native code fails: in the ops that have the error texts.
+        # The program for NumPy if native code fails: in the ops that have the error texts.
         self._source = program
         self.lowered = lowered = LoweredProgram(program, body_of, fused, sizes_vary)
         self.program = lowered.program

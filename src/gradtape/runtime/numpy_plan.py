@@ -36,9 +36,9 @@ class NumpyPlan:
             check_stored(program.nodes)
         self.program = program
         slot = {node: index for index, node in enumerate((*program.inputs, *program.nodes))}
-        # What each step calls, the slots that it reads and those that it empties. These are lists
-        # and not one list of tuples: the garbage collector would visit each of the tuples again and
-        # again, which takes longer than a long plan takes to run.
+        # The function of each step, the slots that it reads and those that it empties. These are
+        # lists and not one list of tuples: the garbage collector would visit each of the tuples
+        # again and again, which takes longer than a long plan takes to run.
         self.steps: list[_NumpyRule] = [
             partial(node.op.numpy, **node.keywords) if node.params else node.op.numpy
             for node in program.nodes

@@ -33,7 +33,7 @@ _Structure = tuple[Hashable, ...]
 _Plans = OrderedDict[tuple[_Structure, _Sizes], TieredPlan]
 _plans: _Plans = OrderedDict()
 _calling_plans: _Plans = OrderedDict()
-# What is known of each outline: what NumPy has cost on it, and a plan of it.
+# By outline: the time that NumPy has spent on it, and a plan of it.
 _outlines: OrderedDict[_Structure, Outline] = OrderedDict()
 _log = Log("runtime")
 _lock = new_lock()

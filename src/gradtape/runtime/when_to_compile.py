@@ -62,7 +62,7 @@ class CompilePolicy:
     repeated = 0.0
     # Whether the compiler is loaded.
     loaded = False
-    # How long compiling takes here, in units of what the constants above say; measured when it is
+    # The compile times of this machine, relative to the constants above; measured when it is
     # first needed.
     scale: float | None = None
 

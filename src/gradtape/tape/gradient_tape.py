@@ -374,7 +374,7 @@ class GradientTape(Jacobians):
         assert self._recording is not None
         nodes = [self._source(leaf) for leaf in leaves]
         watched = self._watched_nodes()
-        # What a source is computed from matters only if that may be something watched.
+        # The inputs of a source matter only if they may be watched.
         computed = [node for node in nodes if node not in watched]
         outside = self._outside_of((*targets, *computed))
         return derive_reverse(self._recording, targets, cotangents, nodes, outside, watched)

@@ -43,7 +43,7 @@ class ReadNumber(NamedTuple):
     name: str
     number: Any
     site: Site
-    # How many leaves the recording had.
+    # The number of leaves of the recording.
     leaves: int
 
 

@@ -124,7 +124,7 @@ class Scope(Displayed):
         self._active = False
         # Start and end of each window; an open one has no end.
         self._windows: list[list[int | None]] = []
-        # What is watched, by id: the tensor or variable, and its node when it was watched.
+        # Watched objects, by id: the tensor or variable, and its node when it was watched.
         self._watched: dict[int, tuple[Handle | Variable, Node]] = {}
         self._variables: dict[int, tuple[Variable, Node | None]] = {}
         # For each node seen by `follows`, whether it depends on something watched.

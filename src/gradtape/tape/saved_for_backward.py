@@ -46,7 +46,7 @@ class Saved:
     nbytes: int
     # The user's code that recorded it, as `file:line`.
     line: str
-    # What `checkpoint_name` called it, if anything.
+    # The name given by `checkpoint_name`, if any.
     name: str | None = None
 
 

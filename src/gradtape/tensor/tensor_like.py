@@ -31,5 +31,5 @@ class NestedSequence(Protocol[Item]):
 
 # One tensor, array or number: a leaf of a pytree.
 TensorLeaf: TypeAlias = Tensor | Variable | np.ndarray | np.generic | bool | int | float | complex
-# What `gt.asarray` makes a tensor of.
+# Values that `gt.asarray` accepts.
 TensorLike: TypeAlias = TensorLeaf | NestedSequence[TensorLeaf]

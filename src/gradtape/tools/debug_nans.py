@@ -109,7 +109,7 @@ def _in_branch(
     return found
 
 
-# How to search the bodies of an op.
+# The search of the bodies of an op.
 INSIDE: dict[Op, Callable[..., BadValue | None]] = {
     SCAN: _in_scan,
     WHILE: _in_while,

@@ -10,7 +10,7 @@ Other packages import:
 - `trace`: `Trace`, the recording of a function on arguments without values
 - `capturing`: the capture of a `gt.function` that is running, if there is one
 - `followed_number`: Python numbers that are inputs of a captured program
-- `between_recordings`: derivatives and applications of one recording copied into another
+- `copy_between_recordings`: derivatives and applications of one recording copied into another
 - `returned_nodes`: copies of derivative nodes, made when a derivative is returned while a tape
   records
 """

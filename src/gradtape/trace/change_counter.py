@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import array
 
-# How many changes were announced so far: a word that native code reads.
+# The number of announced changes: a word that native code reads.
 changes = array.array("q", [0])
 
 

@@ -89,8 +89,8 @@ class Applications(list[Node]):
     )
 
     def __init__(self) -> None:
-        # Where each application is, as far as `position` was called, and where windows began and
-        # ended.
+        # The position of each application, as far as `position` was called, and the edges of
+        # windows.
         self.positions: dict[Node, int] = {}
         self.edges: list[int] = []
         # Applications that count as made earlier, at these positions: tangents, which belong to
@@ -218,7 +218,7 @@ class Recording:
         self.leaves: list[Any] = []
         # The leaves of values, by the id of the value, which `leaves` keeps alive.
         self.imported: dict[int, Node] = {}
-        # How many tapes are entered here; live tapes, by id, and whether each is persistent.
+        # The number of tapes entered here; live tapes, by id, and whether each is persistent.
         self.active = 0
         self.tapes: dict[int, bool] = {}
         self.watched: dict[Node, None] = {}
@@ -236,7 +236,8 @@ class Recording:
         # Whether a bound plan ran outside a flush: the next outermost tape then begins with a new
         # recording.
         self.observed = False
-        # How many variables have a pending update, and the variables read but not yet assigned.
+        # The number of variables with a pending update, and the variables read but not yet
+        # assigned.
         self.updates = 0
         self.unassigned: set[Any] = set()
 

@@ -23,9 +23,9 @@ class ReturnedNodes:
         # The positions of the derivatives in order, and for each its copies, with their originals.
         self.starts: list[int] = []
         self.groups: list[Mapping[Node, Node]] = []
-        # How many copies there are in all.
+        # The number of all copies.
         self.size = 0
-        # How many times the same nodes were returned.
+        # The number of times that the same nodes were returned.
         self.counts: dict[tuple[Node, ...], int] = {}
         # The position of each copy, and the derivatives whose copies are not in there yet.
         self._known: dict[Node, int] = {}

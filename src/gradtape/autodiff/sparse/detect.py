@@ -342,7 +342,7 @@ def follows(node: Node) -> bool:
     return isinstance(node.params[1], Checkpointed)
 
 
-# What a user may pass as `sparse`: True, "auto", or a pattern.
+# Values of the argument `sparse`: True, "auto", or a pattern.
 Wanted = bool | str | Pattern | SparseMatrix
 
 

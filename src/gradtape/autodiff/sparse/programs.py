@@ -113,7 +113,7 @@ def is_pending(thing: object) -> bool:
     return type(thing) in _made and thing.__dict__.get("data") is None
 
 
-# How a Jacobian is coloured, by the requested mode or by its own name.
+# The colouring of a Jacobian, by the requested mode or by its own name.
 METHODS = {
     "auto": "auto",
     "forward": "column",

@@ -69,7 +69,7 @@ UPDATE = 2  # buffer, spec
 LOCK = 2  # how to acquire and to release it
 GUARD = 4  # how, address or dictionary, key or memory, what must be there or size
 
-# How an argument is recognised. The rows begin with the tuple of all arguments; containers are
+# Kinds of arguments. The rows begin with the tuple of all arguments; containers are
 # followed by their entries: a tensor of this class and spec, a float, this very object, a tuple or
 # a list of this length, a dictionary with this number of keys and values in turn, a float of these
 # bits.

@@ -154,7 +154,7 @@ class Native:
             special = getattr(tensor, _METHODS[name])
             closure: Any = binary_function(getattr(OPERATORS, name), special.otherwise)
             found[name] = (closure.op, closure, closure.reflected, None)
-        # What cannot be compared is for Python to say.
+        # Python compares the others.
         found["equal"] = (op_of(equal), tensor.__eq__, None, None)
         found["not_equal"] = (op_of(not_equal), tensor.__ne__, None, None)
         compare = tuple(found.pop(name) for name in _COMPARISONS)

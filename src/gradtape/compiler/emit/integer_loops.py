@@ -125,7 +125,7 @@ class Translator:
         ]
         self.r = Routine(f"i64 @{definition.name}({', '.join(listed)})")
         self._variables: dict[str, StackVariable] = {}
-        # Where `continue` and `break` go, by loop.
+        # Targets of `continue` and `break`, by loop.
         self._loops: list[tuple[str, str]] = []
         for name in self.signature.names:
             if name not in self.signature.arrays:

@@ -58,7 +58,7 @@ def memory_type(dtype: DType | str) -> str:
     return "i8" if np.dtype(dtype).kind == "b" else scalar_type(dtype)
 
 
-# How an operand moves along the innermost axis; along all others strides are run-time values.
+# The step of an operand along the innermost axis; along all others strides are run-time values.
 SCALAR, SAME, UNIT, STRIDED = "scalar", "same", "unit", "strided"
 # A float sum of n terms in a row has an error that grows with n. Sums therefore add this many terms
 # in a row, then this many such sums, and so on: a few levels bound the error as pairwise

@@ -53,7 +53,7 @@ class Stretch:
     parallel: bool
     # If true, the instructions are so quick that the call keeps the GIL.
     quick: bool
-    # How many instructions come before the first that computes something.
+    # The number of instructions before the first that computes something.
     preparing: int = 0
 
 
@@ -68,14 +68,14 @@ class SlotLayout:
     # Positions among the inputs: of arrays, and of numbers with their dtypes.
     arrays: Sequence[int]
     scalars: Sequence[tuple[int, np.dtype[Any]]]
-    # Where each number lies: bytes into the memory of a run.
+    # Offset of each number in the memory of a run.
     offsets: Sequence[int]
     # Sizes of the outputs in bytes, and the order in which they are returned.
     written: Sequence[int]
     order: Sequence[int]
     # The contents of the slots after the outputs, the same in every run.
     unset: Sequence[int]
-    # Where the status of the run lies: bytes into the memory of a run.
+    # Offset of the status in the memory of a run.
     status: int
     # Bytes of the arena, number of slots, number of ops.
     arena: int

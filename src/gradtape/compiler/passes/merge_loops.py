@@ -26,7 +26,7 @@ from gradtape.records import dataclass
 class Form:
     """A loop or branch as groups of operands and of results; bodies take operands in that order."""
 
-    # What must be equal in both.
+    # Properties that must be equal in both.
     fixed: tuple[object, ...]
     operands: tuple[tuple[Node, ...], ...]
     results: tuple[int, ...]

@@ -29,7 +29,7 @@ FUNCTIONS: dict[AnyFunction, AnyFunction] = {
     **without_derivative.FUNCTIONS,
 }
 
-# How each function is called: filled at the first call, because reading a signature takes time.
+# The caller of each function: filled at the first call, because reading a signature takes time.
 _calls: dict[AnyFunction, AnyFunction] = {}
 _OURS = (Operators, np.ndarray)
 

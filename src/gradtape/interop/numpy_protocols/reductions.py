@@ -306,7 +306,7 @@ def nanmean(a, axis=None, dtype=None, keepdims=False, where=True):
     return mean(_without_nan(a, 0), axis, dtype, keepdims, _present(a, where))
 
 
-# What `ufunc.reduce` records; its parameters are axis, dtype, keepdims, initial and where.
+# The functions that `ufunc.reduce` records, with axis, dtype, keepdims, initial and where.
 REDUCE: dict[np.ufunc, AnyFunction] = {
     np.add: sum,
     np.multiply: prod,
@@ -316,7 +316,7 @@ REDUCE: dict[np.ufunc, AnyFunction] = {
     np.logical_or: any,
     np.logaddexp: reduction.logsumexp,
 }
-# What `ufunc.accumulate` records; its parameters are axis and dtype.
+# The functions that `ufunc.accumulate` records, with axis and dtype.
 ACCUMULATE: dict[np.ufunc, AnyFunction] = {np.add: cumsum, np.multiply: cumprod}
 
 FUNCTIONS: dict[AnyFunction, AnyFunction] = {

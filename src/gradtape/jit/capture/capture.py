@@ -47,7 +47,7 @@ from gradtape.trace.value import Content, Handle, LeafValue, Value, host_value
 VIEW_CHANGED = "a tensor that was made by indexing or viewing another is changed in place"
 
 Reference = Callable[[], Handle | None]
-# What a handle stands for.
+# The meaning of a handle.
 _Meaning = tuple[Node | None, Recording | None, Value | None]
 
 
@@ -143,7 +143,7 @@ class CapturedVariables:
         # Variables that were assigned, with what each held before the run; and those read.
         self.assigned: dict[Variable, Tensor] = {}
         self.read: dict[Variable, None] = {}
-        # What each variable holds, as far as the run knows.
+        # The content of each variable, as far as the run has seen it.
         self._latest: dict[Variable, Handle | Value] = {}
         # Leaves by the ids of variable and value.
         self._leaves: dict[tuple[int, int], Node] = {}
@@ -364,7 +364,7 @@ class Capture(Recording):
         # The ids of arrays that the function can reach by name, and those that entered the run.
         self.outside_arrays = outside_arrays
         self._arrays: dict[int, np.ndarray] = {}
-        # What numbers among the arguments are called, by position.
+        # The names of numbers among the arguments, by position.
         self.labels: dict[int, str] = {}
         self.number_guards = NumberGuards(self.guard_number)
         self.seconds_of_plans = 0.0

@@ -325,7 +325,7 @@ def _visit(search: GuardSearch, value: Any, label: str) -> None:
         _visit_module(search, value, label)
     elif isinstance(value, type):
         _visit_class(search, value)
-        # What a class that code names may run to make an instance.
+        # Functions that may run when a class that code names makes an instance.
         for each in search.users_classes(value):
             made = [name for name in _MAKERS if name in vars(each)]
             search.add_items(vars(each), made, f"{each.__qualname__}.")
@@ -656,7 +656,7 @@ def _bytes_of(value: Any) -> tuple[bytes]:
     return (bytes(value),)
 
 
-# How the contents of containers are read, past the methods of subclasses.
+# Readers of the contents of containers, past the methods of subclasses.
 _CONTAINERS: tuple[tuple[Any, tuple[Callable[[Any], Any], ...]], ...] = (
     (dict, (dict.keys, dict.values)),
     (list, (list.copy,)),

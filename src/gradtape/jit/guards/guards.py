@@ -95,7 +95,7 @@ class GuardRow:
         names: Sequence[str] = (),
     ) -> None:
         self.read = read
-        # What is read: entries of a dictionary, or attributes.
+        # The kind of read: entries of a dictionary, or attributes.
         self.names = names
         # The names of the values; or one for all, if they are the contents of a container.
         self.labels = labels

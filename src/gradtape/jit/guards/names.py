@@ -213,7 +213,7 @@ def line_of(code: CodeType, name: str) -> int | None:
     return None
 
 
-# What a replay cannot repeat.
+# Effects that a replay cannot repeat.
 
 # Modules whose functions draw random numbers, read clocks, or write logs.
 _MODULES = {

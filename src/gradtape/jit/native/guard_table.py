@@ -29,9 +29,9 @@ from gradtape.trace.change_counter import changes
 _Words = tuple[int, int, int, int]
 _Make = Callable[[comparisons.GuardRow, Any, list[Any]], Iterator[_Words]]
 
-# Where dictionaries and lists keep their length, cells their content, lists their items.
+# Offsets of the length of dictionaries and lists, the content of cells, the items of lists.
 _LENGTH, _CONTENT, _ITEMS = 16, 16, 24
-# Where dictionaries keep their keys, and these the count of entries that were ever added.
+# Offsets of the keys of dictionaries, and of their count of entries that were ever added.
 _KEYS, _ENTRIES = 32, 24
 # Where a function may keep its parts, in words; where the dictionary of an instance may be.
 _FUNCTION_WORDS = 24
@@ -48,7 +48,7 @@ class GuardTable:
     def __init__(self, guards: comparisons.Guards, check: Callable[[int, int], int]) -> None:
         self._check = check
         self._kept: list[Any] = []
-        # What is kept is let go of when one of the guarded objects is gone.
+        # The kept objects are released when one of the guarded objects is gone.
         guards.holders.drop(self._kept)
         words, kept, self.rest = _table(guards)
         self._kept += kept

@@ -432,7 +432,7 @@ class _Sources:
     """The rows of the sources of values, each of them once."""
 
     def __init__(self, passed: Sequence[int], inputs: Sequence[replay.ValueSource]) -> None:
-        # How each input of the call is passed, and the source of each input of the plan.
+        # The kind of each input of the call, and the source of each input of the plan.
         self._passed = passed
         self._inputs = inputs
         self.rows: dict[tuple[int, int], int] = {}

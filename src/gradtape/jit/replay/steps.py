@@ -67,7 +67,7 @@ class ReplayedCall:
         self.contents: dict[Node, Content] = {}
         # Each draw: the generator, its counter before, and the number of blocks.
         self.drawn: list[tuple[MovedGenerator, Counter, int]] = []
-        # What callbacks returned, in order.
+        # The results of callbacks, in order.
         self.outcomes: list[Outcome] = []
 
     def give_back(self) -> None:
@@ -373,7 +373,7 @@ def branch_key(value: Any) -> Hashable:
     return value
 
 
-# What a replay returns where a guard finds a value that no capture has seen.
+# The result of a replay at a guard that finds a value that no capture has seen.
 UNKNOWN = object()
 
 
@@ -388,7 +388,7 @@ class PlanRun(Record):
     # Callbacks with effects among the nodes.
     effects: tuple[Node, ...] = ()
 
-    # How the inputs are read, None before the first replay; and arrays from outside among them.
+    # Readers of the inputs, None before the first replay; and arrays from outside among them.
     _reads: list[Callable[[ReplayedCall], Any]] | None = None
     _arrays: Sequence[np.ndarray] = ()
 
@@ -557,12 +557,13 @@ class PathStep:
         # The sources of the leaves that the runs read, by number.
         self.sources: dict[int, ValueSource] = {}
         self.guard = guard
-        # What the user calls the value of the guard, the line that reads it, and the values seen.
+        # The user's name for the value of the guard, the line that reads it, and the values seen.
         self.label = self.line = ""
         self.values: list[object] = []
         self.branches = {} if branches is None else branches
         self.result = result
-        # How many runs in a row have recorded the path that ends here, and whether it is replayed.
+        # The number of runs in a row that recorded the path that ends here, and whether it is
+        # replayed.
         self.count = 0
         self.is_replayed = is_replayed
 

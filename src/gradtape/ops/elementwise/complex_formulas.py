@@ -78,7 +78,7 @@ def _with_finite_size(b: Builder, x: Vector) -> Vector:
 
 
 def sign(b: Builder, x: Vector) -> Vector:
-    """x / |x|, and 0 at 0; if one part is infinite, the unit along its axis; if both are, NaN."""
+    """x / |x|; 0 at 0, the unit along its axis if one part is infinite, NaN if both are."""
     x = _with_finite_size(b, x)
     real, imaginary = b.real(x), b.imaginary(x)
     part = real.dtype

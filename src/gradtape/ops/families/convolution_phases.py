@@ -133,7 +133,8 @@ def phases(line: Line) -> tuple[Phase, ...]:
     found: list[Phase] = []
     for residue in range(min(output_step, count)):
         outputs = np.arange(residue, count, output_step)
-        # Where position 0 of the window lies. Modulo the spread it is the same for all of these.
+        # The element of position 0 of the window. Modulo the spread it is the same for all of
+        # these.
         origins = stride * outputs - before
         firsts, numbers = _taps(origins, tap_step, line)
         changes = np.flatnonzero(np.diff(firsts) | np.diff(numbers)) + 1

@@ -31,7 +31,7 @@ from gradtape.ops.families.vector_code import LlvmRule
 Domain = tuple[float, float]
 # The arguments of a call as text, and its result; empty for ops that users do not call.
 Example = tuple[str, complex] | tuple[()]
-# How operands are promoted by what an op accepts; otherwise to their common dtype.
+# The promotion of operands by the accepted dtypes of an op; otherwise to their common dtype.
 _PROMOTED = {"inexact": "float", "float": "float", "bool": "bool"}
 
 Unary = UnaryFunction

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from gradtape.dtypes import DType
 
 if TYPE_CHECKING:
-    # What rules are called with belongs to the compiler, which is loaded at the first compile.
+    # The arguments of rules are types of the compiler, which is loaded at the first compile.
     from gradtape.compiler.emit.builder import Builder as Builder
     from gradtape.compiler.emit.math.vectors import Body as Body, VectorValue as VectorValue
 

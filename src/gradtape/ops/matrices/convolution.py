@@ -9,7 +9,7 @@ dilation * q` of that, for each position `q` in the window. A transposed convolu
 The derivative by x is a convolution of the cotangent with the kernel turned round, in which strides
 and spreads have changed places. The derivative by the kernel is a convolution of x with the
 cotangent, in which batch and channels, strides and dilations have. The zeros are in no memory and
-no sum: `families/phases` says which elements there are.
+no sum: `families/convolution_phases` lists the elements.
 """
 
 from __future__ import annotations

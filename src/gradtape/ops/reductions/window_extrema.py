@@ -155,7 +155,7 @@ def _pull(g: Node, y: Node, x: Node, **params: Any) -> Node:
     windows = _Windows(**params)
     lengths = x.shape[1:-1]
     blocks = tuple(-(-n // s) for n, s in zip(lengths, windows.strides, strict=True))
-    # How many blocks before its own a window may begin.
+    # The number of blocks before its own at which a window may begin.
     ranges = [
         range(-((s - 1 + low) // s), ((w - 1) * d - low) // s + 1)
         for w, s, d, (low, _) in zip(*windows, strict=True)

@@ -28,7 +28,7 @@ from gradtape.tensor.tensor import asarray
 from gradtape.tools.command_line.output import show
 from gradtape.version import __version__
 
-# What optional packages bring.
+# Uses of the optional packages.
 OPTIONAL = {
     "rich": "tables in colour: pip install gradtape[cli]",
     "pandas": "Profile.to_pandas",

@@ -42,7 +42,7 @@ class Reading:
     running: float = 0.0
     cycles: int = 0
     building: float = 0.0
-    # How many values were given, at most.
+    # The maximum number of values that were given.
     values: int = 0
     # Those of them that compiled nothing, without values.
     quiet: Reading | None = None

@@ -20,7 +20,7 @@ from gradtape.libraries import spec, tensor_on_array
 from gradtape.training.storage import registry
 from gradtape.training.storage.encode import DEEPEST, DTYPES, FACTORIES, PACKED_TYPES, TF_TENSOR
 
-# What broken or hostile structures make Python raise in the lines below.
+# Exceptions that Python raises below for broken or hostile structures.
 BROKEN = (
     TypeError,
     ValueError,
@@ -112,7 +112,7 @@ class _Decoder:
         self.objects = objects
         self.arrays = arrays
         self.entries: dict[int, Any] = {}
-        # What guided each entry, and the guides that have one, by id.
+        # The guide of each entry, and the guides that have one, by id.
         self.guides: dict[int, Any] = {}
         self.taken: set[int] = set()
         self.reading: set[int] = set()
@@ -383,7 +383,7 @@ class _Decoder:
             raise ValueError("a packed list is not a row of numbers")
         return {"list": list, "tuple": tuple}[_text(kind)](array.tolist())
 
-    # How an entry is made, by its tag: called with the tag, what the entry holds, and its place.
+    # Makers of entries, by tag: called with the tag, the contents of the entry, and its place.
     MAKERS: ClassVar[dict[str, Callable[..., Any]]] = {
         "variable": _variable,
         "tensor": _tensor,

@@ -16,7 +16,7 @@ from gradtape.compiler.objects import llvm
 from gradtape.config import FEWEST_FFT_LANES
 from gradtape.ops.matrices.fourier_plans import FourierPlan, RowPlan, area
 
-# What a pass and a transform are called with.
+# The arguments of a pass and of a transform.
 _PASS = ("ptr %x", "ptr %y", "ptr %table", "i64 %rest", "i64 %stride")
 _TRANSFORM = ("ptr %from", "ptr %to", "ptr %table", "ptr %work", "i1 %swap")
 

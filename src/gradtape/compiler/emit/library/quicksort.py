@@ -201,7 +201,7 @@ def _sort(keys: Keys) -> Routine:
     with r.repeat() as over:
         count, to_other = length.get(), moves.get()
         here, there = [each.get() for each in source], [each.get() for each in other]
-        # Where the elements before the pivot belong, and the array beside it.
+        # The place of the elements before the pivot, and the array beside it.
         pairs = list(zip(here, there, strict=True))
         low = [r.select(to_other, b, a) for a, b in pairs]
         high = [r.select(to_other, a, b) for a, b in pairs]

@@ -20,7 +20,7 @@ class ElementType:
         self.real, self.real_bytes, self.suffix = (
             ("float", 4, "f") if is_single else ("double", 8, "")
         )
-        # How many real numbers an element is, its bytes, and a type that copies one.
+        # The number of real numbers of an element, its bytes, and a type that copies one.
         self.parts = 2 if self.is_complex else 1
         self.nbytes = self.real_bytes * self.parts
         self.bits = {4: "i32", 8: "i64", 16: "<2 x i64>"}[self.nbytes]

@@ -53,7 +53,7 @@ class RightDivision:
             columns = w.element(x, r.multiply(first, step))
             square = (rows_at, self._block_at, w.one(), corner, lead_at, columns, step_at)
             w.blas("trsm", "R", uplo, turned, unit, *square)
-            # What is left to divide: the columns after the block, or before it.
+            # The columns left to divide: after the block, or before it.
             start: Word = r.add(first, count) if forward else 0
             rest = r.subtract(left, count) if forward else first
             r.put(self._rest_at, 0, rest)

@@ -26,7 +26,7 @@ CARRY = 6  # slot read, slot written; places of two buffers, first that of the l
 STATE = 10  # slot of the condition or -1; slots and buffers as in CARRY; place of the result, bytes
 BRANCH = 5  # see BODY_WORDS
 
-# How a body is described: in the args of a kernel, and as a row of the table of branches.
+# The description of a body: in the args of a kernel, and as a row of the table of branches.
 BODY_WORDS = ("instructions", "count", "slots", "bindings", "bound")
 _TESTED = tuple(f"tested.{name}" for name in BODY_WORDS)
 SCAN_WORDS = (

@@ -39,7 +39,7 @@ class LaneArguments(NamedTuple):
     tiles: int
     rows_a: int
     rows_c: int
-    # How many lanes there are, and offsets along the depth.
+    # The number of lanes, and offsets along the depth.
     n: int
     k: int
     depth_a: int

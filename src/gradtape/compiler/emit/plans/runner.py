@@ -20,7 +20,7 @@ SHARE = 8
 # The words of instructions and jobs that are pointers.
 POINTERS = {"function", "slots", "args", "joint_function", "joint_args"}
 _WHAT_RUNS = ("function", "args", "total", "grain")
-# What the team gets of an instruction.
+# The fields of an instruction that the team gets.
 SHARED_WORDS = ("function", "slots", "args", "total", "grain")
 _ARGUMENTS = ("%team", "%instructions", "%count", "%slots")
 _PARAMETERS = "(ptr %team, ptr %instructions, i64 %count, ptr %slots)"

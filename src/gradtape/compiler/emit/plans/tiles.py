@@ -66,7 +66,7 @@ class TileArguments(NamedTuple):
     tiles: int
     rows_a: int
     rows_c: int
-    # How many outer rows and how many tiles a block has.
+    # The number of outer rows and of tiles of a block.
     block_rows: int
     block_tiles: int
     # Columns, the offset of each in b, and how they lie there: `SCATTERED`, `SIDE_BY_SIDE`, or
@@ -84,7 +84,7 @@ class TileArguments(NamedTuple):
     split: int
     # Whether tiles of `a` are turned into memory of their own before panels pass.
     turns: int
-    # How deep a panel is, at most.
+    # The maximum depth of a panel.
     panel_depth: int
     # Whether products are added to what is in c.
     adds: int

@@ -20,7 +20,7 @@ from gradtape.config import TIMED_RUNS_PER_SERIAL_RUN
 # The log: how many rows it has room for, how many runs would have written one, then the rows.
 LOG_HEADER, LOG_ROW = 2, 4
 
-# How the processor's counter is read; its rate is constant on all that are listed.
+# The instructions that read the processor's counter; its rate is constant on all that are listed.
 _COUNTERS = {
     "x86_64": "call i64 @llvm.readcyclecounter()",
     "AMD64": "call i64 @llvm.readcyclecounter()",

@@ -222,7 +222,7 @@ def matrix_product(
         (a.slot, a.offset),
         (b.slot, b.offset),
         (c.slot, c.offset),
-        # What is multiplied by the same matrix is more rows.
+        # Factors of the same matrix become more rows.
         rows=[
             *(axis for axis in outer if not axis.b),
             LoopAxis(m, a.strides[-2], 0, c.strides[-2]),
