@@ -1,14 +1,17 @@
 """`dir(gradtape)` is what users may use, and a wrong name is answered with the right one."""
 
 import importlib
+import inspect
 import pickle
 import pkgutil
 import subprocess
 import sys
+import typing
 
 import pytest
 
 import gradtape as gt
+from gradtape.ops.families import signatures
 from gradtape.suggestions import FOREIGN, NAMESPACES
 
 
@@ -39,6 +42,26 @@ print(*(name for name in vars(gt) if name[0] != "_" and name not in gt.__all__))
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     assert result.stdout.split() == []
+
+
+def overloads_of(function) -> list:
+    """The overloads that type checkers and editors see."""
+    found = typing.get_overloads(inspect.unwrap(function))
+    protocols = (each for each in vars(signatures).values() if isinstance(each, type))
+    calls = [vars(each)["__call__"] for each in protocols if "__call__" in vars(each)]
+    return [*found, *(each for call in calls for each in typing.get_overloads(call))]
+
+
+def test_editors_show_no_nodes():
+    functions = [each for each in map(vars(gt).get, gt.__all__) if inspect.isfunction(each)]
+    shown = {
+        f"{each.__module__}.{each.__qualname__}: {hint}"
+        for function in functions
+        for each in overloads_of(function)
+        for hint in each.__annotations__.values()
+        if "Node" in str(hint)
+    }
+    assert not shown
 
 
 def test_packages_are_imported_when_they_are_named():

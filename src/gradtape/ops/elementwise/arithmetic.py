@@ -26,8 +26,8 @@ from gradtape.ops.families.math_functions import COPYSIGN
 from gradtape.ops.families.native_code import NativeCall
 from gradtape.ops.families.shapes import broadcast_shapes, broadcast_to, reduce_to
 from gradtape.ops.families.signatures import (
-    NodeLike,
-    SomeTensor,
+    Operand,
+    OperandLike,
     Tensor,
     TensorLike,
     kind_of_operand,
@@ -379,11 +379,9 @@ WHERE = define(
 
 
 @overload
-def where(condition: SomeTensor, x: TensorLike, y: TensorLike, /) -> SomeTensor: ...
+def where(condition: Operand, x: OperandLike, y: OperandLike, /) -> Operand: ...  # type: ignore[overload-overlap]
 @overload
 def where(condition: TensorLike, x: TensorLike, y: TensorLike, /) -> Tensor: ...
-@overload
-def where(condition: Node, x: NodeLike, y: NodeLike, /) -> Node: ...
 def where(condition: object, x: object = None, y: object = None, /) -> object:
     """x where the condition holds, y elsewhere; the branch not taken never sends back a NaN.
 

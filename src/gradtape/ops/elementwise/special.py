@@ -26,7 +26,7 @@ from gradtape.ops.families.elementwise import Binary, Unary, elementwise
 from gradtape.ops.families.native_code import NativeCall
 from gradtape.ops.families.numpy_body import scipy_special
 from gradtape.ops.families.reductions import inexact_operand
-from gradtape.ops.families.signatures import SomeTensor, Tensor, TensorLike, kind_of_operand
+from gradtape.ops.families.signatures import Operand, Tensor, TensorLike, kind_of_operand
 
 _POSITIVE = [(0.3, 4.0)]
 _SLOPE = 2.0 / math.sqrt(math.pi)
@@ -162,11 +162,9 @@ _record_polygamma = elementwise(
 
 
 @overload
-def polygamma(n: int, x: SomeTensor, /) -> SomeTensor: ...
+def polygamma(n: int, x: Operand, /) -> Operand: ...  # type: ignore[overload-overlap]
 @overload
 def polygamma(n: int, x: TensorLike, /) -> Tensor: ...
-@overload
-def polygamma(n: int, x: Node, /) -> Node: ...
 def polygamma(n: int, x: Any, /) -> Any:
     """The n-th derivative of digamma; n is an integer, not a tensor.
 

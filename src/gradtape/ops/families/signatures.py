@@ -37,6 +37,8 @@ __all__ = [
     "BinaryFunction",
     "DTypeLike",
     "NodeLike",
+    "Operand",
+    "OperandLike",
     "ShapeLike",
     "SomeTensor",
     "Tensor",
@@ -57,6 +59,11 @@ NodeLike: TypeAlias = Node | bool | int | float | complex
 
 Rest = ParamSpec("Rest")
 SomeTensor = TypeVar("SomeTensor", bound="Tensor")
+# The result is of the same kind. One variable for users' tensors and nodes of derivative rules,
+# because editors show users every overload. mypy compares the overloads by its bound, and finds an
+# overlap that is none: no node is like a tensor.
+Operand = TypeVar("Operand", bound="Tensor | Node")
+OperandLike: TypeAlias = "TensorLike | Node"
 # An operand of a function that derivative rules call on nodes; the result is of the same kind.
 TensorOrNode = TypeVar("TensorOrNode", "Tensor", Node)
 
@@ -67,11 +74,11 @@ class TensorFunction(Protocol[Rest]):
     __name__: str
 
     @overload
-    def __call__(self, x: SomeTensor, /, *args: Rest.args, **kwargs: Rest.kwargs) -> SomeTensor: ...
+    def __call__(  # type: ignore[overload-overlap]
+        self, x: Operand, /, *args: Rest.args, **kwargs: Rest.kwargs
+    ) -> Operand: ...
     @overload
     def __call__(self, x: TensorLike, /, *args: Rest.args, **kwargs: Rest.kwargs) -> Tensor: ...
-    @overload
-    def __call__(self, x: Node, /, *args: Rest.args, **kwargs: Rest.kwargs) -> Node: ...
 
     # Tensor uses such functions as methods, so type checkers need the descriptor protocol.
     def __get__(self, instance: object, owner: type | None = None, /) -> Callable[Rest, Tensor]: ...
@@ -86,13 +93,11 @@ class BinaryFunction(Protocol):
     __name__: str
 
     @overload
-    def __call__(self, x: SomeTensor, y: TensorLike, /) -> SomeTensor: ...
+    def __call__(self, x: Operand, y: OperandLike, /) -> Operand: ...  # type: ignore[overload-overlap]
     @overload
     def __call__(self, x: TensorLike, y: TensorLike, /) -> Tensor: ...
     @overload
-    def __call__(self, x: Node, y: NodeLike, /) -> Node: ...
-    @overload
-    def __call__(self, x: bool | int | float | complex, y: Node, /) -> Node: ...
+    def __call__(self, x: bool | int | float | complex, y: Operand, /) -> Operand: ...
 
     def __get__(
         self, instance: object, owner: type | None = None, /
@@ -105,17 +110,13 @@ class JoiningFunction(Protocol[Rest]):
     __name__: str
 
     @overload
-    def __call__(
-        self, arrays: Sequence[SomeTensor], /, *args: Rest.args, **kwargs: Rest.kwargs
-    ) -> SomeTensor: ...
+    def __call__(  # type: ignore[overload-overlap]
+        self, arrays: Sequence[Operand], /, *args: Rest.args, **kwargs: Rest.kwargs
+    ) -> Operand: ...
     @overload
     def __call__(
         self, arrays: Sequence[TensorLike], /, *args: Rest.args, **kwargs: Rest.kwargs
     ) -> Tensor: ...
-    @overload
-    def __call__(
-        self, arrays: Sequence[Node], /, *args: Rest.args, **kwargs: Rest.kwargs
-    ) -> Node: ...
 
 
 class PartingFunction(Protocol[Rest]):
@@ -124,15 +125,13 @@ class PartingFunction(Protocol[Rest]):
     __name__: str
 
     @overload
-    def __call__(
-        self, x: SomeTensor, /, *args: Rest.args, **kwargs: Rest.kwargs
-    ) -> tuple[SomeTensor, ...]: ...
+    def __call__(  # type: ignore[overload-overlap]
+        self, x: Operand, /, *args: Rest.args, **kwargs: Rest.kwargs
+    ) -> tuple[Operand, ...]: ...
     @overload
     def __call__(
         self, x: TensorLike, /, *args: Rest.args, **kwargs: Rest.kwargs
     ) -> tuple[Tensor, ...]: ...
-    @overload
-    def __call__(self, x: Node, /, *args: Rest.args, **kwargs: Rest.kwargs) -> tuple[Node, ...]: ...
 
 
 class ShownSignature(inspect.Signature):
