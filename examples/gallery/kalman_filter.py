@@ -63,7 +63,7 @@ errors = np.sqrt(np.diag(np.linalg.inv(p.hess(found.x))))
 print(f"log push ± {errors[0]:.2f}, log sensor ± {errors[1]:.2f}")
 means = run_filter(found.x)[0].numpy()
 better = np.std(means[20:, 0] - places[20:]) / np.std(data[20:] - places[20:])
-print(f"the filtered place is off by {better:.0%} of what a measurement is")
+print(f"filtering cuts the position error to {better:.0%}")
 assert better < 0.7
 
 # %%

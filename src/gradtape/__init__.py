@@ -1,4 +1,4 @@
-"""gradtape: automatic differentiation on CPUs, dynamic as a tape, fast as a static graph."""
+"""gradtape: exact gradients, Jacobians and Hessians of NumPy-style Python, compiled for CPUs."""
 
 import typing as _typing
 from importlib import import_module as _import_module

@@ -442,7 +442,7 @@ RECORDINGS_BETWEEN_LOOKS = 8
 APPLICATIONS_THAT_PAY_FOR_RECORDER = 60_000
 # The native recorder's cache of applications: sets of two entries of 32 bytes, a cache line each.
 APPLICATION_CACHE_SETS = 4096
-# Classes of handles that the native recorder knows, at most.
+# Maximum number of classes of handles of the native recorder.
 TENSOR_CLASSES = 16
 # Bytes of all object files on disk: the least recently used are removed beyond this. The size of
 # the folder is read again after this number of writes of a process.
@@ -616,7 +616,7 @@ MEMORY_BOUND_FLOPS = 0.5  # flops per byte below which a group takes the time of
 SPARSE_DENSITY = 0.1  # of a Jacobian, at most, of which advice says that it is sparse
 SPARSE_SIZE = 1 << 10  # elements of such a Jacobian, at least
 DETECTED_SIZE = 1 << 24  # elements of a Jacobian whose pattern a profile detects, at most
-LISTED_JACOBIANS = 32  # lines that ask for Jacobians, of which a profile notes the nodes
+LISTED_JACOBIANS = 32  # lines with Jacobians, of which a profile notes the nodes
 COMPARED_ROWS = 60  # rows of a table in the page that compares two profiles
 BENCH_SECONDS = 0.15  # of one measurement of `gradtape bench`, at least
 COMPARE_WARM_CALLS = 40  # calls before `gradtape compare` measures: native calls begin after 32

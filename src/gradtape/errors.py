@@ -298,7 +298,7 @@ class DamagedFileError(StorageError, ValueError):
 
 
 class UnsavableError(StorageError, TypeError):
-    """An object that `gt.save` does not know how to save; the error names its place in the tree.
+    """An object that `gt.save` cannot save; the error names its place in the tree.
 
     >>> try:
     ...     gt.save({"lock": [object()]}, "state.npz")

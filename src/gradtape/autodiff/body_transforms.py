@@ -1,7 +1,7 @@
 """The transforms that the rules of loops and branches apply to their bodies.
 
 Derivatives that are part of the graph, such as those of solutions, need no recording. They may lie
-inside a body, so its forward and reverse mode know these rules.
+inside a body, so its forward and reverse mode have these rules.
 """
 
 from __future__ import annotations

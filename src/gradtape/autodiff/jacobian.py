@@ -330,7 +330,7 @@ def derive_jacobian(window: Window, target: Node, source: Node, mode: str) -> No
 
 
 def derive_batch_jacobian(window: Window, target: Node, source: Node, mode: str) -> Node | None:
-    """The Jacobian of each example; the caller knows that examples are independent."""
+    """The Jacobian of each example; examples must be independent."""
 
     def derive(rules: PythonRules) -> Node | None:
         if not window.differentiable(target, source):

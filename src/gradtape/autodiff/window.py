@@ -327,7 +327,7 @@ class _Copies(NamedTuple):
     copies: dict[Node, Node]
     # The nodes by their copies, without outputs of nodes with several, which are not applications.
     parts: dict[Node, Node]
-    # Nodes whose derivatives are closures that only a recording knows.
+    # Nodes whose derivatives are closures that only a recording has.
     closures: list[Node]
 
 

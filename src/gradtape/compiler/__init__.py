@@ -8,7 +8,7 @@ Other packages import:
 - `emit.math`: where mathematical functions come from, for reports
 - `emit.plans`: the native interpreter of plans with its threads, loops, branches and calls of BLAS
 - `emit.integer_loops`: `compile_integers`, integer loops from their Python source
-- `cpython`: machine code that knows the objects of CPython
+- `cpython`: machine code that accesses the objects of CPython
 - `objects.llvm`: `compile_ir`, IR text to addresses; `host`, the machine
 - `objects.known_programs`: whether an earlier process has compiled a program
 - `objects.cache_folder`: where machine code is kept on disk

@@ -61,7 +61,7 @@ def cpu_quota(
 
 
 def _smallest(root: FilePath, path: str, read: Callable[[str], float]) -> float:
-    """The smallest quota from a group up to the root. A container sees its own group as root."""
+    """The smallest quota from a group up to the root. In a container its own group is the root."""
     names = [name for name in path.split("/") if name not in ("", ".")]
     groups = [os.path.join(root, *names[:depth]) for depth in range(len(names) + 1)]
     return min(read(each) for each in groups)

@@ -28,7 +28,7 @@ DEPTH = 8
 
 @dataclass(frozen=True)
 class Sent:
-    """A pickled object, and the digest by which workers know it."""
+    """A pickled object, and the digest by which workers find it."""
 
     digest: str
     data: bytes

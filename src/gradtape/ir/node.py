@@ -205,7 +205,7 @@ class UserFunctions:
 
     @classmethod
     def leave(cls, full: Table) -> None:
-        """Learn from a table that is full how many functions the next one may have."""
+        """Set the number of functions of the next table, from a table that is full."""
         if len(full.functions) > cls.limit:
             alive = sum(each() is not None for each in cls._earlier[0])
             cls.limit = 2 * cls.limit if 2 * alive > cls.limit else cls.LEAST_FUNCTIONS

@@ -1,6 +1,6 @@
-"""Op: everything the library knows of one operation, in one frozen record.
+"""Op: all properties and rules of one operation, in one frozen record.
 
-No stage compares names of ops or keeps lists of them. What a stage has to know is a rule or a
+No stage compares names of ops or keeps lists of them. What a stage needs is a rule or a
 field here, filled by the op's declaration or by its family (`gradtape.ops.families`).
 """
 

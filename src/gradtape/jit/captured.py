@@ -389,7 +389,7 @@ class Captured:
         elif self._has_new_callbacks(capture) or self._has_changed_outside():
             pass
         elif run.left_outside is not None or capture.unrepeatable is not None:
-            # That others came in between says nothing of the next call.
+            # Calls of others in between do not predict the next call.
             self._beginnings -= run.left_outside is None and capture.unrepeatable == MEANWHILE
             self._begin(Refusal(run.left_outside or str(capture.unrepeatable)))
         elif not (capture.failed or capture.incomplete):

@@ -181,9 +181,9 @@ def function(
       change runs the function once more. NumPy arrays that the program uses whole are inputs.
     - **Checks by running.** Some calls run in Python again, ever fewer of them until they take 2 %
       of the time. If such a run records another program, its own result is returned, and a warning
-      names what differs. So a change that no guard sees is found at the next check; until then
-      replays do not know of it. `recheck=n` checks every n-th call, `recheck=1` every call,
-      `recheck=False` none; the environment variable GRADTAPE_RECHECK sets it for all functions.
+      names what differs. So a change without a guard is found at the next check; until then replays
+      ignore it. `recheck=n` checks every n-th call, `recheck=1` every call, `recheck=False` none;
+      the environment variable GRADTAPE_RECHECK sets it for all functions.
 
     What this means for a function:
 

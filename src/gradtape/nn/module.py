@@ -329,7 +329,7 @@ _counts: dict[str, int] = defaultdict(int)
 
 
 class Layer(Module):
-    """A module that makes its variables when it first sees an input; derive your own from it.
+    """A module that makes its variables at its first input; derive your own from it.
 
     >>> class Scale(gt.nn.Layer):
     ...     def build(self, input_shape):

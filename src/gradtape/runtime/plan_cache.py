@@ -111,7 +111,7 @@ _holders: WeakTable[int, PlanHolder] = WeakTable()
 
 
 def note_holder(holder: PlanHolder) -> None:
-    """Let `forget_plans` know an object that holds plans."""
+    """Register an object that holds plans with `forget_plans`."""
     _holders.setdefault(id(holder), holder)
 
 

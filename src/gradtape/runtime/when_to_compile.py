@@ -200,7 +200,7 @@ def _fixed_work() -> float:
 
 
 def calibrate(expected: float, took: float) -> None:
-    """Learn from a compilation how fast this machine is."""
+    """Correct the speed of this machine by the time of a compilation."""
     if expected > 0 and took > 0:
         ratio = min(max(took / (expected * scale()), LEAST_MACHINE_SCALE), MOST_MACHINE_SCALE)
         CompilePolicy.scale = min(

@@ -190,7 +190,7 @@ def recorded_matrix(
 ) -> csr_array:
     """The matrix of a sparse derivative, recorded in the current recording, not apart.
 
-    Raises NotPendingError in a capture that would have to know the entries.
+    Raises NotPendingError in a capture that would have to read the entries.
     """
     tape = function_tape(persistent=True)
     with tape:

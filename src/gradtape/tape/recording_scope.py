@@ -44,7 +44,7 @@ class _EndOfWith(partial[None]):
     """The exit of one `with` statement; only the statement holds it.
 
     A signal handler may raise before the first line of that call. Then the tape still records, but
-    this object dies: its finaliser sees to it that the next flush or tape leaves the tape.
+    this object dies: its finaliser makes the next flush or tape leave the tape.
     """
 
     __slots__ = ()

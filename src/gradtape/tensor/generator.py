@@ -102,7 +102,7 @@ class Generator(Displayed):
             seed = int(np.random.SeedSequence().entropy)  # type: ignore[arg-type]
         self._key = _checked_key(seed)
         self._counter = 0
-        # Tells generators that were made inside a function that vmap traces from those outside.
+        # Distinguishes generators made inside a function that vmap traces from those outside.
         self.number = next_number()
         self._lock = new_lock()
 

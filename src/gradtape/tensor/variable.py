@@ -382,7 +382,7 @@ _set_handle = Variable.__dict__["_handle"].__set__
 def _apart(value: Value | None) -> Value:
     """The same content as another value, so that later tapes do not take a read for the variable.
 
-    A recording knows a value by its identity and enters it as one leaf.
+    A recording finds a value by its identity and enters it as one leaf.
     """
     assert value is not None
     return Value(value.content, value.spec)

@@ -164,7 +164,7 @@ def record(op: Op, operands: AnyOperands, params: Params = ()) -> Any:
     """Apply an op: to nodes it gives a node, to anything else a handle in the recording.
 
     This is the general path. Closures in `ops.families.elementwise` and the native recorder take
-    shortcuts for operands that the recording knows already.
+    shortcuts for operands that the recording has already entered.
     """
     for operand in operands:
         if type(operand) is Node:

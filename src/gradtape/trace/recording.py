@@ -2,7 +2,7 @@
 
 Nodes are static. Everything that differs from one run of a program to the next lives here: the
 order of applications (`Applications`), the values computed so far (`KeptValues`), the handles and
-what their next flush needs to know (`Pending`), and the values of the leaves.
+the input of their next flush (`Pending`), and the values of the leaves.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ recorded = RecordingCounts()
 
 
 class DerivativeRule(Protocol):
-    """The derivative of a custom node, as a Python closure that only its recording knows."""
+    """The derivative of a custom node, as a Python closure that only its recording has."""
 
     def pull(self, recording: Any, node: Node, cotangents: Any) -> Sequence[Any]: ...
 
@@ -318,7 +318,7 @@ class Recording:
             if handle.node in copies:
                 return copies[handle.node]
         if source is not None and source.capturing:
-            # The capture sees a result computed elsewhere from this handle as a plain constant.
+            # For the capture, a result computed elsewhere from this handle is a plain constant.
             source.capturing.escape()
         if handle.computed is None:
             hooks.evaluator.compute(handle)

@@ -242,7 +242,7 @@ class Trace(Recording):
         return self._imported(value, lambda: self.outer.enter_value(value))
 
     def enter_handle(self, handle: Handle) -> Node:
-        """The leaf of a computed tensor, which a capture outside must know by its handle."""
+        """The leaf of a computed tensor, which a capture outside must find by its handle."""
         assert handle.computed is not None
         return self._imported(handle.computed, lambda: self.outer.enter_handle(handle))
 

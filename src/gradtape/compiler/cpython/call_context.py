@@ -1,4 +1,4 @@
-"""Call context: the words and tables in which `caller` finds all that it knows of a signature."""
+"""Call context: the words and tables from which `caller` reads a signature."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def current() -> list[Routine | str]:
 
 
 def _result_kind() -> Routine:
-    """The class of what an op on this class gives, null if only the closure knows."""
+    """The class of the result of an op on this class, null if only the closure has it."""
     r = Routine("internal ptr @result_kind(ptr %kind)")
     r.block("test")
     place = r.phi("ptr", (known_object("kinds"), "entry"), ("%next", "more"))
@@ -106,7 +106,7 @@ def _meet() -> Routine:
 
 
 def _node_of() -> Routine:
-    """The node by which the recording knows a handle, or null."""
+    """The node of a handle in the recording, or null."""
     r = Routine("internal ptr @node_of(ptr %x, ptr %recording, ptr %stamp)")
     r.go_if(r.unequal(r.pointer("%x", "$Handle_recording"), "%recording"), "computed")
     pending = r.pointer("%x", "$Handle_node"), r.here

@@ -1,4 +1,4 @@
-"""CPython: what native code may know of the interpreter's objects, and how it becomes callable.
+"""CPython: the layout of the interpreter's objects for native code, and how it becomes callable.
 
 All of it relies on the layout of CPython's objects, so it is used only where that layout was
 checked: CPython 3.11 to 3.13 with a GIL, 64 bits.

@@ -71,7 +71,7 @@ class _Path:
         self.a = self.node_of("%x")
 
     def node_of(self, operand: str) -> str:
-        """The node of a handle, which the recording knows."""
+        """The node of a handle of the recording."""
         known = (self.recording, self._stamp)
         node = self.r.call("ptr", "@node_of", operand, *known)
         self.r.go_if_null(node, "drop")

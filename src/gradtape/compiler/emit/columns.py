@@ -134,7 +134,7 @@ class _Columns:
     # Strips.
 
     def _prefetch(self, bases: list[str], i: str, j: str) -> None:
-        """Ask for the operands at the same columns, RADIX rows further down."""
+        """Prefetch the operands at the same columns, RADIX rows further down."""
         e = self.e
         rows = shifted(e, bases, self.reduced, e.r.add(i, RADIX))
         rows = shifted(e, rows, self.inner, j)

@@ -16,7 +16,7 @@ from gradtape.compiler.emit.plans.instructions import Instructions
 from gradtape.records import dataclass
 from gradtape.trace.value import Content
 
-# A Value or a Python number (in tests also an array): plans tell them apart where they read them.
+# A Value or a Python number (in tests also an array): plans distinguish them where they read them.
 Input = Any
 PlanFunction = Callable[[Sequence[Input]], list[Content]]
 

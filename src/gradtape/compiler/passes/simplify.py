@@ -13,7 +13,7 @@ from gradtape.ops.families.recorders import op_of
 
 
 def simplify(program: Program) -> Program:
-    """Replace each node by a simpler one that gives the same bits, where its op knows one."""
+    """Replace each node by a simpler one that gives the same bits, where its op has one."""
     return rewrite(program, lambda node, now: _simplest(now.over(node)))
 
 

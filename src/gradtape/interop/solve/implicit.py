@@ -194,7 +194,7 @@ def root(
     solver: str = "direct",
     sparse: SparseOption = False,
 ) -> Any:
-    """The x near `x0` with f(x, *args) = 0, as a tensor that knows its derivatives.
+    """The x near `x0` with f(x, *args) = 0, as a tensor with derivatives.
 
     >>> round(float(gt.root(lambda x, a: x**2 - a, 1.0, 2.0)), 12)
     1.414213562373
@@ -244,7 +244,7 @@ def fixed_point(
     solver: str = "direct",
     sparse: SparseOption = False,
 ) -> Any:
-    """The x near `x0` with x = f(x, *args), as a tensor that knows its derivatives.
+    """The x near `x0` with x = f(x, *args), as a tensor with derivatives.
 
     >>> round(float(gt.fixed_point(gt.cos, 1.0)), 10)
     0.7390851332
@@ -287,7 +287,7 @@ def minimize(
     solver: str = "direct",
     sparse: SparseOption = False,
 ) -> Any:
-    """The x near `x0` that minimises a scalar f(x, *args), as a tensor that knows its derivatives.
+    """The x near `x0` that minimises a scalar f(x, *args), as a tensor with derivatives.
 
     >>> f = lambda x, a: gt.sum((x - a) ** 4 + x**2)
     >>> np.round(gt.minimize(f, np.zeros(2), np.array([1.0, 2.0])).numpy(), 6).tolist()

@@ -49,7 +49,7 @@ TAKES_HESSIAN = ("dogleg", "trust-exact", "trust-constr")
 TAKES_NO_GRADIENT = ("nelder-mead", "powell", "cobyla", "cobyqa")
 TAKES_BOUNDS = ("l-bfgs-b", "tnc", "slsqp", "trust-constr", *TAKES_NO_GRADIENT)
 MINIMIZE_METHODS = ("bfgs", "cg", *TAKES_BOUNDS, *TAKES_PRODUCTS, "dogleg", "trust-exact")
-# How far a residual, and a gradient, must have fallen from the start to believe SciPy's success
+# The decrease of a residual, and of a gradient, from the start, that confirms SciPy's success
 # where no Newton step confirms it.
 FALLEN, FLATTER = 1e-6, 1e-2
 

@@ -198,7 +198,7 @@ class CapturedVariables:
             self._compare(variable, variable._handle)
 
     def known(self) -> list[Handle | Value]:
-        """Handles that variables hold, so that captures of other threads may know them."""
+        """Handles that variables hold, for captures of other threads."""
         return list(self._latest.values())
 
     def undo(self) -> None:
@@ -278,7 +278,7 @@ class CapturedTensors:
             raise InPlaceError(VIEW_CHANGED)
         self.changed_arguments[stand_in.position] = handle
         if isinstance(original, Handle) and original.computed is not None:
-            # The function may know the caller's tensor, too: let it be entered again.
+            # The function may also have the caller's tensor: let it be entered again.
             original.computed.entry = (0, None)
         self._rebind_others(original, handle, new)
 
@@ -330,7 +330,7 @@ class CapturedTensors:
         return any(id(handle) not in expected for handle in alive)
 
 
-# Reasons why a run says nothing of the runs to come.
+# Reasons why a run does not predict later runs.
 PASSED_TWICE = "a tensor that it changes is given twice, or is known to it otherwise"
 MEANWHILE = "a callback or another thread uses its variables or generators meanwhile"
 
@@ -394,14 +394,14 @@ class Capture(Recording):
         self.fallible = False
         # Whether a value has no source that a replay finds.
         self.incomplete = False
-        # The nodes whose values the plans of the run compute: a replay knows no others.
+        # The nodes whose values the plans of the run compute: a replay has no others.
         self.given: set[Node] = set()
         # The chain of steps, and the one that is being recorded.
         self.root = self.step = replay.PathStep()
 
     @property
     def unrepeatable(self) -> str | None:
-        """Why this run says nothing of the runs to come, if it does not."""
+        """The reason why this run does not predict later runs, if there is one."""
         if self.tensors.shares_argument:
             return PASSED_TWICE
         return MEANWHILE if self.draws.disturbed or self.variables.disturbed else None

@@ -62,7 +62,7 @@ class GuardTable:
             ctypes.memmove(self._words, (ctypes.c_int64 * len(words))(*words), 8 * len(words))
             self._kept[:], self.rest[:] = kept, rest
         else:
-            # Native calls know how many rows there are: they leave all calls to Python now.
+            # Native calls have the old number of rows: they leave all calls to Python now.
             self._words[GUARD - 1] = -1
 
     def holds(self) -> bool:

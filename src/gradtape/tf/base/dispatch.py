@@ -39,7 +39,7 @@ class Graphs:
         self.take: Callable[..., Any]
         # The value that a variable starts with, from one that may be noted down.
         self.settle: Callable[[Any], Any]
-        # Tell the graph that is being built of a new variable.
+        # Add a new variable to the graph that is being built.
         self.register: Callable[[Any], None]
         self.is_running: Callable[[], bool] = lambda: False
 

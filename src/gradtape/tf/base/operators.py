@@ -110,7 +110,7 @@ def binary(name: str, function: Binary, accepts: str = "iufc") -> Binary:
         return function(x, y)
 
     def as_method(reflected: str) -> Binary:
-        """The operator: it leaves objects that are no numbers, and know what to do, to these."""
+        """The operator: objects that are no numbers and define the operator have priority."""
 
         def or_not(x: Any, y: Any) -> Any:
             try:

@@ -60,7 +60,7 @@ def get_current_name_scope() -> str:
 
 @contextlib.contextmanager
 def without_prefix() -> Iterator[None]:
-    """Make variables without a prefix: a restored variable already knows its whole name."""
+    """Make variables without a prefix: a restored variable already has its whole name."""
     before, names.prefix = names.prefix, ""
     try:
         yield

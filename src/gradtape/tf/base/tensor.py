@@ -22,7 +22,7 @@ _new_shape: Any = tuple.__new__
 
 
 class Tensor(core.Tensor):
-    """A tensor as TensorFlow users know it: immutable, float32 by default.
+    """TensorFlow's kind of tensor: immutable, float32 by default.
 
     >>> x = tf.constant([1.0, 2.0])
     >>> x * 2

@@ -216,8 +216,8 @@ def while_loop(
 def _is_watched() -> bool:
     """Whether a tape of the user's shows which derivatives may be needed.
 
-    Without one, `tf.gradients` may compute any of them later. A loop that is one op does not know
-    how many steps to go back through, so it then runs step by step.
+    Without one, `tf.gradients` may compute any of them later. A loop that is one op has no
+    fixed number of steps to go back through, so it then runs step by step.
     """
     return bool(state.tapes) and not graphs.is_running()
 

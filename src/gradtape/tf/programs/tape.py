@@ -205,8 +205,8 @@ def _recording(name: str, targets: list[Any], sources: list[Any]) -> Recording:
     ]
     if unconnected and not state.tapes:
         raise NotRecordingError(
-            f"{name}: ys were computed already, and the recording is gone. Ask before their values "
-            "are read, or compute them inside `with tf.GradientTape():`."
+            f"{name}: ys were computed already, and the recording is gone. Call it before their "
+            "values are read, or compute them inside `with tf.GradientTape():`."
         )
     return state.recording
 

@@ -113,7 +113,7 @@ def _executed(found: Profile, module: str | None, script: str) -> int:
 
 @contextlib.contextmanager
 def _argv(arguments: list[str], is_script: bool) -> Iterator[None]:
-    """The arguments and the path that the script sees."""
+    """The arguments and the path of the script."""
     before = sys.argv, list(sys.path)
     sys.argv = list(arguments)
     sys.path.insert(0, str(Path(arguments[0]).resolve().parent) if is_script else "")

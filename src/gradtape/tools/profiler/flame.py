@@ -67,7 +67,7 @@ def seconds_of(stacks: Mapping[Stack, float], spent: Mapping[str, float]) -> dic
         totals[phase] += seconds
     found = {}
     for phase, total in totals.items():
-        # Samples do not tell running plans from what starts them.
+        # Samples do not distinguish running plans from the code that starts them.
         exact = sum(spent.get(name, 0.0) for name in NAMES_OF_PHASES[phase])
         if total:
             same = {stack: each for stack, each in stacks.items() if stack[0] == phase}
