@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import sys
+from collections.abc import Iterable
 from datetime import date
 from pathlib import Path
 
@@ -79,6 +80,19 @@ def options() -> argparse.Namespace:
     return chosen
 
 
+def used(forms: Iterable[Form], chosen: argparse.Namespace) -> list[Form]:
+    """The forms to measure: those of NumPy only if a chosen row has one."""
+    found = [form for form in forms if not form.peer or form.library in chosen.peers]
+    found = [form for form in found if not form.optional or chosen.compile]
+    workloads = [workload for workload in WORKLOADS if workload.name in chosen.names]
+    if not any(workload.build("numpy") for workload in workloads):
+        found = [form for form in found if form.library != "numpy"]
+    if not os.environ.get("GRADTAPE_PEERS_PYTHON"):
+        print("GRADTAPE_PEERS_PYTHON is not set, so no peer is measured. `make bench` sets it.")
+        found = [form for form in found if form.library in ("gradtape", "numpy")]
+    return found
+
+
 def run(name: str, forms: list[Form], effort: Effort) -> Measured:
     if name == "import":
         return measure_imports(forms, effort)
@@ -90,14 +104,7 @@ def run(name: str, forms: list[Form], effort: Effort) -> Measured:
 def main() -> int:
     chosen = options()
     write_bytecode()
-    forms = [
-        form
-        for form in FORMS
-        if (not form.peer or form.library in chosen.peers) and (not form.optional or chosen.compile)
-    ]
-    if not os.environ.get("GRADTAPE_PEERS_PYTHON"):
-        print("GRADTAPE_PEERS_PYTHON is not set, so no peer is measured. `make bench` sets it.")
-        forms = [form for form in forms if not form.peer]
+    forms = used(FORMS, chosen)
     if chosen.vector_bits:
         os.environ["GRADTAPE_VECTOR_BITS"] = chosen.vector_bits
     effort = QUICK if chosen.quick else FULL

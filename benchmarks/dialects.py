@@ -281,6 +281,9 @@ def autograd() -> Any:
         **_same_linalg(anp.linalg),
         gradient=autograd.grad,
         jacobian=lambda function, by, forward: autograd.jacobian(function, by),
+        value_and_gradient=autograd.value_and_grad,
+        lgamma=special.gammaln,
+        maximum=anp.maximum,
     )
 
 

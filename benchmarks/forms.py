@@ -43,6 +43,7 @@ FORMS = (
     Form("torch 1 thr", "torch", "plain", {"OMP_NUM_THREADS": "1"}),
     Form("torch comp.", "torch", "compile", optional=True),
     Form("autograd", "autograd"),
+    Form("numpy", "numpy"),  # rows that have their derivative by hand
 )
 
 
@@ -128,6 +129,12 @@ def autograd(variant: str, dtype: str) -> Adaptor:
     return Adaptor(plain, nothing, np.asarray)
 
 
+def numpy(variant: str, dtype: str) -> Adaptor:
+    import numpy as np
+
+    return Adaptor(plain, nothing, np.asarray)
+
+
 ADAPTORS: dict[str, Callable[[str, str], Adaptor]] = {
-    function.__name__: function for function in (gradtape, tensorflow, jax, torch, autograd)
+    function.__name__: function for function in (gradtape, tensorflow, jax, torch, autograd, numpy)
 }

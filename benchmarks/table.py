@@ -18,6 +18,7 @@ MEASURES = (
     ("peak memory, MB", "peak", 1e-6),
 )
 PYTHON_CALLS = "Python calls"
+PER_ROUND = "per round, µs"
 
 
 def header(titles: Sequence[str]) -> str:
@@ -38,6 +39,10 @@ def block(measured: Measured, titles: Sequence[str]) -> list[str]:
         cells += [_ratio(best, values.get(title)) for title in OURS]
         cells.append(_ratio(values.get("function") or values.get("gradtape"), limit))
         lines.append(f"  {label:<{LABEL - 2}}" + "".join(_cell(cell) for cell in cells))
+    if measured.rounds > 1:
+        best_of = (_value(measured.cells.get(title), "best") for title in titles)
+        shares = (_number(best and best / measured.rounds, 1e6) for best in best_of)
+        lines.append(f"  {PER_ROUND:<{LABEL - 2}}" + "".join(_cell(text) for text in shares))
     counts = [_value(measured.cells.get(title), "python_calls") for title in titles]
     if any(count is not None for count in counts):
         shown = ("–" if count is None else f"{count:,}" for count in counts)
@@ -106,6 +111,7 @@ def as_json(measured: Measured) -> dict[str, object]:
         "name": measured.name,
         "title": measured.title,
         "group": measured.group,
+        "rounds": measured.rounds,
         "limit": measured.limit,
         "limit_parts": measured.parts,
         "forms": {

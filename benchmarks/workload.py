@@ -48,6 +48,7 @@ class Workload:
     slow: bool = False  # left out by --quick
     alone: bool = False  # too large for all processes to hold it at once
     left_out: tuple[str, ...] = ()  # titles of forms that are not measured
+    rounds: int = 1  # of the loop in one call, for a time per round
     group: str = ""  # for `--group`; `workloads.GROUPS` sets it
     tiny: Callable[[], Arrays] | None = None  # inputs of the same kind and few elements, for tests
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from benchmarks.curves.programs import PROGRAMS, Program, State
 from benchmarks.dialects import dialect
+from benchmarks.outside import solver
 
 COUNTS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000]
 # Sums of the state are compared between libraries after so many calls.
@@ -45,7 +46,6 @@ def differentiator(library: str, xp: Any) -> Callable[..., Any]:
 def prepared(program: Program, library: str, form: str) -> tuple[Any, Any, State]:
     """The step as a function of the state, the function that waits for it, and the state."""
     xp = dialect(library)
-    grad = differentiator(library, xp)
     convert: Any = xp.array
     wrap: Any = lambda function: function  # noqa: E731
     wait: Any = lambda state: state  # noqa: E731
@@ -60,8 +60,12 @@ def prepared(program: Program, library: str, form: str) -> tuple[Any, Any, State
         wait = gt.evaluate
         if form == "function":
             wrap = gt.function
+    if program.outside:
+        solve = solver(program.outside, library, wrap, program.outside.inputs())
+        return (lambda state: [solve()[0]]), wait, []
     data = [convert(each) for each in program.data()]
     state = [convert(each) for each in program.state()]
+    grad = differentiator(library, xp)
     if program is PROGRAMS["l-bfgs"]:
         return *_minimised(xp, grad, wrap, convert, data), state
     return wrap(lambda state: program.step(xp, grad, state, data)), wait, state

@@ -23,6 +23,7 @@ from benchmarks.workloads import (
     matrices,
     models,
     newton,
+    outside,
     perceptron_adam,
     recurrence,
     reductions,
@@ -48,6 +49,7 @@ GROUPS: dict[str, tuple[ModuleType, ...]] = {
     "tapes": (tapes,),
     "compiling": (compiling,),
     "science": science.MODULES,
+    "outside": outside.MODULES,
 }
 WORKLOADS: tuple[Workload, ...] = tuple(
     replace(workload, group=name)
