@@ -21,7 +21,7 @@ from gradtape.tools.profiler.groups import Group, PlanRecord, compiled_record, n
 from gradtape.tools.profiler.limits import MachineLimits, machine_limits
 from gradtape.tools.profiler.measured import Findings, FunctionRecord, Measured, captures
 from gradtape.tools.profiler.sampler import PYTHON
-from gradtape.tools.profiler.steady import Sample, steady_plans, steady_readings
+from gradtape.tools.profiler.steady import SampledLine, steady_plans, steady_readings
 
 
 def contents(measured: Measured) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def contents(measured: Measured) -> dict[str, Any]:
 def _findings(
     measured: Measured,
     plans: Sequence[PlanRecord],
-    sampled: Mapping[Sample, float],
+    sampled: Mapping[SampledLine, float],
     functions: Sequence[FunctionRecord],
     limits: MachineLimits,
     spent: Mapping[str, float],
@@ -186,7 +186,7 @@ def _functions(measured: Measured) -> list[FunctionRecord]:
 def _lines(
     measured: Measured,
     groups: Sequence[Group],
-    sampled: Mapping[Sample, float],
+    sampled: Mapping[SampledLine, float],
     readings: Mapping[SourcePlace | None, Reading],
 ) -> dict[SourcePlace | None, dict[str, float]]:
     """Seconds by line: of plans forward and backward, of Python, of recording, of flushes."""
@@ -205,7 +205,7 @@ def _lines(
     return dict(found)
 
 
-def _seconds_of_samples(measured: Measured, spent: Mapping[str, float]) -> dict[Sample, float]:
+def _seconds_of_samples(measured: Measured, spent: Mapping[str, float]) -> dict[SampledLine, float]:
     """Seconds by phase and line: each phase is divided as its samples are."""
     samples, totals = measured.sampler.samples, measured.sampler.by_phase()
     return {

@@ -11,7 +11,7 @@ from gradtape.ir.origin import SourcePlace
 from gradtape.tools.profiler.sampler import NAMES, PYTHON, Stack
 
 # The phases of a report that each phase of the samples belongs to.
-NAMES_OF_PHASES = {name: (name,) for name in (*NAMES, PYTHON)}
+NAMES_OF_PHASES: dict[str, tuple[str, ...]] = {name: (name,) for name in (*NAMES, PYTHON)}
 NAMES_OF_PHASES["running"] = ("running plans", "running")
 
 
@@ -65,7 +65,7 @@ def seconds_of(stacks: Mapping[Stack, float], spent: Mapping[str, float]) -> dic
     totals = dict.fromkeys(NAMES_OF_PHASES, 0.0)
     for (phase, _), seconds in stacks.items():
         totals[phase] += seconds
-    found = {}
+    found: dict[Stack, float] = {}
     for phase, total in totals.items():
         # Samples do not distinguish running plans from the code that starts them.
         exact = sum(spent.get(name, 0.0) for name in NAMES_OF_PHASES[phase])

@@ -20,7 +20,7 @@ from gradtape.tools.profiler.groups import PlanRecord
 from gradtape.tools.profiler.plan_log import Runs
 
 # The phase and the line of a sample.
-Sample = tuple[str, SourcePlace | None]
+SampledLine = tuple[str, SourcePlace | None]
 
 # A time that is longer than the quickest quarter by this factor was interrupted: where other
 # programs need the processors, most runs are. Shorter ones are the program's own: a loop op may
