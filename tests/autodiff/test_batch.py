@@ -19,7 +19,7 @@ from gradtape.errors import UndefinedRuleError
 from gradtape.ir.node import apply, constant, outputs, placeholder
 from gradtape.ir.op import REGISTRY, Op, Undefined
 from gradtape.ir.program import program
-from gradtape.ir.rows import Rows
+from gradtape.ir.row_cotangents import Rows
 from gradtape.ir.spec import spec
 from gradtape.ir.verify import verify
 from gradtape.ops.families.samples import Sample

@@ -16,7 +16,7 @@ from gradtape.errors import UndefinedRuleError
 from gradtape.ir.node import apply, outputs, placeholder
 from gradtape.ir.op import Undefined
 from gradtape.ir.program import Program, program
-from gradtape.ir.rows import Rows
+from gradtape.ir.row_cotangents import Rows
 from gradtape.ir.spec import spec
 from gradtape.ir.verify import verify
 from gradtape.ops.custom.custom import CUSTOM

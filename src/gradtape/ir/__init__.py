@@ -36,6 +36,6 @@ from gradtape.ir.op_facts import Accumulation, Join, Linear, View
 from gradtape.ir.operators import OPERATORS
 from gradtape.ir.origin import user_line, warn
 from gradtape.ir.program import Program, closed
-from gradtape.ir.rows import Rows
+from gradtape.ir.row_cotangents import Rows
 from gradtape.ir.spec import Shape, Spec, spec
 from gradtape.ir.walk import dependents, rebuilt, substitute, topological

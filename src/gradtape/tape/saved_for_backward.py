@@ -10,7 +10,7 @@ from gradtape.dtypes import DType
 from gradtape.ir.node import PICK, Node, Table, exchange
 from gradtape.ir.origin import Provenance, note_into
 from gradtape.ir.program import program, sealed
-from gradtape.ir.rows import Rows
+from gradtape.ir.row_cotangents import Rows
 from gradtape.ops.control.scan import SCAN
 from gradtape.ops.custom.custom import NAMED, passes_through
 from gradtape.pytree import flatten, map_leaves

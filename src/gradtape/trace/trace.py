@@ -34,7 +34,7 @@ from gradtape.ir.node import (
 )
 from gradtape.ir.op import Op
 from gradtape.ir.origin import provenance, user_line
-from gradtape.ir.rows import Rows
+from gradtape.ir.row_cotangents import Rows
 from gradtape.ir.spec import Spec
 from gradtape.ir.walk import dependents, substitute, topological
 from gradtape.trace.copy_between_recordings import graft
