@@ -10,7 +10,7 @@ import numpy as np
 import gradtape as gt
 from gradtape import RowSparse, Tensor
 from gradtape.libraries import TellsChanges, combined_rows
-from gradtape.optimizers.pairs import VariablePair
+from gradtape.optimizers.gradient_pairs import VariablePair
 
 NAMES = ("clipnorm", "clipvalue", "global_clipnorm")
 

@@ -23,7 +23,7 @@ from gradtape.libraries import (
     update_rows,
 )
 from gradtape.optimizers.clipping import Clipping
-from gradtape.optimizers.pairs import as_pairs, check_variables, connected
+from gradtape.optimizers.gradient_pairs import as_pairs, check_variables, connected
 from gradtape.optimizers.rate import LearningRate, Rate, as_rate, rate_config, rate_now
 from gradtape.typing import DType, NonNegative, TensorLike
 
