@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gradtape.compiler.lower import effort as efforts
+from gradtape.compiler.lower import llvm_effort as efforts
 from gradtape.compiler.lower.fused_loops import fusible
 from gradtape.compiler.passes import loops_of, optimize
 from gradtape.compiler.passes.units import Call

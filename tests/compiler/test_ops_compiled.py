@@ -5,9 +5,9 @@ import pytest
 from tests.ops.cases import at_samples
 
 import gradtape as gt
-from gradtape.compiler.lower import effort as efforts, native_stretches
-from gradtape.compiler.lower.effort import Effort
+from gradtape.compiler.lower import llvm_effort as efforts, native_stretches
 from gradtape.compiler.lower.fused_loops import fusible
+from gradtape.compiler.lower.llvm_effort import Effort
 from gradtape.compiler.passes import optimize
 from gradtape.ir.node import apply, leaf
 from gradtape.ir.op import REGISTRY

@@ -8,8 +8,8 @@ from tests.compiler.test_ops_compiled import EXACT, node_at
 from tests.ops.cases import at_samples
 
 from gradtape.compiler.lower import native_stretches
-from gradtape.compiler.lower.effort import Effort
 from gradtape.compiler.lower.fused_loops import fusible
+from gradtape.compiler.lower.llvm_effort import Effort
 from gradtape.compiler.passes import optimize, routines
 from gradtape.compiler.passes.scalar_steps import template_of
 from gradtape.compiler.passes.units import Registers

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-from gradtape.compiler.lower.effort import Effort
+from gradtape.compiler.lower.llvm_effort import Effort
 from gradtape.compiler.objects import known_programs
 from gradtape.runtime import compiled_plan, tiers, when_to_compile
 from gradtape.runtime.when_to_compile import CompilePolicy

@@ -18,7 +18,7 @@ from collections import Counter
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from gradtape.compiler.lower.effort import Effort, effort_for
+from gradtape.compiler.lower.llvm_effort import Effort, effort_for
 from gradtape.compiler.machine_limits import processors
 from gradtape.compiler.objects import known_programs
 from gradtape.compiler.passes.routine_op import cost_of

@@ -19,8 +19,8 @@ from gradtape.compiler.emit.loops import Emitter
 from gradtape.compiler.emit.reductions import emit_rows, emit_running, emit_whole
 from gradtape.compiler.emit.register_code import RegisterCode, register_routine
 from gradtape.compiler.emit.writer import Routine, Word, module
-from gradtape.compiler.lower.effort import Effort
 from gradtape.compiler.lower.kernel import STRIDED, Kernel, KernelLayout, lane_count
+from gradtape.compiler.lower.llvm_effort import Effort
 from gradtape.compiler.objects import llvm
 from gradtape.compiler.objects.emission import Source
 from gradtape.concurrency import WeakTable, new_lock

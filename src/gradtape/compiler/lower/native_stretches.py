@@ -11,8 +11,8 @@ from gradtape.compiler.emit.kernels import AnyKernel, KernelCode, compile_kernel
 from gradtape.compiler.emit.plans.instructions import Instruction, Instructions
 from gradtape.compiler.emit.register_code import RegisterCode
 from gradtape.compiler.lower.arguments import Lowered
-from gradtape.compiler.lower.effort import Effort, effort_for
 from gradtape.compiler.lower.kernel_chains import chains_among
+from gradtape.compiler.lower.llvm_effort import Effort, effort_for
 from gradtape.compiler.lower.plan import SlotPlace, Stretch
 from gradtape.compiler.objects.llvm import NativeFunction, NativeModule
 from gradtape.config import AWAKE_LOOP_WORK, PARALLEL_LOOP_WORK, QUICK_PLAN_WORK
