@@ -10,7 +10,7 @@ Other packages import:
 - `program`: `Program`, a closed static graph, and how it is printed
 - `derived`: `Fact`, the key of what is derived from a table or a program and remembered there
 - `walk`: `topological`, `dependents`, `substitute`, `rebuilt`
-- `rows`: `Rows`, a cotangent that is zero but for some rows
+- `row_cotangents`: `Rows`, a cotangent that is zero but for some rows
 - `hooks`: calls from a package into one that imports it
 - `origin`: the user's line of an op, for errors, profiles and debugging
 - `verify`: the check of programs in tests

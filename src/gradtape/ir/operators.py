@@ -31,7 +31,7 @@ class OperatorOps:
     full: Op
     # Of a list of tensors among operands (`trace.record`).
     stack: Op
-    # Of row-sparse cotangents (`ir.rows`).
+    # Of row-sparse cotangents (`ir.row_cotangents`).
     concat: Op
     scatter_add: Op
 
