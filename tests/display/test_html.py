@@ -1,5 +1,6 @@
 """Notebooks, rich and treescope show tensors, modules, functions and programs."""
 
+import re
 import sys
 import types
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 
 import gradtape as gt
+from gradtape.display.notebook import in_notebook, shell, shown_file
 
 
 def test_tensor_in_a_notebook():
@@ -73,7 +75,7 @@ def test_program_as_dot_and_in_a_notebook():
     assert text.startswith("digraph program {")
     assert text.count("->") == 3
     assert "multiply" in text
-    assert program._repr_html_().startswith("<pre>program(")
+    assert re.match(r"<pre [^>]*>program\(", program._repr_html_())
 
 
 @pytest.mark.parametrize("template", ["", ".3f", "10.2e", "g"])
@@ -93,3 +95,47 @@ def test_other_tensors_take_no_format():
         format(x, ".3f")
     with pytest.raises(TypeError):
         format(x.numpy(), ".3f")
+
+
+def test_texts_show_their_lines():
+    for text in (gt.show_config(), gt.spy(np.eye(8)), gt.plan_of(gt.asarray([1.0]) * 2.0)):
+        assert isinstance(text, str)
+        assert repr(text) == str(text)
+        assert text.splitlines()[0] in text._repr_html_()
+
+
+def test_objects_show_what_they_hold():
+    w = gt.Variable([1.0, 2.0], name="slope", trainable=False)
+    html = w._repr_html_()
+    assert "slope" in html
+    assert "float64" in html
+    assert "trainable" in html
+    with gt.GradientTape() as tape:
+        tape.watch(w)
+        y = gt.sum(w * w)
+    assert repr(tape) == (
+        "<GradientTape: state: stopped, persistent: False, ops: 2, watched: slope float64[2]>"
+    )
+    tape.gradient(y, w)
+    assert repr(tape) == "<GradientTape: state: consumed, persistent: False>"
+    assert "learning_rate" in gt.optimizers.SGD(0.1)._repr_html_()
+    assert "counter" in gt.random.Generator(1)._repr_html_()
+    assert "plans_run" in gt.counters()._repr_html_()
+    assert str(gt.counters()).startswith("plans_run ")
+    assert "<th" in gt.caches()._repr_html_()
+    pattern = gt.sparsity_pattern(lambda x: x[1:] * x[:-1], np.ones(4))
+    assert str(gt.spy(pattern)) in pattern._repr_html_()
+
+
+def test_a_history_shows_its_first_and_last_numbers():
+    history = gt.training.History()
+    for epoch in range(9):
+        history.add({"loss": float(epoch)})
+    assert "0, 1, ..., 5, 6, 7, 8" in history._repr_html_()
+    assert repr(history) == "History(9 epochs, last: loss=8)"
+
+
+def test_code_outside_notebooks_is_named_by_its_file():
+    assert shell() is None
+    assert not in_notebook()
+    assert shown_file(__file__) == __file__

@@ -61,12 +61,13 @@ class Text(str):
 
     def _repr_html_(self) -> str:
         """The text as it is, for notebooks."""
-        return f"<pre>{escaped(self)}</pre>"
+        return f'<pre style="{_LINES}">{escaped(self)}</pre>'
 
 
-_STYLE = (
-    "border-collapse:collapse;font:13px/1.45 ui-monospace,Menlo,Consolas,monospace;margin:4px 0"
-)
+_FONT = "font:13px/1.45 ui-monospace,Menlo,Consolas,monospace"
+# Notebooks that are converted to pages wrap lines, and show them in the font of the text.
+_LINES = f"{_FONT};white-space:pre;overflow-x:auto"
+_STYLE = f"border-collapse:collapse;{_FONT};margin:4px 0"
 _CELL = "text-align:left;vertical-align:top;padding:1px 12px 1px 0;white-space:pre-wrap"
 _HEAD = f"{_CELL};opacity:.7;font-weight:400"
 

@@ -74,6 +74,7 @@ class History(Displayed, Mapping[str, list[float]]):
             marker = "o" if self.epochs <= FEW else None
             axes.plot(range(1, len(values) + 1), values, marker=marker, label=name)
         axes.set_xlabel("epoch")
+        axes.xaxis.get_major_locator().set_params(integer=True)
         if self.numbers:
             axes.legend()
         if path is not None:
