@@ -2,8 +2,10 @@
 
 import importlib
 import inspect
+import operator
 import pickle
 import pkgutil
+import re
 import subprocess
 import sys
 import typing
@@ -12,7 +14,7 @@ import pytest
 
 import gradtape as gt
 from gradtape.ops.families import signatures
-from gradtape.suggestions import FOREIGN, NAMESPACES
+from gradtape.suggestions import ATTRIBUTES, NAMESPACES, tables
 
 
 def shown_names() -> set[str]:
@@ -134,15 +136,37 @@ def test_private_name_is_refused_without_a_guess():
         gt._sin  # noqa: B018
 
 
-@pytest.mark.parametrize("name", FOREIGN)
-def test_foreign_name_is_not_ours_and_its_remedy_exists(name):
+def remedies(table):
+    for value in table.values():
+        yield from remedies(value) if isinstance(value, dict) else [str(value)]
+
+
+@pytest.mark.parametrize("name", tables()["names"])
+def test_foreign_name_is_not_ours(name):
     assert name not in gt.__all__
-    remedy = FOREIGN[name]
-    for word in remedy.replace(",", " ").replace("(", " ").replace(";", " ").split():
-        if word.startswith("gt."):
-            thing = gt
-            for part in word.split(".")[1:]:
-                thing = getattr(thing, part)
+
+
+@pytest.mark.parametrize("table", tables())
+def test_remedies_exist(table):
+    missing = []
+    for remedy in remedies(tables()[table]):
+        for path in re.findall(r"(?:\bgt|gradtape)((?:\.[A-Za-z_]\w*)+)", remedy):
+            try:
+                operator.attrgetter(path[1:])(gt)
+            except AttributeError:
+                missing.append(remedy)
+    assert missing == []
+
+
+@pytest.mark.parametrize("name", ATTRIBUTES)
+def test_each_missing_attribute_has_a_remedy(name):
+    kind = {"Operators": gt.Variable, "Module": gt.nn.Module, "Optimizer": gt.optimizers.Optimizer}
+    cls, listed = kind.get(name) or getattr(gt, name), ATTRIBUTES[name].split()
+    assert set(tables()["attributes"][name]) <= set(listed)
+    for each in listed:
+        with pytest.raises(AttributeError) as caught:
+            getattr(cls, each)
+        assert str(caught.value).split("'. ")[1], each
 
 
 def test_namespaces_have_exports():

@@ -12,7 +12,7 @@ from gradtape.argument_checks import as_flag, as_integer
 from gradtape.dtypes import DType
 from gradtape.errors import AxisError, ShapeError, shown
 from gradtape.ir import REGISTRY, Node, Rule, Shape, Spec, apply, spec
-from gradtape.suggestions import OF_TWO
+from gradtape.suggestions import of_two
 
 # Integers with one for each axis, such as strides.
 Ints = tuple[int, ...]
@@ -60,11 +60,11 @@ def normalize_axis(name: str, axis: Any, ndim: int) -> int:
     except TypeError:
         found = None
     if found is None or isinstance(axis, (bool, np.bool_)):
-        remedy = f", or use {OF_TWO[name]}" if name in OF_TWO else ""
+        remedy = f", or use {of_two(name)}" if of_two(name) else ""
         raise TypeError(f"{name}: axis {shown(axis)} is not an integer. Pass an int{remedy}.")
     if not -ndim <= found < ndim:
         allowed = f"{-ndim} to {ndim - 1}" if ndim else "none, the tensor is 0-d"
-        remedy = f" Of two numbers: {OF_TWO[name]}." if name in OF_TWO and not ndim else ""
+        remedy = f" Of two numbers: {of_two(name)}." if of_two(name) and not ndim else ""
         raise AxisError(
             f"{name}: axis {found} is out of range for {ndim} dimensions ({allowed}).{remedy}"
         )
