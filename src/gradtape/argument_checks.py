@@ -30,7 +30,7 @@ import numpy as np
 
 from gradtape.annotated_kinds import KEPT_NUMBER, KINDS, Kind, kinds_of
 from gradtape.errors import DtypeError, ShapeError, is_of_this_line, shown
-from gradtape.suggestions import refused_call
+from gradtape.suggestions import refused_call, tables
 from gradtape.version import __version__
 
 
@@ -284,7 +284,8 @@ def refusal(where: str, value: object, kinds: tuple[Kind, ...]) -> TypeError | V
     """The error for a value of none of these kinds; its class says whether the type was right."""
     words = " or ".join(dict.fromkeys(kind.words for kind in kinds))
     error = ValueError if any(kind.takes(value) for kind in kinds) else TypeError
-    return error(f"{where}={shown(value)} is not {words}. Pass {kinds[0].remedy}.")
+    remedy = tables()["values"].get(where.rpartition(" ")[2], f"Pass {kinds[0].remedy}")
+    return error(f"{where}={shown(value)} is not {words}. {remedy}.")
 
 
 def _kept_kinds(annotation: object) -> tuple[Kind, ...]:
@@ -434,7 +435,7 @@ def written_signature(function: Callable[..., Any]) -> inspect.Signature:
 def refused_binding(
     title: str, signature: inspect.Signature, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> TypeError | None:
-    """The error for arguments that a signature does not have; None if others are missing.
+    """The error for arguments that a signature does not have, or that are missing.
 
     >>> import inspect
     >>> def norm(x, axis=None): ...
@@ -442,18 +443,18 @@ def refused_binding(
     norm: there is no argument 'dim'; here it is called axis.
     """
     parameters = signature.parameters.values()
-    kinds = {each.kind for each in parameters}
+    kinds = {each.kind: each.annotation for each in parameters}
     fixed = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     places = [each.name for each in parameters if each.kind in fixed]
     by_name = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
     own = int("self" in places)
     unknown = [name for name in kwargs if name not in signature.parameters]
-    if inspect.Parameter.VAR_KEYWORD in kinds:
-        unknown = []
+    if kinds.get(inspect.Parameter.VAR_KEYWORD, "Never") != "Never":
+        unknown = [name for name in unknown if name in tables()["arguments"]]
+    names = [*places[own:], *by_name]
     few = inspect.Parameter.VAR_POSITIONAL in kinds or len(args) <= len(places)
     if few and not unknown:
-        return None
-    names = [*places[own:], *by_name]
+        return _missing_arguments(title, signature, names, places[: len(args)], kwargs)
     more = args[len(places) :]
     if more and not unknown and places and all(type(each) is int for each in more):
         together = ", ".join(map(repr, args[len(places) - 1 :]))
@@ -462,6 +463,26 @@ def refused_binding(
             f"{len(places) - own}. Pass {places[-1]} as a tuple, ({together})."
         )
     return refused_call(title, names, len(places) - own, len(args) - own, unknown)
+
+
+def _missing_arguments(
+    title: str,
+    signature: inspect.Signature,
+    names: list[str],
+    placed: list[str],
+    kwargs: Mapping[str, Any],
+) -> TypeError | None:
+    """The error for arguments that are missing, or passed twice."""
+    twice = [name for name in placed if name in kwargs]
+    required = [name for name in names if signature.parameters[name].default is inspect._empty]
+    missing = [name for name in required if name not in placed and name not in kwargs]
+    listed = f"It takes {', '.join(names)}."
+    if twice:
+        return TypeError(f"{title}: {twice[0]} is passed by position and by name. {listed}")
+    if missing:
+        verb = "is" if len(missing) == 1 else "are"
+        return TypeError(f"{title}: {' and '.join(missing)} {verb} missing. {listed}")
+    return None
 
 
 def _is_accident(error: Exception) -> bool:

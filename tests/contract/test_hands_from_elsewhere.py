@@ -160,7 +160,50 @@ REFUSED = [
     ("gt.optimizers.SGD(MODEL)", TypeError, r"optimizer\.apply"),
     ("X.sum(dim=1)", TypeError, "called axis"),
     ("X.mean(keepdim=True)", TypeError, "called keepdims"),
+    ("gt.sin(X, out=X)", TypeError, r"write x\[\.\.\.\] = result"),
+    ("gt.add(X, X, X)", TypeError, "follows the operands.*again for more"),
+    ("gt.maximum(X, X, X)", TypeError, "again for more operands"),
+    ("gt.where(X > 0, X, X, X)", TypeError, "follows the operands"),
+    ("gt.round(X, 2)", TypeError, "power of ten"),
+    ("gt.log(X, 10)", TypeError, r"gt\.log10"),
+    ("gt.nn.Sequential(gt.nn.Dense(2), gt.relu)", TypeError, r"Sequential\(\[a, b\]\)"),
+    ("gt.nn.Sequential(gt.nn.Dense(2))", TypeError, r"Sequential\(\[a, b\]\)"),
+    ("gt.nn.LSTM(hidden_size=3)", TypeError, "here it is called cell"),
+    ("gt.nn.LSTM(input_size=2, hidden_size=3)", TypeError, "inputs is inferred"),
+    ("gt.nn.LSTM(2, 3)", TypeError, "units only"),
+    ("gt.nn.LSTM(3, num_layers=2)", TypeError, "return_sequences=True"),
+    ("gt.nn.LSTM(3, batch_first=True)", TypeError, "time_major"),
+    ("gt.nn.LSTM(3, bidirectional=True)", TypeError, r"gt\.nn\.Bidirectional"),
+    ("gt.nn.Dense(2, 3)", TypeError, "inputs is inferred"),
+    ("gt.nn.Dense(2, 3, 4)", TypeError, "inputs is inferred"),
+    ("gt.nn.Conv2D(1, 8, kernel_size=3)", TypeError, "takes filters, kernel_size"),
+    ("gt.nn.Conv2D(3, 16, 3, padding=1)", TypeError, '"valid" or "same"'),
+    ("gt.nn.MaxPool2D(kernel_size=2)", TypeError, "called pool_size"),
+    ("gt.nn.Embedding(10)", TypeError, "output_dim is missing. It takes input_dim"),
+    ("gt.optimizers.SGD({'w': W})", TypeError, r"optimizer\.apply"),
+    ("gt.optimizers.Adam(MODEL.parameters(), 0.1)", TypeError, r"optimizer\.apply"),
+    ("ADAM.minimize(gt.sum(W))", TypeError, "variables is missing"),
+    ("gt.nn.cross_entropy(X)", TypeError, "labels is missing"),
+    ("gt.save(X)", TypeError, "path is missing. It takes tree, path"),
+    ("gt.random.integers(0, 10, (3,))", TypeError, "shape first"),
+    ("gt.function(lambda x: x, autograph=False)", TypeError, "Leave it out"),
+    ("gt.vmap(lambda x: x, in_dims=0)", TypeError, "called in_axes"),
     # Attributes.
+    ("setattr(X, 'requires_grad', True)", AttributeError, r"tape\.watch"),
+    ("setattr(W, 'grad', None)", AttributeError, r"tape\.gradient"),
+    ("delattr(W, 'grad')", AttributeError, r"tape\.gradient"),
+    ("X.grad_fn", AttributeError, r"tape\.report"),
+    ("X.exp_()", AttributeError, r"x = gt\.exp\(x\)"),
+    ("X.softmax(-1)", AttributeError, r"gt\.nn\.softmax"),
+    ("X.eq(X)", AttributeError, r"gt\.equal"),
+    ("X.inverse()", AttributeError, r"gt\.linalg\.inv"),
+    ("X.new_zeros(3)", AttributeError, r"gt\.zeros"),
+    ("X.to_numpy()", AttributeError, r"x\.numpy\(\)"),
+    ("X.register_hook(print)", AttributeError, r"gt\.custom_gradient"),
+    ("MODEL.summary()", AttributeError, r"print\(model\)"),
+    ("MODEL.get_weights()", AttributeError, r"model\.variables"),
+    ("MODEL.register_buffer('a', X)", AttributeError, "trainable=False"),
+    ("ADAM.get_lr()", AttributeError, r"optimizer\.learning_rate"),
     ("X.backward()", AttributeError, r"tape\.gradient"),
     ("X.grad", AttributeError, r"tape\.gradient"),
     ("W.grad", AttributeError, r"tape\.gradient"),
@@ -200,6 +243,21 @@ REFUSED = [
     ("gt.random.randn", AttributeError, r"gt\.random\.normal"),
     ("gt.random.rand", AttributeError, r"gt\.random\.uniform"),
     ("gt.random.PRNGKey", AttributeError, r"gt\.random\.Generator"),
+    ("gt.cuda.is_available()", AttributeError, "Leave it out: the only device"),
+    ("gt.device('cpu')", AttributeError, "Leave it out: the only device"),
+    ("gt.no_grad()", AttributeError, r"gt\.stop_gradient"),
+    ("gt.lax.scan", AttributeError, r"gt\.scan"),
+    ("gt.nn.functional.relu(X)", AttributeError, "gt.nn"),
+    ("gt.nn.BatchNorm2d(8)", AttributeError, r"gt\.nn\.BatchNorm"),
+    ("gt.nn.MultiheadAttention(8, 2)", AttributeError, r"gt\.nn\.softmax"),
+    ("gt.reduce_logsumexp(X)", AttributeError, r"gt\.logsumexp"),
+    ("gt.constant(1.0)", AttributeError, r"gt\.asarray"),
+    ("gt.Session", AttributeError, "results are computed when they are read"),
+    ("gt.losses", AttributeError, r"gt\.nn\.losses"),
+    ("gt.FloatTensor([1.0])", AttributeError, r"gt\.asarray"),
+    ("gt.gradcheck", AttributeError, r"gt\.testing\.check_gradients"),
+    ("gt.tree_leaves", AttributeError, r"gt\.pytree\.flatten"),
+    ("gt.optimizers.LBFGS()", AttributeError, r"gt\.minimize"),
     ("gt.linalg.eig", AttributeError, r"gt\.linalg\.eigh"),
     ("gt.linalg.inverse", AttributeError, r"gt\.linalg\.inv"),
     ("gt.optimizers.adam", AttributeError, r"gt\.optimizers\.Adam"),
@@ -233,6 +291,18 @@ def test_a_mistake_names_what_to_write(call, kind, words):
 def test_the_history_of_a_step_without_a_loss_says_so():
     history = gt.fit(lambda x: None, np.ones((8, 2)), progress="off")
     assert "the step returned None, not the loss" in repr(history)
+
+
+def test_users_classes_may_have_attributes_of_these_names():
+    class Model(gt.nn.Module):
+        def __init__(self):
+            self.weights, self.params = gt.Variable(2.0), [gt.Variable(1.0)]
+
+    model = Model()
+    assert float(model.weights) == 2.0
+    assert len(model.parameters()) == 2
+    del model.weights
+    assert not hasattr(model, "weights")
 
 
 def test_hints_are_not_attributes():

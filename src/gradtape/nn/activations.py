@@ -186,6 +186,11 @@ def get(identifier: ActivationLike) -> Activation | None:
     """
     if identifier is None or callable(identifier):
         return identifier
+    if isinstance(identifier, int):
+        raise TypeError(
+            f"activations: {identifier!r} is not an activation. Layers take the number of outputs "
+            "only: the number of inputs is inferred at the first call."
+        )
     if identifier not in BY_NAME:
         raise ValueError(
             f"activations: {identifier!r} is unknown. There are {', '.join(BY_NAME)}; "

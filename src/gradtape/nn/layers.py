@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Never
 
 import gradtape as gt
 from gradtape import Tensor, Variable, random
@@ -276,7 +276,13 @@ class Sequential(Module):
     )
     """
 
-    def __init__(self, layers: Iterable[Callable[..., Any]] = (), name: str | None = None) -> None:
+    def __init__(
+        self, layers: Iterable[Callable[..., Any]] = (), *more: Never, name: str | None = None
+    ) -> None:
+        if more or not isinstance(layers, Iterable):
+            raise TypeError(
+                "Sequential: it takes one list of layers. Write gt.nn.Sequential([a, b])."
+            )
         self.name = "sequential" if name is None else name
         self.layers: list[Callable[..., Any]] = []
         for layer in layers:

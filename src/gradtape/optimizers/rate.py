@@ -31,9 +31,9 @@ def as_rate(
     """
     if isinstance(rate, (Variable, Tensor)):
         return _scalar(rate)
-    if isinstance(rate, dict):
+    if isinstance(rate, dict) and "class_name" in rate:
         return schedules.from_config(rate)
-    if isinstance(rate, (list, tuple)) or hasattr(rate, "parameters"):
+    if isinstance(rate, (dict, list, tuple)) or hasattr(rate, "parameters"):
         raise TypeError(
             "learning_rate: an optimizer is made without variables. Pass them to optimizer.apply "
             "or optimizer.minimize, and a number here."

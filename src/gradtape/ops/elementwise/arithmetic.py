@@ -24,6 +24,7 @@ from gradtape.ops.families.define import define, linear_jvp
 from gradtape.ops.families.elementwise import Binary, Example, elementwise, zero, zeros_like
 from gradtape.ops.families.math_functions import COPYSIGN
 from gradtape.ops.families.native_code import NativeCall
+from gradtape.ops.families.recorders import no_output
 from gradtape.ops.families.shapes import broadcast_shapes, broadcast_to, reduce_to
 from gradtape.ops.families.signatures import (
     Operand,
@@ -382,7 +383,7 @@ WHERE = define(
 def where(condition: Operand, x: OperandLike, y: OperandLike, /) -> Operand: ...  # type: ignore[overload-overlap]
 @overload
 def where(condition: TensorLike, x: TensorLike, y: TensorLike, /) -> Tensor: ...
-def where(condition: object, x: object = None, y: object = None, /) -> object:
+def where(condition: object, x: object = None, y: object = None, /, out: None = None) -> object:
     """x where the condition holds, y elsewhere; the branch not taken never sends back a NaN.
 
     >>> gt.where(gt.asarray([True, False]), [1.0, 2.0], [3.0, 4.0]).tolist()
@@ -390,6 +391,8 @@ def where(condition: object, x: object = None, y: object = None, /) -> object:
     """
     if y is None:
         raise TypeError("where: x and y are missing. gt.nonzero(condition) gives the indices.")
+    if out is not None:
+        raise no_output(WHERE, out)
     return record(WHERE, (condition, x, y))
 
 

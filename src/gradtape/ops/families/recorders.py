@@ -1,7 +1,8 @@
 """Recorders: the functions that record applications of element-wise ops.
 
 They find an application that was recorded before by two or three look-ups. Operands that are not
-tensors or variables go to `record`, which handles all cases.
+tensors or variables go to `record`, which handles all cases. The last parameter takes what NumPy's
+functions have after their operands, for an error; a `*more` would cost ten times as much per call.
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from gradtape.errors import shown
 from gradtape.ir import Node, Op, Spec
 from gradtape.ir.node import apply, leaf
 from gradtape.ops.families.signatures import BinaryFunction, UnaryFunction
+from gradtape.suggestions import tables
 from gradtape.trace import Handle, Recording, record, state
 
 new: Any = object.__new__
@@ -25,6 +28,12 @@ def op_of(function: Callable[..., Any]) -> Op:
     return op
 
 
+def no_output(op: Op, out: object) -> TypeError:
+    """The error for an argument after the operands."""
+    remedy = tables()["operands"].get(op.name) or tables()["operands"]["others"]
+    return TypeError(f"{op.name}: {shown(out)} follows the operands. {remedy}.")
+
+
 def unary_function(op: Op) -> UnaryFunction:
     """The recorder of an op with one operand."""
     native: Any = None
@@ -33,7 +42,9 @@ def unary_function(op: Op) -> UnaryFunction:
         nonlocal native
         native = found
 
-    def function(x: Any, /) -> Any:
+    def function(x: Any, /, out: None = None) -> Any:
+        if out is not None:
+            raise no_output(op, out)
         if native is not None:
             return native(x)
         if type(x) is Node:  # in a derivative rule
@@ -67,7 +78,9 @@ def binary_function(op: Op, otherwise: Callable[..., Any] = record) -> BinaryFun
             return record(op, (left, right))
         return application(recording, op, (left, right), (a, b), (), right.result_class)
 
-    def function(x: Any, y: Any, /) -> Any:
+    def function(x: Any, y: Any, /, out: None = None) -> Any:
+        if out is not None:
+            raise no_output(op, out)
         if native is not None:
             return native(x, y)
         recording = state.recording

@@ -150,7 +150,9 @@ class ShownSignature(inspect.Signature):
     @functools.cached_property
     def _found(self) -> inspect.Signature:
         written = inspect.Signature.from_callable(_without_shown(self._function))
-        found = [each for each in written.parameters.values() if each.annotation != "Never"]
+        found = [
+            each for each in written.parameters.values() if each.annotation not in ("Never", "None")
+        ]
         optional = [each for each in found if each.default is not each.empty]
         if self._by_name and found[0].kind is inspect.Parameter.POSITIONAL_ONLY:
             found = [
@@ -197,6 +199,7 @@ def show_signatures(namespace: dict[str, Any], by_name: str) -> None:
         ):
             known = {each: "TensorLike" for each, kind in types_of.items() if kind in vague}
             inner.__annotations__ = {**types_of, **known, "return": "Tensor"}
+            inner.__signature__ = ShownSignature(inner, by_name=False)
 
 
 # The decorators below give functions the overloads above for type checkers; they do nothing else.
