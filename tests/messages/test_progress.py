@@ -87,6 +87,14 @@ class TestPlainLine:
             bar.update(10)
         assert file.getvalue() == "jacobian: 10 of 10\n"
 
+    def test_a_notebook_gets_it_on_standard_output(self, monkeypatch):
+        output = io.StringIO()
+        monkeypatch.setattr(progress, "in_notebook", lambda: True)
+        monkeypatch.setattr(progress, "sys", SimpleNamespace(stdout=output, stderr=None))
+        with Progress("jacobian", 10, "plain", clock=times(0.0, 3.0, 6.0)) as bar:
+            bar.update(10)
+        assert output.getvalue() == "jacobian: 10 of 10\n"
+
 
 class TestRichBar:
     def test_bars_share_one_display(self, monkeypatch):
