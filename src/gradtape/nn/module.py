@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
+import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import gradtape as gt
@@ -77,8 +78,7 @@ class Module(TellsChanges, Displayed):
         """The result of `call`."""
         module: Any = self
         if notes_scopes():
-            with _scope_of(module):
-                return self.call(*args, **kwargs)
+            return _call_in_scope(module, *args, **kwargs)
         return self.call(*args, **kwargs)
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
@@ -279,27 +279,40 @@ def _walk(root: Module) -> Iterator[tuple[str, Any]]:
 
 
 class _Called(threading.local):
-    """The names of the modules below the outermost one that a thread calls, by id."""
+    """The outermost module that a thread calls, and the one before, with its scopes by id."""
 
-    names: dict[int, str] | None = None
+    outermost: Module | None = None
+    before: weakref.ref[Module] | None = None
+    scopes: Mapping[int, str] = MappingProxyType({})
 
 
 _called = _Called()
 
 
-@contextlib.contextmanager
-def _scope_of(module: Module) -> Iterator[None]:
-    """The scope of a module's ops: its path below the outermost module that is called."""
-    outer = _called.names
+def _call_in_scope(module: Module, *args: Any, **kwargs: Any) -> Any:
+    """The result of `call`, whose ops are named by the path below the outermost module."""
+    outer = _called.outermost
     if outer is None:
-        parts = _walk(module)
-        _called.names = {id(part): path for path, part in parts if isinstance(part, Module)}
-    path = (_called.names or {}).get(id(module), "")
+        _called.outermost = module
+        if _called.before is None or _called.before() is not module:
+            _note_scopes(module)
+    elif id(module) not in _called.scopes:
+        _note_scopes(outer)
     try:
-        with named_scope(f"{path} {type(module).__name__}".strip()):
-            yield
+        with named_scope(_called.scopes.get(id(module), type(module).__name__)):
+            return module.call(*args, **kwargs)
     finally:
-        _called.names = outer
+        _called.outermost = outer
+
+
+def _note_scopes(root: Module) -> None:
+    """Note the scopes of the modules below a module."""
+    _called.before = weakref.ref(root)
+    _called.scopes = {
+        id(part): f"{path} {type(part).__name__}".lstrip()
+        for path, part in _walk(root)
+        if isinstance(part, Module)
+    }
 
 
 def _children(module: Module) -> list[tuple[str, Any]]:
@@ -373,8 +386,7 @@ class Layer(Module):
         tensor: Tensor = gt.asarray(x)
         layer.ensure_built(tensor.shape, tensor.dtype)
         if notes_scopes():
-            with _scope_of(layer):
-                return self.call(layer.cast_input(tensor), *args, **kwargs)
+            return _call_in_scope(layer, layer.cast_input(tensor), *args, **kwargs)
         return self.call(layer.cast_input(tensor), *args, **kwargs)
 
     def ensure_built(self, input_shape: tuple[int, ...], dtype: DType | None = None) -> None:
