@@ -203,9 +203,13 @@ class Operators:
             )
         return self._decided(int)
 
+    def _as_tensor(self) -> Any:
+        """This tensor, or the one that a Variable holds."""
+        return self
+
     def _decided(self, kind: type[Decided]) -> Decided:
         """A value that Python is about to act on: in a captured function it becomes a guard."""
-        tensor: Any = getattr(self, "value", self)
+        tensor = self._as_tensor()
         recording = tensor.recording
         if recording is None or not recording.capturing:
             recording = state.recording

@@ -224,6 +224,9 @@ class Variable(Operators, Displayed):
     def _look(self) -> np.ndarray:
         return self.value._look()
 
+    def _as_tensor(self) -> Tensor:
+        return self.value
+
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
         return self.value.__array__(dtype, copy)
 
