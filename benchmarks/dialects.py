@@ -61,6 +61,7 @@ def numpy() -> Any:
         svd=lambda x: np.linalg.svd(x, full_matrices=False),
         convolve=convolve,
         pool=lambda x: _halves(x).max((2, 4)),
+        index_update=_assigned,
         **array_functions.numpy(),
     )
 
@@ -96,6 +97,7 @@ def gradtape() -> Any:
         jacobian=jacobian,
         blocks=lambda function: gt.vmap(gt.jacobian(function)),
         curvature=curvature,
+        index_update=_assigned,
         **array_functions.gradtape(),
     )
 
@@ -136,6 +138,7 @@ def jax() -> Any:
         ),
         blocks=lambda function: jax.vmap(jax.jacrev(function)),
         curvature=lambda function: lambda x: jax.jvp(jax.grad(function), (x,), (jnp.ones_like(x),)),
+        index_update=lambda x, place, value: x.at[place].set(value),
         **array_functions.jax(),
     )
 
@@ -208,8 +211,15 @@ def torch() -> Any:
         )(function, by),
         blocks=lambda function: torch.func.vmap(torch.func.jacrev(function)),
         curvature=curvature,
+        index_update=_assigned,
         **array_functions.torch(),
     )
+
+
+def _assigned(x: Any, place: Any, value: Any) -> Any:
+    """`x` with other values at a place; JAX, which has no assignment, gives a new array."""
+    x[place] = value
+    return x
 
 
 def tensorflow() -> Any:
@@ -284,6 +294,7 @@ def autograd() -> Any:
         value_and_gradient=autograd.value_and_grad,
         lgamma=special.gammaln,
         maximum=anp.maximum,
+        index_update=_assigned,
     )
 
 

@@ -21,14 +21,6 @@ def measured_tensor() -> Arrays:
     return {"x": x, **starts}
 
 
-def replaced(xp: Any, rows: Any, k: int, row: Any) -> Any:
-    """`rows` with another row; JAX has no assignment."""
-    if hasattr(rows, "at"):
-        return rows.at[k].set(row)
-    rows[k] = row
-    return rows
-
-
 def hals(xp: Any, wrap: Wrap, slopes: Function) -> Solve:
     """Non-negative CP by hierarchical alternating least squares, one row after the other."""
 
@@ -57,7 +49,7 @@ def hals(xp: Any, wrap: Wrap, slopes: Function) -> Solve:
             for k in range(RANK):
                 if gram[k, k] > 0:
                     row, change = better(products, gram, factor, k)
-                    factor = replaced(xp, factor, k, row)
+                    factor = xp.index_update(factor, k, row)
                     moved = moved + change
             if first is None:
                 first = moved
