@@ -265,7 +265,7 @@ class TestErrors:
             (lambda: gt.switch(0.5, [lambda: 1.0]), TypeError, "not a single integer"),
             (lambda: gt.cond(A([True]), lambda: 1.0, lambda: 2.0), ValueError, "truth value"),
             (lambda: gt.fori_loop(0, 1.5, lambda i, c: c, 0.0), TypeError, "upper"),
-            (lambda: gt.while_loop(lambda c: True, lambda c: c, 0.0, -1), ValueError, "negative"),
+            (lambda: gt.while_loop(lambda c: True, lambda c: c, 0.0, -1), ValueError, "at least 0"),
         ],
     )  # fmt: skip
     def test_each_says_what_is_wrong(self, call, error, message):

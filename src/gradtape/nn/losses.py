@@ -122,9 +122,9 @@ def cross_entropy(
 ) -> Tensor:
     """The cross-entropy of softmax(logits) and labels: integers, or probabilities of the classes.
 
-    >>> float(gt.nn.cross_entropy([[1e4, 0.0], [0.0, 0.0]], [0, 1]).round(4))
+    >>> round(float(gt.nn.cross_entropy([[1e4, 0.0], [0.0, 0.0]], [0, 1])), 4)
     0.3466
-    >>> float(gt.nn.cross_entropy([[0.0, 0.0]], [[0.5, 0.5]]).round(4))
+    >>> round(float(gt.nn.cross_entropy([[0.0, 0.0]], [[0.5, 0.5]])), 4)
     0.6931
 
     Logits come first, as in JAX and PyTorch. The classes lie along `axis`; labels without that axis

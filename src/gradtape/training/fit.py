@@ -158,7 +158,7 @@ class _BatchMeans:
     def numbers(self) -> dict[str, list[float]]:
         """The values as floats."""
         for name, values in self.values.items():
-            values[self._seen :] = [as_real(f"fit: {name}", x) for x in values[self._seen :]]
+            values[self._seen :] = [_number(name, x) for x in values[self._seen :]]
         self._seen = len(self.counts)
         return self.values
 
@@ -174,7 +174,7 @@ class _BatchMeans:
     def latest(self) -> float | None:
         """The loss of the last batch."""
         values = self.values.get("loss")
-        return as_real("fit: loss", values[-1]) if values else None
+        return _number("loss", values[-1]) if values else None
 
 
 @dataclass
@@ -293,6 +293,16 @@ def _measured(validate: Any, source: Any) -> dict[str, float]:
         source.took_one()
     source.took_all()
     return means.means()
+
+
+def _number(name: str, value: Any) -> float:
+    try:
+        return as_real(name, value)
+    except TypeError:
+        raise TypeError(
+            f"fit: the step returned {shown(value)} as {name}, not a number. Return the loss, or a "
+            "dict of numbers."
+        ) from None
 
 
 check_exports(globals(), __all__)

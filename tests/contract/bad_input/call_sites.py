@@ -81,9 +81,14 @@ class _Through(ast.NodeTransformer):
 
 
 def sources() -> dict[str, str]:
-    """The program of each example: of public names, methods and namespaces."""
+    """The program of each example: of public names, methods and namespaces.
+
+    Names of `gt.libraries` are the checks themselves: the code of libraries calls them.
+    """
     found = {}
     for name, thing in {**public_names(), **public_methods()}.items():
+        if name.startswith("gradtape.libraries."):
+            continue
         document = inspect.cleandoc(getattr(thing, "__doc__", None) or "")
         if ">>>" in document:
             found[name] = "".join(e.source for e in doctest.DocTestParser().get_examples(document))

@@ -9,7 +9,7 @@ import numpy as np
 
 from gradtape.argument_checks import as_count, as_integer
 from gradtape.dtypes import as_dtype, default_dtype
-from gradtape.errors import DtypeError, IndexRangeError, ShapeError
+from gradtape.errors import DtypeError, IndexRangeError, ShapeError, SizeError
 from gradtape.ir import REGISTRY, Node, Shape, constant, spec
 from gradtape.ops.arrays.creation import constant_beside
 from gradtape.ops.arrays.gathering import (
@@ -335,6 +335,10 @@ def one_hot(indices: TensorLike, num_classes: int, dtype: DTypeLike | None = Non
         raise DtypeError(f"one_hot: indices of dtype {indices.dtype} are not integers. Cast them.")
     dtype = default_dtype() if dtype is None else as_dtype(dtype)
     count = as_count("one_hot: num_classes", num_classes)
+    try:
+        spec((*indices.shape, count), dtype)
+    except SizeError as error:
+        raise SizeError(f"one_hot: {error}") from None
     classes = constant_beside(indices, REGISTRY["arange"], (0, count, 1, INT64))
     return cast(equal(reshape(indices, (*indices.shape, 1)), classes), dtype)
 

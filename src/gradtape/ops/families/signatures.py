@@ -151,7 +151,11 @@ class ShownSignature(inspect.Signature):
     def _found(self) -> inspect.Signature:
         written = inspect.Signature.from_callable(_without_shown(self._function))
         found = [
-            each for each in written.parameters.values() if each.annotation not in ("Never", "None")
+            each
+            for each in written.parameters.values()
+            # Lengths one by one, as in PyTorch, are not in the signature of the standard.
+            if each.annotation not in ("Never", "None")
+            and not (each.name == "more" and each.kind is each.VAR_POSITIONAL)
         ]
         optional = [each for each in found if each.default is not each.empty]
         if self._by_name and found[0].kind is inspect.Parameter.POSITIONAL_ONLY:
