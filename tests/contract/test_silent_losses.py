@@ -366,3 +366,44 @@ def test_tensorflow_is_followed():
         tape.gradient(y, [v, tf.constant(1.0)])
 
     assert warnings_of(program) == []
+
+
+MATRICES = {
+    "jacobian": lambda tape, y, x, **more: tape.jacobian(y, x, **more),
+    "jacobian, nests": lambda tape, y, x, **more: tape.jacobian([y, y], {"x": x}, **more)[0]["x"],
+    "batch_jacobian": lambda tape, y, x, **more: tape.batch_jacobian(y, x, **more),
+    "gradients": lambda tape, y, x, **more: gt.gradients(y, [x], **more)[0],
+}
+
+
+@pytest.mark.parametrize("name", MATRICES)
+def test_none_of_matrices_names_its_cause(name):
+    def program(**more):
+        v, u = gt.Variable([3.0, 4.0]), gt.Variable([2.0, 1.0])
+        with gt.GradientTape(persistent=True) as tape:
+            y = v * v
+            u * u
+            return MATRICES[name](tape, y, u, **more)
+
+    with pytest.warns(UserWarning, match=r"the gradient of \w+ is None: .*not computed from it"):
+        assert program() is None
+    assert warnings_of(lambda: program(unconnected_gradients="none")) == []
+    assert warnings_of(lambda: program(unconnected_gradients="zero")) == []
+
+
+def test_a_matrix_by_a_tensor_that_is_not_watched_says_so():
+    x = gt.asarray([1.0, 2.0])
+    with gt.GradientTape() as tape:
+        y = x * x
+    with pytest.warns(UserWarning, match=r"jacobian: .* x is None: .*tape\.watch\(x\)"):
+        assert tape.jacobian(y, x) is None
+
+
+def test_a_source_of_one_of_two_targets_is_silent():
+    def program():
+        v, u = gt.Variable([3.0]), gt.Variable([2.0])
+        with gt.GradientTape() as tape:
+            y, z = v * v, u * u
+        assert tape.jacobian([y, z], [v, u])[0][1] is None
+
+    assert warnings_of(program) == []

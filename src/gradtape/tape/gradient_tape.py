@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, Never, overload
 
 from gradtape.argument_checks import as_flag
@@ -256,7 +256,7 @@ class GradientTape(Jacobians):
         found = self._reverse(nodes, cotangents, leaves)
         self._warn_of_numbers(nodes)
         if unstated and None in found:
-            self._warn_of_none(nodes, leaves, found)
+            self._warn_of_none("gradient", nodes, leaves, found)
         if key is not None:
             remember(recording, GRADIENT, key, found)
         results = finish(recording, leaves, found, unconnected_gradients)
@@ -357,17 +357,6 @@ class GradientTape(Jacobians):
         ]
         return tape_report(self, targets)
 
-    def _warn_of_none(
-        self, targets: list[Node], leaves: Sequence[object], found: Sequence[object]
-    ) -> None:
-        """Warn of sources without a gradient, unless `watch` has."""
-        known = self.without_derivative
-        missing = [
-            at for at, one in enumerate(found) if one is None and id(leaves[at]) not in known
-        ]
-        sources = [(at, leaves[at], self._source(leaves[at])) for at in missing]
-        warn_of_none(self, targets, sources)
-
     def _reverse(
         self, targets: list[Node], cotangents: list[Node], leaves: list[object]
     ) -> list[Node | Rows | None]:
@@ -388,7 +377,7 @@ def gradients(
     xs: object,
     grad_ys: object = None,
     stop_gradients: object = None,
-    unconnected_gradients: str = "none",
+    unconnected_gradients: str = UNSTATED,
 ) -> list[Tensor | None]:
     """Partial derivatives of the sum of `ys` by each of `xs`, in the recording of a live tape.
 
@@ -426,4 +415,7 @@ def gradients(
     sources = [leaf.enter(recording) for leaf in leaves]
     stops = frozenset(leaf.enter(recording) for leaf in flatten(stop_gradients)[0])
     found = derive_reverse(recording, nodes, cotangents, sources, stops - set(sources), None)
+    missing = [(at, leaves[at], sources[at]) for at, one in enumerate(found) if one is None]
+    if missing and unconnected_gradients is UNSTATED:
+        warn_of_none("gradients", None, nodes, missing)
     return finish(recording, leaves, found, unconnected_gradients)

@@ -31,7 +31,7 @@ from gradtape.trace.recording import Recording
 from gradtape.trace.value import Value
 
 if TYPE_CHECKING:
-    from gradtape.tape.gradient_tape import GradientTape
+    from gradtape.tape.tape_jacobians import Jacobians
 
 # Arrays with more elements are not searched for a number.
 MOST_SEARCHED = 10_000
@@ -104,11 +104,15 @@ def _holds(entered: Any, numbers: np.ndarray) -> bool:
 
 
 def warn_of_none(
-    tape: GradientTape, targets: list[Node], sources: Sequence[tuple[int, Any, Node]]
+    title: str,
+    tape: Jacobians | None,
+    targets: Sequence[Node],
+    sources: Sequence[tuple[int, Any, Node]],
 ) -> None:
-    """Warn that the gradients of some sources are None, with the cause of each.
+    """Warn that the derivatives by some sources are None, with the cause of each.
 
-    A source comes with its place among all sources, and its node.
+    A source comes with its place among all sources, and its node. There is no tape if what is
+    watched does not matter.
     """
     causes: dict[str, list[str]] = {}
     site = Site.here()
@@ -123,7 +127,7 @@ def warn_of_none(
     for cause, names in causes.items():
         listed = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
         warn(
-            f"gradient: the gradient of {listed} is None: {cause} Where that is meant, pass "
+            f"{title}: the gradient of {listed} is None: {cause} Where that is meant, pass "
             'unconnected_gradients="none" or "zero".'
         )
 
@@ -174,7 +178,12 @@ def _call_of(found: Parsed | None) -> Call | None:
 
 
 def _cause(
-    tape: GradientTape, targets: list[Node], source: Any, node: Node, name: str, call: Call | None
+    tape: Jacobians | None,
+    targets: Sequence[Node],
+    source: Any,
+    node: Node,
+    name: str,
+    call: Call | None,
 ) -> str:
     if not node.spec.inexact:
         made = "gt.Variable(3.0)" if isinstance(source, Variable) else "gt.asarray(3.0)"
@@ -183,24 +192,12 @@ def _cause(
         return "the target has no float dtype, and so no derivative."
     if node not in targets and any(each in targets for each in topological((node,))):
         return "the arguments are swapped: it is tape.gradient(target, sources)."
+    if tape is None:
+        return "the target is not computed from it, or only through NumPy arrays."
     if id(source) not in tape._watched and not _is_computed_in(tape, node):
-        rebinding = None if call is None else call.rebinding(name)
-        if not isinstance(source, Variable) and rebinding is not None:
-            return (
-                f"line {rebinding.lineno} binds the name to a new tensor, which the tape does not "
-                f"watch (`{ast.unparse(rebinding)}`). Change a gt.Variable by "
-                f"{name}.assign_sub, or call tape.watch at each step."
-            )
-        if not isinstance(source, Variable):
-            return (
-                f"the tape does not watch it. Call tape.watch({name}) before it is used, or make "
-                "it a gt.Variable."
-            )
-        first = f"Call tape.watch({name}) first."
-        if not source.trainable:
-            return f"it is not trainable, so the tape does not watch it. {first}"
-        if not tape._watch_accessed:
-            return f"the tape has watch_accessed_variables=False. {first}"
+        found = _cause_in_watching(tape, source, name, call)
+        if found is not None:
+            return found
     line = None if call is None else call.line_before(name)
     where = "" if line is None else f", in line {line}"
     if not any(_is_computed_in(tape, each) for each in targets):
@@ -222,7 +219,28 @@ def _cause(
     return "the target is not computed from it, or only through NumPy arrays."
 
 
-def _is_computed_in(tape: GradientTape, node: Node) -> bool:
+def _cause_in_watching(tape: Jacobians, source: Any, name: str, call: Call | None) -> str | None:
+    if not isinstance(source, Variable):
+        rebinding = None if call is None else call.rebinding(name)
+        if rebinding is None:
+            return (
+                f"the tape does not watch it. Call tape.watch({name}) before it is used, or make "
+                "it a gt.Variable."
+            )
+        return (
+            f"line {rebinding.lineno} binds the name to a new tensor, which the tape does not "
+            f"watch (`{ast.unparse(rebinding)}`). Change a gt.Variable by {name}.assign_sub, or "
+            "call tape.watch at each step."
+        )
+    first = f"Call tape.watch({name}) first."
+    if not source.trainable:
+        return f"it is not trainable, so the tape does not watch it. {first}"
+    if not tape._watch_accessed:
+        return f"the tape has watch_accessed_variables=False. {first}"
+    return None
+
+
+def _is_computed_in(tape: Jacobians, node: Node) -> bool:
     """Whether the tape recorded an application."""
     recording = tape._recording
     assert recording is not None

@@ -89,6 +89,7 @@ class Scope(Displayed):
     # Whether a tape that is not persistent has given its derivative.
     _consumed = False
     # Numbers that were read out of tensors that this tape follows.
+    _watch_accessed = True
     numbers: tuple[ReadNumber, ...] = ()
     # Sources that have no derivative, of which `watch` has warned.
     without_derivative: frozenset[int] | set[int] = frozenset()

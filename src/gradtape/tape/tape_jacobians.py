@@ -13,7 +13,7 @@ from gradtape.autodiff.window import JACOBIAN, Window, hold_remembered
 from gradtape.errors import DtypeError, NotRecordingError, TapeConsumedError, shown
 from gradtape.ir.node import Node
 from gradtape.pytree import Structure, flatten, unflatten
-from gradtape.tape.lost_derivatives import warn_of_numbers
+from gradtape.tape.lost_derivatives import warn_of_none, warn_of_numbers
 from gradtape.tape.recording_scope import Scope, check_unconnected
 from gradtape.tensor import Tensor, Variable
 from gradtape.tensor.tensor_like import NestedSequence
@@ -77,7 +77,7 @@ class Jacobians(Scope):
         self,
         target: object,
         sources: object,
-        unconnected_gradients: str = "none",
+        unconnected_gradients: str = UNSTATED,
         parallel_iterations: object = None,
         experimental_use_pfor: bool = True,
         *,
@@ -112,7 +112,7 @@ class Jacobians(Scope):
             and chunk_size is None
             and memory_budget is None
             and mode is AUTO
-            and (unconnected_gradients is NONE or unconnected_gradients is ZERO)
+            and any(unconnected_gradients is word for word in (UNSTATED, NONE, ZERO))
         ):
             key = self._key_of(target, (sources,))
             known = key and hold_remembered(state.recording, JACOBIAN, key, True)
@@ -138,15 +138,16 @@ class Jacobians(Scope):
         if key is not None:
             matrices.remember_jacobian(window, key)
         zeros = derived.zeros if unconnected_gradients == "zero" else None
+        by = leaves if unconnected_gradients is UNSTATED else ()
         return self._blocks(
-            partial(derived.jacobian, mode), zeros, (rows, shape), (nodes, structure)
+            partial(derived.jacobian, mode), zeros, (rows, shape), (nodes, structure), by
         )
 
     def batch_jacobian(
         self,
         target: Tensor | Variable,
         source: Tensor | Variable,
-        unconnected_gradients: str = "none",
+        unconnected_gradients: str = UNSTATED,
         parallel_iterations: object = None,
         experimental_use_pfor: bool = True,
         *,
@@ -181,6 +182,8 @@ class Jacobians(Scope):
         zero = unconnected_gradients == "zero"
         self._warn_of_numbers([y])
         found = matrices.batch_jacobian(window, y, x, mode, zero, check)
+        if unconnected_gradients is UNSTATED:
+            self._warn_of_none("batch_jacobian", [y], [source], [found])
         self._end_if_single_use()
         return found
 
@@ -292,21 +295,48 @@ class Jacobians(Scope):
         if self.numbers and self._recording is not None:
             warn_of_numbers(self.numbers, self._recording, targets)
 
+    def _warn_of_none(
+        self,
+        name: str,
+        targets: Sequence[Node],
+        leaves: Sequence[object],
+        found: Sequence[object],
+    ) -> None:
+        """Warn of sources without a derivative, unless `watch` has."""
+        known = self.without_derivative
+        missing = [
+            (at, leaf, self._source(leaf))
+            for at, (leaf, one) in enumerate(zip(leaves, found, strict=True))
+            if one is None and id(leaf) not in known
+        ]
+        if missing:
+            warn_of_none(name, self, targets, missing)
+
     def _blocks(
         self,
         block: Callable[[Node, Node], Matrix | None],
         zeros: Callable[[Node, Node], Matrix] | None,
         rows: tuple[Sequence[Node], Structure],
         columns: tuple[Sequence[Node], Structure],
+        warned: Sequence[object] = (),
     ) -> Any:
-        """The matrix of each row and column, as a nest of nests."""
+        """The matrix of each row and column, as a nest of nests; `warned` sources have one."""
         found: list[object] = []
+        grid: list[Sequence[object]] = []
         for row in rows[0]:
             matrices = [block(row, column) for column in columns[0]]
             if zeros is not None:
                 pairs = zip(matrices, columns[0], strict=True)
                 matrices = [zeros(row, column) if m is None else m for m, column in pairs]
+            grid.append(matrices)
             found.append(unflatten(columns[1], matrices))
+        if warned and grid:
+            # A source that one of several targets does not depend on is no mistake.
+            best = [
+                next((one for one in column if one is not None), None)
+                for column in zip(*grid, strict=True)
+            ]
+            self._warn_of_none("jacobian", rows[0], warned, best)
         self._end_if_single_use()
         return unflatten(rows[1], found)
 

@@ -100,24 +100,14 @@ class Parsed(NamedTuple):
     def may_be_recorded(self, node: ast.AST, seen: set[str], tensors: frozenset[str]) -> bool:
         """Whether the value of a node may go on into an op; `seen` are names that were followed."""
         for parent in self.around(node):
-            if isinstance(parent, (ast.Expr, ast.Compare, ast.FormattedValue, ast.Assert)):
-                return False
-            if isinstance(parent, (ast.If, ast.While, ast.Slice, ast.Match)):
-                return False
-            if isinstance(parent, ast.IfExp) and node is parent.test:
-                return False
-            if isinstance(parent, ast.Subscript) and node is parent.slice:
+            if _ends(parent, node):
                 return False
             if isinstance(parent, ast.BinOp):
                 other = parent.left if node is parent.right else parent.right
-                if isinstance(other, ast.Constant) and isinstance(other.value, str):
-                    return False
                 if _may_hold_tensor(other, tensors):
                     return True
             elif isinstance(parent, ast.Call) and node is not parent.func:
                 name = ast.unparse(parent.func)
-                if name in _ENDS:
-                    return False
                 if not _is_on_numbers(name) and not isinstance(self.parents[parent], ast.Expr):
                     return True
             elif isinstance(parent, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.NamedExpr)):
@@ -175,6 +165,22 @@ def is_tape(node: ast.AST) -> bool:
     return isinstance(node, ast.With) and any(
         "tape" in ast.unparse(item).lower() for item in node.items
     )
+
+
+def _ends(parent: ast.AST, node: ast.AST) -> bool:
+    """Whether nothing is computed from the value of a node in the node around it."""
+    match parent:
+        case ast.Expr() | ast.Compare() | ast.FormattedValue() | ast.Assert():
+            return True
+        case ast.If() | ast.While() | ast.Slice() | ast.Match():
+            return True
+        case ast.IfExp(test=part) | ast.Subscript(slice=part):
+            return node is part
+        case ast.BinOp(left=ast.Constant(value=str())) | ast.BinOp(right=ast.Constant(value=str())):
+            return True
+        case ast.Call():
+            return node is not parent.func and ast.unparse(parent.func) in _ENDS
+    return False
 
 
 def _is_on_numbers(function: str) -> bool:
