@@ -365,3 +365,19 @@ def test_a_traceback_ends_at_the_users_line(tmp_path, choice):
         assert "line 4, in model" in files[-1]
     else:
         assert any("gradtape" in line and "script.py" not in line for line in files)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        ("exp(gt.ones(3), dtype=int)", "exp: there is no argument 'dtype'. Convert with x.astype"),
+        ("relu(gt.ones(3), inplace=True)", "relu: there is no argument 'inplace'. Results are new"),
+        ("add(1.0, 2.0, name='n')", "add: there is no argument 'name'."),
+    ],
+)
+def test_pythons_words_for_a_keyword_come_with_ours(tmp_path, call, words):
+    script = tmp_path / "script.py"
+    script.write_text(f"import gradtape as gt\ngt.{call}\n")
+    run = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    assert run.returncode == 1
+    assert words in run.stderr.splitlines()[-1]

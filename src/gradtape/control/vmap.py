@@ -151,7 +151,8 @@ class MappedCall:
             for at, tensor, axis in zip(self.positions, tensors, wanted, strict=True)
         ]
         lengths = [tensor.shape[axis] for tensor, axis in zip(tensors, found, strict=True)]
-        if len({*lengths, *(() if size is None else (size,))}) > 1:
+        self.size = lengths[0] if size is None else size
+        if len({*lengths, self.size}) > 1:
             listed = ", ".join(
                 f"{self.describe(at)} has {n} (axis {axis} of shape {tensor.shape})"
                 for at, n, axis, tensor in zip(self.positions, lengths, found, tensors, strict=True)
@@ -163,7 +164,6 @@ class MappedCall:
                 f"{name}: the mapped axes differ in length: {listed}. Map axes of one length, or "
                 f"{way} for what all examples share."
             )
-        self.size = lengths[0] if size is None else size
         self.mapped = [
             moveaxis(tensor, axis, 0) if axis else tensor
             for tensor, axis in zip(tensors, found, strict=True)

@@ -192,31 +192,28 @@ def _cause(
         return "the target has no float dtype, and so no derivative."
     if node not in targets and any(each in targets for each in topological((node,))):
         return "the arguments are swapped: it is tape.gradient(target, sources)."
+    unconnected = "the target is not computed from it, or only through NumPy arrays."
     if tape is None:
-        return "the target is not computed from it, or only through NumPy arrays."
+        return unconnected
     if id(source) not in tape._watched and not _is_computed_in(tape, node):
         found = _cause_in_watching(tape, source, name, call)
         if found is not None:
             return found
     line = None if call is None else call.line_before(name)
     where = "" if line is None else f", in line {line}"
+    inside = "Compute it inside `with tape:`."
     if not any(_is_computed_in(tape, each) for each in targets):
-        return (
-            f"the target was computed before the tape began or while it did not record{where}. "
-            "Compute it inside `with tape:`."
-        )
+        before = "the target was computed before the tape began or while it did not record"
+        return f"{before}{where}. {inside}"
     if line is not None:
-        return (
-            f"what the target needs of it was computed before the tape began{where}. Compute it "
-            "inside `with tape:`."
-        )
-    if tape.numbers:
-        read = tape.numbers[-1]
-        return (
-            f"the target depends on a number only, which {read.name} reads out of a tensor at "
-            f"{read.site}. Use gt functions on the tensor."
-        )
-    return "the target is not computed from it, or only through NumPy arrays."
+        return f"what the target needs of it was computed before the tape began{where}. {inside}"
+    if not tape.numbers:
+        return unconnected
+    read = tape.numbers[-1]
+    return (
+        f"the target depends on a number only, which {read.name} reads out of a tensor at "
+        f"{read.site}. Use gt functions on the tensor."
+    )
 
 
 def _cause_in_watching(tape: Jacobians, source: Any, name: str, call: Call | None) -> str | None:

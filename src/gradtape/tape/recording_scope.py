@@ -88,8 +88,9 @@ class Scope(Displayed):
     persistent = True
     # Whether a tape that is not persistent has given its derivative.
     _consumed = False
-    # Numbers that were read out of tensors that this tape follows.
+    # Whether variables are watched when they are read.
     _watch_accessed = True
+    # Numbers that were read out of tensors that this tape follows.
     numbers: tuple[ReadNumber, ...] = ()
     # Sources that have no derivative, of which `watch` has warned.
     without_derivative: frozenset[int] | set[int] = frozenset()

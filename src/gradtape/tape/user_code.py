@@ -67,13 +67,8 @@ class Parsed(NamedTuple):
 
     def scope(self) -> ast.AST:
         """The `with` statement of a tape around the expression, or else its function."""
-        found: ast.AST = self.node
-        for found in self.around(self.node):
-            if isinstance(found, _SCOPES):
-                break
-            if is_tape(found):
-                break
-        return found
+        around = self.around(self.node)
+        return next(node for node in around if isinstance(node, _SCOPES) or is_tape(node))
 
     def function(self) -> ast.AST:
         """The function or module that holds the expression."""

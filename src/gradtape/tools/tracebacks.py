@@ -7,6 +7,8 @@ and so does an error that is not one of gradtape's own, because a report of it n
 from __future__ import annotations
 
 import contextlib
+import inspect
+import re
 import sys
 from collections.abc import Callable, Iterator
 from types import TracebackType
@@ -14,8 +16,10 @@ from typing import Any
 
 from gradtape.config import variable
 from gradtape.ir.origin import is_library
+from gradtape.suggestions import refused_call
 
 _LIBRARY = __name__.partition(".")[0]
+_KEYWORD = re.compile(r"(\w+)\(\) got an unexpected keyword argument '(\w+)'")
 _Error = BaseException | None
 # An error with what `_short` changes of it.
 _Chained = tuple[BaseException, TracebackType | None, _Error, _Error, bool]
@@ -68,6 +72,18 @@ def _is_ours(error: BaseException) -> bool:
     return not any("please report" in note for note in getattr(error, "__notes__", ()))
 
 
+def _explain(error: BaseException) -> None:
+    """Add a note to Python's error for a keyword that a function of ours does not have.
+
+    Functions that record have no wrapper that could raise another error, because of its time.
+    """
+    found = _KEYWORD.match(str(error)) if isinstance(error, TypeError) else None
+    function = getattr(sys.modules[_LIBRARY], found[1], None) if found is not None else None
+    if found is not None and hasattr(function, "op") and not hasattr(error, "__notes__"):
+        names = list(inspect.signature(function).parameters)  # type: ignore[arg-type]
+        error.add_note(str(refused_call(found[1], names, len(names), 0, [found[2]])))
+
+
 def install() -> None:
     """Let Python, and IPython if it runs, print short tracebacks."""
     if variable("TRACEBACK", "short", ("short", "full")) == "full":
@@ -75,6 +91,7 @@ def install() -> None:
     previous: Callable[..., Any] = sys.excepthook
 
     def show(kind: type[BaseException], error: BaseException, traceback: Any) -> None:
+        _explain(error)
         with _short(error) if _is_ours(error) else contextlib.nullcontext():
             previous(kind, error, error.__traceback__)
 
@@ -85,6 +102,7 @@ def install() -> None:
         def show_in_notebook(
             shell: Any, kind: Any, error: Any, traceback: Any, tb_offset: Any = None
         ) -> None:
+            _explain(error)
             with _short(error) if _is_ours(error) else contextlib.nullcontext():
                 shell.showtraceback((kind, error, error.__traceback__), tb_offset=tb_offset)
 
