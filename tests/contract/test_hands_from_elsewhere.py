@@ -160,6 +160,8 @@ REFUSED = [
     ("gt.optimizers.SGD(MODEL)", TypeError, r"optimizer\.apply"),
     ("X.sum(dim=1)", TypeError, "called axis"),
     ("X.mean(keepdim=True)", TypeError, "called keepdims"),
+    ("gt.stack(X, X)", TypeError, r"gt\.stack\(\[a, b\]\)"),
+    ("gt.concat(X, X)", TypeError, r"gt\.concat\(\[a, b\]\)"),
     ("gt.sin(X, out=X)", TypeError, r"write x\[\.\.\.\] = result"),
     ("gt.add(X, X, X)", TypeError, "follows the operands.*again for more"),
     ("gt.maximum(X, X, X)", TypeError, "again for more operands"),
