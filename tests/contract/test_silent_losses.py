@@ -407,3 +407,17 @@ def test_a_source_of_one_of_two_targets_is_silent():
         assert tape.jacobian([y, z], [v, u])[0][1] is None
 
     assert warnings_of(program) == []
+
+
+def tape_of(f, *sources):
+    with gt.GradientTape() as tape:
+        tape.watch(sources)
+        y = f(*sources)
+    return tape, y
+
+
+def test_a_line_outside_a_helper_with_the_tape_is_not_blamed():
+    x, other = gt.asarray(1.0), gt.asarray(2.0)
+    tape, y = tape_of(lambda x, other: x * x, x, other)
+    with pytest.warns(UserWarning, match="other is None: the target is not computed from it"):
+        assert tape.gradient(y, other) is None

@@ -158,7 +158,9 @@ class Call(NamedTuple):
             for node in ast.walk(self.parsed.function())
             if is_tape(node) and node.lineno < line  # type: ignore[attr-defined]
         ]
-        inside = tapes[-1] if tapes else self.parsed.node
+        if not tapes:
+            return None
+        inside = tapes[-1]
         used = reads(inside) | (set() if self.target is None else reads(self.target))
         lines = [
             each.lineno
@@ -192,7 +194,7 @@ def _cause(
         return "the target has no float dtype, and so no derivative."
     if node not in targets and any(each in targets for each in topological((node,))):
         return "the arguments are swapped: it is tape.gradient(target, sources)."
-    unconnected = "the target is not computed from it, or only through NumPy arrays."
+    unconnected = "the target is not computed from it, or only through NumPy arrays or integers."
     if tape is None:
         return unconnected
     if id(source) not in tape._watched and not _is_computed_in(tape, node):

@@ -310,7 +310,7 @@ class Jacobians(Scope):
             if one is None and id(leaf) not in known
         ]
         if missing:
-            warn_of_none(name, self, targets, missing)
+            warn_of_none(name, self, [one for one in targets if one.spec.inexact], missing)
 
     def _blocks(
         self,
