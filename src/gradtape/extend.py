@@ -29,7 +29,6 @@ from gradtape.ops.families import batching, independence, sparsity
 from gradtape.ops.families.casting import KINDS, promotion
 from gradtape.ops.families.define import mask_broadcast
 from gradtape.ops.families.elementwise import jvp_of, samples_of, sparsity_of, spec_of, vjp_of
-from gradtape.ops.families.recorders import binary_function, unary_function
 from gradtape.ops.families.samples import Sample
 from gradtape.runtime.numpy_plan import NumpyPlan
 from gradtape.suggestions import namespace as _namespace
@@ -45,7 +44,7 @@ from gradtape.tools.check_op import (
     known_rule,
     names_and_defaults,
 )
-from gradtape.trace.record import record
+from gradtape.trace.record import binary_function, record, unary_function
 
 if TYPE_CHECKING:
     from gradtape.dtypes import DTypeLike

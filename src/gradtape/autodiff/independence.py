@@ -20,8 +20,8 @@ from gradtape.ops.custom.solutions import SOLVE_EQUATION
 from gradtape.ops.elementwise.arithmetic import STOP_GRADIENT
 from gradtape.ops.elementwise.unary import exp, log
 from gradtape.ops.families import independence
-from gradtape.ops.families.recorders import op_of
 from gradtape.ops.reductions.extrema import ORDER_STATISTIC
+from gradtape.trace.record import op_of
 
 # The place of the batch in a node; of a node with several outputs that of each, or one for all.
 Place = independence.Batch | list[independence.Batch | None]

@@ -297,30 +297,6 @@ def remember(
     recording.table.derived[of_structure(kind, *key)] = applications
 
 
-def hold_remembered(
-    recording: Recording, kind: str, key: tuple[Node, ...], complete: bool
-) -> list[Any] | None:
-    """The result of `hold_results` for cached derivatives, by one key; or None.
-
-    If they must be `complete`, there is no None among them.
-    """
-    known: list[_Application | None] | None
-    # The key of a fact, which is a tuple.
-    known = recording.table.derived.get((kind, key, (), ()))  # type: ignore[call-overload]
-    # The long way notes the derivation in a profile.
-    if known is None or (complete and None in known) or PROBE.sink is not None:
-        return None
-    COUNTS.derivative_hits += 1
-    target = key[0]
-    if kind is GRADIENT and target.spec.size == 1:
-        recording.targets[target] = None
-    tensor, apply = hooks.handle_class, recording.application
-    held: list[Any] = []
-    for each in known:
-        held.append(None if each is None else recording.hold(apply(*each), tensor))
-    return held
-
-
 class _Copies(NamedTuple):
     """Copies of the nodes that derivatives consist of."""
 

@@ -145,8 +145,9 @@ class Table:
         self.deriving: Node | None = None
         # Functions of the user's that nodes call, by id.
         self.functions: dict[int, weakref.ref[Any]] = {}
-        # Its size at the last call of `is_full`, and how many programs have added to it.
-        self._size, self._structures = 0, 0
+        # Its size at the last call of `is_full`, or -1 if it is full; and how many programs have
+        # added to it.
+        self.size, self._structures = 0, 0
 
     def is_full(self) -> bool:
         """Whether the next program should have a new table. Called between two programs.
@@ -155,20 +156,22 @@ class Table:
         nodes, plans and derivatives refer to each other.
         """
         size = len(self.nodes) + len(self.slopes) + len(self.plans) + len(self.derived)
-        if size != self._size:
+        if size != self.size:
             # The latest program does not count for its own size: if it runs again, all of it is
             # found, however long it is.
-            if self._size > LARGEST_NODE_TABLE:
+            if self.size > LARGEST_NODE_TABLE:
                 self.retire()
-            self._size = size
+            self.size = size
             self._structures += 1
-        return (
-            self._structures > MOST_PROGRAMS_OF_A_TABLE or len(self.functions) > UserFunctions.limit
-        )
+        too_many = len(self.functions) > UserFunctions.limit
+        if too_many or self._structures > MOST_PROGRAMS_OF_A_TABLE:
+            self.retire()
+        return self.size < 0
 
     def retire(self) -> None:
         """Let the next program have a new table."""
         self._structures = MOST_PROGRAMS_OF_A_TABLE + 1
+        self.size = -1
 
     def note_functions(self, op: Op, params: Params) -> None:
         """Note the functions of the user's that a node calls, and so keeps alive."""
@@ -246,10 +249,11 @@ def table() -> Table:
     return _local.table
 
 
-def renew_table() -> None:
-    """Give this thread a new table if the old one is full."""
+def renewed_table() -> Table:
+    """This thread's table; a new one if the old one is full."""
     if _local.table.is_full():
         _local.table = new_table(_local.table)
+    return _local.table
 
 
 def exchange(new: Table) -> Table:

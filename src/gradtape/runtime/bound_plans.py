@@ -15,6 +15,7 @@ from gradtape.dtypes import Array
 from gradtape.ir.node import LEAF, PLACEHOLDER, Node
 from gradtape.ir.program import Program, program, with_outputs
 from gradtape.ir.walk import topological
+from gradtape.runtime import tiers
 from gradtape.runtime.error_lines import Lines, may_fail
 from gradtape.runtime.kept_for_backward import kept
 from gradtape.runtime.plan_cache import plan_for
@@ -74,8 +75,10 @@ class BoundPlan:
                 else (given[binding] if binding in given else values[binding])
                 for binding in self.bindings
             ]
+        compiled = self.plan.compiled
+        run = self.plan.run if compiled is None or tiers.MODE == "off" else compiled.run
         try:
-            return self.plan.run(inputs)
+            return run(inputs)
         except MemoryError as error:
             raise explained(error, program(self.outputs, self.inputs).nodes) from None
         except Exception as error:

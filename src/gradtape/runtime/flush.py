@@ -36,7 +36,7 @@ from gradtape.compiler.objects.llvm import free_code
 from gradtape.concurrency import is_interrupt
 from gradtape.errors import NoValueError
 from gradtape.ir.hooks import Evaluator, hooks
-from gradtape.ir.node import Node, renew_table, retire_tables
+from gradtape.ir.node import Node, renewed_table, retire_tables
 from gradtape.ir.program import forget_dead_bodies
 from gradtape.ir.walk import topological
 from gradtape.runtime.bound_plans import BoundPlan, plan_of_flush, program_of_flush, unknowns_of
@@ -303,9 +303,13 @@ def _interrupted_loops(recording: Recording, handle: Handle) -> frozenset[Node]:
 def retire(recording: Recording) -> None:
     """Close a recording that no tape or handle needs, and begin the thread's next one."""
     if state.recording is recording:
-        renew_table()
+        table = recording.table
+        nodes = len(table.nodes) + len(table.slopes)
+        nodes = len(table.nodes) + len(table.slopes)
+        if table.size != nodes + len(table.plans) + len(table.derived):
+            table = renewed_table()
         # First: an interrupt in between must not leave the thread with a closed recording.
-        state.recording = Recording()
+        state.recording = Recording(table)
         if recording.handles and not recording.capturing and live(recording, recording.handles):
             return  # a signal handler or a callback of the garbage collector has recorded meanwhile
     recording.close()

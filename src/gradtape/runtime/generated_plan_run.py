@@ -7,14 +7,13 @@ the outputs, packs addresses and numbers into the slots, calls the native code, 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from gradtape.compiler.counts import COUNTS
-from gradtape.compiler.lower.plan import Input, PlanFunction, RunMemory, SlotLayout
+from gradtape.compiler.lower.plan import PlanFunction, RunMemory, SlotLayout
 from gradtape.config import MOST_WRITTEN_OUT_VALUES, SMALL_BUFFER
 from gradtape.runtime.buffer_pool import RECYCLED, allocate, capacity_for, counts, taker
 from gradtape.runtime.source_text import written_out
@@ -53,11 +52,13 @@ def unrolled_run(
     numbers: list[str] = []
     for number, (position, dtype) in enumerate(layout.scalars):
         # A Python number as it is, or read from the memory of a 0-d tensor.
-        given, kind, read = f"x{number}", f"kind{number}", f"read{number}"
-        names[kind] = float if dtype.kind == "f" else int
-        names[read] = _reader(dtype)
+        given, read = f"x{number}", f"read{number}"
+        names[read] = np.ctypeslib.as_ctypes_type(dtype).from_address
         read_from = f"({given} := inputs[{position}])"
-        numbers.append(f"{given} if type{read_from} is {kind} else {read}({given})")
+        numbers.append(
+            f"{read}({given}._address or {given}.address).value "
+            f"if type{read_from} is Value else {given}"
+        )
     for number, nbytes in enumerate(layout.written):
         # A small block comes from C code, without a call of Python code.
         small = nbytes <= SMALL_BUFFER
@@ -75,7 +76,13 @@ def unrolled_run(
     ]
     names |= {"slots": 8 * layout.slots, "status": layout.status, "unset": layout.unset}
     names |= {"allocate": allocate, "new_memory": layout.new_memory, "pack": layout.pack}
-    names |= {"counts": COUNTS, "recycled": counts(), "error": struct.error, "slow": slow}
+    names |= {
+        "counts": COUNTS,
+        "Value": Value,
+        "recycled": counts(),
+        "error": struct.error,
+        "slow": slow,
+    }
     names |= {"pop": idle.pop, "push": idle.append, "stretch": layout.stretch.run}
     return written_out(
         "run",
@@ -102,15 +109,3 @@ def unrolled_run(
         ],
         **names,
     )
-
-
-def _reader(dtype: np.dtype[Any]) -> Callable[[Input], float | int]:
-    kind = float if dtype.kind == "f" else int
-    memory = np.ctypeslib.as_ctypes_type(dtype).from_address
-
-    def read(given: Input) -> float | int:
-        if type(given) is not Value:
-            return kind(given)
-        return memory(given._address or given.address).value  # type: ignore[no-any-return]
-
-    return read

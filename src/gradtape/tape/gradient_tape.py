@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, Never, overload
 
 from gradtape.argument_checks import as_flag
-from gradtape.autodiff.window import GRADIENT, derive_reverse, hold_remembered, remember
+from gradtape.autodiff.window import GRADIENT, derive_reverse, remember
 from gradtape.errors import NotRecordingError
 from gradtape.ir import Node, Rows
 from gradtape.pytree import flatten, unflatten
@@ -106,8 +106,11 @@ class GradientTape(Jacobians):
         """Watch a variable that was read while this tape records, if it watches such."""
         if self._watch_accessed and variable.trainable and variable.number not in self._variables:
             self._variables[variable.number] = (variable, node)
-            if variable.dtype.kind in "fc":
-                self._watch_node(variable, node)
+            if node.spec.inexact and self._recording is not None:
+                # `_watch_node` written out: a training loop comes here for each variable.
+                self._watched.setdefault(id(variable), (variable, node))
+                self._followed.clear()
+                self._recording.watched[node] = None
 
     def note_number(self, name: str, tensor: Tensor | Variable, number: object) -> None:
         """A number was read out of a tensor while this tape records."""
@@ -158,7 +161,7 @@ class GradientTape(Jacobians):
             yield
         finally:
             if self._recording is not None and self._active:
-                self._open()
+                self._attach(opening=True)
 
     def reset(self) -> None:
         """Forget all that was recorded and watched, and go on recording.
@@ -237,8 +240,7 @@ class GradientTape(Jacobians):
         zeros = unconnected_gradients is ZERO
         unstated = unconnected_gradients is UNSTATED
         if output_gradients is None and (zeros or unstated or unconnected_gradients is NONE):
-            key = self._key_of(target, leaves)
-            known = key and hold_remembered(state.recording, GRADIENT, key, zeros or unstated)
+            key, known = self._remembered(GRADIENT, target, leaves, zeros or unstated)
             if known:
                 self._end_if_single_use()
                 return unflatten(structure, known)

@@ -11,11 +11,12 @@ import weakref
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, Self
 
 from gradtape.argument_checks import is_choice
-from gradtape.autodiff.window import derive_forward, hold_results
+from gradtape.autodiff.window import GRADIENT, derive_forward, hold_results
+from gradtape.compiler.counts import COUNTS
 from gradtape.concurrency import method_in_c
 from gradtape.config import FEW_OUTSIDE_NODES, PENDING_AT_TAPE_ENTRY
 from gradtape.display.html import Displayed, Fields
@@ -28,6 +29,7 @@ from gradtape.ops.families.casting import cast
 from gradtape.ops.families.shapes import broadcast_to
 from gradtape.pytree import Structure, flatten, flatten_up_to
 from gradtape.runtime.flush import flush, release
+from gradtape.runtime.profiler_sink import PROBE
 from gradtape.suggestions import without_internals
 from gradtape.tensor import Tensor, TensorLike, Variable, asarray
 from gradtape.tensor.operators import Operators
@@ -47,13 +49,14 @@ class _EndOfWith(partial[None]):
     this object dies: its finaliser makes the next flush or tape leave the tape.
     """
 
-    __slots__ = ()
+    # The tape, until it is left.
+    pending: Sequence[Scope] = ()
     __del__ = method_in_c(ended.append)
 
     def settle(self) -> bool:
         """Leave the tape if it was not left; False in another thread than the one it records in."""
         (cell,) = self.args
-        if not cell or cell[0]._entered is None:
+        if cell[0]._entered is None:
             return True
         if cell[0].entered_in() != state.thread:
             return False
@@ -62,7 +65,15 @@ class _EndOfWith(partial[None]):
 
 
 def _leave(cell: list[Scope], *_: object) -> None:
-    cell[0].leave()
+    """Stop recording, whatever of it has been done already."""
+    tape = cell[0]
+    tape._close()
+    tape._active = False
+    recording, entered = tape._recording, tape._entered
+    if recording is not None and tape._windows and tape._windows[-1][1] is None:
+        tape._windows[-1][1] = len(recording.log)
+    if entered is not None:
+        tape._entered, entered.active = None, entered.active - 1
     cell.clear()
 
 
@@ -73,7 +84,12 @@ class _Exit:
         if tape is None:
             return lambda tape, *_: tape.leave()
         # `with` reads it before it enters the tape; another statement leaves an entered tape.
-        return (_EndOfWith if tape._entered is None else partial)(_leave, [tape])
+        cell = [tape]
+        if tape._entered is not None:
+            return partial(_leave, cell)
+        end = _EndOfWith(_leave, cell)
+        end.pending = cell
+        return end
 
 
 def _summary(source: Any) -> str:
@@ -104,7 +120,7 @@ class Scope(Displayed):
 
     __dir__ = without_internals(
         "detach entered_in follows is_entered leave note_number note_read numbers of_function "
-        "settle without_derivative"
+        "pending settle without_derivative"
     )
 
     def _fields(self) -> Fields:
@@ -150,10 +166,9 @@ class Scope(Displayed):
                 or len(current.log) > PENDING_AT_TAPE_ENTRY
             ):
                 self._begin_recording(current)
-            entered = self._attach()
+            entered = self._attach(opening=True)
             self._entered, entered.active = entered, entered.active + 1
             self._active = True
-            self._open()
             return self
         except BaseException:
             self.leave()
@@ -161,11 +176,12 @@ class Scope(Displayed):
 
     __exit__ = _Exit()
     __del__ = method_in_c(ended.append)
+    # What `settle` releases. Read in C, for every tape that has died.
+    pending = property(attrgetter("_recording"))
 
     def settle(self) -> bool:
         """Release the recording: the tape is gone, so it gives no derivative."""
-        if self._recording is not None:
-            self.detach()
+        self.detach()
         return True
 
     def entered_in(self) -> int:
@@ -175,13 +191,7 @@ class Scope(Displayed):
 
     def leave(self) -> None:
         """Stop recording, whatever of it has been done already."""
-        self._close()
-        self._active = False
-        recording, entered = self._recording, self._entered
-        if recording is not None and self._windows and self._windows[-1][1] is None:
-            self._windows[-1][1] = len(recording.log)
-        if entered is not None:
-            self._entered, entered.active = None, entered.active - 1
+        _leave([self])
 
     def _begin_recording(self, recording: Recording) -> None:
         """Compute pending updates before an outermost tape; ended tapes keep their recording."""
@@ -194,14 +204,20 @@ class Scope(Displayed):
         elif state.recording.tapes:
             state.recording = Recording()
 
-    def _attach(self) -> Recording:
+    def _attach(self, opening: bool = False) -> Recording:
         key = id(self)  # first: a signal handler that computes may run at a call, and flush
         if self._recording is None or self._recording.closed:
             self._recording = state.recording
         elif self._recording is not state.recording:
             self._join(self._recording, state.recording)
-        self._recording.tapes[key] = self.persistent
-        return self._recording
+        recording = self._recording
+        recording.tapes[key] = self.persistent
+        if opening:
+            start = len(recording.log)
+            self._windows.append([start, None])
+            recording.log.edges.append(start)
+            state.tapes.append(self)
+        return recording
 
     def _join(self, own: Recording, into: Recording) -> None:
         """Go on in the recording of the tape around, with what this tape has recorded before."""
@@ -235,14 +251,6 @@ class Scope(Displayed):
         self._watched = {}
         if recording is not None and recording.tapes.pop(id(self), None) is not None:
             release(recording)
-
-    def _open(self) -> None:
-        recording = self._recording
-        assert recording is not None
-        start = len(recording.log)
-        self._windows.append([start, None])
-        recording.log.edges.append(start)
-        state.tapes.append(self)
 
     def _close(self) -> None:
         tapes = state.tapes
@@ -358,13 +366,17 @@ class Scope(Displayed):
     def note_number(self, name: str, tensor: Tensor | Variable, number: object) -> None:
         """A number was read out of a tensor while this tape records."""
 
-    def _key_of(self, target: object, sources: Sequence[object]) -> tuple[Node, ...] | None:
-        """The nodes of a target and its sources, if they alone determine the derivatives.
+    def _remembered(
+        self, kind: str, target: object, sources: Sequence[object], complete: bool
+    ) -> tuple[tuple[Node, ...] | None, list[Any] | None]:
+        """The nodes of a target and its sources, if they alone determine the derivatives; and these
+        derivatives if they are remembered under the nodes.
 
         A training loop records the same graph again, and its nodes are the same objects, because a
         table interns them. They determine the derivatives of the usual tape: it was entered once
         and is left, all of its recording is in its window, the sources are watched, and no tape
-        records now. None for any other tape.
+        records now. None for any other tape. If the derivatives must be `complete`, there is no
+        None among them.
         """
         recording, windows, log = self._recording, self._windows, state.recording.log
         if (
@@ -383,18 +395,35 @@ class Scope(Displayed):
             or windows[0] != [0, len(log)]
             or not target.node.spec.inexact
         ):
-            return None
+            return None, None
         nodes: list[Node] = [target.node]
         for leaf in sources:
             entry = self._watched.get(id(leaf))
             if entry is None or entry[0] is not leaf:
-                return None
+                return None, None
             if type(leaf) is not Tensor:
                 variable = self._variables.get(getattr(leaf, "number", -1))
                 if variable is None or variable[1] is not entry[1]:
-                    return None
+                    return None, None
             nodes.append(entry[1])
-        return tuple(nodes)
+        key = tuple(nodes)
+        # The key of a fact, which is a tuple.
+        known = recording.table.derived.get((kind, key, (), ()))  # type: ignore[call-overload]
+        # The long way notes the derivation in a profile.
+        if known is None or (complete and None in known) or PROBE.sink is not None:
+            return key, None
+        COUNTS.derivative_hits += 1
+        if kind is GRADIENT and key[0].spec.size == 1:
+            recording.targets[key[0]] = None
+        apply, hold, found = recording.application, recording.hold, []
+        for each in known:
+            found.append(None if each is None else hold(apply(*each), Tensor))
+        return key, found
+
+    def _end_if_single_use(self) -> None:
+        if not self.persistent:
+            self._consumed = True
+            self.detach()
 
     def _watched_nodes(self) -> tuple[Node, ...]:
         return tuple(node for _, node in self._watched.values())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, overload
 import numpy as np
 
 from gradtape.argument_checks import check_methods, is_choice
-from gradtape.autodiff.window import JACOBIAN, Window, hold_remembered
+from gradtape.autodiff.window import JACOBIAN, Window
 from gradtape.errors import DtypeError, NotRecordingError, TapeConsumedError, shown
 from gradtape.ir.node import Node
 from gradtape.pytree import Structure, flatten, unflatten
@@ -114,8 +114,7 @@ class Jacobians(Scope):
             and mode is AUTO
             and any(unconnected_gradients is word for word in (UNSTATED, NONE, ZERO))
         ):
-            key = self._key_of(target, (sources,))
-            known = key and hold_remembered(state.recording, JACOBIAN, key, True)
+            key, known = self._remembered(JACOBIAN, target, (sources,), True)
             if known:
                 self._end_if_single_use()
                 return known[0]
@@ -270,11 +269,6 @@ class Jacobians(Scope):
         if self._recording is not state.recording:
             self._recording.log.requested_at = len(self._recording.log)
         return self._recording
-
-    def _end_if_single_use(self) -> None:
-        if not self.persistent:
-            self._consumed = True
-            self.detach()
 
     def _source(self, leaf: object) -> Node:
         """The node of a source: the one that was watched, or that of its current value."""

@@ -16,14 +16,13 @@ from gradtape.ir.op import Op
 from gradtape.ops.arrays import indexing, joining, movement
 from gradtape.ops.elementwise import arithmetic, complexes, unary as elementwise
 from gradtape.ops.families.casting import cast
-from gradtape.ops.families.recorders import RECORDERS, binary_function, op_of
 from gradtape.ops.families.signatures import Axes, BinaryFunction, ShapeLike
 from gradtape.ops.matrices import contraction
 from gradtape.ops.reductions import reduction
 from gradtape.suggestions import explain_attributes, without_internals
 from gradtape.trace.capturing import note_text
 from gradtape.trace.followed_number import FOLLOWED
-from gradtape.trace.record import record
+from gradtape.trace.record import RECORDERS, binary_function, op_of, record
 from gradtape.trace.recording import state
 
 if TYPE_CHECKING:
@@ -112,6 +111,7 @@ class Operators:
     __rfloordiv__ = reflected(arithmetic.floor_divide)
     __mod__ = operator(op_of(arithmetic.remainder), "__rmod__")
     __rmod__ = reflected(arithmetic.remainder)
+    __pow__ = arithmetic.power_function(operator(op_of(arithmetic.power), "__rpow__"))
     # Only the exponent makes `pow` more than `power`, and here the exponent is a tensor.
     __rpow__ = reflected(arithmetic.power)
     __matmul__ = operator(contraction.MATMUL, "__rmatmul__")
@@ -134,11 +134,6 @@ class Operators:
     __le__ = operator(op_of(arithmetic.less_equal), "__ge__")
     __gt__ = operator(op_of(arithmetic.greater), "__lt__")
     __ge__ = operator(op_of(arithmetic.greater_equal), "__le__")
-
-    def __pow__(self, exponent: TensorLike) -> Tensor:
-        if type(exponent) not in _KNOWN and is_foreign(exponent, "__rpow__"):
-            return NotImplemented
-        return arithmetic.pow(self, exponent)
 
     def __divmod__(self, other: TensorLike) -> tuple[Tensor, Tensor]:
         return arithmetic.floor_divide(self, other), arithmetic.remainder(self, other)

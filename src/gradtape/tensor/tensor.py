@@ -104,15 +104,18 @@ class Tensor(Handle, Operators, Displayed):
             recording.capturing.escape()
         elif state.recording.capturing:
             state.recording.capturing.guard_outside(self)
-        return self._look()
+        if self.computed is None:
+            compute_handle(self)
+        array = self.computed.array  # type: ignore[union-attr]
+        array.flags.writeable = False
+        return array
 
     def _look(self) -> np.ndarray:
         """The value for people to read: unlike `numpy`, it sets no guard in a captured function."""
         if self.computed is None:
             compute_handle(self)
         array = self.computed.array  # type: ignore[union-attr]
-        if array.flags.writeable:
-            array.flags.writeable = False
+        array.flags.writeable = False
         return array
 
     def __repr__(self) -> str:

@@ -1,26 +1,35 @@
 """Record: applies an op to operands of any kind, lazily.
 
 Operands are tensors, variables, numbers, arrays and nests of these. `enter` gives the node that
-stands for one in a recording, `record` applies an op to several.
+stands for one in a recording, `record` applies an op to several. The functions that users call are
+the recorders of ops; the native recorder may take their place. The last parameter of a recorder
+takes what NumPy's functions have after their operands, for an error; a `*more` would cost ten times
+as much per call.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gradtape.config import MOST_PENDING_APPLICATIONS
 from gradtape.dtypes import DType, DTypeLike, of_scalar
+from gradtape.errors import shown
 from gradtape.ir.hooks import hooks
-from gradtape.ir.node import Node, Params, apply, constant, outputs
+from gradtape.ir.node import Node, Params, apply, constant, leaf, outputs
 from gradtape.ir.op import Op
 from gradtape.ir.operators import OPERATORS
 from gradtape.ir.spec import Spec, spec
+from gradtape.suggestions import tables
 from gradtape.trace.capturing import capturing
 from gradtape.trace.followed_number import FOLLOWED, read_all
 from gradtape.trace.recording import Recording, state
 from gradtape.trace.value import Handle, Value, host_value
+
+if TYPE_CHECKING:
+    from gradtape.ops.families.signatures import BinaryFunction, UnaryFunction
 
 # Tensors, variables, numbers, arrays, nests of these, and objects with `__gradtape__`.
 AnyOperands = tuple[object, ...]
@@ -163,8 +172,8 @@ def _with_dtypes(operands: AnyOperands) -> AnyOperands:
 def record(op: Op, operands: AnyOperands, params: Params = ()) -> Any:
     """Apply an op: to nodes it gives a node, to anything else a handle in the recording.
 
-    This is the general path. Closures in `ops.families.elementwise` and the native recorder take
-    shortcuts for operands that the recording has already entered.
+    This is the general path. The recorders below and the native recorder take shortcuts for
+    operands that the recording has already entered.
     """
     for operand in operands:
         if type(operand) is Node:
@@ -216,3 +225,192 @@ def _as_nodes(op: Op, operands: AnyOperands) -> tuple[Node, ...]:
         else constant(operand, scalar_spec(operand, type(operand), partner))  # type: ignore[arg-type]
         for operand in operands
     )
+
+
+# The functions that users call, one for each op. They find an application that was recorded before
+# by two or three look-ups. Operands that are not tensors or variables go to `record`.
+
+new: Any = object.__new__
+# Functions of one and of two operands, which the native recorder may take over.
+RECORDERS: list[Any] = []
+
+
+def op_of(function: Callable[..., Any]) -> Op:
+    """The op that a function of this family records."""
+    op: Op = function.op  # type: ignore[attr-defined]
+    return op
+
+
+def no_output(op: Op, out: object) -> TypeError:
+    """The error for an argument after the operands."""
+    remedy = tables()["operands"].get(op.name) or tables()["operands"]["others"]
+    return TypeError(f"{op.name}: {shown(out)} follows the operands. {remedy}.")
+
+
+def unary_function(op: Op) -> UnaryFunction:
+    """The recorder of an op with one operand."""
+    native: Any = None
+
+    def use(found: Any) -> None:
+        nonlocal native
+        native = found
+
+    def function(x: Any, /, out: None = None) -> Any:
+        if out is not None:
+            raise no_output(op, out)
+        if native is not None:
+            return native(x)
+        if type(x) is Node:  # in a derivative rule
+            return apply(op, (x,))
+        recording = state.recording
+        try:
+            # `entered` written out: the call would cost time.
+            if x.recording is recording:
+                a = x.node
+            else:
+                stamp, a = x.computed.entry
+                if stamp != recording.stamp:
+                    a = x.enter(recording)
+        except AttributeError:
+            return record(op, (x,))
+        return application(recording, op, (x,), (a,), (), x.result_class)
+
+    function.op = op  # type: ignore[attr-defined]
+    function.use = use  # type: ignore[attr-defined]
+    return function
+
+
+def binary_function(op: Op, otherwise: Callable[..., Any] = record) -> BinaryFunction:
+    """The recorder of `op`; operands that cannot enter the recording go to `otherwise`."""
+    native: Any = None
+
+    def use(found: Any) -> None:
+        nonlocal native
+        native = found
+
+    def reflected(right: Any, left: Any, /) -> Any:
+        """The same if the tensor is the right operand, as in `1.0 - x`."""
+        recording = state.recording
+        # Beside any other left operand, this one enters the recording as the second.
+        b = entered(recording, right) if type(left) in (float, int) else None
+        a = None if b is None else scalar_leaf(recording, left, b.spec)
+        if a is None:
+            return record(op, (left, right))
+        return application(recording, op, (left, right), (a, b), (), right.result_class)
+
+    def function(x: Any, y: Any, /, out: None = None) -> Any:
+        if out is not None:
+            raise no_output(op, out)
+        if native is not None:
+            return native(x, y)
+        recording, b = state.recording, None
+        try:
+            # `entered` written out: the calls would cost time.
+            if x.recording is recording:
+                a = x.node
+            else:
+                stamp, a = x.computed.entry
+                if stamp != recording.stamp:
+                    a = x.enter(recording)
+            if type(y) in (float, int):
+                b = scalar_leaf(recording, y, a.spec)
+            elif y.recording is recording:
+                b = y.node
+            else:
+                stamp, b = y.computed.entry
+                if stamp != recording.stamp:
+                    b = y.enter(recording)
+        except AttributeError:
+            if type(x) in (float, int):
+                return reflected(y, x)
+        if b is None:
+            return otherwise(op, (x, y))
+        return application(recording, op, (x, y), (a, b), (), x.result_class)
+
+    function.op = op  # type: ignore[attr-defined]
+    function.otherwise = otherwise  # type: ignore[attr-defined]
+    function.use = use  # type: ignore[attr-defined]
+    function.reflected = reflected  # type: ignore[attr-defined]
+    return function
+
+
+def parametric(op: Op) -> Callable[..., Any]:
+    """The recorder of an op with params, which come first, by position, as in `polygamma(1, x)`."""
+    count = len(op.params)
+
+    def function(*arguments: Any) -> Any:
+        params, operands = arguments[:count], arguments[count:]
+        recording, x = state.recording, operands[0]
+        if len(operands) > 1 or type(recording) is not Recording:
+            return record(op, operands, params)  # in a trace, which guards numbers in params
+        try:
+            a = x.node if x.recording is recording else x.enter(recording)
+        except AttributeError:
+            return record(op, operands, params)
+        return application(recording, op, operands, (a,), params, x.result_class)
+
+    function.op = op  # type: ignore[attr-defined]
+    return function
+
+
+def entered(recording: Recording, x: Any) -> Node | None:
+    """The node of a tensor or variable, which may enter the recording; otherwise None."""
+    try:
+        if x.recording is recording:
+            return x.node  # type: ignore[no-any-return]  # a local would cost time
+        node: Node
+        stamp, node = x.computed.entry
+        if stamp != recording.stamp:
+            node = x.enter(recording)
+            # That may have flushed the recording.
+            return node if state.recording is recording else None
+    except AttributeError:
+        return None
+    return node
+
+
+def scalar_leaf(recording: Recording, value: object, beside: Spec) -> Node | None:
+    """A new leaf for a float or int, whose dtype adapts to an operand with spec `beside`."""
+    kind = type(value)
+    if not (kind is float or (kind is int and beside.inexact)):
+        return None
+    return new_leaf(recording, value, beside.scalars.get(kind) or beside.scalar(kind))
+
+
+def new_leaf(recording: Recording, value: object, of: Spec) -> Node:
+    """The next leaf of the recording, with its value."""
+    leaves = recording.leaves
+    found = recording.interned.get((of, len(leaves)))
+    if found is None:
+        found = leaf(len(leaves), of)
+    leaves.append(value)
+    return found
+
+
+def application(
+    recording: Recording, op: Op, operands: Any, inputs: Any, params: Any, kind: type[Handle]
+) -> Any:
+    """Record an application to nodes of this recording, and return its handle."""
+    if state.recording is not recording:  # entering an operand has flushed it
+        return record(op, operands, params)
+    key = (op, params, *inputs) if params else (op, *inputs)
+    node = recording.interned.get(key)
+    if node is not None and node.stamp < recording.stamp:
+        node.stamp = recording.stamp
+        recording.log.append(node)
+    elif recording.is_full() and not state.tapes:
+        return record(op, operands, params)
+    elif node is None:
+        node = recording.first_application(key, op, inputs, params)
+    else:
+        node = recording.twin(key, node)
+    # Handle.__init__ written out: the call would cost time.
+    handle = new(kind)
+    handle.node = node
+    handle.recording = recording
+    handle.computed = None
+    recording.handles.append(handle)
+    # As in `record`: a garbage collection may have closed the recording in between.
+    if recording.closed and handle.computed is None:
+        return record(op, operands, params)
+    return handle

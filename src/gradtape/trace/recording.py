@@ -201,7 +201,7 @@ class Recording:
     # Whether its plans may reorder floating-point arithmetic.
     fastmath = False
 
-    def __init__(self) -> None:
+    def __init__(self, of: Table | None = None) -> None:
         # The number of this recording, larger than all before: nodes remember the newest recording
         # that applied them, values the latest that they entered.
         self.stamp = next(_stamps)
@@ -209,7 +209,7 @@ class Recording:
         # In a forked child, the thread that holds this lock may not exist: see `guard`.
         self.lock = threading.RLock()
         self.forks = Process.forks
-        self.table: Table = table()
+        self.table = of or table()
         self.interned = self.table.nodes
         self.log = Applications()
         self.values = KeptValues()
@@ -306,7 +306,12 @@ class Recording:
             return node  # type: ignore[return-value]
         node = self.imported.get(id(value))
         if node is None:
-            node = self.imported[id(value)] = self.add_leaf(value, value.spec)
+            # `add_leaf` written out: the call would cost time.
+            leaves, of = self.leaves, value.spec
+            leaves += (value,)
+            ordinal = len(leaves) - 1
+            node = self.interned.get((of, ordinal)) or leaf(ordinal, of)
+            self.imported[id(value)] = node
         value.entry = (self.stamp, node)
         return node
 
@@ -342,8 +347,7 @@ class Recording:
         # Not a call, after which a signal handler could record leaves before they are counted.
         leaves += (value,)
         ordinal = len(leaves) - 1
-        found = self.interned.get((of, ordinal))
-        return leaf(ordinal, of) if found is None else found
+        return self.interned.get((of, ordinal)) or leaf(ordinal, of)
 
     def application(self, op: Op, inputs: tuple[Node, ...], params: Params) -> Node:
         """The node of one more application.
@@ -460,7 +464,7 @@ def settle() -> None:
             each = ended.pop()
         except IndexError:  # another thread has settled it
             break
-        if not each.settle():
+        if each.pending and not each.settle():
             of_other_threads.append(each)
         del each
     ended.extend(of_other_threads)

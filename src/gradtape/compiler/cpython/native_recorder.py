@@ -30,7 +30,7 @@ from gradtape.ir.operators import OPERATORS
 from gradtape.ir.spec import Spec
 from gradtape.ops.elementwise.arithmetic import equal, not_equal
 from gradtape.ops.elementwise.unary import square
-from gradtape.ops.families.recorders import RECORDERS, binary_function, op_of, unary_function
+from gradtape.trace.record import RECORDERS, binary_function, op_of, unary_function
 from gradtape.trace.recording import Recording, state
 from gradtape.trace.value import Handle, Value
 

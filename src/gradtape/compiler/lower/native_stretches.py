@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from gradtape.compiler import thread_team as threads
 from gradtape.compiler.counts import COUNTS
@@ -121,14 +122,17 @@ def stretch_of(items: Sequence[StretchItem], codes: Mapping[AnyKernel, KernelCod
     parallel = found.parallel or stream.parallel
     quick = not found.products and found.work < QUICK_PLAN_WORK
     runner = threads.plan_runner(keep_gil=quick)
-    count = stream.count
     # The tables of loops and branches live as long as the instructions that name them.
     kept = (stream, items)
+    if not parallel:
+        run = partial(runner, 0, stream.address, stream.count)
+        run.kept = kept  # type: ignore[attr-defined]
+        return Stretch(run, stream, parallel, quick, preparing)
 
-    def run(slots: int) -> int:
-        return runner(threads.team() if parallel else 0, kept[0].address, count, slots)
+    def run_by_team(slots: int) -> int:
+        return runner(threads.team(), kept[0].address, stream.count, slots)
 
-    return Stretch(run, stream, parallel, quick, preparing)
+    return Stretch(run_by_team, stream, parallel, quick, preparing)
 
 
 def assembled(

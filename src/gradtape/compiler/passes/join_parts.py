@@ -16,8 +16,8 @@ from gradtape.ops.arrays.joining import CONCAT
 from gradtape.ops.arrays.movement import RESHAPE
 from gradtape.ops.arrays.slicing import UNSLICE
 from gradtape.ops.elementwise.arithmetic import add
-from gradtape.ops.families.recorders import op_of
 from gradtape.records import dataclass
+from gradtape.trace.record import op_of
 
 
 def join_parts(program: Program) -> Program:

@@ -9,7 +9,7 @@ from gradtape.ir import OPERATORS, PICK, Node, Program, View, constant_value, re
 from gradtape.ops.custom.custom import passes_through
 from gradtape.ops.elementwise.unary import reciprocal
 from gradtape.ops.families.identities import full
-from gradtape.ops.families.recorders import op_of
+from gradtape.trace.record import op_of
 
 
 def simplify(program: Program) -> Program:

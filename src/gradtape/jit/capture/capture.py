@@ -427,6 +427,13 @@ class Capture(Recording):
             self._lines[node.params[0]] = user_line()
         return node
 
+    def enter_value(self, value: Value) -> Node:
+        """The leaf of a computed value; the same value is always the same leaf."""
+        node = super().enter_value(value)
+        if self._lines is not None:
+            self._lines.setdefault(node.params[0], user_line())
+        return node
+
     def line_of(self, leaf: int | None) -> str:
         """The line that recorded a leaf; "" if it is not known."""
         return "" if leaf is None or self._lines is None else self._lines.get(leaf, "")

@@ -26,10 +26,10 @@ from gradtape.ops.families import (
     memory_copies,
 )
 from gradtape.ops.families.define import define
-from gradtape.ops.families.recorders import application, entered, new_leaf
 from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.families.shapes import Ints, broadcast_shapes, reduce_to
 from gradtape.trace import record, state
+from gradtape.trace.record import application, entered, new_leaf
 
 if TYPE_CHECKING:
     from gradtape.ops.families.signatures import Tensor

@@ -24,7 +24,6 @@ from gradtape.ops.families.define import define, linear_jvp
 from gradtape.ops.families.elementwise import Binary, Example, elementwise, zero, zeros_like
 from gradtape.ops.families.math_functions import COPYSIGN
 from gradtape.ops.families.native_code import NativeCall
-from gradtape.ops.families.recorders import no_output
 from gradtape.ops.families.shapes import broadcast_shapes, broadcast_to, reduce_to
 from gradtape.ops.families.signatures import (
     Operand,
@@ -38,6 +37,7 @@ from gradtape.ops.families.sparsity import elements, nothing
 from gradtape.ops.families.vector_code import LlvmRule
 from gradtape.suggestions import unexpected_arguments
 from gradtape.trace import Handle, record
+from gradtape.trace.record import no_output
 
 add = elementwise(
     "add",
@@ -185,6 +185,29 @@ integer_power = elementwise(
 )
 
 
+def power_function(power: Binary) -> Binary:
+    """The recorder of `power` by any exponent; small integer powers are products."""
+
+    def function(x: Any, exponent: Any, /) -> Any:
+        dtype = getattr(x, "dtype", None) if type(exponent) is int else None
+        if dtype is not None and type(x) is not np.ndarray:
+            if exponent == 2 and dtype.kind != "b":
+                return square(x)
+            if -8 <= exponent <= 8 and dtype.kind in "fc":
+                return integer_power(exponent, x)
+            if exponent < 0 and dtype.kind in "biu":
+                raise ValueError(
+                    f"pow: integers to the negative power {exponent} are not integers. "
+                    "Cast the base to a float first."
+                )
+        return power(x, exponent)
+
+    return function
+
+
+_pow = power_function(power)
+
+
 @kind_of_operands
 def pow(x: TensorLike, exponent: TensorLike, /) -> Tensor:
     """First operand to the power of the second; small integer powers are products.
@@ -192,18 +215,7 @@ def pow(x: TensorLike, exponent: TensorLike, /) -> Tensor:
     >>> float(gt.pow(2.0, 3))
     8.0
     """
-    if type(exponent) is int and hasattr(x, "dtype") and type(x) is not np.ndarray:
-        kind = x.dtype.kind
-        if exponent == 2 and kind != "b":
-            return square(x)
-        if -8 <= exponent <= 8 and kind in "fc":
-            return integer_power(exponent, x)
-        if exponent < 0 and kind in "biu":
-            raise ValueError(
-                f"pow: integers to the negative power {exponent} are not integers. "
-                "Cast the base to a float first."
-            )
-    return power(x, exponent)
+    return _pow(x, exponent)
 
 
 atan2: Binary = elementwise(

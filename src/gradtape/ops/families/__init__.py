@@ -1,6 +1,6 @@
 """Families: they fill in the fields of an Op that follow from its kind, by rules that ops share.
 
-- `define`, by which ops are declared; `elementwise` and its `recorders`; parts of `reductions`
+- `define`, by which ops are declared; `elementwise`; parts of `reductions`
 - rules of ops by kind: `batching` (batch), `sparsity`, `independence` (examples), `identities`
   (simpler), `memory_copies` (copies), `lowering` (llvm)
 - building blocks of rules: `shapes`, `strides`, `casting`, `samples`

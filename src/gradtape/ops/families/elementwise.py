@@ -21,12 +21,12 @@ from gradtape.ops.families.casting import KINDS, promotion
 from gradtape.ops.families.define import define
 from gradtape.ops.families.math_functions import NAMED
 from gradtape.ops.families.numpy_body import kernel_of, numpy_kernel
-from gradtape.ops.families.recorders import RECORDERS, binary_function, parametric, unary_function
 from gradtape.ops.families.samples import DTYPES, Sample, generator, uniform
 from gradtape.ops.families.shapes import broadcast_shapes, broadcast_to
 from gradtape.ops.families.signatures import BinaryFunction, NodeLike, UnaryFunction
 from gradtape.ops.families.sparsity import RuleInput, stretched
 from gradtape.ops.families.vector_code import LlvmRule
+from gradtape.trace.record import RECORDERS, binary_function, parametric, unary_function
 
 Domain = tuple[float, float]
 # The arguments of a call as text, and its result; empty for ops that users do not call.

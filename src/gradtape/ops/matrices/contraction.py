@@ -27,14 +27,13 @@ from gradtape.ops.arrays import movement
 from gradtape.ops.arrays.slicing import SLICE, axis_part
 from gradtape.ops.elementwise.arithmetic import identity
 from gradtape.ops.families import batching, cast, independence, promotion
-from gradtape.ops.families.recorders import RECORDERS, binary_function
 from gradtape.ops.families.reductions import add_up
 from gradtape.ops.families.samples import Sample, generator, uniform
 from gradtape.ops.families.shapes import broadcast_shapes, broadcast_to, reduce_to
 from gradtape.ops.families.signatures import Tensor, TensorLike, kind_of_operands
 from gradtape.ops.families.sparsity import RuleInput, agreeing
 from gradtape.ops.reductions.reduction import ANY
-from gradtape.trace.record import record
+from gradtape.trace.record import RECORDERS, binary_function, record
 
 if TYPE_CHECKING:
     from gradtape.ops.families.signatures import TensorOrNode

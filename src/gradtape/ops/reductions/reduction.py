@@ -45,6 +45,7 @@ from gradtape.ops.reductions.extrema import MAX, argmax, argmin, max, median, mi
 from gradtape.ops.reductions.norm import norm
 from gradtape.suggestions import unexpected_arguments
 from gradtape.trace import record
+from gradtape.trace.record import parametric
 
 __all__ = [
     "all",
@@ -81,16 +82,19 @@ SUM = define(
 )
 
 
-def _accumulate(op: Op, x: Any, axis: Any, dtype: Any, keepdims: bool) -> Any:
-    x = record_operand(x)
-    params = reduction_params(op.name, x.spec.ndim, axis, keepdims)
+_record_sum = parametric(SUM)
+
+
+def _accumulate(recorder: Any, x: Any, axis: Any, dtype: Any, keepdims: bool) -> Any:
+    x, name = record_operand(x), recorder.op.name
+    params = reduction_params(name, x.spec.ndim, axis, keepdims)
     if dtype is None:
-        return record(op, (x,), params)
+        return recorder(*params, x)
     if dtype is True or dtype is False:
-        raise TypeError(f"{op.name}: dtype={dtype} is a flag. Pass keepdims={dtype} by name.")
+        raise TypeError(f"{name}: dtype={dtype} is a flag. Pass keepdims={dtype} by name.")
     dtype = as_dtype(dtype)
     # Narrow integers are accumulated in 64 bits; an explicit narrow `dtype` is cast to afterwards.
-    return in_dtype(record(op, (in_dtype(x, dtype),), params), dtype)
+    return in_dtype(recorder(*params, in_dtype(x, dtype)), dtype)
 
 
 @kind_of_operand
@@ -110,7 +114,7 @@ def sum(
     """
     if more or unknown:
         raise unexpected_arguments(more, unknown)
-    return _accumulate(SUM, x, axis, dtype, keepdims)
+    return _accumulate(_record_sum, x, axis, dtype, keepdims)
 
 
 def _partial_products(x: Node, axis: Ints) -> Node | None:
@@ -155,6 +159,9 @@ PROD = define(
 )
 
 
+_record_prod = parametric(PROD)
+
+
 @kind_of_operand
 def prod(
     x: TensorLike,
@@ -172,7 +179,7 @@ def prod(
     """
     if more or unknown:
         raise unexpected_arguments(more, unknown)
-    return _accumulate(PROD, x, axis, dtype, keepdims)
+    return _accumulate(_record_prod, x, axis, dtype, keepdims)
 
 
 def _logical(name: str, numpy: Rule, reduction: Accumulation) -> Op:
