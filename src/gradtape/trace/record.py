@@ -357,7 +357,7 @@ def entered(recording: Recording, x: Any) -> Node | None:
     """The node of a tensor or variable, which may enter the recording; otherwise None."""
     try:
         if x.recording is recording:
-            return x.node  # type: ignore[no-any-return]  # a local would cost time
+            return x.node
         node: Node
         stamp, node = x.computed.entry
         if stamp != recording.stamp:
