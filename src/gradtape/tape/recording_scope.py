@@ -50,7 +50,7 @@ class _EndOfWith(partial[None]):
     """
 
     # The tape, until it is left.
-    pending: Sequence[Scope] = ()
+    _pending: Sequence[Scope] = ()
     __del__ = method_in_c(ended.append)
 
     def settle(self) -> bool:
@@ -88,7 +88,7 @@ class _Exit:
         if tape._entered is not None:
             return partial(_leave, cell)
         end = _EndOfWith(_leave, cell)
-        end.pending = cell
+        end._pending = cell
         return end
 
 
@@ -120,7 +120,7 @@ class Scope(Displayed):
 
     __dir__ = without_internals(
         "detach entered_in follows is_entered leave note_number note_read numbers of_function "
-        "pending settle without_derivative"
+        "settle without_derivative"
     )
 
     def _fields(self) -> Fields:
@@ -177,7 +177,7 @@ class Scope(Displayed):
     __exit__ = _Exit()
     __del__ = method_in_c(ended.append)
     # What `settle` releases. Read in C, for every tape that has died.
-    pending = property(attrgetter("_recording"))
+    _pending = property(attrgetter("_recording"))
 
     def settle(self) -> bool:
         """Release the recording: the tape is gone, so it gives no derivative."""

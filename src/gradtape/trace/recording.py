@@ -464,7 +464,7 @@ def settle() -> None:
             each = ended.pop()
         except IndexError:  # another thread has settled it
             break
-        if each.pending and not each.settle():
+        if each._pending and not each.settle():
             of_other_threads.append(each)
         del each
     ended.extend(of_other_threads)
