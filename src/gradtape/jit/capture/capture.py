@@ -410,8 +410,6 @@ class Capture(Recording):
         """A node; numbers in its params are structure, so their values are guarded."""
         return super().application(op, inputs, read_all(params) if params else params)
 
-    # Leaves, and the sources of their values.
-
     def argument(self, position: int, value: Value, kind: type[Handle], original: object) -> Handle:
         """The stand-in for a tensor among the arguments."""
         node = self.add_leaf(value, value.spec)
@@ -421,18 +419,15 @@ class Capture(Recording):
         return handle
 
     def add_leaf(self, value: LeafValue, of: Spec) -> Node:
-        """One more leaf with this value."""
-        node = super().add_leaf(value, of)
-        if self._lines is not None:
-            self._lines[node.params[0]] = user_line()
-        return node
+        return self._on_line(super().add_leaf(value, of))
 
     def enter_value(self, value: Value) -> Node:
-        """The leaf of a computed value; the same value is always the same leaf."""
-        node = super().enter_value(value)
+        return self._on_line(super().enter_value(value))
+
+    def _on_line(self, leaf: Node) -> Node:
         if self._lines is not None:
-            self._lines.setdefault(node.params[0], user_line())
-        return node
+            self._lines.setdefault(leaf.params[0], user_line())
+        return leaf
 
     def line_of(self, leaf: int | None) -> str:
         """The line that recorded a leaf; "" if it is not known."""
