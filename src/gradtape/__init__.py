@@ -282,7 +282,6 @@ _INTERNAL = (
     "interop",
     "ir",
     "jit",
-    "logs",
     "ops",
     "progress",
     "records",

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable, Iterator, Sized
 from typing import Any, TypeVar
 
-from gradtape.display.html import rows_as_html
+from gradtape.display import rows_as_html
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -21,8 +21,7 @@ from gradtape.argument_checks import (
     refused_binding,
 )
 from gradtape.concurrency import new_lock
-from gradtape.display.figure import new_figure
-from gradtape.display.html import Displayed
+from gradtape.display import Displayed, new_figure
 from gradtape.dtypes import as_dtype
 from gradtape.errors import shown
 from gradtape.ir.origin import named_scope, notes_scopes, warn

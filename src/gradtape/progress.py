@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gradtape.config import PROGRESS_INTERVAL, PROGRESS_PATIENCE, variable
-from gradtape.display.notebook import in_notebook
+from gradtape.display import in_notebook
 
 __all__ = ["set_progress"]
 

@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from gradtape.caches import remembered
+from gradtape.errors import shown
 
 # Attributes that a class does not have, and that explain themselves.
 ATTRIBUTES = {
@@ -245,6 +246,13 @@ def without_internals(internal: str) -> Callable[[object], list[str]]:
         ]
 
     return listed
+
+
+def no_output(name: str, out: object) -> TypeError:
+    """The error for an argument after the operands of an op."""
+    remedies = tables()["operands"]
+    remedy = remedies.get(name) or remedies["others"]
+    return TypeError(f"{name}: {shown(out)} follows the operands. {remedy}.")
 
 
 def unexpected_arguments(more: tuple[object, ...], unknown: Mapping[str, object]) -> TypeError:

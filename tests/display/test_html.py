@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-from gradtape.display.notebook import in_notebook, shell, shown_file
+from gradtape.display import in_notebook, shell, shown_file
 
 
 def test_tensor_in_a_notebook():

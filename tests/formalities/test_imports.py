@@ -31,7 +31,6 @@ ROOMS = (
     "argument_checks",
     "pytree",
     "ir",
-    "logs",
     "trace",
     "ops",
     "compiler",

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-from gradtape import logs as log
 from gradtape.compiler.objects import object_cache
 from gradtape.distributed.report import Report
-from gradtape.logs import Log
+from gradtape.ir import logs as log
+from gradtape.ir.logs import Log
 from gradtape.runtime import compiled_plan, plan_cache, tiers
 
 

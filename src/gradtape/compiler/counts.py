@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 
-from gradtape.display.html import Displayed, Fields
+from gradtape.display import Displayed, Fields
 from gradtape.records import dataclass
 
 

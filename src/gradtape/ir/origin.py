@@ -30,7 +30,7 @@ from gradtape.config import (
     REMEMBERED_CODES,
     REMEMBERED_LARGE_RESULTS,
 )
-from gradtape.display.notebook import shown_file
+from gradtape.display import shown_file
 from gradtape.records import dataclass
 
 if TYPE_CHECKING:

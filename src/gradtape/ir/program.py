@@ -8,7 +8,7 @@ from itertools import count, product
 from string import ascii_lowercase
 
 from gradtape.concurrency import WeakTable
-from gradtape.display.html import Text
+from gradtape.display import Text
 from gradtape.errors import GraphError
 from gradtape.ir.derived import Derived
 from gradtape.ir.node import LEAF, PLACEHOLDER, Key, Node

@@ -34,6 +34,7 @@ from gradtape.config import (
     SHORTEST_CALL,
     variable,
 )
+from gradtape.ir.logs import Log
 from gradtape.ir.origin import shown_line, warn
 from gradtape.jit.capture.capture import MEANWHILE, Capture
 from gradtape.jit.capture.capture_run import CaptureRun, Refusal
@@ -51,7 +52,6 @@ from gradtape.jit.replay.same_path import (
 )
 from gradtape.jit.replay.steps import UNKNOWN, PathStep, ReplayedCall
 from gradtape.jit.signature import CallArguments, InputValues
-from gradtape.logs import Log
 from gradtape.ops.custom.callback import Outcome, journal
 from gradtape.runtime.flush import leave_full_table, release
 from gradtape.runtime.profiler_sink import PROBE

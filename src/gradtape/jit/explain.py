@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from gradtape.config import MOST_LISTED_GUARDS, UNREMARKABLE_GUARD_VALUES
-from gradtape.display.html import Text
+from gradtape.display import Text
 from gradtape.ir.origin import warn
 from gradtape.jit.replay.steps import PathStep
 

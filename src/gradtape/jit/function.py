@@ -34,7 +34,7 @@ from gradtape.config import (
     MOST_NATIVE_SIGNATURES,
     UNREMARKABLE_SIGNATURES,
 )
-from gradtape.display.html import Displayed, Fields, Text
+from gradtape.display import Displayed, Fields, Text
 from gradtape.dtypes import World
 from gradtape.ir.program import Program, program
 from gradtape.jit.capture.capture import Capture

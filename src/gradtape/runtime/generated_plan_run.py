@@ -37,6 +37,20 @@ FORMATS = {
 }
 
 
+def _numbers(layout: SlotLayout, names: dict[str, Any]) -> list[str]:
+    """Expressions of the scalar inputs: Python numbers, or read from the memory of 0-d tensors."""
+    found = []
+    for number, (position, dtype) in enumerate(layout.scalars):
+        given, read = f"x{number}", f"read{number}"
+        names[read] = np.ctypeslib.as_ctypes_type(dtype).from_address
+        read_from = f"({given} := inputs[{position}])"
+        found.append(
+            f"{read}({given}._address or {given}.address).value "
+            f"if type{read_from} is Value else {given}"
+        )
+    return found
+
+
 def unrolled_run(
     layout: SlotLayout, idle: list[RunMemory], slow: PlanFunction
 ) -> PlanFunction | None:
@@ -49,16 +63,7 @@ def unrolled_run(
         return None
     # Sizes and offsets are names, so that plans of other sizes share the code object.
     names: dict[str, Any] = {"arena_size": layout.arena, "ops": layout.ops, "taken": 0}
-    numbers: list[str] = []
-    for number, (position, dtype) in enumerate(layout.scalars):
-        # A Python number as it is, or read from the memory of a 0-d tensor.
-        given, read = f"x{number}", f"read{number}"
-        names[read] = np.ctypeslib.as_ctypes_type(dtype).from_address
-        read_from = f"({given} := inputs[{position}])"
-        numbers.append(
-            f"{read}({given}._address or {given}.address).value "
-            f"if type{read_from} is Value else {given}"
-        )
+    numbers = _numbers(layout, names)
     for number, nbytes in enumerate(layout.written):
         # A small block comes from C code, without a call of Python code.
         small = nbytes <= SMALL_BUFFER

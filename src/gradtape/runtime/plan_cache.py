@@ -19,8 +19,8 @@ from gradtape.compiler.passes.resize import outline
 from gradtape.concurrency import WeakTable, new_lock
 from gradtape.config import LONGEST_PLAN_KEY, MOST_CACHED_CALLING_PLANS, MOST_CACHED_PLANS
 from gradtape.dtypes import World
+from gradtape.ir.logs import Log
 from gradtape.ir.program import Program, sealed, sealed_inputs
-from gradtape.logs import Log
 from gradtape.ops.control.bodies import calls_python
 from gradtape.runtime.profiler_sink import PROBE
 from gradtape.runtime.tiers import TieredPlan

@@ -29,7 +29,7 @@ from gradtape.compiler.passes.units import Fused
 from gradtape.concurrency import is_interrupt, new_lock
 from gradtape.config import FIRST_LOADED_PLAN_COST, KNOWN_COMPILE_RENT, SMALL_NUMPY_OP, variable
 from gradtape.ir import Node, Program
-from gradtape.logs import Log
+from gradtape.ir.logs import Log
 from gradtape.runtime import when_to_compile
 from gradtape.runtime.numpy_plan import NumpyPlan
 from gradtape.runtime.profiler_sink import PROBE

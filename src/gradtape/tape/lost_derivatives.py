@@ -132,7 +132,7 @@ def warn_of_none(
         )
 
 
-class Call(NamedTuple):
+class GradientCall(NamedTuple):
     """The call of `tape.gradient` in the user's source text."""
 
     target: ast.expr | None
@@ -171,12 +171,12 @@ class Call(NamedTuple):
         return next((each for each in reversed(lines) if each not in within), None)
 
 
-def _call_of(found: Parsed | None) -> Call | None:
+def _call_of(found: Parsed | None) -> GradientCall | None:
     if found is None or not isinstance(found.node, ast.Call):
         return None
     given = dict(zip(("target", "sources"), found.node.args, strict=False))
     given |= {each.arg: each.value for each in found.node.keywords if each.arg}
-    return Call(given.get("target"), given.get("sources"), found)
+    return GradientCall(given.get("target"), given.get("sources"), found)
 
 
 def _cause(
@@ -185,7 +185,7 @@ def _cause(
     source: Any,
     node: Node,
     name: str,
-    call: Call | None,
+    call: GradientCall | None,
 ) -> str:
     if not node.spec.inexact:
         made = "gt.Variable(3.0)" if isinstance(source, Variable) else "gt.asarray(3.0)"
@@ -218,7 +218,9 @@ def _cause(
     )
 
 
-def _cause_in_watching(tape: Jacobians, source: Any, name: str, call: Call | None) -> str | None:
+def _cause_in_watching(
+    tape: Jacobians, source: Any, name: str, call: GradientCall | None
+) -> str | None:
     if not isinstance(source, Variable):
         rebinding = None if call is None else call.rebinding(name)
         if rebinding is None:

@@ -19,7 +19,7 @@ from gradtape.autodiff.window import GRADIENT, derive_forward, hold_results
 from gradtape.compiler.counts import COUNTS
 from gradtape.concurrency import method_in_c
 from gradtape.config import FEW_OUTSIDE_NODES, PENDING_AT_TAPE_ENTRY
-from gradtape.display.html import Displayed, Fields
+from gradtape.display import Displayed, Fields
 from gradtape.errors import ShapeError, shown
 from gradtape.ir import PICK, Node, Rows, apart_from_recorded, spec
 from gradtape.ir.node import slope_constant

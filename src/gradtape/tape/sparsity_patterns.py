@@ -17,7 +17,7 @@ from gradtape.autodiff.sparse.detect import (
 )
 from gradtape.autodiff.sparse.drawing import drawn
 from gradtape.autodiff.sparse.pattern import Pattern, pattern_of
-from gradtape.display.figure import new_figure
+from gradtape.display import new_figure
 from gradtape.pytree import flatten, unflatten
 from gradtape.tape.grad_vjp_jvp import recorded_at
 from gradtape.tensor.tensor import asarray

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gradtape.display.html import Text, escaped, rows_as_html
+from gradtape.display import Text, escaped, rows_as_html
 from gradtape.ir import Node, dependents, topological
 from gradtape.ir.origin import LINES
 from gradtape.records import dataclass

@@ -11,7 +11,7 @@ import numpy as np
 
 from gradtape.caches import remembered
 from gradtape.concurrency import new_lock
-from gradtape.display.html import Displayed, Fields
+from gradtape.display import Displayed, Fields
 from gradtape.dtypes import DType, as_dtype, default_dtype
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.ir.spec import Shape

@@ -11,7 +11,7 @@ import numpy as np
 
 from gradtape.argument_checks import as_flag, is_choice
 from gradtape.compiler.cpython import switch
-from gradtape.display.html import Displayed, Fields, as_html
+from gradtape.display import Displayed, Fields, as_html
 from gradtape.dtypes import COMPLEX_OF, DType, as_dtype, default_dtype, of_scalar
 from gradtape.errors import InPlaceError, LostDerivativeError, ShapeError, shown
 from gradtape.ir.hooks import hooks

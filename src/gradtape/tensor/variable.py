@@ -14,7 +14,7 @@ import numpy as np
 from gradtape.argument_checks import as_flag
 from gradtape.concurrency import new_lock
 from gradtape.config import MOST_WAITING_VARIABLES
-from gradtape.display.html import Displayed, Fields
+from gradtape.display import Displayed, Fields
 from gradtape.dtypes import DType, as_dtype
 from gradtape.errors import DtypeError, NoValueError, ShapeError
 from gradtape.ir.node import Node

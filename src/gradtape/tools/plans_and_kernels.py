@@ -13,7 +13,7 @@ from gradtape.compiler.objects.cache_folder import cache_folder
 from gradtape.compiler.passes import loops_of, optimize
 from gradtape.compiler.passes.routine_op import body_of, cost_of
 from gradtape.compiler.passes.units import Call, Fused, Registers
-from gradtape.display.html import Text
+from gradtape.display import Text
 from gradtape.ir.node import Node, constant_value
 from gradtape.ir.program import Program, names
 from gradtape.ops.blas_lapack import library

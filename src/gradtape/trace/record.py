@@ -16,13 +16,12 @@ import numpy as np
 
 from gradtape.config import MOST_PENDING_APPLICATIONS
 from gradtape.dtypes import DType, DTypeLike, of_scalar
-from gradtape.errors import shown
 from gradtape.ir.hooks import hooks
 from gradtape.ir.node import Node, Params, apply, constant, leaf, outputs
 from gradtape.ir.op import Op
 from gradtape.ir.operators import OPERATORS
 from gradtape.ir.spec import Spec, spec
-from gradtape.suggestions import tables
+from gradtape.suggestions import no_output
 from gradtape.trace.capturing import capturing
 from gradtape.trace.followed_number import FOLLOWED, read_all
 from gradtape.trace.recording import Recording, state
@@ -241,12 +240,6 @@ def op_of(function: Callable[..., Any]) -> Op:
     return op
 
 
-def no_output(op: Op, out: object) -> TypeError:
-    """The error for an argument after the operands."""
-    remedy = tables()["operands"].get(op.name) or tables()["operands"]["others"]
-    return TypeError(f"{op.name}: {shown(out)} follows the operands. {remedy}.")
-
-
 def unary_function(op: Op) -> UnaryFunction:
     """The recorder of an op with one operand."""
     native: Any = None
@@ -257,7 +250,7 @@ def unary_function(op: Op) -> UnaryFunction:
 
     def function(x: Any, /, out: None = None) -> Any:
         if out is not None:
-            raise no_output(op, out)
+            raise no_output(op.name, out)
         if native is not None:
             return native(x)
         if type(x) is Node:  # in a derivative rule
@@ -300,7 +293,7 @@ def binary_function(op: Op, otherwise: Callable[..., Any] = record) -> BinaryFun
 
     def function(x: Any, y: Any, /, out: None = None) -> Any:
         if out is not None:
-            raise no_output(op, out)
+            raise no_output(op.name, out)
         if native is not None:
             return native(x, y)
         recording, b = state.recording, None

@@ -29,7 +29,7 @@ from gradtape.dtypes import Array, DType
 from gradtape.errors import SparsityError
 from gradtape.ir import LEAF, PICK, Fact, Node, constant, dependents, of_structure, topological
 from gradtape.ir.derived import Digests, digest_of
-from gradtape.logs import Log
+from gradtape.ir.logs import Log
 from gradtape.ops.control.bodies import held
 from gradtape.ops.control.composed_reads import indexes
 from gradtape.ops.custom.custom import CUSTOM

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradtape.display.html import Text
+from gradtape.display import Text
 
 if TYPE_CHECKING:
     from gradtape.autodiff.sparse.pattern import Pattern

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.autodiff.sparse.drawing import drawn
-from gradtape.display.html import Text
+from gradtape.display import Text
 from gradtape.dtypes import Array
 from gradtape.errors import SparsityError
 from gradtape.records import dataclass

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from gradtape.caches import remembered
 from gradtape.config import variable
-from gradtape.logs import Log
+from gradtape.ir.logs import Log
 
 _log = Log("compiler")
 

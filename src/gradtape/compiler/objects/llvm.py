@@ -29,7 +29,7 @@ from gradtape.compiler.objects.emission import (
 from gradtape.compiler.objects.llvm_library import LLVMError, library, made, text_of
 from gradtape.concurrency import uninterrupted
 from gradtape.config import UNCLAIMED_OBJECTS, variable
-from gradtape.logs import Log
+from gradtape.ir.logs import Log
 from gradtape.records import dataclass
 
 _log = Log("compiler")

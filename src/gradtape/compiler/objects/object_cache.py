@@ -17,7 +17,7 @@ from pathlib import Path
 
 from gradtape.compiler.objects.cache_folder import cache_folder
 from gradtape.config import OBJECT_CACHE_BYTES, OBJECT_NAMES_USED, OBJECT_WRITES_PER_LOOK
-from gradtape.logs import Log
+from gradtape.ir.logs import Log
 
 _log = Log("compiler")
 

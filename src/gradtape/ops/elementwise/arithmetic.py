@@ -35,9 +35,8 @@ from gradtape.ops.families.signatures import (
 )
 from gradtape.ops.families.sparsity import elements, nothing
 from gradtape.ops.families.vector_code import LlvmRule
-from gradtape.suggestions import unexpected_arguments
+from gradtape.suggestions import no_output, unexpected_arguments
 from gradtape.trace import Handle, record
-from gradtape.trace.record import no_output
 
 add = elementwise(
     "add",
@@ -404,7 +403,7 @@ def where(condition: object, x: object = None, y: object = None, /, out: None = 
     if y is None:
         raise TypeError("where: x and y are missing. gt.nonzero(condition) gives the indices.")
     if out is not None:
-        raise no_output(WHERE, out)
+        raise no_output("where", out)
     return record(WHERE, (condition, x, y))
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from gradtape.autodiff.sparse.pattern import Pattern
 from gradtape.compiler.thread_team import get_num_threads
-from gradtape.display.notebook import shown_file
+from gradtape.display import shown_file
 from gradtape.ir.origin import SourcePlace
 from gradtape.tools.profiler.advice import Advice
 from gradtape.tools.profiler.collector import Kept

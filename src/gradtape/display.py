@@ -1,13 +1,15 @@
-"""HTML: how objects show themselves in notebooks, in rich and in treescope.
+"""Display: what objects, plots and cells look like in consoles, notebooks and other viewers.
 
-Each of these tools calls a method of its own: `_repr_html_`, `__rich_repr__`,
+Viewers call methods of their own: `_repr_html_` (notebooks), `__rich_repr__`,
 `__treescope_repr__`. A class that derives from `Displayed` says once what there is to show, and a
-text of several lines is a `Text`.
+text of several lines is a `Text`. IPython and matplotlib are never imported before they are used.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -48,7 +50,7 @@ class Displayed:
 class Text(str):
     """Lines of text that show as they print, in consoles and in notebooks.
 
-    >>> from gradtape.display.html import Text
+    >>> from gradtape.display import Text
     >>> Text("two\\nlines")
     two
     lines
@@ -112,3 +114,60 @@ def _titled(title: str, lines: str) -> str:
         f'<strong style="font:600 13px system-ui">{escaped(title)}</strong>'
         f'<table style="{_STYLE}">{lines}</table></div>'
     )
+
+
+def shell() -> Any:
+    """The shell of IPython that runs the program, or None."""
+    get = getattr(sys.modules.get("IPython"), "get_ipython", None)
+    return None if get is None else get()
+
+
+def in_notebook() -> bool:
+    """Whether a kernel runs the program: what it displays appears below a cell."""
+    return getattr(shell(), "kernel", None) is not None
+
+
+def shown_file(file: str) -> str:
+    """The name of a file of code for readers: `cell 4` for a cell of a notebook."""
+    compiler = getattr(shell(), "compile", None)
+    known = None if compiler is None else compiler.format_code_name(file)
+    # IPython says ("Cell", "In[4]").
+    return file if known is None else f"cell {known[1].strip('In[]')}"
+
+
+def new_figure(name: str, remedy: str = "", *, shown: bool = True) -> Any:
+    """A figure of matplotlib; `name` and `remedy` go into the error if that is not installed.
+
+    In IPython, or where the program uses pyplot, pyplot knows the figure unless `shown` is false:
+    `plt.show()` shows it, and a notebook shows it below the cell, once.
+
+    >>> axes = gt.libraries.new_figure("History.plot").subplots()  # doctest: +SKIP
+    """
+    try:
+        # An optional package.
+        from matplotlib.figure import Figure
+
+        is_used = "matplotlib.pyplot" in sys.modules or shell() is not None
+        figure: Any = _pyplot().figure() if shown and is_used else Figure()
+    except ImportError:
+        raise ImportError(
+            f"{name} needs matplotlib, which is not installed. Install it with "
+            f"`pip install gradtape[plot]`{remedy}."
+        ) from None
+    if in_notebook():
+        figure._ipython_display_ = partial(_show, figure)
+    return figure
+
+
+def _show(figure: Any) -> None:
+    """Display a figure that is the result of a cell, and let pyplot not show it again."""
+    del figure._ipython_display_
+    # For kernels without matplotlib's inline backend, which has formats of its own.
+    figure._repr_png_ = partial(import_module("IPython.core.pylabtools").print_figure, figure)
+    import_module("IPython.display").display(figure)
+    _pyplot().close(figure)
+
+
+def _pyplot() -> Any:
+    # An optional package, and slow to import.
+    return import_module("matplotlib.pyplot")
