@@ -232,7 +232,11 @@ KINDS: dict[str, Kind] = {
     "DTypeLike": Kind("a dtype", is_dtype, "one such as gt.float64"),
     "Padding": Kind("a text or a sequence of pairs", lambda v: isinstance(v, str) or _sequence(v)),
     "ShapeLike": _INTEGERS,
-    "Axes": Kind(_INTEGERS.words, lambda value: value is None or _integers(value)),
+    # The second is TensorFlow's.
+    **dict.fromkeys(
+        ("Axes", "Axis"),
+        Kind(_INTEGERS.words, lambda value: value is None or _integers(value)),
+    ),
     "IntsLike": _INTEGERS,
     "Callable": _FUNCTION,
     "UserFunction": _FUNCTION,

@@ -19,7 +19,7 @@ from gradtape.autodiff.sparse.drawing import drawn
 from gradtape.autodiff.sparse.pattern import Pattern, pattern_of
 from gradtape.display import new_figure
 from gradtape.pytree import flatten, unflatten
-from gradtape.tape.grad_vjp_jvp import recorded_at
+from gradtape.tape.grad_vjp_jvp import chosen_arguments, recorded_at
 from gradtape.tensor.tensor import asarray
 
 if TYPE_CHECKING:
@@ -42,7 +42,9 @@ def sparsity_pattern(f: Callable[..., object], *args: object, argnums: int = 0) 
     of argument number `argnums`. A nest of results gives a nest of patterns, and so does a nest of
     arguments, inside it.
     """
-    tape, (sources,), result, _ = recorded_at("sparsity_pattern", f, args, argnums, persistent=True)
+    tape, (sources,), result, _ = recorded_at(
+        "sparsity_pattern", f, args, chosen_arguments("sparsity_pattern", argnums), persistent=True
+    )
     window = tape.window()
     outputs, shape = flatten(result)
     entered = [asarray(output) for output in outputs]
@@ -69,7 +71,9 @@ def hessian_pattern(f: Callable[..., object], *args: object, argnums: int = 0) -
     x.x.
     x..x
     """
-    tape, (sources,), result, _ = recorded_at("hessian_pattern", f, args, argnums, persistent=True)
+    tape, (sources,), result, _ = recorded_at(
+        "hessian_pattern", f, args, chosen_arguments("hessian_pattern", argnums), persistent=True
+    )
     window = tape.window()
     leaves = flatten(sources)[0]
     target = asarray(result)
