@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from gradtape import pytree, random
-from gradtape.libraries import check_exports, new_lock, shown, tell_change
+from gradtape.libraries import check_exports, check_function, new_lock, shown, tell_change
 from gradtape.random import Generator
 
 __all__ = [
@@ -162,6 +162,7 @@ def register_family(base: type, kind: Callable[[type, str], Codec]) -> None:
     ...     return gt.storage.Codec(cls, name, vars, fill=gt.storage.take_attributes)
     >>> gt.storage.register_family(Unit, codec)
     """
+    check_function("register_family: kind", kind)
     with _lock:
         _families[base] = kind
 
