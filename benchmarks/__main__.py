@@ -101,6 +101,29 @@ def run(name: str, forms: list[Form], effort: Effort) -> Measured:
     return measure(find(name), forms, effort)
 
 
+def versions(found: list[Measured]) -> dict[str, str]:
+    """The version of each library that was measured."""
+    return {
+        title: cell.version
+        for measured in found
+        for title, cell in measured.cells.items()
+        if cell.version
+    }
+
+
+def save(path: Path, found: list[Measured], machine: str, effort: Effort) -> None:
+    """Write all figures as JSON."""
+    content = {
+        "date": date.today().isoformat(),
+        "versions": versions(found),
+        "python": platform.python_version(),
+        "machine": machine,
+        "effort": vars(effort),
+        "workloads": [as_json(measured) for measured in found],
+    }
+    path.write_text(json.dumps(content, indent=2) + "\n")
+
+
 def main() -> int:
     chosen = options()
     write_bytecode()
@@ -125,24 +148,11 @@ def main() -> int:
         measured = run(name, forms, effort)
         print("\n".join(block(measured, titles)), flush=True)
         found.append(measured)
+        if chosen.json:  # after each row: a run that is interrupted keeps what it measured
+            save(chosen.json, found, machine, effort)
     print("\n" + "\n".join(summary(found)))
-    versions = {
-        title: cell.version
-        for measured in found
-        for title, cell in measured.cells.items()
-        if cell.version
-    }
-    print("\n" + ", ".join(f"{title} {version}" for title, version in versions.items()))
-    if chosen.json:
-        content = {
-            "date": date.today().isoformat(),
-            "versions": versions,
-            "python": platform.python_version(),
-            "machine": machine,
-            "effort": vars(effort),
-            "workloads": [as_json(measured) for measured in found],
-        }
-        chosen.json.write_text(json.dumps(content, indent=2) + "\n")
+    shown = ", ".join(f"{title} {version}" for title, version in versions(found).items())
+    print(f"\n{shown}")
     # The run fails on any wrong answer, and on any trouble of gradtape.
     bad = [
         cell
