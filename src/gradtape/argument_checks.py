@@ -456,7 +456,8 @@ def refused_binding(
     if few and not unknown:
         return _missing_arguments(title, signature, names, places[: len(args)], kwargs)
     more = args[len(places) :]
-    if more and not unknown and places and all(type(each) is int for each in more):
+    last = signature.parameters[places[-1]].annotation if places else "Size"
+    if more and not unknown and last != "Size" and all(type(each) is int for each in more):
         together = ", ".join(map(repr, args[len(places) - 1 :]))
         return TypeError(
             f"{title}: {len(args) - own} arguments by position, and it takes at most "

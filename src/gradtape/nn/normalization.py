@@ -34,13 +34,13 @@ class BatchNorm(Normalizer):
     def __init__(
         self,
         axis: int = -1,
+        *,
         momentum: Probability = 0.99,
         epsilon: NonNegative = 1e-3,
         center: bool = True,
         scale: bool = True,
         beta_initializer: InitializerLike = "zeros",
         gamma_initializer: InitializerLike = "ones",
-        *,
         dtype: DTypeLike | None = None,
         name: str | None = None,
     ) -> None:
@@ -94,12 +94,12 @@ class GroupNorm(Normalizer):
     def __init__(
         self,
         groups: Size = 32,
+        *,
         epsilon: NonNegative = 1e-3,
         center: bool = True,
         scale: bool = True,
         beta_initializer: InitializerLike = "zeros",
         gamma_initializer: InitializerLike = "ones",
-        *,
         dtype: DTypeLike | None = None,
         name: str | None = None,
     ) -> None:
