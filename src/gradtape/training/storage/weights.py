@@ -56,7 +56,9 @@ class WeightsReport:
 def save_weights(named: Named, path: PathLike) -> None:
     """Write the values of variables by name to a file; the ending names the format.
 
-    >>> gt.storage.save_weights([("w", gt.Variable(1.0))], "w.npz")
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     gt.storage.save_weights([("w", gt.Variable(1.0))], f"{folder}/w.npz")
     """
     place = as_path("save_weights", path)
     writer_for("save_weights", place)
@@ -71,9 +73,11 @@ def load_weights(
 
     `owner` and `remedy` are words for the error.
 
+    >>> import tempfile
     >>> w = gt.Variable(2.0)
-    >>> gt.storage.save_weights([("w", w)], "w.npz")
-    >>> print(gt.storage.load_weights("model", [("w", w)], "w.npz"))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     gt.storage.save_weights([("w", w)], f"{folder}/w.npz")
+    ...     print(gt.storage.load_weights("model", [("w", w)], f"{folder}/w.npz"))
     1 loaded
     """
     title = f"load_weights: {owner}"
