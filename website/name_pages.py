@@ -27,7 +27,7 @@ TABLE = re.compile(r"^\| argument \| meaning \|\n\|---\|---\|\n(?P<rows>(?:\|.*\
 # decisions. A name that is part of others, as `Adam` and `sum`, comes before these.
 FRONT_MATTER = '---\ntitle: "{}"\nsearch:\n  boost: {}\n---\n\n'
 BOOST, BOOST_OF_PARTS = 10, 40
-BOOST_OF_OTHERS = {"reference/tf": 0.1, "decisions/": 0.001}
+BOOST_OF_OTHERS = {"reference/tf": 0.001, "decisions/": 0.001}
 # Classes whose constructor is not public.
 MADE_BY = {"gt.Tensor": "[`gt.asarray`](gt.asarray.md) and by every function of gradtape"}
 POINTS = (-2.0, -1.0, 0.0, 0.5, 1.0, 2.0)
